@@ -1,0 +1,74 @@
+"""Every exception class of the package. A class exists only where a caller would act differently.
+
+The text of each is one plain sentence: what is wrong, where, what was expected, what was found. A failing rank is
+not an exception but data (`Outcome`), until somebody asks for one with `Outcome.check()`.
+"""
+
+from __future__ import annotations
+
+RUNNER_FAILED = 125  # what env(1), timeout(1) and docker-run(1) use for "the wrapper itself failed"
+COMMAND_NOT_EXECUTABLE = 126  # POSIX, XCU 2.8.2
+COMMAND_NOT_FOUND = 127  # likewise
+
+
+class AscendRunnerError(Exception):
+    """The runner itself failed. `exit_status` is what the command line ends with."""
+
+    exit_status: int = RUNNER_FAILED
+
+
+class SettingsError(AscendRunnerError):
+    """A flag or variable carries a value that cannot be used; the sentence names which."""
+
+
+class RankTableError(AscendRunnerError):
+    """A rank table cannot be had or cannot be used."""
+
+
+class RankTableFormatError(RankTableError):
+    """A document is complete, but it is not a rank table that can be used. Waiting would not mend it."""
+
+    def __init__(self, sentence: str, *, path: str = "", source: str = "") -> None:
+        """`path` is the place in the document ("group_list[0].device_count"), `source` the name of the document."""
+        where = f", in '{path}'" if path else ""
+        of = f" of {source}" if source else ""
+        super().__init__(f"{sentence}{where}{of}")
+
+        self.sentence = sentence
+        self.path = path
+        self.source = source
+
+
+class RankTableNotReadyError(RankTableError):
+    """The table was not completed within the time limit."""
+
+
+class NodeNotFoundError(RankTableError):
+    """The table does not say which of its devices belong to this node."""
+
+
+class CommandError(AscendRunnerError):
+    """The command cannot be started."""
+
+    def __init__(self, sentence: str, *, exit_status: int) -> None:
+        """`exit_status` is 126 (found, but cannot be executed) or 127 (not found)."""
+        super().__init__(sentence)
+
+        self.exit_status = exit_status
+
+
+class OutputError(AscendRunnerError):
+    """A folder or file that the runner writes to cannot be made, or must not be used."""
+
+
+class NotARankError(AscendRunnerError):
+    """A function for ranks was called outside of one."""
+
+
+class JobFailedError(AscendRunnerError):
+    """A job did not succeed. `exit_status` is the job's, and the sentence is its cause."""
+
+    def __init__(self, sentence: str, *, exit_status: int) -> None:
+        super().__init__(sentence)
+
+        self.exit_status = exit_status
