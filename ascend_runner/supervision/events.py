@@ -1,0 +1,64 @@
+"""What can happen to a job. The Linux shell observes these facts; the state machine answers them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Union
+
+
+class Ending(NamedTuple):
+    """How a process ended: by `exit_code`, or, where `signum` is not 0, by that signal (wait(2))."""
+
+    exit_code: int = 0
+    signum: int = 0
+    core_dumped: bool = False
+
+    @property
+    def is_success(self) -> bool:
+        """Whether it ended by itself with exit code 0."""
+        return self == Ending()
+
+    @property
+    def exit_status(self) -> int:
+        """What a shell would show: the exit code, or 128 + the signal (POSIX, XCU 2.8.2)."""
+        return 128 + self.signum if self.signum else self.exit_code
+
+
+class Spawned(NamedTuple):
+    """The rank's leader runs."""
+
+    rank_id: int
+
+
+class SpawnFailed(NamedTuple):
+    """The rank's leader could not be started; `exit_status` is what that means for the job (125 to 127)."""
+
+    rank_id: int
+    reason: str
+    exit_status: int
+
+
+class Exited(NamedTuple):
+    """The rank's leader has ended. With `has_stragglers` others of its group live on, and `Emptied` follows."""
+
+    rank_id: int
+    ending: Ending
+    has_stragglers: bool = False
+
+
+class Emptied(NamedTuple):
+    """The last straggler of a rank whose leader had ended is gone."""
+
+    rank_id: int
+
+
+class SignalReceived(NamedTuple):
+    """The runner was sent a signal."""
+
+    signum: int
+
+
+class DeadlineReached(NamedTuple):
+    """The time asked for by the last `SetDeadline` has passed."""
+
+
+Event = Union[Spawned, SpawnFailed, Exited, Emptied, SignalReceived, DeadlineReached]

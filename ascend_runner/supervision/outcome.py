@@ -1,0 +1,62 @@
+"""What a job came to: the first cause, what became of each rank, and the exit-status law."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Union
+
+if TYPE_CHECKING:
+    from .events import Ending
+
+
+class RankFailed(NamedTuple):
+    """The first rank that ended, by itself, otherwise than with exit status 0."""
+
+    rank_id: int
+    ending: Ending
+
+    @property
+    def exit_status(self) -> int:
+        """N for exit status N, 128 + S for death by signal S."""
+        return self.ending.exit_status
+
+
+class RankNotStarted(NamedTuple):
+    """A rank's process could not be started."""
+
+    rank_id: int
+    reason: str
+    exit_status: int
+
+
+class Interrupted(NamedTuple):
+    """The runner was told to stop. Being stopped is never success."""
+
+    signum: int
+
+    @property
+    def exit_status(self) -> int:
+        """143 for SIGTERM, 130 for SIGINT: what a shell shows for a process that the signal killed."""
+        return 128 + self.signum
+
+
+Cause = Union[RankFailed, RankNotStarted, Interrupted]
+
+
+class RankOutcome(NamedTuple):
+    """What became of one rank. `ending` is None where it was not started, or could not be killed."""
+
+    rank_id: int
+    ending: Ending | None
+    is_started: bool = True
+
+
+class Outcome(NamedTuple):
+    """What the job came to. `cause` is None exactly where every rank exited 0; `ranks` is in rank order."""
+
+    cause: Cause | None
+    ranks: tuple[RankOutcome, ...]
+
+    @property
+    def status(self) -> int:
+        """The exit status of the job: that of the first cause, 0 without one. What others did later never counts."""
+        return self.cause.exit_status if self.cause else 0
