@@ -68,7 +68,8 @@ class State(NamedTuple):
     endings: Mapping[int, Ending] = {}
     cause: Cause | None = None
     steps_taken: int = 0
-    is_told_to_stop: bool = False
+    told_to_stop: frozenset[int] = frozenset()  # ranks whose leader lived when the teardown began, or was born in it
+    is_interrupted: bool = False  # the runner itself was told to stop
 
     @property
     def alive(self) -> frozenset[int]:
@@ -97,7 +98,12 @@ def outcome(state: State, rank_ids: tuple[int, ...]) -> Outcome:
     return Outcome(
         cause=state.cause,
         ranks=tuple(
-            RankOutcome(rank_id, ending=state.endings.get(rank_id), is_started=rank_id in started)
+            RankOutcome(
+                rank_id,
+                ending=state.endings.get(rank_id),
+                is_started=rank_id in started,
+                is_told_to_stop=rank_id in state.told_to_stop,
+            )
             for rank_id in sorted(rank_ids)
         ),
     )
@@ -117,7 +123,11 @@ def _spawned(state: State, event: Spawned) -> Step:
 def _spawned_late(state: State, event: Spawned) -> Step:
     """Answer a spawn that was under way when the teardown began: the newcomer is told what all were told."""
     signum = SIGTERM if state.phase is Phase.TERMINATING else SIGKILL
-    state = state._replace(spawning=None, leaders=state.leaders | {event.rank_id})
+    state = state._replace(
+        spawning=None,
+        leaders=state.leaders | {event.rank_id},
+        told_to_stop=state.told_to_stop | {event.rank_id},
+    )
 
     return state, (SignalGroup(event.rank_id, signum),)
 
@@ -153,17 +163,17 @@ def _signalled(state: State, event: SignalReceived) -> Step:
     if event.signum in FORWARDED_SIGNALS:
         return _forward(state, event.signum)
 
-    return _tear_down(state._replace(is_told_to_stop=True), Interrupted(event.signum))
+    return _tear_down(state._replace(is_interrupted=True), Interrupted(event.signum))
 
 
 def _signalled_again(state: State, event: SignalReceived) -> Step:
     """Hear a signal during the teardown: the first one after a failure confirms it, the second one is impatience."""
     if event.signum in FORWARDED_SIGNALS:
         return _forward(state, event.signum)
-    if state.is_told_to_stop and event.signum in IMPATIENT_SIGNALS:
+    if state.is_interrupted and event.signum in IMPATIENT_SIGNALS:
         return _kill(state)
 
-    return state._replace(is_told_to_stop=True, cause=state.cause or Interrupted(event.signum)), ()
+    return state._replace(is_interrupted=True, cause=state.cause or Interrupted(event.signum)), ()
 
 
 def _next_step(state: State, _event: Event) -> Step:
@@ -254,7 +264,7 @@ def _forward(state: State, signum: int) -> Step:
 
 def _tear_down(state: State, cause: Cause | None) -> Step:
     """Ask every living group to stop, and start the back-off."""
-    state = state._replace(phase=Phase.TERMINATING, waiting=(), cause=state.cause or cause)
+    state = state._replace(phase=Phase.TERMINATING, waiting=(), cause=state.cause or cause, told_to_stop=state.leaders)
 
     return _settle(state, (*_signal_all(state, SIGTERM), SetDeadline(BACKOFF[0] * state.grace)))
 

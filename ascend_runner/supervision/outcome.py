@@ -43,11 +43,21 @@ Cause = Union[RankFailed, RankNotStarted, Interrupted]
 
 
 class RankOutcome(NamedTuple):
-    """What became of one rank. `ending` is None where it was not started, or could not be killed."""
+    """What became of one rank: `ending` is None where it was not started, or could not be killed.
+
+    The state machine gives the first four; what was seen of the process (its pid, the `seconds` it ran, the path of its
+    log, the number of bytes it wrote, its last lines) is added by the manager.
+    """
 
     rank_id: int
     ending: Ending | None
     is_started: bool = True
+    is_told_to_stop: bool = False
+    pid: int = 0
+    seconds: float = 0.0
+    log_path: str = ""
+    log_size: int = 0
+    last_lines: tuple[str, ...] = ()
 
 
 class Outcome(NamedTuple):

@@ -1,0 +1,172 @@
+"""Every knob of the runner: its flag, its variable, its default, what it takes. A bad value names what carried it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Final, NamedTuple
+
+from ascend_runner.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VARIABLE_PREFIX: Final = "ASCEND_RUNNER_"
+HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a table to be completed
+GRACE: Final = 15.0  # seconds; the platforms' own scripts take 1 + 2 + 4 + 8
+WORKDIR_DEVICE: Final = "device"
+WORKDIR_INHERIT: Final = "inherit"
+
+
+class Settings(NamedTuple):
+    """What the user decided. None: not decided, the plan takes what the platform offers."""
+
+    rank_table: str | None = None
+    rank_table_timeout: float = HCCL_RANK_TABLE_LIMIT
+    nproc_per_node: int | None = None
+    log_dir: str | None = None
+    workdir: str | None = None
+    grace: float = GRACE
+    console: frozenset[int] | None = None
+    no_prefix: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+class Option(NamedTuple):
+    """One knob. `parse` turns its text into the value and says, by a ValueError, what it expected instead."""
+
+    name: str
+    parse: Callable[[str], Any]  # Any: each knob has its own type, that of the field of Settings with its name
+    metavar: str
+    help: str
+    has_variable: bool = True
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line, such as --log-dir."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The name in the environment, such as ASCEND_RUNNER_LOG_DIR."""
+        return VARIABLE_PREFIX + self.name.upper()
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the flag takes no value."""
+        return not self.metavar
+
+
+def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
+    """Make settings of the flags given (by option name) and the environment: a flag beats its variable.
+
+    An empty variable counts as not set. Errors: SettingsError.
+    """
+    values: dict[str, object] = {}
+    for option in OPTIONS:
+        if option.name in flags:
+            values[option.name] = _parse(option, flags[option.name], option.flag)
+        elif option.has_variable and environ.get(option.variable):
+            values[option.name] = _parse(option, environ[option.variable], option.variable)
+
+    settings = Settings(**values)  # type: ignore[arg-type]  # each option parses to the type of its field
+    if settings.quiet and settings.verbose:
+        raise SettingsError("--quiet and --verbose contradict each other, expected one of them")
+    return settings
+
+
+def _parse(option: Option, text: str, carrier: str) -> object:
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{carrier} is {text!r}, expected {error}") from None
+
+
+# --- What the options take -------------------------------------------------------------------------------------------
+
+
+def _path(text: str) -> str:
+    if not text or "\0" in text:
+        raise ValueError("a path")
+    return text
+
+
+def _workdir(text: str) -> str:
+    if not text or "\0" in text:
+        raise ValueError("'device', 'inherit' or a folder")
+    return text
+
+
+def _seconds(text: str) -> float:
+    expected = "a number of seconds, 0 or more"
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise ValueError(expected) from None
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(expected)
+    return seconds
+
+
+def _count(text: str) -> int:
+    if not _is_whole_number(text) or int(text) == 0:
+        raise ValueError("a whole number, 1 or more")
+    return int(text)
+
+
+def _ranks(text: str) -> frozenset[int] | None:
+    if text == "all":
+        return None
+    if text == "none":
+        return frozenset()
+
+    ranks: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not _is_whole_number(first) or (dash and not _is_whole_number(last)):
+            raise ValueError("'all', 'none' or ranks such as '0,8-15'")
+        ranks.update(range(int(first), int(last if dash else first) + 1))
+    return frozenset(ranks)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if text.lower() in {"0", "false", "no", "off"}:
+        return False
+    raise ValueError("1 or 0")
+
+
+def _is_whole_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+OPTIONS: Final = (
+    Option(
+        "rank_table",
+        _path,
+        "PATH",
+        "a rank table file, or a folder that holds jobstart_hccl.json (default: where the platform puts it)",
+    ),
+    Option(
+        "rank_table_timeout",
+        _seconds,
+        "SECONDS",
+        f"how long to wait until the table is completed (default: {HCCL_RANK_TABLE_LIMIT:g}, HCCL's own limit)",
+    ),
+    Option("nproc_per_node", _count, "N", "no rank table: start N ranks on this machine"),
+    Option("log_dir", _path, "DIR", "where each rank's log goes (default: the platform's log folder, else /tmp/log)"),
+    Option(
+        "workdir",
+        _workdir,
+        "device|inherit|DIR",
+        "working directory of each rank: a folder per device, this one, or DIR (default: device where MA_MOUNT_PATH is"
+        " set, else inherit)",
+    ),
+    Option("grace", _seconds, "SECONDS", f"from the first SIGTERM to SIGKILL (default: {GRACE:g})"),
+    Option("console", _ranks, "all|none|RANKS", "whose lines are shown, such as 0 or 0,8-15 (default: all)"),
+    Option("no_prefix", _switch, "", "show lines without '[rank N] '"),
+    Option("dry_run", _switch, "", "print the plan as JSON and start nothing", has_variable=False),
+    Option("quiet", _switch, "", "of the runner's own lines show only warnings and errors", has_variable=False),
+    Option("verbose", _switch, "", "show all of the runner's own lines", has_variable=False),
+)

@@ -1,0 +1,196 @@
+"""The story in one function: await the table, find this node, plan, manage."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Final
+
+from ascend_runner import errors
+from ascend_runner.job import this_node
+from ascend_runner.job.plan import Request, Surroundings, at_fallback, plan
+from ascend_runner.linux import files
+from ascend_runner.manager import Manager
+from ascend_runner.supervision.machine import STOP_SIGNALS
+from ascend_runner.supervision.outcome import Interrupted, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ascend_runner.job.plan import JobSpec
+    from ascend_runner.job.settings import Settings
+    from ascend_runner.linux.console import Console
+    from ascend_runner.linux.signals import Signals
+    from ascend_runner.rank_table.source import Snapshot
+    from ascend_runner.reporter import Reporter
+
+# Where platforms put the table when no variable says so: ModelArts and CCE, then MindCluster.
+USUAL_PLACES: Final = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hccl.json")
+
+
+class StopRequestedError(errors.AscendRunnerError):
+    """The runner was told to stop before it had started anything."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by signal {signum}")
+
+        self.signum = signum
+
+
+class Launcher:
+    """Takes a command from the settings to its outcome. Needs the signals from the start: a wait can be interrupted."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str], signals: Signals, reporter: Reporter) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._signals = signals
+        self._reporter = reporter
+        self._cwd = os.getcwd()
+        self._host = this_node.Host(os.uname().nodename, _own_addresses)
+
+    def prepare(self, command: Sequence[str]) -> JobSpec:
+        """Decide everything and touch nothing. Waits for the rank table.
+
+        Errors: AscendRunnerError of every kind; StopRequestedError for a signal during the wait.
+        """
+        executable = command[0] if _is_relative(command[0]) else self._find_executable(command[0], self._cwd)
+        table = None
+        if self._settings.nproc_per_node is not None:
+            share = this_node.without_table(self._settings.nproc_per_node, self._host)
+        else:
+            snapshot = self._await_table()
+            for warning in snapshot.table.warnings:
+                self._reporter.warn(warning)
+            share = this_node.find_share(snapshot.table, self._environ, self._host)
+            table = _handed_on(snapshot)
+
+        surroundings = Surroundings(self._environ, self._cwd, self._host.name, os.path.isdir)
+        job = plan(Request(executable, tuple(command), table), self._settings, share, surroundings)
+        self._refuse_missing_script(job)
+        return job
+
+    def run(self, job: JobSpec, console: Console) -> Outcome:
+        """Make what the plan needs on disk, and run it. Errors: OutputError, with nothing started."""
+        for folder in job.folders:
+            files.make_folder(folder)
+        if job.table:
+            job = self._write_table(job)
+        self._check_for_signals()
+
+        return Manager(job, self._signals, console, self._reporter).run()
+
+    def _await_table(self) -> Snapshot:
+        from ascend_runner.rank_table import source  # attrs and orjson, 50 ms that a run without a table does not pay
+
+        return source.await_snapshot(
+            self._table_place(),
+            timeout=self._settings.rank_table_timeout,
+            pause=self._check_for_signals,
+            say=self._reporter.info,
+        )
+
+    def _table_place(self) -> str:
+        named = (
+            self._settings.rank_table
+            or self._environ.get("RANK_TABLE_FILE_V_1_0")
+            or self._environ.get("RANK_TABLE_FILE")
+        )
+        if named:
+            return os.path.join(self._cwd, named)
+        for place in USUAL_PLACES:
+            if os.path.isdir(os.path.dirname(place)):
+                return place
+
+        raise errors.RankTableError(
+            "no rank table: neither --rank-table, RANK_TABLE_FILE_V_1_0 nor RANK_TABLE_FILE is set, and there is no"
+            f" folder for {' or '.join(USUAL_PLACES)}; --nproc-per-node N runs N ranks without one"
+        )
+
+    def _check_for_signals(self, seconds: float = 0.0) -> None:
+        for signum in self._signals.wait(seconds):
+            if signum in STOP_SIGNALS:
+                raise StopRequestedError(signum)
+
+    def _write_table(self, job: JobSpec) -> JobSpec:
+        from ascend_runner.rank_table import source
+
+        assert job.table  # noqa: S101  the caller's condition, for the type checker
+        try:
+            source.write(job.table.path, job.table.data)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            job = at_fallback(job, job.table)
+            assert job.table  # noqa: S101  likewise
+            self._reporter.warn(f"cannot write the rank table ({error.filename!r}: {reason}), using {job.table.path}")
+            source.write(job.table.path, job.table.data)
+        return job
+
+    def _refuse_missing_script(self, job: JobSpec) -> None:
+        """Refuse a relative script that is here, but not in the ranks' working directory."""
+        first = job.ranks[0]
+        if first.cwd == self._cwd:
+            if _is_relative(first.executable):
+                self._find_executable(first.executable, first.cwd)
+            return
+
+        candidates = [word for word in first.argv[1:] if not word.startswith("-")]
+        if _is_relative(first.argv[0]):
+            candidates.insert(0, first.argv[0])
+        for word in candidates:
+            if os.path.isabs(word) or not os.path.isfile(os.path.join(self._cwd, word)):
+                continue
+            for rank in job.ranks:
+                if not os.path.exists(os.path.join(rank.cwd, word)):
+                    raise errors.SettingsError(
+                        f"{word!r} is in {self._cwd}, but not in the working directory of rank {rank.rank_id},"
+                        f" {rank.cwd}: name it by its full path, or use --workdir inherit"
+                    )
+        if _is_relative(first.executable):
+            self._find_executable(first.executable, first.cwd)
+
+    def _find_executable(self, name: str, cwd: str) -> str:
+        """Find what the kernel would be given. Errors: CommandError with 127 (not found) or 126 (not executable)."""
+        folders = [""] if "/" in name else self._environ.get("PATH", os.defpath).split(os.pathsep)
+        found_at = ""
+        for folder in folders:
+            path = os.path.join(cwd, folder, name)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                return os.path.join(folder, name)
+            if os.path.exists(path):
+                found_at = found_at or path
+
+        if found_at:
+            what = "is a folder" if stat.S_ISDIR(os.stat(found_at).st_mode) else "is not executable"
+            raise errors.CommandError(f"{found_at!r} {what}", exit_status=errors.COMMAND_NOT_EXECUTABLE)
+        where = f"in {cwd}" if "/" in name else "in any folder of PATH"
+        raise errors.CommandError(f"there is no command {name!r} {where}", exit_status=errors.COMMAND_NOT_FOUND)
+
+
+def launch(command: Sequence[str], launcher: Launcher, console: Console) -> tuple[Outcome, JobSpec | None]:
+    """Run the command; the plan is None where a signal came before there was one."""
+    job = None
+    try:
+        job = launcher.prepare(command)
+        return launcher.run(job, console), job
+    except StopRequestedError as stop:
+        return Outcome(Interrupted(stop.signum), ranks=()), job
+
+
+def _handed_on(snapshot: Snapshot) -> bytes | None:
+    from ascend_runner.rank_table import codec
+
+    return codec.hand_on(snapshot.table, snapshot.data) if snapshot.table.devices else None
+
+
+def _is_relative(name: str) -> bool:
+    return "/" in name and not os.path.isabs(name)
+
+
+def _own_addresses() -> list[str]:
+    import socket
+
+    import psutil  # 20 ms, only where a table with several servers is not answered by a variable
+
+    families = {socket.AF_INET, socket.AF_INET6}
+    found = [address for addresses in psutil.net_if_addrs().values() for address in addresses]
+    return [address.address.partition("%")[0] for address in found if address.family in families]

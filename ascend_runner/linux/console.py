@@ -1,0 +1,154 @@
+"""What the user sees: a bounded queue, and one thread that writes it to stdout and stderr.
+
+A thread of its own, since a write to a terminal under Ctrl-S, or to a pipe whose reader sleeps, blocks for as long as
+it likes. O_NONBLOCK is no way out: it belongs to the open file, which is shared with whoever else has that terminal.
+So only this thread ever blocks, ranks are never slowed, and at the end the process leaves without it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+STDOUT: Final = 1
+STDERR: Final = 2
+QUEUE_LIMIT: Final = 64 * 1024 * 1024  # bytes
+STALL_LIMIT: Final = 1.0  # seconds without a byte taken, at the end, after which a console counts as stalled
+DRAIN_LIMIT: Final = 5.0  # seconds, at the end, for a console that is slow but alive
+
+
+class Console:
+    """Writes whole blocks in the order given. A stalled, slow or closed console costs lines on the console only."""
+
+    def __init__(self, skipped_notice: Callable[[int], bytes]) -> None:
+        """`skipped_notice(lines)` is what stands on stderr in place of rank lines that the queue had no room for."""
+        self._skipped_notice = skipped_notice
+        self._blocks: deque[tuple[int, bytes | memoryview]] = deque()
+        self._changed = threading.Condition()
+        self._queued = 0
+        self._skipped_lines = 0
+        self._bar_of: int | None = None
+        self._moved_at = 0.0
+        self._is_closing = False
+        self._closed_fds: set[int] = set()
+        self._thread = threading.Thread(target=self._run, name="console", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def show(self, rank_id: int, pieces: Iterable[bytes | memoryview]) -> None:
+        """Queue whole lines of a rank, which go to stdout; without room, count them instead."""
+        blocks = [(STDOUT, piece) for piece in pieces if piece]
+        if not blocks:
+            return
+        size = sum(len(piece) for _fd, piece in blocks)
+        with self._changed:
+            if self._queued + size > QUEUE_LIMIT:
+                self._skipped_lines += sum(bytes(piece).count(b"\n") for _fd, piece in blocks)
+                return
+            self._put_skipped_notice()
+            self._end_progress_bar(unless_of=rank_id)
+            self._put(blocks, size)
+            self._bar_of = rank_id if blocks[-1][1][-1:] == b"\r" else None
+
+    def say(self, line: bytes) -> None:
+        """Queue a line of the runner's own, which goes to stderr, whatever the room."""
+        with self._changed:
+            self._end_progress_bar()
+            self._put([(STDERR, line)], len(line))
+
+    def close(self) -> None:
+        """Write what is queued, within the limits above, and end the thread. May be called twice.
+
+        Of what a stalled console has not taken, the runner's own lines are tried once more, without blocking.
+        """
+        with self._changed:
+            self._put_skipped_notice()
+            self._is_closing = True
+            self._changed.notify()
+        self._join_while_it_moves()
+        if not self._thread.is_alive():
+            return
+
+        with self._changed:
+            own_lines = [block for fd, block in self._blocks if fd == STDERR]
+            self._blocks.clear()
+        for line in own_lines:
+            if not _is_writable(STDERR):
+                return
+            self._write(STDERR, line)
+
+    def _put(self, blocks: list[tuple[int, bytes | memoryview]], size: int) -> None:
+        self._blocks.extend(blocks)
+        self._queued += size
+        self._changed.notify()
+
+    def _end_progress_bar(self, unless_of: int | None = None) -> None:
+        """Leave a line that ended in a carriage return on the screen before somebody else writes over it."""
+        if self._bar_of is not None and self._bar_of != unless_of:
+            self._put([(STDOUT, b"\n")], 1)
+            self._bar_of = None
+
+    def _put_skipped_notice(self) -> None:
+        if self._skipped_lines:
+            notice = self._skipped_notice(self._skipped_lines)
+            self._skipped_lines = 0
+            self._put([(STDERR, notice)], len(notice))
+
+    def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
+        while True:
+            with self._changed:
+                while not self._blocks:
+                    if self._is_closing:
+                        return
+                    self._changed.wait()
+                fd, block = self._blocks.popleft()
+            self._moved_at = time.monotonic()
+            self._write(fd, block)
+            with self._changed:
+                self._queued -= len(block)
+
+    def _write(self, fd: int, block: bytes | memoryview) -> None:
+        rest = memoryview(block)
+        while rest and fd not in self._closed_fds:
+            try:
+                written = os.write(fd, rest)
+            except BlockingIOError:  # somebody else has set O_NONBLOCK on our terminal
+                _wait_until_writable(fd)
+                continue
+            except OSError:  # EPIPE: the reader is gone; EIO: the terminal is. The log files go on.
+                self._closed_fds.add(fd)
+                return
+            rest = rest[written:]
+            self._moved_at = time.monotonic()
+
+    def _join_while_it_moves(self) -> None:
+        start = time.monotonic()
+        while self._thread.is_alive():
+            now = time.monotonic()
+            left = min(self._moved_at + STALL_LIMIT, start + DRAIN_LIMIT) - now
+            if left <= 0:
+                return
+            self._thread.join(left)
+
+
+def _is_writable(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return any(events & select.POLLOUT for _fd, events in poll.poll(0))
+
+
+def _wait_until_writable(fd: int) -> None:
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    poll.poll()

@@ -1,0 +1,84 @@
+"""The folders and log files that the runner makes: private, new, and never through what a stranger has laid there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Final
+
+from ascend_runner.errors import OutputError
+
+FOLDER_MODE: Final = 0o750
+FILE_MODE: Final = 0o640
+
+
+def make_folder(path: str) -> None:
+    """Make the folder and those above it, where missing. Below a world-writable folder (/tmp) it must be our own.
+
+    Errors: OutputError.
+    """
+    try:
+        os.makedirs(path, mode=FOLDER_MODE, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make the folder {path!r}: {_reason(error)}") from error
+
+    _refuse_strangers(path)
+
+
+def open_new_log(path: str) -> int:
+    """Open `path` as a new, empty file and return its fd. A log of an earlier run is kept under the name `*.run-N.txt`.
+
+    Errors: OutputError, for a symlink, and for another user's file in a world-writable folder, too.
+    """
+    _refuse_strangers(path)
+    try:
+        _keep_earlier(path)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        raise OutputError(f"cannot make the log file {path!r}: {_reason(error)}") from error
+
+
+def _keep_earlier(path: str) -> None:
+    if not os.path.lexists(path):
+        return
+    base, extension = os.path.splitext(path)
+    number = 1
+    while os.path.lexists(f"{base}.run-{number}{extension}"):
+        number += 1
+    os.rename(path, f"{base}.run-{number}{extension}")
+
+
+def _refuse_strangers(path: str) -> None:
+    """Refuse symlinks and other users' property at each step of `path` that everybody may have put there."""
+    step = os.path.abspath(path)
+    while step != os.path.dirname(step):
+        above = os.path.dirname(step)
+        found = _lstat(step)
+        if found is not None and _is_writable_by_all(above):
+            if stat.S_ISLNK(found.st_mode):
+                raise OutputError(f"{step!r} is a symlink in {above!r}, where everybody can write: refused")
+            if found.st_uid not in {os.geteuid(), 0}:
+                raise OutputError(
+                    f"{step!r} belongs to user {found.st_uid}, in {above!r}, where everybody can write: refused"
+                )
+        step = above
+
+    found = _lstat(path)
+    if found is not None and stat.S_ISLNK(found.st_mode) and not os.path.isdir(path):
+        raise OutputError(f"{path!r} is a symlink, expected a regular file: refused")
+
+
+def _is_writable_by_all(folder: str) -> bool:
+    found = _lstat(folder)
+    return found is not None and bool(found.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(found.st_mode)
+
+
+def _lstat(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

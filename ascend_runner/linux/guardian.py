@@ -1,0 +1,124 @@
+"""The first process: it outlives the runner and sweeps what the runner leaves, so that even SIGKILL is harmless.
+
+It forks the runner before anything heavy is imported, forwards signals to it, and waits. As a child subreaper it
+inherits whatever the runner had started; as PID 1 of a container it reaps all orphans. It must know nothing of ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from signal import SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from ascend_runner.errors import RUNNER_FAILED
+
+from . import descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORWARDED: Final = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+
+# timeout(1) signals its child and then its group, microseconds apart: the same sender, one intention. Taken as two,
+# the second would mean "kill now" and cost the ranks their grace.
+ONE_INTENTION: Final = 0.02  # seconds
+
+SWEEP_LIMIT: Final = 5.0  # seconds; what SIGKILL has not ended by then sits in the kernel, and waiting does not help
+
+
+def guard(run: Callable[[], int]) -> int:
+    """Run `run` in a forked child and return the status to exit with: what `run` returned, or 128 + its signal.
+
+    Every descendant is gone when this returns. Errors: OSError where no process can be forked.
+    """
+    _open_missing_standard_files()
+    descendants.become_subreaper()
+    signal.signal(SIGCHLD, signal.SIG_DFL)  # inherited as ignored, the kernel would throw away every exit status
+    watched = FORWARDED | {SIGCHLD}
+    if signal.getsignal(SIGHUP) is signal.SIG_IGN:
+        watched -= {SIGHUP}  # nohup(1); a blocked signal would arrive although it is ignored
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+
+    guardian = os.getpid()
+    runner = os.fork()
+    if runner == 0:
+        _run_and_exit(run, guardian)
+
+    status = _forward_until_end(runner, watched)
+    _sweep()
+    return status
+
+
+def _run_and_exit(run: Callable[[], int], guardian: int) -> NoReturn:
+    status = RUNNER_FAILED
+    try:
+        os.setpgid(0, 0)  # a terminal's Ctrl-C then reaches the runner once, through the guardian
+        descendants.ask_for_signal_at_parent_death(SIGTERM)
+        descendants.become_subreaper()
+        if os.getppid() != guardian:  # it died before it could be asked for
+            os.kill(os.getpid(), SIGTERM)
+        status = run()
+    except SystemExit as stop:  # argparse ends so after --help
+        status = stop.code if isinstance(stop.code, int) else 0
+        sys.stdout.flush()
+    except BaseException:  # noqa: BLE001  whatever it is, it must be shown, and must not return into a second life
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def _forward_until_end(runner: int, watched: frozenset[signal.Signals]) -> int:
+    last, last_time = (0, 0), 0.0
+    while True:
+        info = signal.sigwaitinfo(watched)
+        if info.si_signo == SIGCHLD:
+            status = _reap(runner)
+            if status is not None:
+                return status
+            continue
+
+        intention, now = (info.si_signo, info.si_pid), time.monotonic()
+        if intention != last or now - last_time > ONE_INTENTION:
+            os.kill(runner, info.si_signo)  # not reaped yet, so the number is still the runner's
+        last, last_time = intention, now
+
+
+def _reap(runner: int) -> int | None:
+    """Reap all that has ended; the runner's exit status, once it is among them."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if pid == 0:
+            return None
+        if pid == runner:
+            return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _sweep() -> None:
+    """End and reap every descendant that the runner has left, within `SWEEP_LIMIT`."""
+    deadline = time.monotonic() + SWEEP_LIMIT
+    while True:
+        descendants.kill_all()
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        signal.sigtimedwait({SIGCHLD}, left)
+
+
+def _open_missing_standard_files() -> None:
+    """Put /dev/null where stdin, stdout or stderr was closed, or a log file would be opened under its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)

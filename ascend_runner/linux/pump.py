@@ -1,0 +1,128 @@
+"""Moves every byte that the ranks write: raw to each rank's log file, in whole prefixed lines to the console.
+
+One thread with its own epoll. Never stops reading: a full pipe would stall the training, whatever the disk and the
+console do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .console import Console
+    from .lines import LineCutter
+
+READ_SIZE: Final = 256 * 1024  # bytes; with 4 KiB the same work takes 60 times as many calls
+PIPE_SIZE: Final = 1024 * 1024  # bytes; the kernel's default limit for users (fs.pipe-max-size)
+F_SETPIPE_SZ: Final = 1031  # linux/fcntl.h; Python's fcntl names it from 3.10 on
+TAIL_SIZE: Final = 64 * 1024  # bytes of each rank's output kept for the report
+
+
+class Stream:
+    """The output of one rank: where it goes, and what the report will ask for. Written by the pump's thread only."""
+
+    def __init__(self, rank_id: int, log: int, cutter: LineCutter | None) -> None:
+        """`log` is the fd of the log file; without `cutter` the rank's lines are not shown."""
+        self.rank_id = rank_id
+        self.log = log
+        self.cutter = cutter
+        self.size = 0  # bytes read so far
+        self.lost = 0  # bytes that the log file could not take
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+
+    @property
+    def tail(self) -> bytes:
+        """The last bytes written, `TAIL_SIZE` of them where there are so many."""
+        return b"".join(self._tail)[-TAIL_SIZE:]
+
+    def remember(self, data: bytes) -> None:
+        """Count `data` and keep its end."""
+        self.size += len(data)
+        data = data[-TAIL_SIZE:]
+        self._tail.append(data)
+        self._tail_size += len(data)
+        while self._tail_size - len(self._tail[0]) >= TAIL_SIZE:
+            self._tail_size -= len(self._tail.popleft())
+
+
+class Pump:
+    """One thread that reads all ranks' pipes until each has reached its end."""
+
+    def __init__(self, console: Console, on_log_error: Callable[[int, OSError], None]) -> None:
+        """`on_log_error(rank_id, error)` is called, in the pump's thread, when a log file begins to lose bytes."""
+        self._console = console
+        self._on_log_error = on_log_error
+        self._streams: dict[int, Stream] = {}  # by the pipe's read end
+        self._epoll = select.epoll()
+        self._waker_reader, self._waker = os.pipe2(os.O_CLOEXEC)
+        self._epoll.register(self._waker_reader, select.EPOLLIN)
+        self._is_finishing = False
+        self._thread = threading.Thread(target=self._run, name="pump", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def add(self, stream: Stream) -> int:
+        """Read one more rank. The fd returned is the write end for the rank; the caller closes its own copy."""
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # over the user's limit for pipe buffers (pipe(7)): 64 KiB must do
+            fcntl.fcntl(writer, F_SETPIPE_SZ, PIPE_SIZE)
+        self._streams[reader] = stream
+        self._epoll.register(reader, select.EPOLLIN)
+        return writer
+
+    def finish(self, seconds: float) -> bool:
+        """Wait until every pipe has reached its end, at most `seconds`; whether all was read."""
+        self._is_finishing = True
+        os.write(self._waker, b"\0")
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
+        while self._streams or not self._is_finishing:
+            for fd, _events in self._epoll.poll():
+                if fd == self._waker_reader:
+                    os.read(fd, 4096)
+                else:
+                    self._move(fd, self._streams[fd])
+
+    def _move(self, fd: int, stream: Stream) -> None:
+        data = os.read(fd, READ_SIZE)
+        if not data:
+            self._end(fd, stream)
+            return
+
+        stream.remember(data)
+        self._log(stream, data)
+        if stream.cutter:
+            self._console.show(stream.rank_id, stream.cutter.feed(data))
+
+    def _log(self, stream: Stream, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(stream.log, rest) :]
+        except OSError as error:  # a full disk must not stop the training; the next write tries again
+            if not stream.lost:
+                self._on_log_error(stream.rank_id, error)
+            stream.lost += len(rest)
+
+    def _end(self, fd: int, stream: Stream) -> None:
+        self._epoll.unregister(fd)
+        del self._streams[fd]
+        os.close(fd)
+        os.close(stream.log)
+        if stream.cutter:
+            self._console.show(stream.rank_id, [stream.cutter.finish()])

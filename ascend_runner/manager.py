@@ -1,0 +1,226 @@
+"""The loop that runs a job: wait, make events of what was seen, ask the state machine, perform what it answers.
+
+It holds what the machine must not know (pids, pipes, clocks) and decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from signal import SIGCHLD
+from typing import TYPE_CHECKING, Final
+
+from ascend_runner import errors, reporter
+from ascend_runner.linux import descendants, files
+from ascend_runner.linux.lines import LineCutter
+from ascend_runner.linux.process import Leader
+from ascend_runner.linux.pump import Pump, Stream
+from ascend_runner.supervision import machine
+from ascend_runner.supervision.actions import SetDeadline, SignalGroup, Spawn
+from ascend_runner.supervision.events import DeadlineReached, Emptied, Exited, SignalReceived, Spawned, SpawnFailed
+
+if TYPE_CHECKING:
+    from ascend_runner.job.plan import JobSpec, RankSpec
+    from ascend_runner.linux.console import Console
+    from ascend_runner.linux.signals import Signals
+    from ascend_runner.reporter import Reporter
+    from ascend_runner.supervision.actions import Action
+    from ascend_runner.supervision.events import Event
+    from ascend_runner.supervision.outcome import Outcome, RankOutcome
+
+SWEEP_LIMIT: Final = 5.0  # seconds for what had left its rank's session to die of SIGKILL
+DRAIN_LIMIT: Final = 5.0  # seconds for the last bytes to reach the log files; a healthy disk needs milliseconds
+
+
+class Manager:
+    """Runs one job, once."""
+
+    def __init__(self, job: JobSpec, signals: Signals, console: Console, reporter: Reporter) -> None:
+        self._job = job
+        self._signals = signals
+        self._reporter = reporter
+        self._specs = {spec.rank_id: spec for spec in job.ranks}
+        self._streams: dict[int, Stream] = {}
+        self._pump = Pump(console, self._warn_of_log_error)
+        self._leaders: dict[int, Leader] = {}  # not reaped: their numbers are still theirs
+        self._with_stragglers: set[int] = set()  # ranks whose leader has ended, but not their session
+        self._pids: dict[int, int] = {}
+        self._started_at: dict[int, float] = {}
+        self._ended_at: dict[int, float] = {}
+        self._deadline: float | None = None
+        self._events: deque[Event] = deque()
+
+    def run(self) -> Outcome:
+        """Run the job to its end. Nothing of it is alive afterwards, and all it wrote is in its log files.
+
+        Errors: OutputError where a log file cannot be made; nothing is started then.
+        """
+        self._open_logs()
+        self._pump.start()
+
+        rank_ids = tuple(self._specs)
+        state, actions = machine.start(rank_ids, self._job.grace)
+        while True:
+            was_starting = state.phase is machine.Phase.STARTING
+            self._perform(actions)
+            if state.phase is machine.Phase.DONE:
+                break
+            self._events.extend(self._observe())
+            state, actions = machine.transition(state, self._events.popleft())
+            if was_starting and state.phase is machine.Phase.RUNNING:
+                self._reporter.info(reporter.started(self._job))
+
+        self._sweep()
+        if not self._pump.finish(DRAIN_LIMIT):
+            self._reporter.warn(
+                "some output was still unread when the time for it was over: the last lines may be missing"
+            )
+        return self._describe(machine.outcome(state, rank_ids))
+
+    # --- Performing ---------------------------------------------------------------------------------------------------
+
+    def _perform(self, actions: tuple[Action, ...]) -> None:
+        signalled: dict[int, int] = {}  # what was sent, by session
+        for action in actions:
+            if isinstance(action, Spawn):
+                self._events.append(self._spawn(self._specs[action.rank_id]))
+            elif isinstance(action, SignalGroup):
+                leader = self._leaders[action.rank_id]
+                leader.signal_group(action.signum)
+                signalled[leader.pid] = action.signum
+            elif isinstance(action, SetDeadline):
+                self._deadline = time.monotonic() + action.seconds
+        if signalled:
+            self._signal_own_groups(signalled)
+
+    def _signal_own_groups(self, signalled: dict[int, int]) -> None:
+        """Reach those who made a process group of their own inside a rank's session (a shell's jobs, timeout(1))."""
+        for found in descendants.descendants(os.getpid()):
+            if found.session in signalled and found.pgid != found.session and not found.is_zombie:
+                descendants.send(found.pid, signalled[found.session])
+
+    def _spawn(self, spec: RankSpec) -> Event:
+        try:
+            output = self._pump.add(self._streams[spec.rank_id])
+            try:
+                leader = Leader(spec, output)
+            finally:
+                os.close(output)
+        except OSError as error:
+            return SpawnFailed(spec.rank_id, *_spawn_failure(error, spec))
+
+        self._leaders[spec.rank_id] = leader
+        self._pids[spec.rank_id] = leader.pid
+        self._started_at[spec.rank_id] = time.monotonic()
+        self._reporter.debug(f"rank {spec.rank_id} has pid {leader.pid}, working directory {spec.cwd}")
+        return Spawned(spec.rank_id)
+
+    # --- Observing ----------------------------------------------------------------------------------------------------
+
+    def _observe(self) -> list[Event]:
+        """Give what has happened; block until something has, unless events are waiting already."""
+        while True:
+            left = None if self._deadline is None else self._deadline - time.monotonic()
+            signums = self._signals.wait(0.0 if self._events else left)
+            # Told to stop before deaths: whoever stops a whole container at once means the runner first.
+            events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
+            is_over = left is not None and self._deadline is not None and time.monotonic() >= self._deadline
+            if SIGCHLD in signums or is_over:
+                events += self._deaths()
+            if is_over and not events:
+                self._deadline = None
+                events.append(DeadlineReached())
+            if events or self._events:
+                return events
+
+    def _deaths(self) -> list[Event]:
+        """Look at every leader, and at who is left of the sessions whose leader has ended."""
+        endings = {
+            rank_id: ending
+            for rank_id, leader in self._leaders.items()
+            if rank_id not in self._with_stragglers and (ending := leader.peek())
+        }
+        now = time.monotonic()
+        leader_pids = frozenset(leader.pid for leader in self._leaders.values())
+        descendants.reap_adopted(keep=leader_pids)
+
+        # A leader that ends leaves its children to this process, their subreaper: no adopted child, no straggler.
+        sessions: set[int] = set()
+        if (endings or self._with_stragglers) and set(descendants.children(os.getpid())) - leader_pids:
+            living = (found for found in descendants.descendants(os.getpid()) if not found.is_zombie)
+            sessions = {found.session for found in living}
+
+        events: list[Event] = []
+        for rank_id in self._with_stragglers - {rank for rank in self._leaders if self._leaders[rank].pid in sessions}:
+            self._with_stragglers.discard(rank_id)
+            self._leaders.pop(rank_id).reap()
+            events.append(Emptied(rank_id))
+        for rank_id, ending in endings.items():
+            self._ended_at[rank_id] = now
+            has_stragglers = self._leaders[rank_id].pid in sessions
+            if has_stragglers:
+                self._with_stragglers.add(rank_id)
+            else:
+                self._leaders.pop(rank_id).reap()
+            self._reporter.debug(f"rank {rank_id} has ended: {reporter.ending_words(ending)}")
+            events.append(Exited(rank_id, ending, has_stragglers))
+        return events
+
+    # --- Before and after ---------------------------------------------------------------------------------------------
+
+    def _open_logs(self) -> None:
+        for spec in self._job.ranks:
+            cutter = None if spec.prefix is None else LineCutter(spec.prefix)
+            self._streams[spec.rank_id] = Stream(spec.rank_id, files.open_new_log(spec.log_path), cutter)
+
+    def _sweep(self) -> None:
+        """End what has left its rank's session: nothing that this job started may outlive it."""
+        keep = frozenset(leader.pid for leader in self._leaders.values())
+        deadline = time.monotonic() + SWEEP_LIMIT
+        escaped: dict[int, str] = {}
+        while set(descendants.children(os.getpid())) - keep:
+            escaped.update((found.pid, found.name) for found in descendants.kill_all(keep))
+            descendants.reap_adopted(keep)
+            if time.monotonic() >= deadline:
+                break
+            if set(descendants.children(os.getpid())) - keep:
+                self._signals.wait(deadline - time.monotonic())
+        if escaped:
+            names = ", ".join(f"{pid} ({name})" for pid, name in escaped.items())
+            self._reporter.info(f"ended what had left its rank's session: {names}")
+
+    def _describe(self, outcome: Outcome) -> Outcome:
+        return outcome._replace(ranks=tuple(map(self._describe_rank, outcome.ranks)))
+
+    def _describe_rank(self, rank: RankOutcome) -> RankOutcome:
+        rank_id, stream = rank.rank_id, self._streams[rank.rank_id]
+        ended_at = self._ended_at.get(rank_id, time.monotonic())
+        return rank._replace(
+            pid=self._pids.get(rank_id, 0),
+            seconds=ended_at - self._started_at.get(rank_id, ended_at),
+            log_path=self._specs[rank_id].log_path,
+            log_size=stream.size,
+            last_lines=tuple(reporter.last_lines(stream.tail)),
+        )
+
+    def _warn_of_log_error(self, rank_id: int, error: OSError) -> None:
+        self._reporter.warn(
+            f"cannot write {self._specs[rank_id].log_path!r}: {(error.strerror or str(error)).lower()};"
+            f" rank {rank_id} goes on, its lines are lost until this heals"
+        )
+
+
+def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
+    """Say why a rank could not be started, and what exit status that means."""
+    reason = (error.strerror or str(error)).lower()
+    if error.filename == spec.cwd and spec.cwd != spec.executable:
+        return f"working directory {spec.cwd!r}: {reason}", errors.RUNNER_FAILED
+    if isinstance(error, FileNotFoundError):
+        return f"{spec.executable!r}: {reason}", errors.COMMAND_NOT_FOUND
+    if isinstance(error, PermissionError) or error.errno == NOT_EXECUTABLE:
+        return f"{spec.executable!r}: {reason}", errors.COMMAND_NOT_EXECUTABLE
+    return reason, errors.RUNNER_FAILED
+
+
+NOT_EXECUTABLE: Final = 8  # ENOEXEC, without an import of errno for one number

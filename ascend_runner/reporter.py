@@ -1,0 +1,192 @@
+"""Every sentence that a user reads while a job runs and when it has ended. Pure: records in, text out.
+
+The last screen answers, in this order: what, who, when, why, where, and what became of the others.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal
+import time
+from typing import TYPE_CHECKING, Callable, Final
+
+from ascend_runner.supervision.outcome import Interrupted, RankFailed, RankNotStarted
+
+if TYPE_CHECKING:
+    from ascend_runner.job.plan import JobSpec
+    from ascend_runner.supervision.events import Ending
+    from ascend_runner.supervision.outcome import Outcome, RankOutcome
+
+TAIL_LINES: Final = 20
+NAME: Final = "[ascend-runner]"
+
+
+class Level(enum.IntEnum):
+    """How much a line matters."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+class Reporter:
+    """Writes the runner's own lines: `[ascend-runner] 03:12:45 ERROR <sentence>`."""
+
+    def __init__(self, write: Callable[[bytes], None], lowest: Level = Level.INFO) -> None:
+        """`write` takes whole lines; those below the `lowest` level are left out."""
+        self._write = write
+        self._lowest = lowest
+
+    def say(self, level: Level, sentence: str) -> None:
+        """Write one sentence, or several lines of which the first is one."""
+        if level >= self._lowest:
+            self._write(own_line(level, sentence))
+
+    def debug(self, sentence: str) -> None:
+        """Say what only --verbose shows."""
+        self.say(Level.DEBUG, sentence)
+
+    def info(self, sentence: str) -> None:
+        """Say what is going on."""
+        self.say(Level.INFO, sentence)
+
+    def warn(self, sentence: str) -> None:
+        """Say what is odd but works."""
+        self.say(Level.WARNING, sentence)
+
+    def error(self, sentence: str) -> None:
+        """Say what has failed."""
+        self.say(Level.ERROR, sentence)
+
+
+def own_line(level: Level, sentence: str) -> bytes:
+    """Give the line as it is written; what a terminal would take for a command is escaped."""
+    clean = "\n".join(map(printable, sentence.split("\n")))
+    return f"{NAME} {time.strftime('%H:%M:%S')} {level.name} {clean}\n".encode(errors="backslashreplace")
+
+
+def printable(text: str) -> str:
+    """Escape control characters, so that a name from a table or a log cannot steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def started(job: JobSpec) -> str:
+    """Say what runs where, once every rank was started."""
+    first, last = job.ranks[0].rank_id, job.ranks[-1].rank_id
+    ranks = f"rank {first}" if first == last else f"{len(job.ranks)} ranks, {first} to {last},"
+    pod = f" (pod {job.pod_name})" if job.pod_name else ""
+    return f"started {ranks} of {job.rank_size} on {job.server_id}{pod}, logs in {job.log_dir}"
+
+
+def ended(outcome: Outcome, job: JobSpec, seconds: float) -> str:
+    """Give the last words on a job that ran for `seconds`: one line after a success, else the cause and the others."""
+    cause = outcome.cause
+    if cause is None:
+        return f"all {len(outcome.ranks)} ranks ended with exit status 0 after {duration(seconds)}"
+    if isinstance(cause, RankFailed):
+        return "\n".join(_rank_failed(cause, outcome, job))
+    if isinstance(cause, RankNotStarted):
+        head = f"rank {cause.rank_id} could not be started: {cause.reason}"
+        return "\n".join([head, *_others(outcome, None)])
+
+    head = f"stopped by {signal_name(cause.signum)}, {duration(seconds)} after the start"
+    return "\n".join([head, f"  logs   {job.log_dir}", *_others(outcome, None)])
+
+
+def cause_sentence(outcome: Outcome) -> str:
+    """Give the cause in one sentence, for an exception."""
+    cause = outcome.cause
+    if isinstance(cause, RankFailed):
+        return f"rank {cause.rank_id} failed first: {ending_words(cause.ending)}"
+    if isinstance(cause, RankNotStarted):
+        return f"rank {cause.rank_id} could not be started: {cause.reason}"
+    if isinstance(cause, Interrupted):
+        return f"the runner was stopped by {signal_name(cause.signum)}"
+    return "every rank ended with exit status 0"
+
+
+def ending_words(ending: Ending) -> str:
+    """Say how a process ended: "exit status 1", "killed by SIGSEGV (core dumped)"."""
+    if not ending.signum:
+        return f"exit status {ending.exit_code}"
+    core = " (core dumped)" if ending.core_dumped else ""
+    return f"killed by {signal_name(ending.signum)}{core}"
+
+
+def signal_name(signum: int) -> str:
+    """Name a signal; real-time signals have numbers only."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
+
+
+def duration(seconds: float) -> str:
+    """Say how long in the two largest units: "3.2 s", "2 min 5 s", "2 h 14 min", "3 d 4 h"."""
+    if seconds < 10:  # noqa: PLR2004  below that, tenths tell something
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def last_lines(tail: bytes, count: int = TAIL_LINES) -> list[str]:
+    """Give the last lines of a rank's output as text, fit for a terminal."""
+    lines = tail.decode(errors="replace").replace("\r\n", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return [printable(line.rpartition("\r")[2]) for line in lines[-count:]]
+
+
+def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]:
+    spec = next(rank for rank in job.ranks if rank.rank_id == cause.rank_id)
+    failed = next(rank for rank in outcome.ranks if rank.rank_id == cause.rank_id)
+    pod = f" (pod {job.pod_name})" if job.pod_name else ""
+    return [
+        f"rank {cause.rank_id} failed first: {ending_words(cause.ending)}, {duration(failed.seconds)} after the start",
+        f"  device {spec.local_rank} on server {job.server_id}{pod}, pid {failed.pid}",
+        *(f"  | {line}" for line in failed.last_lines),
+        f"  log    {spec.log_path}",
+        *_others(outcome, cause.rank_id),
+    ]
+
+
+def _others(outcome: Outcome, culprit: int | None) -> list[str]:
+    """Say what became of the other ranks, one line per kind of end."""
+    others = [rank for rank in outcome.ranks if rank.rank_id != culprit]
+    kinds: dict[str, list[int]] = {}
+    for rank in others:
+        kinds.setdefault(_fate(rank), []).append(rank.rank_id)
+
+    lines = [f"{rank_list(rank_ids)} {fate}" for fate, rank_ids in kinds.items()]
+    return [f"  {'others' if number == 0 else '      '} {line}" for number, line in enumerate(lines)]
+
+
+def _fate(rank: RankOutcome) -> str:
+    if not rank.is_started:
+        return "not started"
+    if rank.ending is None:
+        return "could not be killed"
+    told = "was told to stop and " if rank.is_told_to_stop else ""
+    return f"{told}ended: {ending_words(rank.ending)}" if told else f"ended by itself: {ending_words(rank.ending)}"
+
+
+def rank_list(rank_ids: list[int]) -> str:
+    """Name ranks briefly: "rank 3", "ranks 0-4, 6, 7"."""
+    runs: list[list[int]] = []
+    for rank_id in sorted(rank_ids):
+        if runs and runs[-1][-1] == rank_id - 1:
+            runs[-1].append(rank_id)
+        else:
+            runs.append([rank_id])
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]  # noqa: PLR2004
+    return f"rank{'s' if len(rank_ids) > 1 else ''} {', '.join(parts)}"
