@@ -41,24 +41,27 @@ def _run(argv: Sequence[str], environ: Mapping[str, str], signals: Signals) -> i
         raise errors.SettingsError("there is no command to run, expected: ascend-runner [OPTIONS] COMMAND [ARG ...]")
 
     console = Console(_skipped_notice)
-    launcher = Launcher(settings, environ, signals, Reporter(console.say, _lowest_level(settings)))
+    out = Reporter(console.say, _lowest_level(settings))
+    launcher = Launcher(settings, environ, signals, out)
     console.start()
     try:
         if settings.dry_run:
             _print_plan(launcher.prepare(command), environ)
             return 0
-        start = time.monotonic()
+        start, guardian = time.monotonic(), os.getppid()
         outcome, job = launch(command, launcher, console)
-        _report(outcome, job, time.monotonic() - start, Reporter(console.say, _lowest_level(settings)))
+        _report(outcome, job, out, seconds=time.monotonic() - start, guardian=guardian)
         return outcome.status
     finally:
         console.close()
 
 
-def _report(outcome: Outcome, job: JobSpec | None, seconds: float, out: Reporter) -> None:
+def _report(outcome: Outcome, job: JobSpec | None, out: Reporter, *, seconds: float, guardian: int) -> None:
     if job is None:
         out.error(f"{reporter.cause_sentence(outcome)} before any rank was started")
         return
+    if os.getppid() != guardian:
+        out.warn("the guardian was killed: everything was stopped, but nobody is left to hand the exit status to")
     level = Level.INFO if outcome.cause is None else Level.ERROR
     out.say(level, reporter.ended(outcome, job, seconds))
 

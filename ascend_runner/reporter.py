@@ -77,8 +77,7 @@ def printable(text: str) -> str:
 
 def started(job: JobSpec) -> str:
     """Say what runs where, once every rank was started."""
-    first, last = job.ranks[0].rank_id, job.ranks[-1].rank_id
-    ranks = f"rank {first}" if first == last else f"{len(job.ranks)} ranks, {first} to {last},"
+    ranks = rank_list([rank.rank_id for rank in job.ranks])
     pod = f" (pod {job.pod_name})" if job.pod_name else ""
     return f"started {ranks} of {job.rank_size} on {job.server_id}{pod}, logs in {job.log_dir}"
 
@@ -87,7 +86,8 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float) -> str:
     """Give the last words on a job that ran for `seconds`: one line after a success, else the cause and the others."""
     cause = outcome.cause
     if cause is None:
-        return f"all {len(outcome.ranks)} ranks ended with exit status 0 after {duration(seconds)}"
+        ranks = f"all {len(outcome.ranks)} ranks" if len(outcome.ranks) > 1 else f"rank {outcome.ranks[0].rank_id}"
+        return f"{ranks} ended with exit status 0 after {duration(seconds)}"
     if isinstance(cause, RankFailed):
         return "\n".join(_rank_failed(cause, outcome, job))
     if isinstance(cause, RankNotStarted):
@@ -163,21 +163,21 @@ def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]
 def _others(outcome: Outcome, culprit: int | None) -> list[str]:
     """Say what became of the other ranks, one line per kind of end."""
     others = [rank for rank in outcome.ranks if rank.rank_id != culprit]
-    kinds: dict[str, list[int]] = {}
+    fates: dict[str, list[int]] = {}
     for rank in others:
-        kinds.setdefault(_fate(rank), []).append(rank.rank_id)
+        fates.setdefault(_fate(rank), []).append(rank.rank_id)
 
-    lines = [f"{rank_list(rank_ids)} {fate}" for fate, rank_ids in kinds.items()]
-    return [f"  {'others' if number == 0 else '      '} {line}" for number, line in enumerate(lines)]
+    label = "ranks " if culprit is None else "others"
+    lines = [f"{rank_list(rank_ids)}: {fate}" for fate, rank_ids in fates.items()]
+    return [f"  {label if number == 0 else '      '} {line}" for number, line in enumerate(lines)]
 
 
 def _fate(rank: RankOutcome) -> str:
     if not rank.is_started:
         return "not started"
     if rank.ending is None:
-        return "could not be killed"
-    told = "was told to stop and " if rank.is_told_to_stop else ""
-    return f"{told}ended: {ending_words(rank.ending)}" if told else f"ended by itself: {ending_words(rank.ending)}"
+        return "killed, but does not die"
+    return f"{'told to stop, ' if rank.is_told_to_stop else ''}{ending_words(rank.ending)}"
 
 
 def rank_list(rank_ids: list[int]) -> str:

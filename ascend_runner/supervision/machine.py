@@ -176,6 +176,14 @@ def _signalled_again(state: State, event: SignalReceived) -> Step:
     return state._replace(is_interrupted=True, cause=state.cause or Interrupted(event.signum)), ()
 
 
+def _signalled_late(state: State, event: SignalReceived) -> Step:
+    """Hear a signal when nothing worse is left to send: even a job whose ranks all exited 0 was then stopped."""
+    if event.signum in FORWARDED_SIGNALS:
+        return state, ()
+
+    return state._replace(cause=state.cause or Interrupted(event.signum)), ()
+
+
 def _next_step(state: State, _event: Event) -> Step:
     steps_taken = state.steps_taken + 1
     if steps_taken == len(BACKOFF):
@@ -221,7 +229,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         SpawnFailed: _spawn_failed_late,
         Exited: _exited_late,
         Emptied: _emptied,
-        SignalReceived: _ignore,
+        SignalReceived: _signalled_late,
         DeadlineReached: _give_up,
     },
     Phase.DONE: {

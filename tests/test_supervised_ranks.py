@@ -1,0 +1,213 @@
+"""The whole program on real processes: what ends, how, with which status, and that nobody is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ascend_runner.linux import descendants
+
+if TYPE_CHECKING:
+    from conftest import Program
+
+
+def test_every_rank_exits_0(program: Program) -> None:
+    """Status 0, each line shown with its rank and kept in the rank's log."""
+    run = program.act(3, "say=hello")
+
+    assert run.finish() == 0
+    assert {"[rank 0] hello\n", "[rank 1] hello\n", "[rank 2] hello\n"} <= set(run.lines)
+    assert [b"hello\n"] * 3 == [program.log(rank_id) for rank_id in range(3)]
+    assert "all 3 ranks ended with exit status 0 after " in run.lines[-1]
+
+
+def test_first_failure_ends_the_job_with_its_status(program: Program) -> None:
+    """Rank 1's exit 7 is the status, the others are stopped, and the last screen names rank 1."""
+    run = program.act(3, "say=ready", f"1:await={program.folder}/go", "1:say=broken", "1:exit=7", "sleep")
+    run.wait_for("ready", times=3)
+    (program.folder / "go").touch()
+
+    assert run.finish() == 7
+    assert "ERROR rank 1 failed first: exit status 7, " in run.screen
+    assert "  | broken\n" in run.screen
+    assert f"  log    {program.log_dir}/job-proc-rank-1-device-1.txt\n" in run.screen
+    assert run.screen.endswith("  others ranks 0, 2: told to stop, killed by SIGTERM\n")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL, signal.SIGHUP])
+def test_rank_that_dies_of_a_signal_gives_128_plus_signal(program: Program, signum: signal.Signals) -> None:
+    """A rank that dies of signal S ends the job with 128 + S, and S is named."""
+    run = program.act(2, f"0:die={signum.name[3:]}", "sleep")
+
+    assert run.finish() == 128 + signum
+    assert f"ERROR rank 0 failed first: killed by {signum.name}" in run.screen
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_being_stopped_is_never_success(program: Program, signum: signal.Signals) -> None:
+    """A runner that is told to stop stops the ranks with SIGTERM and ends with 128 + its signal."""
+    run = program.act(2, "answer=TERM:saved:0", "say=ready", "sleep")
+    run.wait_for("ready", times=2)
+    run.send(signum)
+
+    assert run.finish() == 128 + signum
+    assert run.screen.count("saved") >= 2
+    assert f"ERROR stopped by {signum.name}, " in run.screen
+    assert run.screen.endswith("  ranks  ranks 0, 1: told to stop, exit status 0\n")
+
+
+def test_ignored_sigterm_ends_in_sigkill_after_the_grace(program: Program) -> None:
+    """A rank that ignores SIGTERM is killed when the grace is over."""
+    run = program.act(1, "ignore=TERM", "say=ready", "sleep", options=("--grace", "0.3"))
+    run.wait_for("ready")
+    run.send(signal.SIGTERM)
+
+    assert run.finish() == 128 + signal.SIGTERM
+    assert run.screen.endswith("  ranks  rank 0: told to stop, killed by SIGKILL\n")
+
+
+def test_sigterm_is_repeated_during_the_back_off(program: Program) -> None:
+    """SIGTERM goes out at once and three times more before SIGKILL."""
+    run = program.act(1, "note=TERM", "say=ready", "sleep", options=("--grace", "3"))
+    run.wait_for("ready")
+    run.send(signal.SIGTERM)
+
+    assert run.finish() == 128 + signal.SIGTERM
+    assert program.log(0) == b"ready\n" + 4 * b"got TERM\n"
+
+
+def test_second_sigterm_kills_at_once(program: Program) -> None:
+    """Impatience is obeyed: no waiting for the grace."""
+    run = program.act(2, "note=TERM", "say=ready", "sleep", options=("--grace", "3600"))
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+    run.wait_for("got TERM", times=2)
+    run.send(signal.SIGINT)
+
+    assert run.finish() == 128 + signal.SIGTERM
+    assert run.screen.endswith("  ranks  ranks 0, 1: told to stop, killed by SIGKILL\n")
+
+
+def test_stopped_rank_is_stopped_for_good(program: Program) -> None:
+    """A rank under SIGSTOP is continued, so that it can obey SIGTERM."""
+    run = program.act(1, "answer=TERM:saved:0", "say=ready", "die=STOP", "sleep")
+    run.wait_for("ready")
+    run.send(signal.SIGTERM)
+
+    assert run.finish() == 128 + signal.SIGTERM
+    assert b"ready\nsaved\n" == program.log(0)
+
+
+@pytest.mark.parametrize("user_signal", ["USR1", "USR2"])
+def test_user_signals_reach_every_rank(program: Program, user_signal: str) -> None:
+    """SIGUSR1 and SIGUSR2 are forwarded to each rank's group, and the job goes on."""
+    run = program.act(2, f"note={user_signal}", "answer=TERM:saved:0", "say=ready", "sleep")
+    run.wait_for("ready", times=2)
+    run.send(signal.Signals["SIG" + user_signal])
+    run.wait_for(f"got {user_signal}", times=2)
+    run.send(signal.SIGTERM)
+
+    assert run.finish() == 143
+
+
+@pytest.mark.parametrize("how", ["plain", "group", "session", "daemon"])
+@pytest.mark.parametrize("end", ["exit=0", "exit=3", "sleep"])
+@pytest.mark.parametrize("kind", ["child", "stubborn"])
+def test_no_grandchild_survives(program: Program, how: str, end: str, kind: str) -> None:
+    """However a grandchild detached, and however the job ended, it is gone (the fixture looks), and so is the job."""
+    run = program.act(2, f"{kind}={how}", "say=ready", end, options=("--grace", "0.3"))
+    run.wait_for("ready", times=2)
+    if end == "sleep":
+        run.send(signal.SIGTERM)
+
+    assert {"exit=0": 0, "exit=3": 3, "sleep": 143}[end] == run.finish()
+
+
+def test_sigkill_of_the_runner_leaves_nobody(program: Program) -> None:
+    """The guardian ends and reaps all ranks and grandchildren, and exits 137."""
+    run = program.act(4, "stubborn=daemon", "stubborn=plain", "ignore=TERM", "say=ready", "sleep")
+    run.wait_for("ready", times=4)
+    os.kill(run.runner_pid, signal.SIGKILL)
+
+    assert run.finish() == 137
+
+
+def test_sigkill_of_the_guardian_leaves_nobody(program: Program) -> None:
+    """The runner sees it and tears down. Its own end nobody is left to wait for: it comes home as an orphan."""
+    run = program.act(4, "child=session", "child=plain", "say=ready", "sleep")
+    run.wait_for("ready", times=4)
+    runner = run.runner_pid
+    os.kill(run.popen.pid, signal.SIGKILL)
+
+    run.wait_for("the guardian was killed")
+    assert run.finish() == -signal.SIGKILL
+    _pid, status = os.waitpid(runner, 0)
+    assert os.WEXITSTATUS(status) == 143
+
+
+def test_nohup_is_respected(program: Program) -> None:
+    """SIGHUP that was ignored at the start stays ignored."""
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = program.act(1, "answer=TERM:saved:0", "note=USR1", "say=ready", "sleep")
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+    run.wait_for("ready")
+    run.send(signal.SIGHUP)
+    run.send(signal.SIGUSR1)
+    run.wait_for("got USR1")
+    run.send(signal.SIGTERM)
+
+    assert run.finish() == 143
+
+
+def test_double_signal_of_one_sender_is_one_intention(program: Program) -> None:
+    """timeout(1) signals its child and its group: the ranks keep their grace all the same."""
+    run = program.act(1, "note=TERM", "say=ready", "sleep", options=("--grace", "1.5"))
+    run.wait_for("ready")
+    os.kill(run.popen.pid, signal.SIGTERM)
+    os.kill(run.popen.pid, signal.SIGTERM)
+
+    assert run.finish() == 143
+    assert program.log(0) == b"ready\n" + 4 * b"got TERM\n"
+
+
+def test_ranks_have_sessions_of_their_own_and_no_stdin(program: Program) -> None:
+    """Each rank leads its session, reads end of file, and gets signals with their default action."""
+    script = "import os,sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"
+    run = program.start("--nproc-per-node", "2", "python3", "-c", script)
+
+    assert run.finish() == 0
+    assert b"True ''\n" == program.log(0) == program.log(1)
+
+
+def test_ranks_inherit_no_descriptor(program: Program) -> None:
+    """A rank has its three standard files and nothing of the runner's."""
+    script = "import os; print([fd for fd in range(1000) if os.path.exists(f'/proc/self/fd/{fd}')])"
+    run = program.start("--nproc-per-node", "2", "python3", "-c", script)
+
+    assert run.finish() == 0
+    assert b"[0, 1, 2]\n" == program.log(0) == program.log(1)
+
+
+def test_ranks_start_with_no_signal_blocked(program: Program) -> None:
+    """What the runner blocks or handles is no rank's business."""
+    run = program.start("--nproc-per-node", "1", "cat", "/proc/self/status")
+
+    assert run.finish() == 0
+    assert b"SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\n" in program.log(0)
+
+
+def test_runner_has_one_child_the_guardian_sees(program: Program) -> None:
+    """Guardian and runner are two processes, and the runner leads a process group of its own."""
+    run = program.act(1, "say=ready", "sleep")
+    run.wait_for("ready")
+    runner = descendants.look(run.runner_pid)
+    run.send(signal.SIGTERM)
+
+    assert run.finish() == 143
+    assert runner
+    assert runner.pgid == runner.pid

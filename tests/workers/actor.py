@@ -1,0 +1,120 @@
+"""A rank that does what its arguments say, in order: a fake training process. `2:exit=7` is for rank 2 only.
+
+say=TEXT   print a line                      exit=N      end with that status
+die=SIGNAL kill itself with that signal      sleep       do nothing until a signal ends it
+ignore=SIG ignore that signal                answer=SIG:TEXT:N  on that signal print TEXT and exit N
+note=SIG   print the signal's name whenever it comes
+await=PATH go on when that file exists       touch=PATH  make that file
+child=HOW  leave a sleeping child behind: plain, group (its own), session (its own), daemon (twice forked, own session)
+stubborn=HOW  the same, ignoring SIGTERM
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+NAP = 0.005
+
+
+def main() -> None:
+    for word in sys.argv[1:]:
+        rank, colon, step = word.partition(":")
+        if not (colon and rank.isdigit()):
+            perform(word)
+        elif rank == os.environ.get("RANK_ID"):
+            perform(step)
+
+
+def perform(step: str) -> None:
+    name, _, value = step.partition("=")
+    STEPS[name](value)
+
+
+def say(text: str) -> None:
+    os.write(1, text.encode() + b"\n")  # not print: a signal handler may come in the middle of it
+
+
+def die(name: str) -> None:
+    os.kill(os.getpid(), signal.Signals["SIG" + name])
+
+
+def sleep(_: str) -> None:
+    while True:
+        signal.pause()
+
+
+def ignore(name: str) -> None:
+    signal.signal(signal.Signals["SIG" + name], signal.SIG_IGN)
+
+
+def answer(value: str) -> None:
+    name, text, status = value.split(":")
+
+    def end(_signum: int, _frame: object) -> None:
+        say(text)
+        os._exit(int(status))
+
+    signal.signal(signal.Signals["SIG" + name], end)
+
+
+def note(name: str) -> None:
+    signal.signal(signal.Signals["SIG" + name], lambda _signum, _frame: say(f"got {name}"))
+
+
+def await_file(path: str) -> None:
+    while not os.path.exists(path):
+        time.sleep(NAP)
+
+
+def touch(path: str) -> None:
+    with open(path, "w"):
+        pass
+
+
+def child(how: str) -> None:
+    leave_child(how)
+
+
+def stubborn(how: str) -> None:
+    leave_child(how, signal.SIG_IGN)
+
+
+def leave_child(how: str, on_term: signal.Handlers = signal.SIG_DFL) -> None:
+    ready_reader, ready = os.pipe()
+    if os.fork() == 0:
+        os.close(ready_reader)
+        if how == "group":
+            os.setpgid(0, 0)
+        elif how in {"session", "daemon"}:
+            os.setsid()
+        if how == "daemon" and os.fork() != 0:
+            os._exit(0)
+        signal.signal(signal.SIGTERM, on_term)
+        os.write(ready, b"\0")
+        os.close(ready)
+        while True:
+            signal.pause()
+    os.close(ready)
+    os.read(ready_reader, 1)
+    os.close(ready_reader)
+
+
+STEPS = {
+    "say": say,
+    "exit": lambda status: sys.exit(int(status)),
+    "die": die,
+    "sleep": sleep,
+    "ignore": ignore,
+    "answer": answer,
+    "note": note,
+    "await": await_file,
+    "touch": touch,
+    "child": child,
+    "stubborn": stubborn,
+}
+
+if __name__ == "__main__":
+    main()
