@@ -119,8 +119,8 @@ def test_user_signals_reach_every_rank(program: Program, user_signal: str) -> No
 def test_no_grandchild_survives(program: Program, how: str, end: str, kind: str) -> None:
     """However a grandchild detached, and however the job ended, it is gone (the fixture looks), and so is the job."""
     run = program.act(2, f"{kind}={how}", "say=ready", end, options=("--grace", "0.3"))
-    run.wait_for("ready", times=2)
     if end == "sleep":
+        run.wait_for("ready", times=2)
         run.send(signal.SIGTERM)
 
     assert {"exit=0": 0, "exit=3": 3, "sleep": 143}[end] == run.finish()
