@@ -6,6 +6,11 @@ not an exception but data (`Outcome`), until somebody asks for one with `Outcome
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 RUNNER_FAILED = 125  # what env(1), timeout(1) and docker-run(1) use for "the wrapper itself failed"
 COMMAND_NOT_EXECUTABLE = 126  # POSIX, XCU 2.8.2
 COMMAND_NOT_FOUND = 127  # likewise
@@ -28,19 +33,32 @@ class RankTableError(AscendRunnerError):
 class RankTableFormatError(RankTableError):
     """A document is complete, but it is not a rank table that can be used. Waiting would not mend it."""
 
-    def __init__(self, sentence: str, *, path: str = "", source: str = "") -> None:
-        """`path` is the place in the document ("group_list[0].device_count"), `source` the name of the document."""
-        where = f", in '{path}'" if path else ""
-        of = f" of {source}" if source else ""
-        super().__init__(f"{sentence}{where}{of}")
+    def __init__(
+        self, sentence: str, *, path: str = "", source: str = "", others: Sequence[RankTableFormatError] = ()
+    ) -> None:
+        """`path` is the place in the document ("group_list[0].device_count"), `source` the name of the document.
+
+        `others` is what else is wrong with it, in the order of the document.
+        """
+        place = " of ".join(filter(None, (f"'{path}'" if path else "", source)))
+        where = f", in {place}" if place else ""
+        more = f" (and {len(others)} more)" if others else ""
+        super().__init__(f"{sentence}{where}{more}")
 
         self.sentence = sentence
         self.path = path
         self.source = source
+        self.others = tuple(others)
 
 
 class RankTableNotReadyError(RankTableError):
-    """The table was not completed within the time limit."""
+    """A rank table is not there yet, or not complete yet. Waiting may mend it."""
+
+    def __init__(self, sentence: str, *, reason: str = "") -> None:
+        """`reason` is what the table lacks, as a clause about it ("it is empty")."""
+        super().__init__(sentence)
+
+        self.reason = reason
 
 
 class NodeNotFoundError(RankTableError):

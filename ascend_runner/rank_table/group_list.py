@@ -1,0 +1,173 @@
+"""The group-list dialect ("template 2"), as CCE and ModelArts write it: groups of pods, and the devices of each pod.
+
+It states no ranks. They follow from an order, which every node of a job must find alike:
+
+- groups as they are listed;
+- in each group, instances by the integer that ends their pod_name, as ModelArts' own launcher orders them. It is what
+  follows the last "-", or the whole name where there is no "-" (the HCCL-Controller names pods "0", "1", ...);
+- an instance whose name ends in no such integer keeps the place at which it is listed, and those that have one are
+  ordered among the places that are left. Those that share one stay as they are listed among themselves. Both give a
+  warning, for then it is the list that decides about ranks;
+- devices as they are listed.
+
+Ranks are counted in that order. Pods with one server_id are one server, which stands where its first rank does.
+Instances without devices have no ranks, and groups without devices neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ascend_runner.rank_table.fields import MOST_DIGITS, Fields
+from ascend_runner.rank_table.model import Device, Layout, RankTable, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+MOST_NAMED: Final = 3  # pods in one warning
+
+
+@attrs.frozen(kw_only=True)
+class _Instance:
+    """One entry of an instance_list. `first_place` is the `Device.place` of its first device."""
+
+    fields: Fields
+    pod_name: str
+    server_id: str
+    devices: Sequence[Fields]
+    first_place: int
+
+    @property
+    def ordinal(self) -> int | None:
+        """The number that ends the pod's name."""
+        end = self.pod_name.rpartition("-")[2]
+
+        return int(end) if end.isdigit() and end.isascii() and len(end) <= MOST_DIGITS else None
+
+
+def decode(top: Fields) -> RankTable:
+    """Read a completed table. What is wrong with it is told by `top.problems`."""
+    groups: list[list[_Instance]] = []
+    place = 0
+    for fields in top.objects("group_list"):
+        group = _decode_group(fields, place)
+        groups.append(group)
+        place += sum(len(pod.devices) for pod in group)
+    top.check_count("group_count", len(groups), "group", of="group_list")
+
+    instances = [instance for group in groups for instance in group]
+    _refuse_same_names(instances)
+    listed = [instance for instance in instances if instance.devices]
+    ordered = [[instance for instance in group if instance.devices] for group in groups]
+
+    return RankTable(
+        servers=_decode_servers(instance for group in ordered for instance in _put_in_order(group)),
+        version="",
+        idle_pods=tuple(instance.pod_name for instance in instances if not instance.devices),
+        warnings=tuple(warning for group in ordered for warning in _tell_listed_order(group, top.problems.source)),
+        layout=Layout(
+            lists=tuple(instance.fields.path("devices") for instance in listed),
+            firsts=tuple(instance.first_place for instance in listed),
+        ),
+    )
+
+
+def _decode_group(group: Fields, place: int) -> list[_Instance]:
+    """Read the instances of a group in listed order; `place` is that of its first device."""
+    is_empty = group.values.get("device_count") in ("0", 0)  # no set: the value may be unhashable
+    instances: list[_Instance] = []
+    size = 0
+    for fields in group.objects("instance_list", is_needed=not is_empty):
+        instance = _decode_instance(fields, place + size)
+        instances.append(instance)
+        size += len(instance.devices)
+
+    group.check_count("instance_count", len(instances), "instance", of="instance_list")
+    group.check_count("device_count", size, "device", of="instance_list")
+
+    return instances
+
+
+def _decode_instance(fields: Fields, place: int) -> _Instance:
+    return _Instance(
+        fields=fields,
+        pod_name=fields.text("pod_name"),
+        server_id=fields.text("server_id"),
+        devices=fields.objects("devices", is_needed=False),
+        first_place=place,
+    )
+
+
+def _put_in_order(instances: Sequence[_Instance]) -> list[_Instance]:
+    """Order the instances of one group as their ranks are counted: see the head of this module."""
+    numbered = sorted((pod for pod in instances if pod.ordinal is not None), key=_ordinal)
+    following = iter(numbered)
+
+    return [pod if pod.ordinal is None else next(following) for pod in instances]
+
+
+def _decode_servers(instances: Iterable[_Instance]) -> tuple[Server, ...]:
+    """Count the ranks, and bring the pods of one server together."""
+    devices_of: dict[str, list[Device]] = {}
+    rank_id = 0
+    for instance in instances:
+        devices = devices_of.setdefault(instance.server_id, [])
+        for place, fields in enumerate(instance.devices, instance.first_place):
+            devices.append(_decode_device(fields, rank_id, instance.pod_name, place))
+            rank_id += 1
+
+    return tuple(Server(server_id=server_id, devices=tuple(devices)) for server_id, devices in devices_of.items())
+
+
+def _decode_device(fields: Fields, rank_id: int, pod_name: str, place: int) -> Device:
+    return Device(
+        device_id=fields.whole_number("device_id"),
+        device_ip=fields.text("device_ip", default=""),
+        rank_id=rank_id,
+        pod_name=pod_name,
+        place=place,
+    )
+
+
+def _refuse_same_names(instances: Iterable[_Instance]) -> None:
+    seen: dict[str, _Instance] = {}
+    for instance in instances:
+        first = seen.setdefault(instance.pod_name, instance)
+        if first is not instance:
+            sentence = f"pod_name '{instance.pod_name}' is that of '{first.fields.path()}' already"
+            instance.fields.refuse(sentence, "pod_name")
+
+
+def _tell_listed_order(instances: Sequence[_Instance], source: str) -> Iterator[str]:
+    """Warn of names that do not settle the order of one group. A single instance has none."""
+    if len(instances) == 1:
+        return
+
+    without = [pod.pod_name for pod in instances if pod.ordinal is None]
+    if without:
+        yield f"{_named(without)} without a number at the end: {_decides(instances, source)}"
+
+    uses = Counter(pod.ordinal for pod in instances)
+    alike = [pod.pod_name for pod in instances if pod.ordinal is not None and uses[pod.ordinal] > 1]
+    if alike:
+        yield f"{_named(alike)} with the same number at the end: {_decides(instances, source)}"
+
+
+def _decides(instances: Sequence[_Instance], source: str) -> str:
+    listing = instances[0].fields.path().rpartition("[")[0]
+
+    return f"the order of '{listing}' of {source} decides about ranks"
+
+
+def _named(pod_names: Sequence[str]) -> str:
+    named = ", ".join(f"'{name}'" for name in pod_names[:MOST_NAMED])
+    more = f" and {len(pod_names) - MOST_NAMED} more" if len(pod_names) > MOST_NAMED else ""
+
+    return f"pod_name {named}{more}"
+
+
+def _ordinal(instance: _Instance) -> int:
+    return instance.ordinal or 0

@@ -1,0 +1,363 @@
+"""Bytes to tables and back: every fixture, round trips, and what may escape."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Final
+
+import orjson
+import pytest
+from conftest import FIXTURES
+from hypothesis import given
+from hypothesis import strategies as st
+from rank_table_strategies import group_list_documents, json_values, server_list_tables
+
+from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
+from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.model import RankTable
+
+REFUSED: Final = {
+    "group_list_device_count_0_with_devices": (
+        "device_count is 0, but 4 devices are listed",
+        "group_list[0].device_count",
+    ),
+    "group_list_device_count_wrong": (
+        "device_count is 16, but 4 devices are listed",
+        "group_list[0].device_count",
+    ),
+    "group_list_device_id_fraction": (
+        "device_id is 1.5, expected a whole number",
+        "group_list[0].instance_list[1].devices[1].device_id",
+    ),
+    "group_list_device_id_huge": (
+        "device_id is '999999999999999999999999999999999999999999999999999999999999'..., expected a whole number",
+        "group_list[0].instance_list[1].devices[1].device_id",
+    ),
+    "group_list_device_id_is_bool": (
+        "device_id is true, expected a whole number",
+        "group_list[0].instance_list[1].devices[1].device_id",
+    ),
+    "group_list_device_id_missing": (
+        "device_id is missing, expected a whole number",
+        "group_list[0].instance_list[1].devices[1].device_id",
+    ),
+    "group_list_device_id_negative": (
+        "device_id is '-1', expected a whole number",
+        "group_list[0].instance_list[1].devices[1].device_id",
+    ),
+    "group_list_device_id_no_number": (
+        "device_id is 'npu1', expected a whole number",
+        "group_list[0].instance_list[1].devices[1].device_id",
+    ),
+    "group_list_device_id_other_digits": (
+        "device_id is '٣', expected a whole number",
+        "group_list[0].instance_list[1].devices[1].device_id",
+    ),
+    "group_list_device_in_2_pods_of_1_server": (
+        "device 3 is listed twice on server '10.0.0.1'",
+        "group_list[0].instance_list[1].devices[0].device_id",
+    ),
+    "group_list_device_ip_no_text": (
+        "device_ip is an array, expected a string",
+        "group_list[0].instance_list[1].devices[1].device_ip",
+    ),
+    "group_list_device_no_object": (
+        "devices[0] is 0, expected an object",
+        "group_list[0].instance_list[1].devices[0]",
+    ),
+    "group_list_device_twice": (
+        "device 0 is listed twice on server '10.0.0.2'",
+        "group_list[0].instance_list[1].devices[1].device_id",
+    ),
+    "group_list_devices_no_array": (
+        "devices is '0,1', expected an array",
+        "group_list[0].instance_list[1].devices",
+    ),
+    "group_list_group_count_no_number": (
+        "group_count is 'one', expected a whole number",
+        "group_count",
+    ),
+    "group_list_group_count_wrong": (
+        "group_count is 2, but 1 group is listed",
+        "group_count",
+    ),
+    "group_list_group_no_object": (
+        "group_list[0] is 'worker', expected an object",
+        "group_list[0]",
+    ),
+    "group_list_instance_count_wrong": (
+        "instance_count is 1, but 2 instances are listed",
+        "group_list[0].instance_count",
+    ),
+    "group_list_instance_list_missing": (
+        "instance_list is missing, expected an array",
+        "group_list[0].instance_list",
+    ),
+    "group_list_instance_no_object": (
+        "instance_list[1] is an array, expected an object",
+        "group_list[0].instance_list[1]",
+    ),
+    "group_list_no_array": (
+        "group_list is an object, expected an array",
+        "group_list",
+    ),
+    "group_list_null": (
+        "group_list is null, expected an array",
+        "group_list",
+    ),
+    "group_list_pod_name_missing": (
+        "pod_name is missing, expected a non-empty string",
+        "group_list[0].instance_list[1].pod_name",
+    ),
+    "group_list_pod_name_twice": (
+        "pod_name 'job-worker-0' is that of 'group_list[0].instance_list[0]' already",
+        "group_list[0].instance_list[1].pod_name",
+    ),
+    "group_list_server_id_empty": (
+        "server_id is '', expected a non-empty string",
+        "group_list[0].instance_list[1].server_id",
+    ),
+    "group_list_server_id_missing": (
+        "server_id is missing, expected a non-empty string",
+        "group_list[0].instance_list[1].server_id",
+    ),
+    "group_list_status_is_number": (
+        "status is 1, expected 'completed'",
+        "status",
+    ),
+    "group_list_status_missing": (
+        "status is missing, expected 'completed'",
+        "status",
+    ),
+    "no_table_array": (
+        "the document is an array, expected an object",
+        "",
+    ),
+    "no_table_completed_only": (
+        "the document is no rank table: it has neither 'group_list' nor 'server_list'",
+        "",
+    ),
+    "no_table_null": (
+        "the document is null, expected an object",
+        "",
+    ),
+    "no_table_object": (
+        "the document is no rank table: it has neither 'group_list' nor 'server_list'",
+        "",
+    ),
+    "server_list_device_missing": (
+        "device is missing, expected an array",
+        "server_list[1].device",
+    ),
+    "server_list_device_twice": (
+        "device 0 is listed twice on server '10.0.0.2'",
+        "server_list[1].device[1].device_id",
+    ),
+    "server_list_no_array": (
+        "server_list is '10.0.0.1', expected an array",
+        "server_list",
+    ),
+    "server_list_rank_id_gap": (
+        "rank_id is 4, expected 0 to 3, one for each device",
+        "server_list[1].device[1].rank_id",
+    ),
+    "server_list_rank_id_missing": (
+        "rank_id is missing, expected a whole number",
+        "server_list[1].device[0].rank_id",
+    ),
+    "server_list_rank_id_no_number": (
+        "rank_id is 'x', expected a whole number",
+        "server_list[1].device[0].rank_id",
+    ),
+    "server_list_rank_id_twice": (
+        "rank_id 2 is that of 'server_list[1].device[0]' already",
+        "server_list[1].device[1].rank_id",
+    ),
+    "server_list_server_count_wrong": (
+        "server_count is 3, but 2 servers are listed",
+        "server_count",
+    ),
+    "server_list_server_id_missing": (
+        "server_id is missing, expected a non-empty string",
+        "server_list[1].server_id",
+    ),
+    "server_list_server_id_twice": (
+        "server_id '10.0.0.1' is there twice",
+        "server_list[1].server_id",
+    ),
+    "server_list_status_missing": (
+        "status is missing, expected 'completed'",
+        "status",
+    ),
+}
+NOT_READY: Final = {
+    "not_ready_empty": "it is empty",
+    "not_ready_half": "it is not JSON at line 18 column ",
+    "not_ready_initializing": "its status is 'initializing'",
+    "not_ready_initializing_list_null": "its status is 'initializing'",
+    "not_ready_initializing_with_old_list": "its status is 'initializing'",
+    "not_ready_no_utf8": "it is not JSON: byte 17 is not UTF-8",
+}
+
+
+def test_every_fixture_is_told_of() -> None:
+    """The tables above name every invalid fixture, and none that is not there."""
+    assert {path.stem for path in (FIXTURES / "invalid").glob("*.json")} == REFUSED.keys() | NOT_READY.keys()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_document_that_is_no_table(name: str, invalid: Callable[[str], bytes]) -> None:
+    """One defect gives one sentence, which names its place."""
+    with pytest.raises(RankTableFormatError) as caught:
+        codec.loads(invalid(name), source="a.json")
+
+    sentence, path = REFUSED[name]
+    where = f"'{path}' of a.json" if path else "a.json"
+    assert f"{sentence}, in {where}" == str(caught.value)
+    assert () == caught.value.others
+
+
+@pytest.mark.parametrize("name", NOT_READY)
+def test_document_that_may_become_a_table(name: str, invalid: Callable[[str], bytes]) -> None:
+    """What a later look may find completed is told apart from what is no table."""
+    with pytest.raises(RankTableNotReadyError) as caught:
+        codec.loads(invalid(name), source="a.json")
+
+    assert f"a.json is not a completed rank table: {caught.value.reason}" == str(caught.value)
+    assert caught.value.reason.startswith(NOT_READY[name])  # the rest of some are orjson's words
+
+
+@pytest.mark.parametrize("path", sorted((FIXTURES / "valid").glob("*.json")), ids=lambda path: path.stem)
+def test_valid_fixture(path: Any) -> None:
+    """Every valid fixture is a table; what is written from it says the same of servers, devices and ranks."""
+    table = codec.loads(path.read_bytes())
+    again = codec.loads(codec.dumps(table))
+
+    assert [_facts(device) for device in table.devices] == [_facts(device) for device in again.devices]
+    assert [server.server_id for server in table.servers] == [server.server_id for server in again.servers]
+
+
+def _facts(device: Any) -> tuple[int, str, int]:
+    return (device.device_id, device.device_ip, device.rank_id)
+
+
+def test_all_that_is_wrong_is_told() -> None:
+    """One look at a document finds every defect, in the order of the document."""
+    document = {
+        "status": "completed",
+        "version": "1.0",
+        "server_count": "3",
+        "server_list": [
+            {"server_id": "", "device": [{"device_id": "x", "rank_id": "0"}]},
+            {"server_id": "b", "device": [{"device_id": "1", "rank_id": "0"}]},
+        ],
+    }
+    with pytest.raises(RankTableFormatError) as caught:
+        codec.loads(json.dumps(document).encode(), source="a.json")
+
+    assert [
+        "server_count is 3, but 2 servers are listed, in 'server_count' of a.json (and 3 more)",
+        "server_id is '', expected a non-empty string, in 'server_list[0].server_id' of a.json",
+        "device_id is 'x', expected a whole number, in 'server_list[0].device[0].device_id' of a.json",
+        "rank_id 0 is that of 'server_list[0].device[0]' already, in 'server_list[1].device[0].rank_id' of a.json",
+    ] == [str(caught.value), *map(str, caught.value.others)]
+
+
+def test_written_table_reads_well(valid: Callable[[str], bytes]) -> None:
+    """The bytes are indented and end in a newline, since people look at them."""
+    written = codec.dumps(codec.loads(valid("group_list_1_device")))
+
+    assert (
+        b'{\n  "status": "completed",\n  "version": "1.0",\n  "server_count": "1",\n  "server_list": [\n    {\n'
+        b'      "server_id": "10.0.0.1",\n      "device": [\n        {\n          "device_id": "4",\n'
+        b'          "device_ip": "192.168.101.5",\n          "rank_id": "0"\n        }\n      ]\n    }\n  ]\n}\n'
+    ) == written
+
+
+def test_native_table_is_handed_on_byte_for_byte(valid: Callable[[str], bytes]) -> None:
+    """A table that HCCL reads as it stands is not touched: unknown keys, their order and all spaces stay."""
+    data = valid("server_list_unknown_keys")
+
+    assert data is codec.hand_on(codec.loads(data), data)
+
+
+@pytest.mark.parametrize("name", ["group_list_8_devices", "server_list_integers"])
+def test_other_table_is_written_anew(name: str, valid: Callable[[str], bytes]) -> None:
+    """What HCCL would read differently, or not at all, is converted."""
+    data = valid(name)
+    table = codec.loads(data)
+
+    assert codec.dumps(table) == codec.hand_on(table, data)
+
+
+def test_byte_order_mark_is_passed_over(valid: Callable[[str], bytes]) -> None:
+    """HCCL reads a document with a byte order mark, so it is a table here too."""
+    assert 8 == codec.loads(b"\xef\xbb\xbf" + valid("server_list_8_devices")).rank_size
+
+
+@given(server_list_tables())
+def test_server_list_round_trip(table: RankTable) -> None:
+    """Whatever table is written is read back equal, from bytes that are the same each time."""
+    written = codec.dumps(table)
+
+    assert table == codec.loads(written)
+    assert written == codec.dumps(codec.loads(written))
+
+
+@given(group_list_documents())
+def test_group_list_converts(document: dict[str, Any]) -> None:
+    """A conversion keeps every device with its server, and counts ranks without a gap."""
+    table = codec.loads(orjson.dumps(document))
+    converted = codec.loads(codec.dumps(table))
+
+    instances = [instance for group in document["group_list"] for instance in group["instance_list"]]
+    listed = {(pod["server_id"], int(device["device_id"])) for pod in instances for device in pod["devices"]}
+    assert listed == {(server.server_id, d.device_id) for server in converted.servers for d in server.devices}
+    assert list(range(len(listed))) == [device.rank_id for device in converted.devices]
+
+
+@given(st.binary(max_size=200))
+def test_bytes_never_escape_as_another_error(data: bytes) -> None:
+    """Whatever the bytes, there is a table or a RankTableError."""
+    _load(data)
+
+
+@given(
+    st.sampled_from(["group_list", "server_list"]),
+    st.dictionaries(
+        st.sampled_from(["version", "group_count", "server_count", "server_list", "group_list", "x"]), json_values
+    ),
+    st.lists(st.dictionaries(st.sampled_from(["device", "devices", "server_id", "instance_list"]), json_values)),
+)
+def test_json_never_escapes_as_another_error(dialect: str, rest: dict[str, object], entries: list[object]) -> None:
+    """Whatever the document, there is a table or a RankTableError."""
+    _load(json.dumps({**rest, "status": "completed", dialect: entries}).encode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 10_000,
+        b"[" * 10_000 + b"]" * 10_000,
+        b'{"a":' * 10_000,
+        b'{"status": NaN, "server_list": []}',
+        b'{"status": "completed", "server_list": [], "version": "1.0", "server_count": 1' + b"0" * 5000 + b"}",
+        b'{"status": "completed", "group_list": [], "group_list": 3}',
+        b'"\\ud800"',
+        b"\xff\xfe{\x00}\x00",
+    ],
+    ids=["deep", "deep and closed", "deep objects", "NaN", "huge integer", "key twice", "lone surrogate", "UTF-16"],
+)
+def test_odd_documents_are_refused(data: bytes) -> None:
+    """None of these is a table, and none brings the program down."""
+    with pytest.raises(RankTableError):
+        codec.loads(data)
+
+
+def _load(data: bytes) -> None:
+    try:
+        table = codec.loads(data)
+    except RankTableError:
+        return
+
+    assert isinstance(table, RankTable)

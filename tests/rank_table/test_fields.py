@@ -1,0 +1,130 @@
+"""The typed readers: what each takes, and the path that each names."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.rank_table.fields import UNREADABLE, Fields, Problems, shown
+
+
+def _fields(**values: object) -> Fields:
+    return Fields(Problems("a.json"), values)
+
+
+@pytest.mark.parametrize(("value", "number"), [("7", 7), (7, 7), ("007", 7), ("0", 0)])
+def test_whole_number(value: object, number: int) -> None:
+    """A whole number is a number or a string of digits."""
+    fields = _fields(rank_id=value)
+
+    assert number == fields.whole_number("rank_id")
+    assert fields.problems.is_empty()
+
+
+@pytest.mark.parametrize(
+    "value", [True, None, -1, 1.0, "-1", "+1", " 1", "1_0", "", "1e3", "٣", "²", "9" * 19, [1], {}]
+)
+def test_no_whole_number(value: object) -> None:
+    """Nothing else is one: HCCL would take some of these for another number."""
+    fields = _fields(rank_id=value)
+
+    assert UNREADABLE == fields.whole_number("rank_id")
+    assert f"rank_id is {shown(value)}, expected a whole number, in 'rank_id' of a.json" == str(
+        fields.problems.as_error()
+    )
+
+
+def test_text() -> None:
+    """A string is read as it is, a whole number as its digits; numbers are remembered."""
+    fields = _fields(server_id="a", device_ip=12)
+
+    assert "a" == fields.text("server_id")
+    assert not fields.problems.has_numbers
+    assert "12" == fields.text("device_ip")
+    assert fields.problems.has_numbers
+
+
+@pytest.mark.parametrize("value", ["", None, True, 1.5, [], {}])
+def test_no_text(value: object) -> None:
+    """Where a string is needed, it must not be empty either."""
+    fields = _fields(server_id=value)
+
+    assert not fields.text("server_id")
+    assert f"server_id is {shown(value)}, expected a non-empty string, in 'server_id' of a.json" == str(
+        fields.problems.as_error()
+    )
+
+
+def test_text_with_default() -> None:
+    """Where a string is not needed, null is as good as missing, and an empty one stays empty."""
+    fields = _fields(a=None, b="")
+
+    assert ["x", "", "x"] == [fields.text(key, default="x") for key in "abc"]
+    assert fields.problems.is_empty()
+
+
+def test_path_of_a_nested_object() -> None:
+    """A path leads from the top of the document to the key, through each array."""
+    top = _fields(server_list=[{}, {"device": [{"rank_id": "x"}]}])
+    device = top.objects("server_list")[1].objects("device")[0]
+    device.whole_number("rank_id")
+
+    assert "server_list[1].device[0].rank_id" == device.path("rank_id")
+    assert "rank_id is 'x', expected a whole number, in 'server_list[1].device[0].rank_id' of a.json" == str(
+        top.problems.as_error()
+    )
+
+
+def test_wrong_items_are_left_out_and_not_counted() -> None:
+    """An item that is no object is told of; the count that cannot be right then is not."""
+    top = _fields(server_count="2", server_list=[{}, 3])
+
+    assert [{}] == [fields.values for fields in top.objects("server_list")]
+    top.check_count("server_count", 1, "server", of="server_list")
+    assert "server_list[1] is 3, expected an object, in 'server_list[1]' of a.json" == str(top.problems.as_error())
+
+
+@pytest.mark.parametrize(("count", "actual"), [("2", 2), (2, 2), (None, 5)])
+def test_count(count: object, actual: int) -> None:
+    """A count that agrees, or is not given, is fine."""
+    top = _fields(server_count=count)
+    top.check_count("server_count", actual, "server", of="server_list")
+
+    assert top.problems.is_empty()
+
+
+def test_wrong_count() -> None:
+    """A count that contradicts its list is refused."""
+    top = _fields(server_count="2")
+    top.check_count("server_count", 1, "server", of="server_list")
+
+    assert "server_count is 2, but 1 server is listed, in 'server_count' of a.json" == str(top.problems.as_error())
+
+
+def test_rest() -> None:
+    """The keys that a dialect does not know stay as they are."""
+    assert {"b": 2} == _fields(a=1, b=2).rest({"a"})
+
+
+def test_first_complaint_about_a_place_stands() -> None:
+    """What follows from a complaint is not told; other places are."""
+    problems = Problems("a.json")
+    problems.add("first", "x")
+    problems.add("second", "x")
+    problems.add("third", "y")
+
+    assert "first, in 'x' of a.json (and 1 more)" == str(problems.as_error())
+    assert ["third, in 'y' of a.json"] == [str(other) for other in problems.as_error().others]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("x", "'x'"), (3, "3"), (1.5, "1.5"), (True, "true"), (False, "false"), (None, "null"), ({}, "an object")],
+)
+def test_shown(value: object, said: str) -> None:
+    """A JSON value is said in JSON's words."""
+    assert said == shown(value)
+
+
+def test_long_value_is_cut() -> None:
+    """A sentence stays a sentence, whatever a document holds."""
+    assert f"'{'y' * 60}'..." == shown("y" * 10_000)

@@ -1,0 +1,123 @@
+"""The group-list dialect: the order of ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable
+
+import pytest
+
+from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.fields import Fields, Problems
+from ascend_runner.rank_table.group_list import decode
+
+if TYPE_CHECKING:
+    from ascend_runner.rank_table.model import RankTable
+
+
+def _decode(*groups: tuple[str, ...]) -> RankTable:
+    """Read a table of pods with one device each, on a server of their own."""
+    document = {
+        "group_list": [
+            {
+                "instance_list": [
+                    {"pod_name": pod, "server_id": f"at-{pod}", "devices": [{"device_id": "0"}]} for pod in group
+                ]
+            }
+            for group in groups
+        ]
+    }
+    top = Fields(Problems("a.json"), document)
+    table = decode(top)
+
+    assert top.problems.is_empty()
+    return table
+
+
+def _order(table: RankTable) -> list[str]:
+    return [device.pod_name for device in table.devices]
+
+
+@pytest.mark.parametrize(
+    ("listed", "ordered"),
+    [
+        (("j-2", "j-10", "j-1"), ["j-1", "j-2", "j-10"]),
+        (("1", "0"), ["0", "1"]),
+        (("npu8p", "cloud0", "tf-bae41"), ["npu8p", "cloud0", "tf-bae41"]),
+        (("j-1", "x", "j-0"), ["j-0", "x", "j-1"]),
+        (("x", "j-1", "j-0"), ["x", "j-0", "j-1"]),
+        (("m-0", "w-1", "w-0"), ["m-0", "w-0", "w-1"]),
+        (("w-0", "m-0"), ["w-0", "m-0"]),
+        (("j-٣", "j-²", "j-"), ["j-٣", "j-²", "j-"]),
+        (("j-" + "9" * 18, "j-007"), ["j-007", "j-" + "9" * 18]),
+    ],
+)
+def test_order_of_instances(listed: tuple[str, ...], ordered: list[str]) -> None:
+    """Instances stand in the order of their numbers; the list decides where these do not."""
+    assert ordered == _order(_decode(listed))
+
+
+def test_each_group_is_ordered_by_itself() -> None:
+    """Groups stay as they are listed, and every one of them is ordered."""
+    assert ["b-0", "b-1", "a-0", "a-1"] == _order(_decode(("b-1", "b-0"), ("a-1", "a-0")))
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        (("j-0", "npu8p"), "'npu8p' without a number at the end"),
+        (("a", "b", "c", "d", "e"), "'a', 'b', 'c' and 2 more without a number at the end"),
+        (("m-0", "w-0", "w-1"), "'m-0', 'w-0' with the same number at the end"),
+    ],
+)
+def test_warnings_where_the_list_decides(listed: tuple[str, ...], told: str) -> None:
+    """A warning names the pods whose names do not settle the order."""
+    order = "the order of 'group_list[0].instance_list' of a.json decides about ranks"
+
+    assert (f"pod_name {told}: {order}",) == _decode(listed).warnings
+
+
+@pytest.mark.parametrize("listed", [("j-0", "j-1"), ("1", "0"), ("npu8p",)])
+def test_no_warning_where_names_settle_the_order(listed: tuple[str, ...]) -> None:
+    """Different numbers settle it, and one instance needs no order."""
+    assert () == _decode(listed).warnings
+
+
+def test_device_ids_stay_physical(valid: Callable[[str], bytes]) -> None:
+    """The device_id is the table's own, not an index."""
+    table = codec.loads(valid("group_list_1_device"))
+
+    assert [(4, "192.168.101.5", 0)] == [(d.device_id, d.device_ip, d.rank_id) for d in table.devices]
+
+
+def test_pods_of_one_server_are_one_server(valid: Callable[[str], bytes]) -> None:
+    """Two pods with one server_id share a server, and each keeps its devices."""
+    table = codec.loads(valid("group_list_2_pods_on_1_server"))
+
+    assert ["10.0.0.1"] == [server.server_id for server in table.servers]
+    assert ("job-worker-0", "job-worker-1") == table.servers[0].pod_names
+    assert [4, 5, 6, 7] == [device.device_id for device in table.servers[0].devices_of("job-worker-1")]
+
+
+def test_groups_and_instances_without_devices(valid: Callable[[str], bytes]) -> None:
+    """They take no ranks; their pods are known as idle."""
+    table = codec.loads(valid("group_list_3_groups"))
+
+    assert ["job-chief-0", "job-chief-1", "job-worker-0", "job-worker-1"] == _order(table)
+    assert ("job-worker-2",) == table.idle_pods
+
+
+def test_table_without_any_device(valid: Callable[[str], bytes]) -> None:
+    """A job without devices has a table too: an empty one."""
+    table = codec.loads(valid("group_list_without_devices"))
+
+    assert 0 == table.rank_size
+    assert () == table.servers
+    assert ("job-worker-0",) == table.idle_pods
+
+
+@pytest.mark.parametrize("name", ["group_list_integers", "group_list_without_counts"])
+def test_scalars_and_counts_are_taken_as_they_come(name: str, valid: Callable[[str], bytes]) -> None:
+    """Numbers may be numbers, and a count may be left out."""
+    table = codec.loads(valid(name))
+
+    assert [(0, 0), (1, 1)] == [(device.device_id, device.rank_id) for device in table.devices]

@@ -1,0 +1,98 @@
+"""The records: their invariants and look-ups."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.errors import RankTableFormatError
+from ascend_runner.rank_table.model import Device, Layout, RankTable, Server
+
+
+def _table(*ranks_of_servers: tuple[int, ...]) -> RankTable:
+    return RankTable(
+        servers=tuple(
+            Server(
+                server_id=f"10.0.0.{index}",
+                devices=tuple(Device(device_id=device_id, rank_id=rank) for device_id, rank in enumerate(ranks)),
+            )
+            for index, ranks in enumerate(ranks_of_servers)
+        )
+    )
+
+
+def test_counts_follow_from_the_lists() -> None:
+    """A table knows how many ranks and servers it has."""
+    table = _table((0, 1), (2,))
+
+    assert 3 == table.rank_size
+    assert 2 == table.server_count
+
+
+def test_devices_are_in_the_order_of_ranks() -> None:
+    """`devices` is by rank, whatever the order of the servers."""
+    table = _table((2, 3), (0, 1))
+
+    assert [0, 1, 2, 3] == [device.rank_id for device in table.devices]
+    assert table.servers[0].devices[1] is table.rank(3)
+    assert table.servers[0] is table.server_of(3)
+
+
+@pytest.mark.parametrize("rank_id", [-1, 2])
+def test_rank_that_is_not_there(rank_id: int) -> None:
+    """Looking up a rank outside of 0 to n-1 is a LookupError, a negative one too."""
+    with pytest.raises(LookupError, match=rf"^rank {rank_id} is not one of 0 to 1$"):
+        _table((0, 1)).rank(rank_id)
+
+
+def test_server_look_up() -> None:
+    """A server is found by its id, and a wrong id is named."""
+    table = _table((0,), (1,))
+
+    assert table.servers[1] is table.server("10.0.0.1")
+    with pytest.raises(LookupError, match=r"^no server has the server_id '10\.0\.0\.9'$"):
+        table.server("10.0.0.9")
+
+
+def test_pods_of_a_server() -> None:
+    """Two pods on one server each find their own devices."""
+    devices = [Device(device_id=rank, rank_id=rank, pod_name=f"job-{rank // 2}") for rank in range(4)]
+    server = Server(server_id="10.0.0.1", devices=tuple(devices))
+
+    assert ("job-0", "job-1") == server.pod_names
+    assert tuple(devices[2:]) == server.devices_of("job-1")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sentence"),
+    [
+        ((0, 0), "rank_id 0 is that of another device already"),
+        ((0, 2), "rank_id is 2, expected 0 to 1, one for each device"),
+        ((-1, 0), "rank_id is -1, expected 0 to 1, one for each device"),
+    ],
+)
+def test_ranks_must_be_0_to_n_minus_1(ranks: tuple[int, ...], sentence: str) -> None:
+    """A table whose ranks are not 0 to n-1, each once, cannot be built."""
+    with pytest.raises(RankTableFormatError) as caught:
+        _table(ranks)
+
+    assert sentence == str(caught.value)
+
+
+def test_ids_must_be_unique() -> None:
+    """A server_id, and on one server a device_id, can be there only once; all that is wrong is told."""
+    devices = (Device(device_id=3, rank_id=0), Device(device_id=3, rank_id=1))
+    with pytest.raises(RankTableFormatError) as caught:
+        RankTable(servers=(Server(server_id="a", devices=devices), Server(server_id="a", devices=())))
+
+    assert "device 3 is listed twice on server 'a' (and 1 more)" == str(caught.value)
+    assert ["server_id 'a' is there twice"] == [str(other) for other in caught.value.others]
+
+
+def test_layout_names_the_entry_of_a_device() -> None:
+    """A device's place in the document is found from the lists and their first places."""
+    layout = Layout(("server_list[0].device", "server_list[2].device"), (0, 8))
+
+    assert "server_list[0].device[7]" == layout.path(7)
+    assert "server_list[2].device[0]" == layout.path(8)
+    assert "server_list[2].device" == layout.list_of(8)
+    assert not Layout().path(0)

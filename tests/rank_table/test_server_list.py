@@ -1,0 +1,47 @@
+"""The server-list dialect: what is read, and what HCCL is given."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.model import Device, RankTable, Server
+from ascend_runner.rank_table.server_list import encode
+
+
+def test_ranks_are_what_the_document_says(valid: Callable[[str], bytes]) -> None:
+    """Servers stay as they are listed, ranks as they are stated, and a server's devices are by rank."""
+    table = codec.loads(valid("server_list_ranks_do_not_rise"))
+
+    assert [("10.0.0.2", [2, 3]), ("10.0.0.1", [0, 1])] == [
+        (server.server_id, [device.rank_id for device in server.devices]) for server in table.servers
+    ]
+
+
+def test_numbers_are_rewritten(valid: Callable[[str], bytes]) -> None:
+    """HCCL refuses numbers that are no strings, so such a table is not handed on as it stands."""
+    table = codec.loads(valid("server_list_integers"), source="a.json")
+
+    assert not table.is_native
+    assert (
+        "a.json has numbers where HCCL wants strings: it is not handed on as it stands, but written anew",
+    ) == table.warnings
+
+
+def test_encoding_has_the_key_order_of_hccl_and_strings_only() -> None:
+    """The document is what ModelArts' own launcher writes."""
+    devices = (Device(device_id=4, device_ip="192.1.10.254", rank_id=0),)
+    document = encode(RankTable(servers=(Server(server_id="192.168.0.25", devices=devices),)))
+
+    expected = {
+        "status": "completed",
+        "version": "1.0",
+        "server_count": "1",
+        "server_list": [
+            {
+                "server_id": "192.168.0.25",
+                "device": [{"device_id": "4", "device_ip": "192.1.10.254", "rank_id": "0"}],
+            }
+        ],
+    }
+    assert repr(expected) == repr(document)  # the order of keys too

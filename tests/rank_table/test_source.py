@@ -1,0 +1,393 @@
+"""Tables in files: each "not yet" of the wait, what ends it at once, and the atomic write."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Callable
+
+import pytest
+
+from ascend_runner.errors import OutputError, RankTableError, RankTableFormatError, RankTableNotReadyError
+from ascend_runner.rank_table import source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+INITIALIZING = b'{"status": "initializing"}'
+
+
+@pytest.fixture
+def table(valid: Callable[[str], bytes]) -> bytes:
+    """Give a completed table of 8 devices."""
+    return valid("server_list_8_devices")
+
+
+class FakeTime:
+    """A clock that moves only while the wait pauses, and then does the next of `steps`."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.now = 1000.0
+        self.pauses: list[float] = []
+        self.said: list[str] = []
+        self._steps: Iterator[Callable[[], object]] = iter(steps)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, and something happen."""
+        self.pauses.append(seconds)
+        self.now += seconds
+        next(self._steps, lambda: None)()
+
+    def await_snapshot(self, path: Path, *, timeout: float = 10.0) -> source.Snapshot:
+        """Wait in this time."""
+        return source.await_snapshot(
+            path, timeout=timeout, pause=self.pause, say=self.said.append, clock=lambda: self.now
+        )
+
+
+def _await(path: Path, *steps: Callable[[], object]) -> source.Snapshot:
+    return FakeTime(*steps).await_snapshot(path)
+
+
+def test_completed_table_is_taken_at_once(tmp_path: Path, table: bytes) -> None:
+    """Nothing is said and nobody waits where the table is there: the snapshot is the table, its bytes, its file."""
+    path = tmp_path / "jobstart_hccl.json"
+    path.write_bytes(table)
+    time = FakeTime()
+    snapshot = time.await_snapshot(tmp_path)
+
+    assert 8 == snapshot.table.rank_size
+    assert table == snapshot.data
+    assert str(path) == snapshot.path
+    assert [] == time.pauses
+    assert [] == time.said
+
+
+def test_missing_file_appears(tmp_path: Path, table: bytes) -> None:
+    """A file that is not there yet is waited for."""
+    path = tmp_path / "a.json"
+
+    assert table == _await(path, lambda: path.write_bytes(table)).data
+
+
+def test_missing_folder_appears(tmp_path: Path, table: bytes) -> None:
+    """A path that is neither there nor named .json is a folder to come."""
+    folder = tmp_path / "config"
+    path = folder / "jobstart_hccl.json"
+
+    assert str(path) == _await(folder, folder.mkdir, lambda: path.write_bytes(table)).path
+
+
+def test_file_whose_name_does_not_say_so(tmp_path: Path, table: bytes) -> None:
+    """A path that is a file is that file, whatever its name."""
+    path = tmp_path / "table"
+    path.write_bytes(table)
+
+    assert str(path) == _await(path).path
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b'{\n  "status": "comp', "it is not JSON at line 2 column "),
+        (INITIALIZING, "its status is 'initializing'"),
+        (b'{"status": "unknown", "server_list": null}', "its status is 'unknown'"),
+    ],
+    ids=["empty", "blank", "half-written", "initializing", "unknown"],
+)
+def test_not_yet(data: bytes, reason: str, tmp_path: Path, table: bytes) -> None:
+    """These may become a table: the wait goes on, says once why, and takes the table when it is there."""
+    path = tmp_path / "a.json"
+    path.write_bytes(data)
+    time = FakeTime(lambda: None, lambda: path.write_bytes(table))
+    snapshot = time.await_snapshot(path)
+
+    assert table == snapshot.data
+    assert [0.2, 0.2] == time.pauses
+    assert 1 == len(time.said)
+    assert time.said[0].startswith(f"waiting for the rank table {path}, at most 10 s: {reason}")
+
+
+def test_table_that_went_back_to_initializing(tmp_path: Path, table: bytes) -> None:
+    """After a reschedule the old list may stay: it is not used until the status says so again."""
+    path = tmp_path / "a.json"
+    path.write_bytes(table.replace(b"completed", b"initializing"))
+    new = table.replace(b"10.0.0.1", b"10.0.0.7")
+
+    assert ["10.0.0.7"] == [server.server_id for server in _await(path, lambda: path.write_bytes(new)).table.servers]
+
+
+def test_symlink_of_a_config_map_is_swapped(tmp_path: Path, table: bytes) -> None:
+    """A ConfigMap changes by a symlink beside the file: file -> ..data/file, ..data -> ..<time>."""
+    for name, data in (("..1", INITIALIZING), ("..2", table)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "jobstart_hccl.json").write_bytes(data)
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "jobstart_hccl.json").symlink_to("..data/jobstart_hccl.json")
+
+    def swap() -> None:
+        (tmp_path / "..data_tmp").symlink_to("..2")
+        (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+
+    assert table == _await(tmp_path, swap).data
+
+
+def test_dangling_symlink_is_missing(tmp_path: Path, table: bytes) -> None:
+    """A symlink that leads nowhere yet is waited for like a missing file."""
+    (tmp_path / "a.json").symlink_to("b.json")
+
+    assert table == _await(tmp_path / "a.json", lambda: (tmp_path / "b.json").write_bytes(table)).data
+
+
+@pytest.fixture
+def coarse_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Play a file system whose times are so coarse that all writes of a test leave one stamp."""
+    fstat = os.fstat
+
+    def coarse(fd: int) -> os.stat_result:
+        status = fstat(fd)
+        return os.stat_result((*status[:7], 0, 0, 0))
+
+    monkeypatch.setattr(os, "fstat", coarse)
+
+
+@pytest.mark.usefixtures("coarse_times")
+def test_rewrite_that_leaves_the_stamp_of_a_young_file(tmp_path: Path, table: bytes) -> None:
+    """A file that is so young that a rewrite may leave its stamp is parsed again although that has not changed."""
+    path = tmp_path / "a.json"
+    path.write_bytes(INITIALIZING.ljust(len(table)))
+
+    assert table == _await(path, *[lambda: None] * 9, lambda: path.write_bytes(table)).data
+
+
+@pytest.mark.usefixtures("coarse_times")
+def test_file_that_has_not_changed_is_not_parsed(tmp_path: Path, table: bytes) -> None:
+    """Once a stamp is old, nothing is read while it stays: a change that leaves no trace at all is not seen."""
+    path = tmp_path / "a.json"
+    path.write_bytes(INITIALIZING.ljust(len(table)))
+
+    with pytest.raises(RankTableNotReadyError) as caught:
+        _await(path, *[lambda: None] * 20, lambda: path.write_bytes(table))
+    assert "its status is 'initializing'" == caught.value.reason
+
+
+def test_file_that_changes_while_it_is_read(
+    tmp_path: Path, table: bytes, invalid: Callable[[str], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read of a file that changed meanwhile may be a mixture: not even an error in it counts."""
+    path = tmp_path / "a.json"
+    path.write_bytes(invalid("server_list_rank_id_twice"))
+    read = os.read
+    writes = iter([table])
+
+    def read_while_it_is_written(fd: int, size: int) -> bytes:
+        data = read(fd, size)
+        for new in writes:
+            path.write_bytes(new)
+        return data
+
+    monkeypatch.setattr(os, "read", read_while_it_is_written)
+    time = FakeTime()
+
+    assert table == time.await_snapshot(path).data
+    assert [f"waiting for the rank table {path}, at most 10 s: it changed while it was read"] == time.said
+
+
+def test_reason_is_said_every_30_seconds(tmp_path: Path) -> None:
+    """Someone who looks at the log an hour later sees what is still waited for, and since when."""
+    path = tmp_path / "a.json"
+    time = FakeTime(*[lambda: None] * 200, lambda: path.write_bytes(INITIALIZING))
+    with pytest.raises(RankTableNotReadyError) as caught:
+        time.await_snapshot(path, timeout=70.0)
+
+    assert [
+        f"waiting for the rank table {path}, at most 70 s: it does not exist",
+        f"waiting for the rank table {path}, still after 30 of 70 s: it does not exist",
+        f"waiting for the rank table {path}, still after 60 of 70 s: its status is 'initializing'",
+    ] == time.said
+    assert f"the rank table {path} was not completed within 70 s: its status is 'initializing'" == str(caught.value)
+
+
+def test_no_time_means_one_look(tmp_path: Path) -> None:
+    """With a limit of 0 the wait looks once and does not pause."""
+    time = FakeTime()
+    with pytest.raises(RankTableNotReadyError):
+        time.await_snapshot(tmp_path / "a.json", timeout=0.0)
+
+    assert [] == time.pauses
+
+
+def test_last_look_is_at_the_limit(tmp_path: Path, table: bytes) -> None:
+    """The last pause is as short as what is left, and the table is looked for once more after it."""
+    path = tmp_path / "a.json"
+    time = FakeTime(lambda: None, lambda: path.write_bytes(table))
+
+    assert table == time.await_snapshot(path, timeout=0.3).data
+    assert [0.2, 0.1] == [round(pause, 6) for pause in time.pauses]
+
+
+def test_pause_may_end_the_wait(tmp_path: Path) -> None:
+    """Whatever `pause` raises ends the wait: so a signal does."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _await(tmp_path / "a.json", interrupt)
+
+
+def test_document_that_is_no_table_ends_the_wait(tmp_path: Path, invalid: Callable[[str], bytes]) -> None:
+    """Waiting would not mend it, so nobody waits."""
+    path = tmp_path / "a.json"
+    path.write_bytes(invalid("group_list_device_id_no_number"))
+    time = FakeTime()
+    with pytest.raises(RankTableFormatError) as caught:
+        time.await_snapshot(path)
+
+    where = f"'group_list[0].instance_list[1].devices[1].device_id' of {path}"
+    assert f"device_id is 'npu1', expected a whole number, in {where}" == str(caught.value)
+    assert [] == time.pauses
+
+
+def test_what_is_no_file_ends_the_wait(tmp_path: Path) -> None:
+    """A FIFO does not block, and is refused by name; so is a folder where the file should be."""
+    fifo = tmp_path / "a.json"
+    os.mkfifo(fifo)
+    with pytest.raises(RankTableError) as caught:
+        _await(fifo)
+
+    assert f"the rank table {fifo} cannot be read: it is not a regular file" == str(caught.value)
+
+    (tmp_path / "jobstart_hccl.json").mkdir()
+    with pytest.raises(RankTableError, match=r"it is not a regular file$"):
+        _await(tmp_path)
+
+
+def test_what_cannot_be_opened_ends_the_wait(tmp_path: Path) -> None:
+    """An error that no waiting mends is told at once, with its reason."""
+    loop = tmp_path / "a.json"
+    loop.symlink_to("a.json")
+    with pytest.raises(RankTableError) as caught:
+        _await(loop)
+
+    assert f"the rank table {loop} cannot be opened: Too many levels of symbolic links" == str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable_file_ends_the_wait(tmp_path: Path, table: bytes) -> None:
+    """A file that this user may not read is told at once."""
+    path = tmp_path / "a.json"
+    path.write_bytes(table)
+    path.chmod(0)
+    with pytest.raises(RankTableError) as caught:
+        _await(path)
+
+    assert f"the rank table {path} cannot be opened: Permission denied" == str(caught.value)
+
+
+def test_wait_of_the_library(tmp_path: Path, table: bytes) -> None:
+    """`wait` sees a table that another thread completes."""
+    path = tmp_path / "a.json"
+    path.write_bytes(INITIALIZING)
+    writer = threading.Thread(target=source.write, args=(path, table))
+    writer.start()
+    waited = source.wait(path, timeout=30.0)
+    writer.join()
+
+    assert 8 == waited.rank_size
+
+
+def test_wait_of_the_library_has_a_limit(tmp_path: Path) -> None:
+    """At its limit `wait` tells why."""
+    with pytest.raises(RankTableNotReadyError, match=r"was not completed within 0\.01 s: it does not exist$"):
+        source.wait(tmp_path / "a.json", timeout=0.01)
+
+
+def test_read_does_not_wait(tmp_path: Path) -> None:
+    """`read` of a table that is not completed is an error at once."""
+    path = tmp_path / "a.json"
+    with pytest.raises(RankTableNotReadyError) as caught:
+        source.read(path)
+
+    assert f"{path} is not a completed rank table: it does not exist" == str(caught.value)
+
+
+def test_write_makes_a_regular_file(tmp_path: Path) -> None:
+    """Folders and file get the modes that the umask leaves of 0750 and 0640, and no neighbour stays."""
+    path = tmp_path / "x" / "rank_table" / "jobstart_hccl.json"
+    source.write(path, b"{}")
+
+    assert b"{}" == path.read_bytes()
+    assert 0o640 == path.stat().st_mode & 0o777 | 0o640
+    assert 0 == path.stat().st_mode & 0o137
+    assert [0, 0] == [folder.stat().st_mode & 0o027 for folder in (path.parent, path.parent.parent)]
+    assert [path] == list(path.parent.iterdir())
+
+
+def test_write_replaces_a_symlink(tmp_path: Path) -> None:
+    """A symlink at the target becomes a regular file; what it led to is not touched, even if it has the content."""
+    path = tmp_path / "a.json"
+    other = tmp_path / "other"
+    other.write_bytes(b"{}")
+    path.symlink_to(other)
+    source.write(path, b"{}")
+
+    assert not path.is_symlink()
+    assert b"{}" == path.read_bytes() == other.read_bytes()
+
+
+def test_write_leaves_equal_content_alone(tmp_path: Path) -> None:
+    """A file that has the content already stays the file that it is; other content is a new file."""
+    path = tmp_path / "a.json"
+    source.write(path, b"{}")
+    first = path.stat().st_ino
+    source.write(path, b"{}")
+
+    assert first == path.stat().st_ino
+    with path.open("rb") as held:  # so that its inode is not taken anew
+        source.write(path, b"[]")
+
+        assert b"{}" == held.read()
+        assert first != path.stat().st_ino
+
+
+def test_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Where the target cannot be replaced, its neighbour is gone and the error is the caller's."""
+    (tmp_path / "a.json").mkdir()
+    with pytest.raises(IsADirectoryError):
+        source.write(tmp_path / "a.json", b"{}")
+
+    assert [tmp_path / "a.json"] == list(tmp_path.iterdir())
+
+
+def test_convert(tmp_path: Path, valid: Callable[[str], bytes]) -> None:
+    """A group list becomes what ModelArts' own launcher would write."""
+    path = tmp_path / "jobstart_hccl.json"
+    path.write_bytes(valid("group_list_1_device"))
+    target = tmp_path / "rank_table" / "jobstart_hccl.json"
+    table = source.convert(tmp_path, target)
+
+    assert 1 == table.rank_size
+    assert table.devices[0].device_id == source.read(target).devices[0].device_id == 4
+
+
+def test_convert_hands_on_a_server_list(tmp_path: Path, valid: Callable[[str], bytes]) -> None:
+    """A server list arrives byte for byte, as a regular file."""
+    path = tmp_path / "a.json"
+    path.write_bytes(valid("server_list_unknown_keys"))
+    source.convert(path, tmp_path / "b.json")
+
+    assert path.read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_convert_to_what_cannot_be_written(tmp_path: Path, table: bytes) -> None:
+    """A target that cannot be written is named."""
+    path = tmp_path / "a.json"
+    path.write_bytes(table)
+    with pytest.raises(OutputError) as caught:
+        source.convert(path, path / "b.json")
+
+    assert f"{path / 'b.json'} cannot be written: Not a directory" == str(caught.value)
