@@ -17,7 +17,7 @@ from ascend_runner.supervision.outcome import Interrupted, Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ascend_runner.job.plan import JobSpec
+    from ascend_runner.job.plan import JobSpec, TableFile
     from ascend_runner.job.settings import Settings
     from ascend_runner.linux.console import Console
     from ascend_runner.linux.signals import Signals
@@ -74,7 +74,7 @@ class Launcher:
         for folder in job.folders:
             files.make_folder(folder)
         if job.table:
-            job = self._write_table(job)
+            job = self._write_table(job, job.table)
         self._check_for_signals()
 
         return Manager(job, self._signals, console, self._reporter).run()
@@ -111,18 +111,16 @@ class Launcher:
             if signum in STOP_SIGNALS:
                 raise StopRequestedError(signum)
 
-    def _write_table(self, job: JobSpec) -> JobSpec:
+    def _write_table(self, job: JobSpec, table: TableFile) -> JobSpec:
         from ascend_runner.rank_table import source
 
-        assert job.table  # noqa: S101  the caller's condition, for the type checker
         try:
-            source.write(job.table.path, job.table.data)
+            source.write(table.path, table.data)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            job = at_fallback(job, job.table)
-            assert job.table  # noqa: S101  likewise
-            self._reporter.warn(f"cannot write the rank table ({error.filename!r}: {reason}), using {job.table.path}")
-            source.write(job.table.path, job.table.data)
+            self._reporter.warn(f"cannot write the rank table {table.path!r} ({reason}), using {table.fallback_path!r}")
+            job = at_fallback(job, table)
+            _write_fallback(table)
         return job
 
     def _refuse_missing_script(self, job: JobSpec) -> None:
@@ -180,6 +178,16 @@ def _handed_on(snapshot: Snapshot) -> bytes | None:
     from ascend_runner.rank_table import codec
 
     return codec.hand_on(snapshot.table, snapshot.data) if snapshot.table.devices else None
+
+
+def _write_fallback(table: TableFile) -> None:
+    from ascend_runner.rank_table import source
+
+    try:
+        source.write(table.fallback_path, table.data)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise errors.OutputError(f"cannot write the rank table {table.fallback_path!r}: {reason}") from error
 
 
 def _is_relative(name: str) -> bool:

@@ -67,7 +67,9 @@ class Manager:
             if state.phase is machine.Phase.DONE:
                 break
             self._events.extend(self._observe())
-            state, actions = machine.transition(state, self._events.popleft())
+            event = self._events.popleft()
+            state, actions = machine.transition(state, event)
+            self._reap_if_gone(event)
             if was_starting and state.phase is machine.Phase.RUNNING:
                 self._reporter.info(reporter.started(self._job))
 
@@ -139,7 +141,7 @@ class Manager:
         endings = {
             rank_id: ending
             for rank_id, leader in self._leaders.items()
-            if rank_id not in self._with_stragglers and (ending := leader.peek())
+            if rank_id not in self._ended_at and (ending := leader.peek())
         }
         now = time.monotonic()
         leader_pids = frozenset(leader.pid for leader in self._leaders.values())
@@ -154,18 +156,20 @@ class Manager:
         events: list[Event] = []
         for rank_id in self._with_stragglers - {rank for rank in self._leaders if self._leaders[rank].pid in sessions}:
             self._with_stragglers.discard(rank_id)
-            self._leaders.pop(rank_id).reap()
             events.append(Emptied(rank_id))
         for rank_id, ending in endings.items():
             self._ended_at[rank_id] = now
             has_stragglers = self._leaders[rank_id].pid in sessions
             if has_stragglers:
                 self._with_stragglers.add(rank_id)
-            else:
-                self._leaders.pop(rank_id).reap()
             self._reporter.debug(f"rank {rank_id} has ended: {reporter.ending_words(ending)}")
             events.append(Exited(rank_id, ending, has_stragglers))
         return events
+
+    def _reap_if_gone(self, event: Event) -> None:
+        """Give a rank's number back, only now that the machine knows: until then it may signal the group."""
+        if isinstance(event, Emptied) or (isinstance(event, Exited) and not event.has_stragglers):
+            self._leaders.pop(event.rank_id).reap()
 
     # --- Before and after ---------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import pytest
 from ascend_runner.linux import descendants
 
 if TYPE_CHECKING:
-    from conftest import Program
+    from tests.conftest import Program
 
 
 def test_every_rank_exits_0(program: Program) -> None:

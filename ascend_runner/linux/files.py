@@ -18,7 +18,7 @@ def make_folder(path: str) -> None:
     Errors: OutputError.
     """
     try:
-        os.makedirs(path, mode=FOLDER_MODE, exist_ok=True)
+        _make_missing(path)
     except OSError as error:
         raise OutputError(f"cannot make the folder {path!r}: {_reason(error)}") from error
 
@@ -36,6 +36,20 @@ def open_new_log(path: str) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise OutputError(f"cannot make the log file {path!r}: {_reason(error)}") from error
+
+
+def _make_missing(path: str) -> None:
+    """Make the folder and those above it, each with our mode; os.makedirs gives it to the last one only."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    if above != path:
+        _make_missing(above)
+    try:
+        os.mkdir(path, FOLDER_MODE)
+    except FileExistsError:
+        if not os.path.isdir(path):  # else another rank's runner was faster
+            raise
 
 
 def _keep_earlier(path: str) -> None:
