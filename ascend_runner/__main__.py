@@ -15,8 +15,9 @@ from .linux import guardian  # noqa: E402
 
 def main() -> None:
     """Run the command line under a guardian and end the process with its status."""
+    parent, _, result_fd = os.environ.pop("ASCEND_RUNNER_LAUNCH", "").partition(":")  # see result.LAUNCH_VARIABLE
     try:
-        status = guardian.guard(_run)
+        status = guardian.guard(lambda: _run(int(result_fd) if result_fd else None), int(parent or 0))
     except OSError as error:
         sys.stderr.write(f"[ascend-runner] ERROR cannot start: {error}\n")
         status = 125
@@ -25,12 +26,12 @@ def main() -> None:
     os._exit(status)
 
 
-def _run() -> int:
+def _run(result_fd: int | None) -> int:
     from .cli import main as run  # after the fork: the guardian stays small
 
     gc.freeze()
     gc.enable()
-    return run(sys.argv[1:], os.environ)
+    return run(sys.argv[1:], os.environ, result_fd)
 
 
 if __name__ == "__main__":

@@ -15,26 +15,30 @@ from ascend_runner.launcher import Launcher, launch
 from ascend_runner.linux.console import STDERR, Console
 from ascend_runner.linux.signals import Signals
 from ascend_runner.reporter import Level, Reporter
+from ascend_runner.supervision.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ascend_runner.job.plan import JobSpec
     from ascend_runner.job.settings import Settings
-    from ascend_runner.supervision.outcome import Outcome
 
 
-def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run the command line; the exit status."""
+def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None = None) -> int:
+    """Run the command line; the exit status. What came of it is written to `result_fd` as well (see result.py)."""
     try:
         with Signals() as signals:
-            return _run(argv, dict(environ), signals)
+            outcome = _run(argv, dict(environ), signals)
     except errors.AscendRunnerError as error:
         os.write(STDERR, reporter.own_line(Level.ERROR, str(error)))
+        _hand_back(error, result_fd)
         return error.exit_status
 
+    _hand_back(outcome, result_fd)
+    return outcome.status
 
-def _run(argv: Sequence[str], environ: Mapping[str, str], signals: Signals) -> int:
+
+def _run(argv: Sequence[str], environ: Mapping[str, str], signals: Signals) -> Outcome:
     flags, command = _parse(argv)
     settings = job_settings.decode(flags, environ)
     if not command:
@@ -47,18 +51,27 @@ def _run(argv: Sequence[str], environ: Mapping[str, str], signals: Signals) -> i
     try:
         if settings.dry_run:
             _print_plan(launcher.prepare(command), environ)
-            return 0
+            return Outcome(cause=None, ranks=())
         start, guardian = time.monotonic(), os.getppid()
         outcome, job = launch(command, launcher, console)
         _report(outcome, job, out, seconds=time.monotonic() - start, guardian=guardian)
-        return outcome.status
+        return outcome
     finally:
         console.close()
 
 
+def _hand_back(what: Outcome | errors.AscendRunnerError, fd: int | None) -> None:
+    if fd is None:
+        return
+    from ascend_runner import result  # only for a runner that launch() has started
+
+    with open(fd, "wb") as file:
+        file.write(result.encode(what))
+
+
 def _report(outcome: Outcome, job: JobSpec | None, out: Reporter, *, seconds: float, guardian: int) -> None:
     if job is None:
-        out.error(f"{reporter.cause_sentence(outcome)} before any rank was started")
+        out.error(f"{outcome.cause} before any rank was started")
         return
     if os.getppid() != guardian:
         out.warn("the guardian was killed: everything was stopped, but nobody is left to hand the exit status to")

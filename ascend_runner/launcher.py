@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from ascend_runner import errors
 from ascend_runner.job import this_node
-from ascend_runner.job.plan import Request, Surroundings, at_fallback, plan
+from ascend_runner.job.plan import Request, Surroundings, plan, with_table_at
 from ascend_runner.linux import files
 from ascend_runner.manager import Manager
 from ascend_runner.supervision.machine import STOP_SIGNALS
 from ascend_runner.supervision.outcome import Interrupted, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ascend_runner.job.plan import JobSpec, TableFile
     from ascend_runner.job.settings import Settings
@@ -74,7 +74,8 @@ class Launcher:
         for folder in job.folders:
             files.make_folder(folder)
         if job.table:
-            job = self._write_table(job, job.table)
+            path = write_table(job.table, warn=self._reporter.warn)
+            job = with_table_at(job, path) if path != job.table.path else job
         self._check_for_signals()
 
         return Manager(job, self._signals, console, self._reporter).run()
@@ -83,45 +84,16 @@ class Launcher:
         from ascend_runner.rank_table import source  # attrs and orjson, 50 ms that a run without a table does not pay
 
         return source.await_snapshot(
-            self._table_place(),
+            table_place(self._settings.rank_table, self._environ, self._cwd),
             timeout=self._settings.rank_table_timeout,
             pause=self._check_for_signals,
             say=self._reporter.info,
-        )
-
-    def _table_place(self) -> str:
-        named = (
-            self._settings.rank_table
-            or self._environ.get("RANK_TABLE_FILE_V_1_0")
-            or self._environ.get("RANK_TABLE_FILE")
-        )
-        if named:
-            return os.path.join(self._cwd, named)
-        for place in USUAL_PLACES:
-            if os.path.isdir(os.path.dirname(place)):
-                return place
-
-        raise errors.RankTableError(
-            "no rank table: neither --rank-table, RANK_TABLE_FILE_V_1_0 nor RANK_TABLE_FILE is set, and there is no"
-            f" folder for {' or '.join(USUAL_PLACES)}; --nproc-per-node N runs N ranks without one"
         )
 
     def _check_for_signals(self, seconds: float = 0.0) -> None:
         for signum in self._signals.wait(seconds):
             if signum in STOP_SIGNALS:
                 raise StopRequestedError(signum)
-
-    def _write_table(self, job: JobSpec, table: TableFile) -> JobSpec:
-        from ascend_runner.rank_table import source
-
-        try:
-            source.write(table.path, table.data)
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            self._reporter.warn(f"cannot write the rank table {table.path!r} ({reason}), using {table.fallback_path!r}")
-            job = at_fallback(job, table)
-            _write_fallback(table)
-        return job
 
     def _refuse_missing_script(self, job: JobSpec) -> None:
         """Refuse a relative script that is here, but not in the ranks' working directory."""
@@ -174,20 +146,47 @@ def launch(command: Sequence[str], launcher: Launcher, console: Console) -> tupl
         return Outcome(Interrupted(stop.signum), ranks=()), job
 
 
-def _handed_on(snapshot: Snapshot) -> bytes | None:
-    from ascend_runner.rank_table import codec
+def table_place(named: str | None, environ: Mapping[str, str], cwd: str) -> str:
+    """Tell where the rank table is, or will be. Errors: RankTableError, with all places that were looked at."""
+    named = named or environ.get("RANK_TABLE_FILE_V_1_0") or environ.get("RANK_TABLE_FILE")
+    if named:
+        return os.path.join(cwd, named)
+    for place in USUAL_PLACES:
+        if os.path.isdir(os.path.dirname(place)):
+            return place
 
-    return codec.hand_on(snapshot.table, snapshot.data) if snapshot.table.devices else None
+    raise errors.RankTableError(
+        "no rank table: neither --rank-table, RANK_TABLE_FILE_V_1_0 nor RANK_TABLE_FILE is set, and there is no folder"
+        f" for {' or '.join(USUAL_PLACES)}; --nproc-per-node N runs N ranks without one"
+    )
 
 
-def _write_fallback(table: TableFile) -> None:
+def write_table(table: TableFile, warn: Callable[[str], None]) -> str:
+    """Write the table where it belongs, else where it can be; the path. Errors: OutputError."""
     from ascend_runner.rank_table import source
+
+    try:
+        source.write(table.path, table.data)
+    except OSError as error:
+        warn(f"cannot write the rank table {table.path!r} ({_reason(error)}), using {table.fallback_path!r}")
+    else:
+        return table.path
 
     try:
         source.write(table.fallback_path, table.data)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise errors.OutputError(f"cannot write the rank table {table.fallback_path!r}: {reason}") from error
+        raise errors.OutputError(f"cannot write the rank table {table.fallback_path!r}: {_reason(error)}") from error
+    return table.fallback_path
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _handed_on(snapshot: Snapshot) -> bytes | None:
+    from ascend_runner.rank_table import codec
+
+    return codec.hand_on(snapshot.table, snapshot.data) if snapshot.table.devices else None
 
 
 def _is_relative(name: str) -> bool:

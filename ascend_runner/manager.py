@@ -162,7 +162,7 @@ class Manager:
             has_stragglers = self._leaders[rank_id].pid in sessions
             if has_stragglers:
                 self._with_stragglers.add(rank_id)
-            self._reporter.debug(f"rank {rank_id} has ended: {reporter.ending_words(ending)}")
+            self._reporter.debug(f"rank {rank_id} has ended: {ending}")
             events.append(Exited(rank_id, ending, has_stragglers))
         return events
 

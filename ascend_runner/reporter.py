@@ -6,15 +6,13 @@ The last screen answers, in this order: what, who, when, why, where, and what be
 from __future__ import annotations
 
 import enum
-import signal
 import time
 from typing import TYPE_CHECKING, Callable, Final
 
-from ascend_runner.supervision.outcome import Interrupted, RankFailed, RankNotStarted
+from ascend_runner.supervision.outcome import RankFailed, RankNotStarted
 
 if TYPE_CHECKING:
     from ascend_runner.job.plan import JobSpec
-    from ascend_runner.supervision.events import Ending
     from ascend_runner.supervision.outcome import Outcome, RankOutcome
 
 TAIL_LINES: Final = 20
@@ -91,39 +89,10 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float) -> str:
     if isinstance(cause, RankFailed):
         return "\n".join(_rank_failed(cause, outcome, job))
     if isinstance(cause, RankNotStarted):
-        head = f"rank {cause.rank_id} could not be started: {cause.reason}"
-        return "\n".join([head, *_others(outcome, None)])
+        return "\n".join([str(cause), *_others(outcome, cause.rank_id)])
 
-    head = f"stopped by {signal_name(cause.signum)}, {duration(seconds)} after the start"
+    head = f"{cause}, {duration(seconds)} after the start"
     return "\n".join([head, f"  logs   {job.log_dir}", *_others(outcome, None)])
-
-
-def cause_sentence(outcome: Outcome) -> str:
-    """Give the cause in one sentence, for an exception."""
-    cause = outcome.cause
-    if isinstance(cause, RankFailed):
-        return f"rank {cause.rank_id} failed first: {ending_words(cause.ending)}"
-    if isinstance(cause, RankNotStarted):
-        return f"rank {cause.rank_id} could not be started: {cause.reason}"
-    if isinstance(cause, Interrupted):
-        return f"the runner was stopped by {signal_name(cause.signum)}"
-    return "every rank ended with exit status 0"
-
-
-def ending_words(ending: Ending) -> str:
-    """Say how a process ended: "exit status 1", "killed by SIGSEGV (core dumped)"."""
-    if not ending.signum:
-        return f"exit status {ending.exit_code}"
-    core = " (core dumped)" if ending.core_dumped else ""
-    return f"killed by {signal_name(ending.signum)}{core}"
-
-
-def signal_name(signum: int) -> str:
-    """Name a signal; real-time signals have numbers only."""
-    try:
-        return signal.Signals(signum).name
-    except ValueError:
-        return f"signal {signum}"
 
 
 def duration(seconds: float) -> str:
@@ -152,7 +121,7 @@ def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]
     failed = next(rank for rank in outcome.ranks if rank.rank_id == cause.rank_id)
     pod = f" (pod {job.pod_name})" if job.pod_name else ""
     return [
-        f"rank {cause.rank_id} failed first: {ending_words(cause.ending)}, {duration(failed.seconds)} after the start",
+        f"{cause}, {duration(failed.seconds)} after the start",
         f"  device {spec.local_rank} on server {job.server_id}{pod}, pid {failed.pid}",
         *(f"  | {line}" for line in failed.last_lines),
         f"  log    {spec.log_path}",
@@ -177,7 +146,7 @@ def _fate(rank: RankOutcome) -> str:
         return "not started"
     if rank.ending is None:
         return "killed, but does not die"
-    return f"{'told to stop, ' if rank.is_told_to_stop else ''}{ending_words(rank.ending)}"
+    return f"{'told to stop, ' if rank.is_told_to_stop else ''}{rank.ending}"
 
 
 def rank_list(rank_ids: list[int]) -> str:

@@ -77,8 +77,8 @@ class Request(NamedTuple):
 def plan(request: Request, settings: Settings, share: NodeShare, surroundings: Surroundings) -> JobSpec:
     """Decide everything for this node's ranks. Errors: SettingsError for a job id that cannot be a file name."""
     job_id = _job_id(surroundings)
-    log_dir = _log_dir(settings, surroundings)
-    table = _table_file(request.table, log_dir, surroundings)
+    log_dir = find_log_dir(settings, surroundings)
+    table = None if request.table is None else place_table(request.table, log_dir, surroundings)
     process_logs = [_process_log(surroundings, log_dir, job_id, rank_id) for rank_id in share.rank_ids]
     inherited = {name: value for name, value in surroundings.environ.items() if name not in TABLE_VARIABLES}
     shared = {**inherited, **_job_variables(share, surroundings, job_id)}
@@ -114,10 +114,36 @@ def plan(request: Request, settings: Settings, share: NodeShare, surroundings: S
     )
 
 
-def at_fallback(job: JobSpec, table: TableFile) -> JobSpec:
-    """Change a plan whose table file could not be written: the ranks are told the fallback path."""
-    ranks = (rank._replace(env={**rank.env, "RANK_TABLE_FILE": table.fallback_path}) for rank in job.ranks)
-    return job._replace(ranks=tuple(ranks), table=table._replace(path=table.fallback_path))
+def find_log_dir(settings: Settings, surroundings: Surroundings) -> str:
+    """Decide where the logs go: --log-dir, else the platform's folder if it exists, else /tmp/log."""
+    if settings.log_dir:
+        return os.path.join(surroundings.cwd, settings.log_dir)
+
+    mount = surroundings.environ.get("MA_MOUNT_PATH")
+    for candidate in (surroundings.environ.get("BATCH_TASK_LOG_PATH"), mount and os.path.join(mount, "log")):
+        if candidate and surroundings.is_folder(candidate):
+            return os.path.join(surroundings.cwd, candidate)
+
+    return FALLBACK_LOG_DIR
+
+
+def place_table(data: bytes, log_dir: str, surroundings: Surroundings) -> TableFile:
+    """Decide where the table that the ranks will read is written."""
+    environ = surroundings.environ
+    root = os.path.join(surroundings.cwd, environ.get("MA_MOUNT_PATH") or environ.get("MA_HOME") or log_dir)
+    return TableFile(
+        path=os.path.join(root, "rank_table", TABLE_NAME),
+        fallback_path=os.path.join(log_dir, "rank_table", TABLE_NAME),
+        data=data,
+    )
+
+
+def with_table_at(job: JobSpec, path: str) -> JobSpec:
+    """Change a plan whose table file had to be written elsewhere: the ranks are told where."""
+    return job._replace(
+        ranks=tuple(rank._replace(env={**rank.env, "RANK_TABLE_FILE": path}) for rank in job.ranks),
+        table=job.table and job.table._replace(path=path),
+    )
 
 
 def job_id_of(environ: Mapping[str, str], host_name: str) -> str:
@@ -134,30 +160,6 @@ def _job_id(surroundings: Surroundings) -> str:
             f"the job id is {job_id!r} (from BATCH_JOB_ID, MA_VJ_NAME or the host name), expected a plain file name"
         )
     return job_id
-
-
-def _log_dir(settings: Settings, surroundings: Surroundings) -> str:
-    if settings.log_dir:
-        return os.path.join(surroundings.cwd, settings.log_dir)
-
-    mount = surroundings.environ.get("MA_MOUNT_PATH")
-    for candidate in (surroundings.environ.get("BATCH_TASK_LOG_PATH"), mount and os.path.join(mount, "log")):
-        if candidate and surroundings.is_folder(candidate):
-            return os.path.join(surroundings.cwd, candidate)
-
-    return FALLBACK_LOG_DIR
-
-
-def _table_file(data: bytes | None, log_dir: str, surroundings: Surroundings) -> TableFile | None:
-    if data is None:
-        return None
-    environ = surroundings.environ
-    root = os.path.join(surroundings.cwd, environ.get("MA_MOUNT_PATH") or environ.get("MA_HOME") or log_dir)
-    return TableFile(
-        path=os.path.join(root, "rank_table", TABLE_NAME),
-        fallback_path=os.path.join(log_dir, "rank_table", TABLE_NAME),
-        data=data,
-    )
 
 
 def _workdir_setting(settings: Settings, surroundings: Surroundings) -> str:

@@ -29,10 +29,11 @@ ONE_INTENTION: Final = 0.02  # seconds
 SWEEP_LIMIT: Final = 5.0  # seconds; what SIGKILL has not ended by then sits in the kernel, and waiting does not help
 
 
-def guard(run: Callable[[], int]) -> int:
+def guard(run: Callable[[], int], parent: int = 0) -> int:
     """Run `run` in a forked child and return the status to exit with: what `run` returned, or 128 + its signal.
 
-    Every descendant is gone when this returns. Errors: OSError where no process can be forked.
+    Every descendant is gone when this returns. With `parent`, the pid of a process that waits for this one, all is
+    torn down when that dies. Errors: OSError where no process can be forked.
     """
     _open_missing_standard_files()
     descendants.become_subreaper()
@@ -41,6 +42,8 @@ def guard(run: Callable[[], int]) -> int:
     if signal.getsignal(SIGHUP) is signal.SIG_IGN:
         watched -= {SIGHUP}  # nohup(1); a blocked signal would arrive although it is ignored
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    if parent:
+        _follow_to_death(parent)
 
     guardian = os.getpid()
     runner = os.fork()
@@ -56,10 +59,8 @@ def _run_and_exit(run: Callable[[], int], guardian: int) -> NoReturn:
     status = RUNNER_FAILED
     try:
         os.setpgid(0, 0)  # a terminal's Ctrl-C then reaches the runner once, through the guardian
-        descendants.ask_for_signal_at_parent_death(SIGTERM)
         descendants.become_subreaper()
-        if os.getppid() != guardian:  # it died before it could be asked for
-            os.kill(os.getpid(), SIGTERM)
+        _follow_to_death(guardian)
         status = run()
     except SystemExit as stop:  # argparse ends so after --help
         status = stop.code if isinstance(stop.code, int) else 0
@@ -68,6 +69,13 @@ def _run_and_exit(run: Callable[[], int], guardian: int) -> NoReturn:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)
+
+
+def _follow_to_death(parent: int) -> None:
+    """Get SIGTERM when the parent dies. The kernel looks at the thread that forked: here always one that waits."""
+    descendants.ask_for_signal_at_parent_death(SIGTERM)
+    if os.getppid() != parent:  # it died before it could be asked for
+        os.kill(os.getpid(), SIGTERM)
 
 
 def _forward_until_end(runner: int, watched: frozenset[signal.Signals]) -> int:

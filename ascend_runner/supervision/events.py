@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import NamedTuple, Union
 
 
@@ -21,6 +22,12 @@ class Ending(NamedTuple):
     def exit_status(self) -> int:
         """What a shell would show: the exit code, or 128 + the signal (POSIX, XCU 2.8.2)."""
         return 128 + self.signum if self.signum else self.exit_code
+
+    def __str__(self) -> str:
+        """Say it: "exit status 1", "killed by SIGSEGV (core dumped)"."""
+        if not self.signum:
+            return f"exit status {self.exit_code}"
+        return f"killed by {signal_name(self.signum)}{' (core dumped)' if self.core_dumped else ''}"
 
 
 class Spawned(NamedTuple):
@@ -62,3 +69,11 @@ class DeadlineReached(NamedTuple):
 
 
 Event = Union[Spawned, SpawnFailed, Exited, Emptied, SignalReceived, DeadlineReached]
+
+
+def signal_name(signum: int) -> str:
+    """Name a signal; a real-time signal has a number only."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"

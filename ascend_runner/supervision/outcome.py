@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Union
 
+from .events import signal_name
+
 if TYPE_CHECKING:
     from .events import Ending
 
@@ -19,6 +21,9 @@ class RankFailed(NamedTuple):
         """N for exit status N, 128 + S for death by signal S."""
         return self.ending.exit_status
 
+    def __str__(self) -> str:
+        return f"rank {self.rank_id} failed first: {self.ending}"
+
 
 class RankNotStarted(NamedTuple):
     """A rank's process could not be started."""
@@ -26,6 +31,9 @@ class RankNotStarted(NamedTuple):
     rank_id: int
     reason: str
     exit_status: int
+
+    def __str__(self) -> str:
+        return f"rank {self.rank_id} could not be started: {self.reason}"
 
 
 class Interrupted(NamedTuple):
@@ -37,6 +45,9 @@ class Interrupted(NamedTuple):
     def exit_status(self) -> int:
         """143 for SIGTERM, 130 for SIGINT: what a shell shows for a process that the signal killed."""
         return 128 + self.signum
+
+    def __str__(self) -> str:
+        return f"stopped by {signal_name(self.signum)}"
 
 
 Cause = Union[RankFailed, RankNotStarted, Interrupted]
@@ -70,3 +81,10 @@ class Outcome(NamedTuple):
     def status(self) -> int:
         """The exit status of the job: that of the first cause, 0 without one. What others did later never counts."""
         return self.cause.exit_status if self.cause else 0
+
+    def check(self) -> None:
+        """Do nothing after a success. Errors: JobFailedError with the cause and its exit status."""
+        if self.cause:
+            from ascend_runner.errors import JobFailedError  # only here
+
+            raise JobFailedError(str(self.cause), exit_status=self.status)

@@ -1,0 +1,164 @@
+"""The runner as a library: launch a command, prepare a table, ask inside a rank who one is.
+
+`launch` runs the same command line in a child process. So there is one code path, and a notebook, a thread or an
+asyncio program keeps its own signals.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ascend_runner import errors, rank_table, result
+from ascend_runner.job import plan, settings
+from ascend_runner.launcher import table_place, write_table
+from ascend_runner.rank_table import codec, source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+    from typing import Union
+
+    from ascend_runner.rank_table import RankTable
+    from ascend_runner.supervision.outcome import Outcome
+
+    OptionValue = Union[str, os.PathLike[str], float, Iterable[int]]
+
+
+def launch(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    **options: OptionValue,
+) -> Outcome:
+    """Run `command` as `ascend-runner [OPTIONS] COMMAND` would, wait for its end, and give what it came to.
+
+    `options` are those of the command line by name, such as `nproc_per_node=4`, `grace=60.0` (seconds), `console=[0]`
+    or `no_prefix=True`. What the ranks print is shown as ever. A failing rank is no exception: see `Outcome.status`,
+    `Outcome.cause` and `Outcome.check()`.
+
+        import ascend_runner
+
+        outcome = ascend_runner.launch(["python", "-c", "print('hello')"], nproc_per_node=2)
+        outcome.check()
+
+    A KeyboardInterrupt tears the job down, then goes on. If this process dies, the job is torn down as well.
+    Errors: AscendRunnerError, by its subclass, where the runner itself failed; TypeError for an unknown option.
+    """
+    argv = [sys.executable, "-m", "ascend_runner", *_flags(options), "--", *(os.fspath(word) for word in command)]
+    with open(os.memfd_create("outcome"), "r+b") as outcome_file:
+        fd = outcome_file.fileno()
+        env = {**(os.environ if environ is None else environ), result.LAUNCH_VARIABLE: f"{os.getpid()}:{fd}"}
+        # A session of its own: a terminal's Ctrl-C would reach it beside ours, and the second one means "kill now".
+        child = subprocess.Popen(
+            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, pass_fds=(fd,), start_new_session=True
+        )
+        try:
+            status = child.wait()
+        except BaseException:
+            child.send_signal(signal.SIGINT)
+            child.wait()
+            raise
+        outcome_file.seek(0)
+        return result.decode(outcome_file.read(), status)
+
+
+def prepare(
+    table: str | os.PathLike[str] | None = None,
+    *,
+    timeout: float = settings.HCCL_RANK_TABLE_LIMIT,
+    environ: MutableMapping[str, str] = os.environ,
+) -> RankTable:
+    """Await the rank table, convert it, and point RANK_TABLE_FILE and RANK_SIZE of this process at the result.
+
+    For a script that is started by other means and only wants a table that its framework can read. `table` is a file or
+    a folder; by default it is looked for where `ascend-runner` looks. `timeout` is in seconds.
+
+        import ascend_runner
+
+        table = ascend_runner.prepare()
+        print(f"{table.rank_size} ranks on {table.server_count} servers")
+
+    A table without devices unsets RANK_TABLE_FILE. Errors: RankTableError, OutputError.
+    """
+    cwd = os.getcwd()
+    place = table_place(os.fspath(table) if table is not None else None, environ, cwd)
+    snapshot = source.await_snapshot(place, timeout=timeout)
+    environ["RANK_SIZE"] = str(max(1, snapshot.table.rank_size))
+    if not snapshot.table.devices:
+        environ.pop("RANK_TABLE_FILE", None)
+        return snapshot.table
+
+    data = codec.hand_on(snapshot.table, snapshot.data)
+    surroundings = plan.Surroundings(environ, cwd, os.uname().nodename, os.path.isdir)
+    target = plan.place_table(data, plan.find_log_dir(settings.Settings(), surroundings), surroundings)
+    environ["RANK_TABLE_FILE"] = write_table(target, warn=_warn)
+    return snapshot.table
+
+
+@attrs.frozen(kw_only=True)
+class CurrentRank:
+    """Who this process is in its job. `device_index` is the local index of its NPU; `table` None without one."""
+
+    rank_id: int
+    local_rank: int
+    rank_size: int
+    device_index: int
+    table: RankTable | None
+
+
+def current_rank(environ: Mapping[str, str] = os.environ) -> CurrentRank:
+    """Tell, inside a rank, who it is.
+
+        import ascend_runner
+
+        rank = ascend_runner.current_rank()
+        print(f"rank {rank.rank_id} of {rank.rank_size} on device {rank.device_index}")
+
+    Errors: NotARankError outside of a rank; RankTableError for a table that cannot be read.
+    """
+    path = environ.get("RANK_TABLE_FILE")
+    return CurrentRank(
+        rank_id=_number(environ, "RANK_ID"),
+        local_rank=_number(environ, "LOCAL_RANK"),
+        rank_size=_number(environ, "RANK_SIZE"),
+        device_index=_number(environ, "DEVICE_ID"),
+        table=rank_table.read(path) if path else None,
+    )
+
+
+def _flags(options: Mapping[str, OptionValue]) -> list[str]:
+    known = {option.name: option for option in settings.OPTIONS}
+    flags: list[str] = []
+    for name, value in options.items():
+        if name not in known:
+            raise TypeError(f"launch() has no option {name!r}, expected one of {', '.join(known)}")
+        option = known[name]
+        if option.is_switch:
+            flags += [option.flag] if value else []
+        elif isinstance(value, (str, os.PathLike)):
+            flags += [option.flag, os.fspath(value)]
+        elif isinstance(value, (int, float)):
+            flags += [option.flag, str(value)]
+        else:
+            flags += [option.flag, ",".join(map(str, value)) or "none"]
+    return flags
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    value = environ.get(name, "")
+    if not (value.isascii() and value.isdigit()):
+        found = f"it is {value!r}" if name in environ else "it is not set"
+        raise errors.NotARankError(f"this process is no rank: {name} is expected to be a whole number, and {found}")
+    return int(value)
+
+
+def _warn(sentence: str) -> None:
+    import warnings  # here only
+
+    warnings.warn(sentence, stacklevel=3)
