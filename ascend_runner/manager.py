@@ -58,11 +58,11 @@ class Manager:
         """
         self._open_logs()
         self._pump.start()
+        self._reporter.info(reporter.starting(self._job))
 
         rank_ids = tuple(self._specs)
         state, actions = machine.start(rank_ids, self._job.grace)
         while True:
-            was_starting = state.phase is machine.Phase.STARTING
             self._perform(actions)
             if state.phase is machine.Phase.DONE:
                 break
@@ -70,8 +70,6 @@ class Manager:
             event = self._events.popleft()
             state, actions = machine.transition(state, event)
             self._reap_if_gone(event)
-            if was_starting and state.phase is machine.Phase.RUNNING:
-                self._reporter.info(reporter.started(self._job))
 
         self._sweep()
         if not self._pump.finish(DRAIN_LIMIT):

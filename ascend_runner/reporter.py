@@ -73,11 +73,11 @@ def printable(text: str) -> str:
     )
 
 
-def started(job: JobSpec) -> str:
-    """Say what runs where, once every rank was started."""
+def starting(job: JobSpec) -> str:
+    """Say what is about to run where."""
     ranks = rank_list([rank.rank_id for rank in job.ranks])
     pod = f" (pod {job.pod_name})" if job.pod_name else ""
-    return f"started {ranks} of {job.rank_size} on {job.server_id}{pod}, logs in {job.log_dir}"
+    return f"starting {ranks} of {job.rank_size} on {job.server_id}{pod}, logs in {job.log_dir}"
 
 
 def ended(outcome: Outcome, job: JobSpec, seconds: float) -> str:
