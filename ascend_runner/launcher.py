@@ -200,4 +200,5 @@ def _own_addresses() -> list[str]:
 
     families = {socket.AF_INET, socket.AF_INET6}
     found = [address for addresses in psutil.net_if_addrs().values() for address in addresses]
-    return [address.address.partition("%")[0] for address in found if address.family in families]
+    plain = [address.address.partition("%")[0] for address in found if address.family in families]
+    return [address for address in plain if not address.startswith("127.") and address != "::1"]
