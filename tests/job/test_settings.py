@@ -34,6 +34,7 @@ BAD = [
     ("nproc_per_node", "8.0", COUNT),
     ("nproc_per_node", "1_0", COUNT),
     ("nproc_per_node", "٨", COUNT),
+    ("nproc_per_node", "1" * 5000, COUNT),
     ("log_dir", "a\0b", PATH),
     ("workdir", "a\0b", "'device', 'inherit' or a folder"),
     ("grace", "15s", SECONDS),
@@ -42,7 +43,9 @@ BAD = [
     ("console", "0,", RANKS),
     ("console", "-1", RANKS),
     ("console", "3-", RANKS),
+    ("console", "3-1", RANKS),
     ("console", "0;1", RANKS),
+    ("console", "0-9999999999", RANKS),
     ("no_prefix", "perhaps", "1 or 0"),
 ]
 
