@@ -96,6 +96,14 @@ def test_two_pods_on_one_server_start_their_own_devices_each() -> None:
     assert 8 == first.rank_size == second.rank_size
 
 
+def test_two_pods_on_one_server_meet_at_the_server() -> None:
+    """Pods have networks of their own: 127.0.0.1 would be another place in each."""
+    table = _pods(("job-0", "10.0.0.1", [0]), ("job-1", "10.0.0.1", [1]))
+    shares = [find_share(table, {}, Host(name, _no_addresses)) for name in ("job-0", "job-1")]
+
+    assert ["10.0.0.1", "10.0.0.1"] == [share.master_addr for share in shares]
+
+
 def test_only_pod_is_this_node_whatever_its_name() -> None:
     """With one instance there is nothing to mistake."""
     table = _pods(("npu8p", "10.0.0.1", [0, 1]))
