@@ -87,6 +87,8 @@ def _share_of_server(table: RankTable, environ: Mapping[str, str], host: Host) -
             f"this node is not in the rank table: looked for a server_id equal to {_told(names)}, the table holds"
             f" {_listed(tuple(servers))}; MA_CURRENT_HOST_IP can name this node's server_id"
         )
+    if not servers[own].devices:
+        raise NodeNotFoundError(f"this node has nothing to start: server {own!r} has no device in the rank table")
 
     return _share(table, servers[own].devices, server_id=own)
 

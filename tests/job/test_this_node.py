@@ -228,6 +228,14 @@ def test_ranks_of_a_server_are_what_the_table_says() -> None:
     assert "10.0.0.2" == share.master_addr
 
 
+def test_server_without_devices_has_nothing_to_start() -> None:
+    """A server that the table lists without devices is told so."""
+    with pytest.raises(NodeNotFoundError) as caught:
+        find_share(_servers(("10.0.0.1", [0]), ("10.0.0.2", [])), {"HOST_IP": "10.0.0.2"}, HOST)
+
+    assert "this node has nothing to start: server '10.0.0.2' has no device in the rank table" == str(caught.value)
+
+
 # --- Nobody to find ---------------------------------------------------------------------------------------------------
 
 
