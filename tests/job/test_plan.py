@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.job.plan import JobSpec, RankSpec, Request, Surroundings, TableFile, at_fallback, plan
+from ascend_runner.job.plan import JobSpec, RankSpec, Request, Surroundings, TableFile, plan, with_table_at
 from ascend_runner.job.settings import Settings
 from ascend_runner.job.this_node import NodeShare
 
@@ -269,7 +269,7 @@ def test_fallback_changes_what_the_ranks_are_told_and_nothing_else() -> None:
     """Where the table cannot be written to its place, ranks get the other path."""
     job = _plan(MODELARTS)
     assert job.table
-    changed = at_fallback(job, job.table)
+    changed = with_table_at(job, job.table.fallback_path)
     assert changed.table
 
     path = "/tmp/log/rank_table/jobstart_hccl.json"
