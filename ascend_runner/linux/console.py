@@ -133,7 +133,7 @@ class Console:
             self._moved_at = time.monotonic()
 
     def _join_while_it_moves(self) -> None:
-        start = time.monotonic()
+        start = self._moved_at = time.monotonic()  # the last byte before may have been an hour ago
         while self._thread.is_alive():
             now = time.monotonic()
             left = min(self._moved_at + STALL_LIMIT, start + DRAIN_LIMIT) - now
