@@ -212,7 +212,7 @@ def test_stalled_terminal_does_not_keep_the_runner(console: Console, screen: Scr
         screen.out.leave()
 
 
-@pytest.mark.parametrize("room", [0])
+@pytest.mark.parametrize("room", [0, 5000])
 def test_stalled_stderr_does_not_keep_the_runner(console: Console, screen: Screen, room: int) -> None:
     """Last words that are longer than the room left in a pipe that nobody reads are not waited for."""
     with screen:
