@@ -17,6 +17,7 @@ def make_folder(path: str) -> None:
 
     Errors: OutputError.
     """
+    _refuse_strangers(path)  # first, or a folder would be made at the other end of a stranger's symlink
     try:
         _make_missing(path)
     except OSError as error:

@@ -91,6 +91,32 @@ def test_own_folder_in_a_public_one_is_used(public: Path) -> None:
     assert 0o750 == mode(public / "log")
 
 
+def test_symlink_in_a_public_folder_is_refused_and_not_followed(public: Path, tmp_path: Path) -> None:
+    """Whoever laid it there chose where the logs would go. Nothing is made at its other end."""
+    (tmp_path / "elsewhere").mkdir()
+    (public / "log").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(OutputError) as caught:
+        files.make_folder(str(public / "log" / "job"))
+
+    assert f"'{public}/log' is a symlink in '{public}', where everybody can write: refused" == str(caught.value)
+    assert [] == list((tmp_path / "elsewhere").iterdir())
+
+
+@as_root
+def test_strangers_folder_in_a_public_one_is_refused_and_left_alone(public: Path) -> None:
+    """Its owner could change the logs, or what lies beside them. Nothing is made in it."""
+    (public / "log").mkdir(mode=0o777)
+    os.chown(public / "log", STRANGER, STRANGER)
+
+    with pytest.raises(OutputError) as caught:
+        files.make_folder(str(public / "log" / "job"))
+
+    expected = f"'{public}/log' belongs to user {STRANGER}, in '{public}', where everybody can write: refused"
+    assert expected == str(caught.value)
+    assert [] == list((public / "log").iterdir())
+
+
 @as_root
 def test_platforms_folder_may_belong_to_anybody(tmp_path: Path) -> None:
     """Where the folder above is not public, whoever may write there is trusted."""
