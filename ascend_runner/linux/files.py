@@ -84,8 +84,10 @@ def _refuse_strangers(path: str) -> None:
 
 
 def _is_writable_by_all(folder: str) -> bool:
-    found = _lstat(folder)
-    return found is not None and bool(found.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(found.st_mode)
+    try:
+        return bool(os.stat(folder).st_mode & stat.S_IWOTH)  # of what a symlink leads to; its own mode is always 0777
+    except OSError:
+        return False
 
 
 def _lstat(path: str) -> os.stat_result | None:

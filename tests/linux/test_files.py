@@ -118,6 +118,17 @@ def test_strangers_folder_in_a_public_one_is_refused_and_left_alone(public: Path
 
 
 @as_root
+def test_public_folder_behind_a_symlink_is_public(public: Path, tmp_path: Path) -> None:
+    """What counts is the folder that a path leads to, by whatever name."""
+    (tmp_path / "data").symlink_to(public)
+    (public / "log").mkdir(mode=0o777)
+    os.chown(public / "log", STRANGER, STRANGER)
+
+    with pytest.raises(OutputError):
+        files.make_folder(str(tmp_path / "data" / "log"))
+
+
+@as_root
 def test_platforms_folder_may_belong_to_anybody(tmp_path: Path) -> None:
     """Where the folder above is not public, whoever may write there is trusted."""
     (tmp_path / "log").mkdir()
