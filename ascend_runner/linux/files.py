@@ -29,9 +29,14 @@ def make_folder(path: str) -> None:
 def open_new_log(path: str) -> int:
     """Open `path` as a new, empty file and return its fd. A log of an earlier run is kept under the name `*.run-N.txt`.
 
-    Errors: OutputError, for a symlink, and for another user's file in a world-writable folder, too.
+    Errors: OutputError, for what is no regular file, and for another user's file in a world-writable folder, too.
     """
     _refuse_strangers(path)
+    found = _lstat(path)
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        what = "a symlink" if stat.S_ISLNK(found.st_mode) else "a folder or device"
+        raise OutputError(f"{path!r} is {what}, expected a regular file: refused")
+
     try:
         _keep_earlier(path)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
@@ -77,10 +82,6 @@ def _refuse_strangers(path: str) -> None:
                     f"{step!r} belongs to user {found.st_uid}, in {above!r}, where everybody can write: refused"
                 )
         step = above
-
-    found = _lstat(path)
-    if found is not None and stat.S_ISLNK(found.st_mode) and not os.path.isdir(path):
-        raise OutputError(f"{path!r} is a symlink, expected a regular file: refused")
 
 
 def _is_writable_by_all(folder: str) -> bool:

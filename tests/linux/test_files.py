@@ -200,6 +200,17 @@ def test_symlink_in_the_place_of_a_log_is_refused(tmp_path: Path, *, is_dangling
     assert {"a.txt"} | (set() if is_dangling else {"precious"}) == {file.name for file in tmp_path.iterdir()}
 
 
+def test_folder_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
+    """It is not moved out of the way like an earlier log."""
+    (tmp_path / "a.txt").mkdir()
+
+    with pytest.raises(OutputError) as caught:
+        files.open_new_log(str(tmp_path / "a.txt"))
+
+    assert f"'{tmp_path}/a.txt' is a folder or device, expected a regular file: refused" == str(caught.value)
+    assert ["a.txt"] == [file.name for file in tmp_path.iterdir()]
+
+
 @as_root
 def test_strangers_file_in_a_public_folder_is_refused(public: Path) -> None:
     """It is neither written nor renamed."""
