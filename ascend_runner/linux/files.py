@@ -21,7 +21,7 @@ def make_folder(path: str) -> None:
     try:
         _make_missing(path)
     except OSError as error:
-        raise OutputError(f"cannot make the folder {path!r}: {_reason(error)}") from error
+        raise OutputError(f"cannot make the folder {error.filename!r}: {_reason(error)}") from error
 
     _refuse_strangers(path)
 

@@ -74,6 +74,19 @@ def test_folder_may_be_a_symlink_of_the_platform(tmp_path: Path) -> None:
     assert (tmp_path / "real" / "log").is_dir()
 
 
+def test_file_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:
+    """The sentence names what stands in the way."""
+    (tmp_path / "a").touch()
+
+    with pytest.raises(OutputError) as caught:
+        files.make_folder(str(tmp_path / "a" / "b"))
+    assert f"cannot make the folder '{tmp_path}/a': file exists" == str(caught.value)
+
+    with pytest.raises(OutputError) as caught:
+        files.make_folder(str(tmp_path / "a"))
+    assert f"cannot make the folder '{tmp_path}/a': file exists" == str(caught.value)
+
+
 def test_dangling_symlink_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:
     """Nothing is made at its other end."""
     (tmp_path / "a").symlink_to(tmp_path / "missing")
