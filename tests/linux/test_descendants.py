@@ -1,0 +1,219 @@
+"""Who descends from a process: children, own sessions, twice forked ones, whatever they are called."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ascend_runner.linux import descendants
+from tests.conftest import ACTOR, LIMIT, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def _give_up(pid: int) -> None:
+    """End a child and reap it, if that has not been done."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+@contextlib.contextmanager
+def acting(*steps: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process that does these steps (workers/actor.py), says so, and sleeps. It and its own end afterwards."""
+    before = set(descendants.children(os.getpid()))
+    popen = subprocess.Popen([*ACTOR, *steps, "say=ready", "sleep"], stdout=subprocess.PIPE)
+    assert popen.stdout
+    try:
+        assert b"ready\n" == popen.stdout.readline()
+        yield popen
+    finally:
+        popen.kill()
+        popen.wait()
+        popen.stdout.close()  # its children hold the other end: no end of file is waited for
+        while left := set(descendants.children(os.getpid())) - before:
+            for pid in left:
+                _give_up(pid)
+
+
+@pytest.mark.parametrize("how", ["plain", "group", "session"])
+def test_child_is_found_however_it_detached(how: str) -> None:
+    """A group or session of its own does not hide a child."""
+    with acting(f"child={how}") as parent:
+        (found,) = descendants.descendants(parent.pid)
+
+        assert [found.pid] == descendants.children(parent.pid)
+        assert (found.pgid == found.pid) is (how != "plain")
+        assert (found.session == found.pid) is (how == "session")
+        assert not found.is_zombie
+
+
+def test_daemon_comes_to_the_subreaper() -> None:
+    """A process that forked twice into its own session becomes a child of the subreaper, and is found there."""
+    before = set(descendants.children(os.getpid()))
+    with acting("child=daemon") as parent:
+        # The process in between has ended and is its parent's zombie; the daemon is no longer below it.
+        wait_until(lambda: ["Z"] == [found.state for found in descendants.descendants(parent.pid)])
+        (daemon,) = set(descendants.children(os.getpid())) - before - {parent.pid}
+        found = descendants.look(daemon)
+
+        assert found
+        assert found.session not in {parent.pid, os.getsid(0)}
+        assert daemon in {found.pid for found in descendants.descendants(os.getpid())}
+
+
+def test_tree_is_walked_parents_first() -> None:
+    """Grandchildren come after their parents, so that who is signalled cannot hide behind a living parent."""
+    script = "sh -c 'sleep 1000 & sh -c \"sleep 1000 & echo ready; wait\"'"
+    popen = subprocess.Popen(["/bin/sh", "-c", script + "; true"], stdout=subprocess.PIPE)
+    assert popen.stdout
+    popen.stdout.readline()
+    walked = [found.pid for found in descendants.descendants(popen.pid)]
+    parents = {pid: parent for parent in [popen.pid, *walked] for pid in descendants.children(parent)}
+    popen.kill()
+    popen.wait()
+    popen.stdout.close()
+    for pid in walked:
+        wait_until(lambda pid=pid: pid in descendants.children(os.getpid()))
+        _give_up(pid)
+
+    assert 4 == len(walked)
+    assert all(parents[pid] in [popen.pid, *walked[:place]] for place, pid in enumerate(walked))
+
+
+def test_children_of_every_thread_are_found() -> None:
+    """A child belongs to the thread that forked it; all threads count."""
+    started: list[subprocess.Popen[bytes]] = []
+    done = threading.Event()
+
+    def start() -> None:
+        started.append(subprocess.Popen([*ACTOR, "sleep"]))
+        done.wait(LIMIT)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    wait_until(lambda: started)
+    found = descendants.children(os.getpid())
+    started[0].kill()
+    started[0].wait()
+    done.set()
+    thread.join()
+
+    assert started[0].pid in found
+
+
+def test_kernel_without_children_files_gives_the_same() -> None:
+    """The scan of all of /proc, for kernels without CONFIG_PROC_CHILDREN, finds whom the quick way finds."""
+    with acting("child=plain", "child=session", "child=daemon") as parent:
+        quick = descendants.children(parent.pid)
+        scanned = descendants._children_by_scan(parent.pid)  # noqa: SLF001  this kernel never asks for it
+
+        assert 3 == len(quick)
+        assert sorted(quick) == sorted(scanned)
+
+
+def test_process_that_is_gone_has_neither_state_nor_children() -> None:
+    """Nothing of it is left to tell."""
+    popen = subprocess.Popen(["/bin/true"])
+    popen.wait()
+
+    assert descendants.look(popen.pid) is None
+    assert [] == descendants.children(popen.pid)
+    assert [] == list(descendants.descendants(popen.pid))
+
+
+@pytest.mark.parametrize("name", ["plain", "two words", "a) Z 1 (b", "(((", ")))", "new\nline", "S 1 2 3"])
+def test_name_cannot_confuse_the_reader(name: str, tmp_path: Path) -> None:
+    """A process is called what it likes: its state, group and session are read all the same."""
+    (tmp_path / name).symlink_to("/bin/sleep")
+    popen = subprocess.Popen([str(tmp_path / name), "1000"], start_new_session=True)
+    wait_until(lambda: (seen := descendants.look(popen.pid)) and seen.name == name)
+    found = descendants.look(popen.pid)
+    popen.kill()
+    popen.wait()
+
+    assert found
+    assert (name, popen.pid, popen.pid, False) == (found.name, found.pgid, found.session, found.is_zombie)
+
+
+# --- Ending them ------------------------------------------------------------------------------------------------------
+
+
+def test_kill_all_ends_everybody_but_those_to_keep() -> None:
+    """Own sessions and those that ignore SIGTERM too; it tells whom it has killed."""
+    kept = frozenset(descendants.children(os.getpid()))
+    with acting("stubborn=session", "stubborn=daemon", "stubborn=plain") as parent, acting() as other:
+        keep = kept | {other.pid}
+        killed = {found.pid for found in descendants.kill_all(keep)}
+
+        def is_all_reaped() -> bool:
+            descendants.reap_adopted(keep)
+            return set(descendants.children(os.getpid())) <= keep
+
+        assert 4 == len(killed)
+        assert parent.pid in killed
+        assert -signal.SIGKILL == parent.wait(LIMIT)
+        wait_until(is_all_reaped)
+        assert other.poll() is None
+
+
+def test_reap_adopted_leaves_whom_it_is_told() -> None:
+    """A kept zombie keeps its number; others give theirs back; the living are not waited for."""
+    before = frozenset(descendants.children(os.getpid()))
+    with acting() as living:
+        kept, reaped = (os.spawnv(os.P_NOWAIT, "/bin/true", ["true"]) for _ in range(2))
+        for pid in (kept, reaped):
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        descendants.reap_adopted(keep=before | {kept})
+
+        assert {kept, living.pid} == set(descendants.children(os.getpid())) - before
+        os.waitpid(kept, 0)
+
+
+def test_send_to_somebody_gone_is_no_trouble() -> None:
+    """Whoever has ended needs no signal."""
+    popen = subprocess.Popen(["/bin/true"])
+    popen.wait()
+
+    descendants.send(popen.pid, signal.SIGTERM)
+
+
+def test_send_continues_whoever_is_stopped() -> None:
+    """A stopped process could not act on SIGTERM."""
+    with acting("answer=TERM:asked:7") as popen:
+        popen.send_signal(signal.SIGSTOP)
+        wait_until(lambda: (found := descendants.look(popen.pid)) and found.state == "T")
+        descendants.send(popen.pid, signal.SIGTERM)
+
+        assert 7 == popen.wait(LIMIT)
+
+
+def test_signal_at_parent_death() -> None:
+    """Whoever has asked for it gets the signal when its parent dies."""
+    script = """
+import os, signal, sys
+from ascend_runner.linux import descendants
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    descendants.ask_for_signal_at_parent_death(signal.SIGUSR1)
+    os.write(writer, b"asked")
+    while True:
+        signal.pause()
+os.read(reader, 5)
+print(child, flush=True)
+os._exit(0)
+"""
+    shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, timeout=LIMIT).stdout
+    _pid, status = os.waitpid(int(shown), 0)
+
+    assert signal.SIGUSR1 == os.WTERMSIG(status)
