@@ -1,0 +1,1 @@
+"""How fast the program is: measured beside its peers, in one run, and told as ratios. Called by `scripts/bench`."""

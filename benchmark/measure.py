@@ -1,0 +1,131 @@
+"""How things are measured: alternately, as medians, each run in an empty folder and without the machine's variables."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from typing import TYPE_CHECKING, Callable, Final
+
+from ascend_runner.linux import descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from benchmark.launchers import Launcher
+
+CLEAN: Final = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+LIMIT: Final = 60.0  # seconds that anything that is waited for may take
+
+
+def alternate(contestants: Mapping[str, tuple[int, Callable[[], float]]]) -> dict[str, float]:
+    """Run each contestant so many times, mixed as evenly as may be; the median of what each gives."""
+    turns = sorted((number / runs, name) for name, (runs, _run) in contestants.items() for number in range(runs))
+    samples: dict[str, list[float]] = {name: [] for name in contestants}
+    for _turn, name in turns:
+        samples[name].append(contestants[name][1]())
+
+    return {name: statistics.median(found) for name, found in samples.items()}
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[str]:
+    """Have an empty folder for a while."""
+    with tempfile.TemporaryDirectory(prefix="ascend-runner-bench-") as path:
+        yield path
+
+
+@contextlib.contextmanager
+def started(
+    command: Sequence[str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
+    stderr: int = subprocess.DEVNULL,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program, and end it where the block did not."""
+    with subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=CLEAN) as popen:
+        try:
+            yield popen
+        finally:
+            popen.terminate()
+
+
+def seconds_of(command: Sequence[str]) -> float:
+    """Time a program from start to exit."""
+    start = time.monotonic()
+    with started(command) as popen:
+        popen.wait(LIMIT)
+        return time.monotonic() - start
+
+
+def seconds_with_console(command: Sequence[str], console: str = os.devnull) -> float:
+    """Time a program until `cat` has taken all that it wrote into the pipe that is its console, on to a file."""
+    start = time.monotonic()
+    with open(console, "wb") as file, started(command, stdout=subprocess.PIPE) as popen:
+        assert popen.stdout  # noqa: S101  mypy must know
+        with started(["cat"], stdin=popen.stdout.fileno(), stdout=file.fileno()) as reader:
+            reader.wait(LIMIT)
+            popen.wait(LIMIT)
+            return time.monotonic() - start
+
+
+@contextlib.contextmanager
+def sleeping(launcher: Launcher, ranks: int) -> Iterator[list[int]]:
+    """Have a launcher hold ranks that sleep; the pids of its own processes."""
+    with folder() as path, started(launcher.command(path, "sleep", "1000", ranks=ranks)) as popen:
+        deadline = time.monotonic() + LIMIT
+        while True:
+            below = list(descendants.descendants(popen.pid))
+            if sum(found.name == "sleep" for found in below) == ranks:
+                break
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{launcher.name} did not start {ranks} ranks")
+            time.sleep(0.05)
+        yield [popen.pid, *(found.pid for found in below if found.name != "sleep")]
+
+
+def pss(pid: int) -> int:
+    """Give the memory of a process in bytes, shared pages by their share (proc(5), smaps_rollup)."""
+    found = re.search(rb"^Pss: +(\d+) kB", read(f"/proc/{pid}/smaps_rollup"), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def context_switches(pid: int) -> int:
+    """Tell how often the threads of a process have been taken from a core, by themselves or not: nobody idle is."""
+    statuses = [read(f"/proc/{pid}/task/{tid}/status") for tid in os.listdir(f"/proc/{pid}/task")]
+    return sum(int(count) for status in statuses for count in re.findall(rb"ctxt_switches:\t(\d+)", status))
+
+
+def system_calls(pids: Sequence[int], seconds: float) -> int | None:
+    """Count what strace sees of these processes and their threads in that time. None where it is not installed."""
+    if not shutil.which("strace"):
+        time.sleep(seconds)
+        return None
+
+    with folder() as path:
+        attach = [word for pid in pids for word in ("-p", str(pid))]
+        with started(["strace", "-f", "-c", "-o", f"{path}/calls", *attach]) as strace:
+            time.sleep(seconds)
+            strace.send_signal(signal.SIGINT)
+            strace.wait(LIMIT)
+        total = re.search(rb" (\d+) +\d* *total", read(f"{path}/calls"))
+    return int(total[1]) if total else 0
+
+
+def read(path: str) -> bytes:
+    """Read a file."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write(path: str, data: bytes) -> None:
+    """Write a file."""
+    with open(path, "wb") as file:
+        file.write(data)

@@ -1,0 +1,187 @@
+"""What is measured: one function for each part of the table, named in ROWS. Each gives its lines with their reaches."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from benchmark import measure
+from benchmark.launchers import OURS, Launcher, peers
+from benchmark.lines import Lines
+from benchmark.measure import folder
+from benchmark.table import Row, count, megabytes, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RANKS: Final = 8
+MANY_RANKS: Final = 256
+LINES_EACH: Final = 200_000  # of 100 bytes: 20 MB
+IDLE_SECONDS: Final = 10.0
+LOOK_EVERY: Final = 0.2  # seconds between two looks of the program at its rank table
+
+HERE: Final = os.path.dirname(os.path.abspath(__file__))
+TABLE: Final = os.path.join(os.path.dirname(HERE), "fixtures", "valid", "group_list_8_devices.json")
+
+
+def start_to_exit() -> Iterator[Row]:
+    """Time ranks that do nothing."""
+
+    def run(launcher: Launcher) -> float:
+        with folder() as path:
+            script = os.path.join(path, "empty.py")
+            measure.write(script, b"")
+            nothing = script if launcher.starts_scripts_only else "true"
+            return measure.seconds_of(launcher.command(path, nothing, ranks=RANKS))
+
+    launchers = [OURS, *peers()]
+    medians = measure.alternate(
+        {one.name: (3 if one.is_slow else 21, functools.partial(run, one)) for one in launchers}
+    )
+    ours = medians[OURS.name]
+    what = f"{RANKS} ranks that do nothing, start to exit"
+    yield Row(what, ours, seconds, "mpirun", medians.get("mpirun"), reach=1.0, is_ratio=True)
+    yield Row("", ours, seconds, "torchrun", medians.get("torchrun"), reach=0.1, is_ratio=True)
+    yield Row("", ours, seconds, "msrun", medians.get("msrun"))
+
+
+def teardown() -> Iterator[Row]:
+    """Time what follows when one rank exits 7 and the others honour SIGTERM."""
+    found: dict[str, list[tuple[float, float]]] = {}
+
+    def run(launcher: Launcher) -> float:
+        with folder() as path:
+            worker = (sys.executable, "-S", f"{HERE}/workers/death.py", path)
+            measure.seconds_of(launcher.command(path, *worker, ranks=RANKS))
+            gone = time.monotonic_ns()
+            stamps = {name: int(measure.read(f"{path}/{name}") or 0) for name in os.listdir(path) if "-" in name}
+        told = max(stamp for name, stamp in stamps.items() if name.startswith("told-"))
+        ended = max(stamp for name, stamp in stamps.items() if name.startswith("ended-"))
+        found.setdefault(launcher.name, []).append(((told - stamps["died-0"]) / 1e9, (gone - ended) / 1e9))
+        return 0.0
+
+    launchers = [OURS, *(peer for peer in peers() if not peer.starts_scripts_only)]
+    measure.alternate({one.name: (20 if one is OURS else 3, functools.partial(run, one)) for one in launchers})
+    to_told = {name: statistics.median(told for told, _gone in pairs) for name, pairs in found.items()}
+    to_gone = {name: statistics.median(gone for _told, gone in pairs) for name, pairs in found.items()}
+    what = f"1 of {RANKS} exits 7: to the last SIGTERM received"
+    yield Row(what, to_told[OURS.name], seconds, "mpirun", to_told.get("mpirun"), 0.005)
+    yield Row("", to_told[OURS.name], seconds, "torchrun", to_told.get("torchrun"))
+    what = "  then from the last rank's end to the launcher gone"
+    yield Row(what, to_gone[OURS.name], seconds, "mpirun", to_gone.get("mpirun"), 0.05)
+    yield Row("", to_gone[OURS.name], seconds, "torchrun", to_gone.get("torchrun"))
+
+
+def output() -> Iterator[Row]:
+    """Time much output into files and to one console: a pipe that `cat` reads on to /dev/null, the same for both.
+
+    The ranks are `cat` too, of lines made beforehand, so that writing costs next to nothing.
+    """
+    with folder() as path:
+        lines = Lines(path, RANKS, LINES_EACH)
+        ours = OURS.command(f"{path}/log", "sh", "-c", f"exec cat {lines.path}-$RANK", ranks=RANKS)
+        tee = _for_each_rank(f"cat {lines.path}-$rank | tee {path}/tee-$rank")
+        alone = _for_each_rank(f"cat {lines.path}-$rank | cat >/dev/null")
+
+        def run_ours(console: str = os.devnull) -> float:
+            shutil.rmtree(f"{path}/log", ignore_errors=True)
+            return measure.seconds_with_console(ours, console)
+
+        medians = measure.alternate(
+            {
+                "ours": (7, run_ours),
+                "tee": (7, lambda: measure.seconds_with_console(tee)),
+                "alone": (7, lambda: measure.seconds_with_console(alone)),
+            }
+        )
+        run_ours(f"{path}/console")
+        wrong = lines.count_wrong_in_logs(f"{path}/log") + lines.count_wrong_on_console(f"{path}/console")
+
+    what = f"{RANKS} ranks write 20 MB each, to files and a console"
+    yield Row(what, medians["ours"], seconds, f"{RANKS} x tee, unprefixed", medians["tee"], 1.5, is_ratio=True)
+    yield Row("  the writers take of that, into nothing", medians["alone"], seconds)
+    yield Row("  lines cut, merged, missing in files and console", wrong, count, reach=0)
+
+
+def idle() -> Iterator[Row]:
+    """Look at launchers whose ranks sleep: memory, how often they wake, and the system calls of one under strace."""
+    with contextlib.ExitStack() as stack:
+        launchers = [OURS, *(peer for peer in peers() if not peer.starts_scripts_only)]
+        pids: dict[str, list[int]] = {}
+        sizes: dict[str, int] = {}
+        for launcher in launchers:
+            own = pids[launcher.name] = stack.enter_context(measure.sleeping(launcher, RANKS))
+            sizes[launcher.name] = sum(map(measure.pss, own))  # ours comes first: it shares no page with another's
+        traced = stack.enter_context(measure.sleeping(OURS, RANKS))
+        time.sleep(1)  # all have come to rest
+        before = {name: sum(map(measure.context_switches, own)) for name, own in pids.items()}
+        calls = measure.system_calls(traced, IDLE_SECONDS)
+        switches = {name: sum(map(measure.context_switches, own)) - before[name] for name, own in pids.items()}
+
+    yield Row(f"{RANKS} sleeping ranks for {IDLE_SECONDS:g} s: system calls (strace)", calls, count, reach=0)
+    what = "  times that a thread was woken (context switches)"
+    yield Row(what, switches[OURS.name], count, "mpirun", switches.get("mpirun"), 0)
+    yield Row("", switches[OURS.name], count, "torchrun", switches.get("torchrun"))
+    what = "  memory of the launcher's processes (PSS)"
+    yield Row(what, sizes[OURS.name], megabytes, "mpirun", sizes.get("mpirun"), 30e6)
+    yield Row("", sizes[OURS.name], megabytes, "torchrun", sizes.get("torchrun"))
+
+
+def table_to_first_rank() -> Iterator[Row]:
+    """Time from the rename that completes the rank table to the first rank's own clock."""
+    runs = 10
+    table = measure.read(TABLE)
+    samples = []
+    for number in range(runs):
+        with folder() as path:
+            place = f"{path}/jobstart_hccl.json"
+            measure.write(place, table.replace(b"completed", b"initializing"))
+            command = [OURS.words(RANKS, path)[0], "--rank-table", place, "--log-dir", path, "date", "+%s%N"]
+            with measure.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
+                assert popen.stderr  # noqa: S101  mypy must know
+                popen.stderr.readline()  # it says that it waits
+                time.sleep(1 + LOOK_EVERY * number / runs)  # each moment between two looks is as likely
+                measure.write(place + ".new", table)
+                completed = time.time_ns()
+                os.rename(place + ".new", place)
+                screen, _ = popen.communicate(timeout=measure.LIMIT)
+        samples.append((min(int(line.split()[-1]) for line in screen.splitlines()) - completed) / 1e9)
+
+    yield Row("table turns completed, to the first rank running", statistics.median(samples), seconds, reach=0.3)
+    yield Row(f"  the slowest of {runs}", max(samples), seconds)
+
+
+def many_ranks() -> Iterator[Row]:
+    """Time many ranks that do nothing, and what they take above their bare processes."""
+    program = shutil.which("true") or "true"
+
+    def bare() -> float:
+        start = time.monotonic()
+        popens = [subprocess.Popen([program], stdin=subprocess.DEVNULL, env=measure.CLEAN) for _ in range(MANY_RANKS)]
+        for popen in popens:
+            popen.wait()
+        return time.monotonic() - start
+
+    def run() -> float:
+        with folder() as path:
+            return measure.seconds_of(OURS.command(path, program, ranks=MANY_RANKS))
+
+    medians = measure.alternate({"ours": (9, run), "bare": (9, bare)})
+    what = f"{MANY_RANKS} ranks that do nothing, start to exit"
+    yield Row(what, medians["ours"], seconds, "bare processes", medians["bare"])
+    yield Row("  above bare, for each rank", (medians["ours"] - medians["bare"]) / MANY_RANKS, seconds, reach=0.002)
+
+
+def _for_each_rank(pipeline: str) -> list[str]:
+    ranks = " ".join(map(str, range(RANKS)))
+    return ["sh", "-c", f"for rank in {ranks}; do {pipeline} & done; wait"]
+
+
+ROWS: Final = (start_to_exit, teardown, output, idle, table_to_first_rank, many_ranks)

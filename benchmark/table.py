@@ -1,0 +1,67 @@
+"""The table: one line for each thing measured, with the peer beside it, the ratio, and whether the reach was met."""
+
+from __future__ import annotations
+
+from typing import Callable, Final, NamedTuple
+
+COLUMNS: Final = "{:<55} {:>9}  {:<26} {:>7}  {:<11} {}"
+NOT_INSTALLED: Final = "not installed"
+
+
+class Row(NamedTuple):
+    """One line. `reach` is the most that `ours` may be, or, for a ratio, the most that ours / theirs may be.
+
+    A named peer whose figure is None is not installed. Without `what` the line goes on with another peer.
+    """
+
+    what: str
+    ours: float | None
+    show: Callable[[float], str]
+    peer: str = ""
+    theirs: float | None = None
+    reach: float | None = None
+    is_ratio: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over theirs."""
+        return None if self.ours is None or not self.theirs else self.ours / self.theirs
+
+    @property
+    def verdict(self) -> str:
+        """Whether the reach was met; empty where there is none, or nothing to compare with."""
+        figure = self.ratio if self.is_ratio else self.ours
+        if self.reach is None or figure is None:
+            return ""
+        return "ok" if figure <= self.reach else "SHORT"
+
+
+def head() -> str:
+    """Give the names of the columns."""
+    return COLUMNS.format("what", "ours", "peer", "ratio", "reach", "") + "\n" + "-" * 117
+
+
+def line(row: Row) -> str:
+    """Give one row as text."""
+    ours, theirs = (NOT_INSTALLED if figure is None else row.show(figure) for figure in (row.ours, row.theirs))
+    peer = f"{row.peer} {theirs}" if row.peer else ""
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+    reach = "" if row.reach is None else f"<= {f'{row.reach:g} x' if row.is_ratio else row.show(row.reach)}"
+    return COLUMNS.format(row.what, ours if row.what else "", peer, ratio, reach, row.verdict).rstrip()
+
+
+def seconds(value: float) -> str:
+    """Show a time."""
+    if value >= 1:
+        return f"{value:.2f} s"
+    return f"{value * 1e3:.1f} ms" if value < 0.1 else f"{value * 1e3:.0f} ms"  # noqa: PLR2004  three digits each
+
+
+def megabytes(value: float) -> str:
+    """Show a size in bytes."""
+    return f"{value / 1e6:.1f} MB"
+
+
+def count(value: float) -> str:
+    """Show a number of things."""
+    return f"{value:g}"

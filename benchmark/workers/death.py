@@ -1,0 +1,49 @@
+"""A rank of the benchmark's teardown: rank 0 exits 7 once the others are ready, they honour SIGTERM; all write when.
+
+Each leaves a file of monotonic nanoseconds in the folder it is given: `died-0`, or `told-N` and `ended-N`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+FOLDER = sys.argv[1]
+RANK = next(os.environ[name] for name in ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK") if name in os.environ)
+RANKS = 8
+CALM = 0.1  # seconds, so that nobody is still busy with the start
+
+
+def main() -> None:
+    if RANK == "0":
+        died = open_stamp("died")
+        while sum(name.startswith("ready-") for name in os.listdir(FOLDER)) < RANKS - 1:
+            time.sleep(0.01)
+        time.sleep(CALM)
+        stamp(died)
+        os._exit(7)
+
+    told, ended = open_stamp("told"), open_stamp("ended")
+
+    def end(_signum: int, _frame: object) -> None:
+        stamp(told)
+        stamp(ended)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    os.close(open_stamp("ready"))
+    while True:
+        signal.pause()
+
+
+def open_stamp(name: str) -> int:
+    return os.open(os.path.join(FOLDER, f"{name}-{RANK}"), os.O_WRONLY | os.O_CREAT)
+
+
+def stamp(fd: int) -> None:
+    os.write(fd, str(time.monotonic_ns()).encode())
+
+
+main()
