@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from signal import SIGCONT, SIGKILL
+from signal import SIGCONT, SIGTERM
 from typing import TYPE_CHECKING
 
 from ascend_runner.supervision.events import Ending
@@ -51,10 +51,10 @@ class Leader:
         return Ending(signum=seen.si_status, core_dumped=seen.si_code == os.CLD_DUMPED)
 
     def signal_group(self, signum: int) -> None:
-        """Send `signum` to its process group, and SIGCONT, for a stopped process cannot act on anything else."""
+        """Send `signum` to its process group; with SIGTERM comes SIGCONT, for a stopped process cannot act on it."""
         try:
             os.killpg(self.pid, signum)
-            if signum != SIGKILL:
+            if signum == SIGTERM:
                 os.killpg(self.pid, SIGCONT)
         except (ProcessLookupError, PermissionError):
             return  # nobody left whom we may signal

@@ -50,7 +50,21 @@ class Interrupted(NamedTuple):
         return f"stopped by {signal_name(self.signum)}"
 
 
-Cause = Union[RankFailed, RankNotStarted, Interrupted]
+class Hung(NamedTuple):
+    """No rank wrote anything for `seconds`, and the runner was asked to watch for that."""
+
+    seconds: float
+
+    @property
+    def exit_status(self) -> int:
+        """What timeout(1) ends with when its limit has passed."""
+        return 124
+
+    def __str__(self) -> str:
+        return f"no rank wrote anything for {self.seconds:g} s (--hang-timeout)"
+
+
+Cause = Union[RankFailed, RankNotStarted, Interrupted, Hung]
 
 
 class RankOutcome(NamedTuple):
