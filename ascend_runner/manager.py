@@ -8,17 +8,26 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from signal import SIGCHLD
+from signal import SIGCHLD, SIGCONT, SIGTSTP
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner import errors, reporter
-from ascend_runner.linux import descendants, files
+from ascend_runner.linux import descendants
 from ascend_runner.linux.lines import LineCutter
+from ascend_runner.linux.log_file import LogFile, Rotation
 from ascend_runner.linux.process import Leader
 from ascend_runner.linux.pump import Pump, Stream
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.actions import SetDeadline, SignalGroup, Spawn
-from ascend_runner.supervision.events import DeadlineReached, Emptied, Exited, SignalReceived, Spawned, SpawnFailed
+from ascend_runner.supervision.events import (
+    DeadlineReached,
+    Emptied,
+    Exited,
+    HangDetected,
+    SignalReceived,
+    Spawned,
+    SpawnFailed,
+)
 
 if TYPE_CHECKING:
     from ascend_runner.job.plan import JobSpec, RankSpec
@@ -42,13 +51,14 @@ class Manager:
         self._reporter = reporter
         self._specs = {spec.rank_id: spec for spec in job.ranks}
         self._streams: dict[int, Stream] = {}
-        self._pump = Pump(console, self._warn_of_log_error)
+        self._pump = Pump(console)
         self._leaders: dict[int, Leader] = {}  # not reaped: their numbers are still theirs
         self._with_stragglers: set[int] = set()  # ranks whose leader has ended, but not their session
         self._pids: dict[int, int] = {}
         self._started_at: dict[int, float] = {}
         self._ended_at: dict[int, float] = {}
-        self._deadline: float | None = None
+        self._deadline: float | None = None  # the machine's
+        self._hang_at: float | None = None  # when silence becomes a hang
         self._events: deque[Event] = deque()
 
     def run(self) -> Outcome:
@@ -60,6 +70,8 @@ class Manager:
         self._pump.start()
         self._reporter.info(reporter.starting(self._job))
 
+        if self._job.hang_timeout is not None:
+            self._hang_at = time.monotonic() + self._job.hang_timeout
         rank_ids = tuple(self._specs)
         state, actions = machine.start(rank_ids, self._job.grace)
         while True:
@@ -121,18 +133,39 @@ class Manager:
     def _observe(self) -> list[Event]:
         """Give what has happened; block until something has, unless events are waiting already."""
         while True:
-            left = None if self._deadline is None else self._deadline - time.monotonic()
-            signums = self._signals.wait(0.0 if self._events else left)
+            signums = self._signals.wait(0.0 if self._events else self._next_look())
+            is_over = self._deadline is not None and time.monotonic() >= self._deadline
             # Told to stop before deaths: whoever stops a whole container at once means the runner first.
             events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
-            is_over = left is not None and self._deadline is not None and time.monotonic() >= self._deadline
             if SIGCHLD in signums or is_over:
                 events += self._deaths()
             if is_over and not events:
                 self._deadline = None
                 events.append(DeadlineReached())
+            events += self._hangs(signums)
             if events or self._events:
                 return events
+
+    def _next_look(self) -> float | None:
+        """Give the seconds until a time is reached that somebody asked for; None: wait for ever."""
+        times = [moment for moment in (self._deadline, self._hang_at) if moment is not None]
+        return min(times) - time.monotonic() if times else None
+
+    def _hangs(self, signums: list[int]) -> list[Event]:
+        """Tell when no rank has written for too long. Ranks that were stopped by a Ctrl-Z do not hang."""
+        limit, now = self._job.hang_timeout, time.monotonic()
+        if SIGTSTP in signums:
+            self._hang_at = None
+        elif SIGCONT in signums and limit is not None:
+            self._hang_at = now + limit
+        if self._hang_at is None or limit is None or now < self._hang_at:
+            return []
+
+        self._hang_at = self._pump.last_activity + limit
+        if now < self._hang_at:
+            return []
+        self._hang_at = None
+        return [HangDetected(limit)]
 
     def _deaths(self) -> list[Event]:
         """Look at every leader, and at who is left of the sessions whose leader has ended."""
@@ -174,7 +207,8 @@ class Manager:
     def _open_logs(self) -> None:
         for spec in self._job.ranks:
             cutter = None if spec.prefix is None else LineCutter(spec.prefix)
-            self._streams[spec.rank_id] = Stream(spec.rank_id, files.open_new_log(spec.log_path), cutter)
+            log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn)
+            self._streams[spec.rank_id] = Stream(spec.rank_id, log, cutter)
 
     def _sweep(self) -> None:
         """End what has left its rank's session: nothing that this job started may outlive it."""
@@ -204,12 +238,6 @@ class Manager:
             log_path=self._specs[rank_id].log_path,
             log_size=stream.size,
             last_lines=tuple(reporter.last_lines(stream.tail)),
-        )
-
-    def _warn_of_log_error(self, rank_id: int, error: OSError) -> None:
-        self._reporter.warn(
-            f"cannot write {self._specs[rank_id].log_path!r}: {(error.strerror or str(error)).lower()};"
-            f" rank {rank_id} goes on, its lines are lost until this heals"
         )
 
 

@@ -137,7 +137,7 @@ def _others(outcome: Outcome, culprit: int | None) -> list[str]:
         fates.setdefault(_fate(rank), []).append(rank.rank_id)
 
     label = "ranks " if culprit is None else "others"
-    lines = [f"{rank_list(rank_ids)}: {fate}" for fate, rank_ids in fates.items()]
+    lines = [f"{rank_numbers(rank_ids)}: {fate}" for fate, rank_ids in fates.items()]
     return [f"  {label if number == 0 else '      '} {line}" for number, line in enumerate(lines)]
 
 
@@ -150,12 +150,16 @@ def _fate(rank: RankOutcome) -> str:
 
 
 def rank_list(rank_ids: list[int]) -> str:
-    """Name ranks briefly: "rank 3", "ranks 0-4, 6, 7"."""
+    """Name ranks: "rank 3", "ranks 0-4, 6, 7"."""
+    return f"rank{'s' if len(rank_ids) > 1 else ''} {rank_numbers(rank_ids)}"
+
+
+def rank_numbers(rank_ids: list[int]) -> str:
+    """Write numbers briefly: "0-4, 6, 7"."""
     runs: list[list[int]] = []
     for rank_id in sorted(rank_ids):
         if runs and runs[-1][-1] == rank_id - 1:
             runs[-1].append(rank_id)
         else:
             runs.append([rank_id])
-    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]  # noqa: PLR2004
-    return f"rank{'s' if len(rank_ids) > 1 else ''} {', '.join(parts)}"
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)  # noqa: PLR2004

@@ -33,7 +33,7 @@ def open_new_log(path: str) -> int:
     _refuse_strangers(path)
     try:
         _keep_earlier(path)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise OutputError(f"cannot make the log file {path!r}: {_reason(error)}") from error
 
