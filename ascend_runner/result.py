@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ascend_runner import errors
@@ -22,6 +21,8 @@ _CAUSES: Final[Mapping[str, type[Cause]]] = {
 
 def encode(result: Outcome | errors.AscendRunnerError) -> bytes:
     """Write the result down."""
+    import json  # not on the path of a start
+
     if isinstance(result, errors.AscendRunnerError):
         document: dict[str, object] = {
             "error": type(result).__name__,
@@ -44,6 +45,8 @@ def decode(data: bytes, status: int) -> Outcome:
     if not data:
         ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         raise errors.AscendRunnerError(f"the runner {ended} before it could say what became of the job")
+
+    import json  # likewise
 
     document: dict[str, Any] = json.loads(data)
     if "error" in document:

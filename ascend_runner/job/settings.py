@@ -13,6 +13,7 @@ VARIABLE_PREFIX: Final = "ASCEND_RUNNER_"
 HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a table to be completed
 GRACE: Final = 15.0  # seconds; the platforms' own scripts take 1 + 2 + 4 + 8
 LOG_BACKUPS: Final = 3  # files put aside beside the one that grows
+MOST_DIGITS: Final = 6  # of a rank or a count: no job has a million ranks, and a slip must not fill the memory
 WORKDIR_DEVICE: Final = "device"
 WORKDIR_INHERIT: Final = "inherit"
 
@@ -150,9 +151,10 @@ def _ranks(text: str) -> frozenset[int] | None:
     ranks: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
-        if not _is_whole_number(first) or (dash and not _is_whole_number(last)):
+        last = last if dash else first
+        if not (_is_whole_number(first) and _is_whole_number(last) and int(first) <= int(last)):
             raise ValueError("'all', 'none' or ranks such as '0,8-15'")
-        ranks.update(range(int(first), int(last if dash else first) + 1))
+        ranks.update(range(int(first), int(last) + 1))
     return frozenset(ranks)
 
 
@@ -165,7 +167,7 @@ def _switch(text: str) -> bool:
 
 
 def _is_whole_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 
 OPTIONS: Final = (

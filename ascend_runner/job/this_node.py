@@ -87,17 +87,21 @@ def _share_of_server(table: RankTable, environ: Mapping[str, str], host: Host) -
             f"this node is not in the rank table: looked for a server_id equal to {_told(names)}, the table holds"
             f" {_listed(tuple(servers))}; MA_CURRENT_HOST_IP can name this node's server_id"
         )
+    if not servers[own].devices:
+        raise NodeNotFoundError(f"this node has nothing to start: server {own!r} has no device in the rank table")
 
     return _share(table, servers[own].devices, server_id=own)
 
 
 def _share(table: RankTable, devices: Iterable[Device], *, server_id: str, pod_name: str = "") -> NodeShare:
+    rank_ids = tuple(device.rank_id for device in devices)
+    is_alone = len(rank_ids) == table.rank_size  # not so for two pods of one server: each has a 127.0.0.1 of its own
     return NodeShare(
-        rank_ids=tuple(device.rank_id for device in devices),
+        rank_ids=rank_ids,
         rank_size=table.rank_size,
         server_id=server_id,
         pod_name=pod_name,
-        master_addr=table.server_of(0).server_id if table.server_count > 1 else "127.0.0.1",
+        master_addr="127.0.0.1" if is_alone else table.server_of(0).server_id,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+from signal import Signals
 from typing import NamedTuple, Union
 
 
@@ -80,6 +80,6 @@ Event = Union[Spawned, SpawnFailed, Exited, Emptied, SignalReceived, HangDetecte
 def signal_name(signum: int) -> str:
     """Name a signal; a real-time signal has a number only."""
     try:
-        return signal.Signals(signum).name
+        return Signals(signum).name
     except ValueError:
         return f"signal {signum}"
