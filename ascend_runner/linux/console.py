@@ -69,7 +69,7 @@ class Console:
     def close(self) -> None:
         """Write what is queued, within the limits above, and end the thread. May be called twice.
 
-        Of what a stalled console has not taken, the runner's own lines are tried once more, without blocking.
+        Of what a stalled console has not taken, the runner's own lines are tried once more, as long as one stall.
         """
         with self._changed:
             self._put_skipped_notice()
@@ -82,10 +82,10 @@ class Console:
         with self._changed:
             own_lines = [block for fd, block in self._blocks if fd == STDERR]
             self._blocks.clear()
-        for line in own_lines:
-            if not _is_writable(STDERR):
-                return
-            self._write(STDERR, line)
+        # In a thread of its own, too: poll(2) promises room for some bytes, and the write of a line can still block.
+        rescue = threading.Thread(target=self._write_own_lines, args=(own_lines,), name="last words", daemon=True)
+        rescue.start()
+        rescue.join(STALL_LIMIT)
 
     def _put(self, blocks: list[tuple[int, bytes | memoryview]], size: int) -> None:
         self._blocks.extend(blocks)
@@ -118,6 +118,11 @@ class Console:
             with self._changed:
                 self._queued -= len(block)
 
+    def _write_own_lines(self, lines: list[bytes | memoryview]) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        for line in lines:
+            self._write(STDERR, line)
+
     def _write(self, fd: int, block: bytes | memoryview) -> None:
         rest = memoryview(block)
         while rest and fd not in self._closed_fds:
@@ -133,19 +138,13 @@ class Console:
             self._moved_at = time.monotonic()
 
     def _join_while_it_moves(self) -> None:
-        start = time.monotonic()
+        start = self._moved_at = time.monotonic()  # the last byte before may have been an hour ago
         while self._thread.is_alive():
             now = time.monotonic()
             left = min(self._moved_at + STALL_LIMIT, start + DRAIN_LIMIT) - now
             if left <= 0:
                 return
             self._thread.join(left)
-
-
-def _is_writable(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLOUT)
-    return any(events & select.POLLOUT for _fd, events in poll.poll(0))
 
 
 def _wait_until_writable(fd: int) -> None:

@@ -67,7 +67,7 @@ def _end_of_piece(text: bytes, start: int) -> int | None:
     """Find where the piece that begins at `start` ends; None while that cannot be known."""
     limit = start + WRAP_AT
     newline = text.find(b"\n", start, limit + 1)
-    carriage_return = text.find(b"\r", start, newline if newline >= 0 else limit)
+    carriage_return = text.find(b"\r", start, newline if newline >= 0 else limit + 1)
     if carriage_return >= 0:
         after = carriage_return + 1
         if after == len(text):

@@ -1,0 +1,130 @@
+"""However the bytes of a rank are cut into reads, its lines on the console are the same, and none is lost."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ascend_runner.linux.lines import WRAP_AT, LineCutter
+
+PREFIX = b"[rank 3] "
+# Contents around the length at which a line is wrapped, and the three endings; "" joins two contents to one line.
+LENGTHS = st.sampled_from([0, 1, 2, 70, WRAP_AT - 1, WRAP_AT, WRAP_AT + 1, 2 * WRAP_AT, 2 * WRAP_AT + 1])
+ENDINGS = st.sampled_from([b"\n", b"\r", b"\r\n", b"", b"\n\n", b"\r\r\n"])
+
+
+def reference(data: bytes, prefix: bytes) -> bytes:
+    """Give what is shown of a whole stream, by the simplest means."""
+    shown = []
+    for content, ending in re.findall(rb"([^\r\n]*)(\r\n|\r|\n|\Z)", data):
+        if content or ending:
+            *wrapped, last = [content[at : at + WRAP_AT] for at in range(0, len(content) or 1, WRAP_AT)]
+            shown += [prefix + part + b"\n" for part in wrapped]
+            shown += [prefix + last + ending]
+    if data and not data.endswith(b"\n"):
+        shown.append(b"\n")
+    return b"".join(shown)
+
+
+def cut(data: bytes, prefix: bytes, ends: list[int]) -> bytes:
+    """Feed `data` in the pieces that end at `ends`; check that each answer is whole lines."""
+    cutter = LineCutter(prefix)
+    shown = b""
+    for start, end in zip([0, *ends], [*ends, len(data)]):
+        pieces = b"".join(cutter.feed(data[start:end])) if start < end else b""
+        assert pieces[-1:] in {b"", b"\n", b"\r"}, "whole lines only"
+        shown += pieces
+    return shown + cutter.finish()
+
+
+class Stream(NamedTuple):
+    """What a rank writes, told briefly: lines by length and ending, and where the reads end."""
+
+    lines: list[tuple[int, bytes]]
+    ends: list[int]
+
+    @property
+    def data(self) -> bytes:
+        """The bytes; each line of another letter, so that a mix-up shows."""
+        return b"".join(b"%c" % (97 + index) * length + end for index, (length, end) in enumerate(self.lines))
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Stream:
+    """Draw a stream of lines of awkward lengths, and where the reads end."""
+    stream = Stream(draw(st.lists(st.tuples(LENGTHS, ENDINGS), max_size=5)), [])
+    ends = draw(st.lists(st.integers(0, len(stream.data)), max_size=8))
+    # Reads that end just before, in and just behind an ending find what random ones do not.
+    breaks = [match.start() for match in re.finditer(rb"[\r\n]", stream.data)]
+    ends += [place + draw(st.integers(0, 1)) for place in breaks if draw(st.booleans())]
+    return stream._replace(ends=sorted(ends))
+
+
+@settings(deadline=None)
+@given(streams(), st.sampled_from([PREFIX, b""]))
+def test_long_lines_are_shown_alike_however_they_are_read(stream: Stream, prefix: bytes) -> None:
+    """Lines around the length of wrapping, with every ending, come out as the reference has it."""
+    assert reference(stream.data, prefix) == cut(stream.data, prefix, stream.ends)
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=6) | st.sampled_from([b"\r", b"\n", b"\r\n", b"ab\n", b"ab"]), max_size=30))
+def test_any_bytes_are_shown_alike_however_they_are_read(reads: list[bytes]) -> None:
+    """Bytes of any kind, NUL and broken UTF-8 among them, come out as the reference has it."""
+    data = b"".join(reads)
+    ends = [sum(map(len, reads[:count])) for count in range(1, len(reads))]
+
+    assert reference(data, PREFIX) == cut(data, PREFIX, ends)
+
+
+@settings(deadline=None)
+@given(streams())
+def test_no_byte_is_lost(stream: Stream) -> None:
+    """Without prefix, and without the newlines that were put in, what is shown is what was written."""
+    assert stream.data.replace(b"\n", b"") == cut(stream.data, b"", stream.ends).replace(b"\n", b"")
+
+
+@pytest.mark.parametrize(
+    ("reads", "shown"),
+    [
+        ([b"a\nb\n"], b"> a\n> b\n"),
+        ([b"a", b"b\n"], b"> ab\n"),
+        ([b"\n\n"], b"> \n> \n"),
+        ([b"no newline at the end"], b"> no newline at the end\n"),
+        ([b"10%\r20%\r", b"done\n"], b"> 10%\r> 20%\r> done\n"),
+        ([b"dos\r", b"\nnext\r\n"], b"> dos\r\n> next\r\n"),
+        ([b"bar\r"], b"> bar\r\n"),
+        ([b"x" * (WRAP_AT + 1) + b"\n"], b"> " + b"x" * WRAP_AT + b"\n> x\n"),
+        ([b"x" * WRAP_AT, b"\n"], b"> " + b"x" * WRAP_AT + b"\n"),
+        ([b"x" * WRAP_AT, b"\r\n"], b"> " + b"x" * WRAP_AT + b"\r\n"),
+        ([], b""),
+    ],
+    ids=["two", "cut", "empty", "unended", "bar", "dos", "bar-at-end", "long", "just-not", "just-not-dos", "nothing"],
+)
+def test_lines_by_example(reads: list[bytes], shown: bytes) -> None:
+    """The same in examples: a prefix at each line, wrapped line and step of a progress bar."""
+    cutter = LineCutter(b"> ")
+
+    assert shown == b"".join(piece for read in reads for piece in cutter.feed(read)) + cutter.finish()
+
+
+def test_whole_lines_are_not_held_back() -> None:
+    """What ends in a newline is shown at once; the rest waits for its end, for 64 KiB, or for the end of the stream."""
+    cutter = LineCutter(b"> ")
+
+    assert b"> a\n" == b"".join(cutter.feed(b"a\nb"))
+    assert b"" == b"".join(cutter.feed(b"c"))
+    assert b"> bc\n" == b"".join(cutter.feed(b"\n"))
+
+
+def test_finish_is_the_end_of_a_line_once() -> None:
+    """A stream that is finished twice has one end."""
+    cutter = LineCutter(b"> ")
+    cutter.feed(b"a")
+
+    assert b"> a\n" == cutter.finish()
+    assert b"" == cutter.finish()
