@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Kind(enum.Enum):
@@ -35,7 +38,7 @@ class Found(NamedTuple):
     line: str
 
 
-def first_code(lines: list[str]) -> Found | None:
+def first_code(lines: Sequence[str]) -> Found | None:
     """Find the first known code; wrappers count only where nothing more telling stands."""
     wrapper = None
     for line in lines:
@@ -46,7 +49,7 @@ def first_code(lines: list[str]) -> Found | None:
     return wrapper
 
 
-def first_phrase(lines: list[str]) -> Found | None:
+def first_phrase(lines: Sequence[str]) -> Found | None:
     """Find the first line that says without a code what a code would. For the lines around a failure only."""
     for line in lines:
         for pattern, code in PHRASES:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .codes import Kind
 from .endings import signal_behind
+from .finding import Accused
 from .log_evidence import Evidence
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from ascend_runner.supervision.events import Ending
 
-    from .peers import Peer
+    from .finding import Peer
 
 FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGKILL, SIGHUP})
 
@@ -47,15 +48,6 @@ class Place(NamedTuple):
 
     server_id: str
     device_id: int
-
-
-class Accused(NamedTuple):
-    """Whom the failed ranks point at, and how many of them do. The rank id is None where only the place is known."""
-
-    rank_id: int | None
-    server_id: str
-    device_id: int | None
-    accusers: tuple[int, ...]
 
 
 def suspicion(death: Death) -> Suspicion:

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ascend_runner.text import CUT, lines_of, shown
 
-from .codes import Code, Kind, first_code, first_phrase
-from .peers import Peer, peers_in
+from .codes import Code, Found, Kind, first_code, first_phrase
+from .peers import peers_in
 from .tracebacks import Traceback, find_last
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ascend_runner.supervision.events import Ending
+
+    from .finding import Peer
 
 LAST_LINES: Final = 20
 TRACEBACK_LINES: Final = 60
@@ -42,8 +46,8 @@ class Evidence(NamedTuple):
         return self.code.kind if self.code else Kind.ROOT
 
 
-def read(tail: bytes, ending: Ending | None = None) -> Evidence:
-    """Read the last bytes of a log, which may begin anywhere and hold anything.
+def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = ()) -> Evidence:
+    """Read the last bytes of a log, which may begin anywhere and hold anything; `plog` are the ERROR lines of the plog.
 
     With an `ending` by a signal an exception counts only where it is among the last lines: SIGKILL does not come of an
     error that was survived long ago.
@@ -55,16 +59,29 @@ def read(tail: bytes, ending: Ending | None = None) -> Evidence:
     traceback = find_last(lines)
     if traceback and ending and ending.signum and len(lines) - traceback.end > LAST_LINES:
         traceback = None
-    found = first_code(lines)
-    if found is None or found.code.is_wrapper:
-        around = [*(traceback.lines if traceback else ()), *lines[-LAST_LINES:]]
-        found = first_phrase(around) or found
+    found = _find_code(lines, traceback, plog)
 
     return _evidence(traceback, lines)._replace(
         code=found.code if found else None,
         code_line=shown(found.line.strip()) if found else "",
-        peers=peers_in(lines) if found and found.code.kind is not Kind.ROOT else (),
+        peers=peers_in([*lines, *plog]) if found and found.code.kind is not Kind.ROOT else (),
     )
+
+
+def _find_code(lines: list[str], traceback: Traceback | None, plog: Sequence[str]) -> Found | None:
+    """Find the first code, else what says as much in words, close to the end.
+
+    The plog counts where the log says nothing: a rank that raised an exception has mostly failed of that, and what HCCL
+    complains of while it is torn down is a consequence.
+    """
+    found = first_code(lines)
+    if found and not found.code.is_wrapper:
+        return found
+
+    said = first_phrase([*(traceback.lines if traceback else ()), *lines[-LAST_LINES:]]) or found
+    if traceback or said is not found:
+        return said
+    return first_code(plog) or said
 
 
 def _evidence(traceback: Traceback | None, lines: list[str]) -> Evidence:

@@ -7,23 +7,12 @@ report "Cluster Exception Location", the table LINK_ERROR_INFO), old and new wor
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from .finding import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-class Peer(NamedTuple):
-    """Who is complained of: what the message does not say is None or "". `device_id` counts as HCCL does, on a server.
-
-    A rank id is that of the communicator. It equals RANK_ID in the world group; in a group of a part of the ranks it
-    may not, so where a message names server and device, too, those are the ones to trust.
-    """
-
-    rank_id: int | None = None
-    server_id: str = ""
-    device_id: int | None = None
-    device_ip: str = ""
 
 
 def peers_in(lines: Iterable[str]) -> tuple[Peer, ...]:
