@@ -19,8 +19,6 @@ def peers_in(lines: Iterable[str]) -> tuple[Peer, ...]:
     """Give the peers that the messages name, by the most telling form found; each once."""
     found: dict[int, dict[Peer, None]] = {}
     for line in lines:
-        if "[" not in line and "(" not in line:
-            continue
         for position, form in enumerate(_FORMS):
             for match in form.finditer(line):
                 found.setdefault(position, {}).update(dict.fromkeys(_peers_of(match)))

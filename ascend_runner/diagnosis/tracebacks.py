@@ -37,7 +37,7 @@ class Traceback(NamedTuple):
 
 def find_last(lines: Sequence[str]) -> Traceback | None:
     """Find the traceback that was printed last, but for those that Python prints of what it then ignores."""
-    headers = [index for index, line in enumerate(lines) if _HEADER.search(line) and not _INNER_HEADER.search(line)]
+    headers = _headers(lines)
     fatal = _find_fatal_error(lines, headers[-1] + 1 if headers else 0)
     if fatal:
         return fatal
@@ -55,13 +55,22 @@ def find_last(lines: Sequence[str]) -> Traceback | None:
     return None
 
 
+def _headers(lines: Sequence[str]) -> list[int]:
+    """Give the lines with which tracebacks begin, but for those inside of an exception group."""
+    headers = [index for index, line in enumerate(lines) if _HEADER.search(line)]
+    if not any(_GROUP_HEADER.search(lines[index]) for index in headers):
+        return headers
+    return [index for index in headers if not _INNER_HEADER.search(lines[index])]
+
+
 # --- One traceback ---------------------------------------------------------------------------------------------------
 
 _HEADER: Final = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\):\s*$")
-_INNER_HEADER: Final = re.compile(r"\| (?:Exception Group )?Traceback \(most")  # of a group's sub-exception
+_GROUP_HEADER: Final = re.compile(r"  \+ Exception Group Traceback \(most")
+_INNER_HEADER: Final = re.compile(r"\s{4}\| (?:Exception Group )?Traceback \(most")  # of a group's sub-exception
 _FRAME: Final = re.compile(r'  File "(?P<file>.+?)", line (?P<line>\d+)(?:,? in (?P<name>.+))?\s*$')
 _LEVEL: Final = r"(?!(?:DEBUG|INFO|NOTE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)"  # what looks like one, but is a log line
-_CLASS: Final = r"(?:(?:[A-Za-z_][\w<>]*\.)+\w+|_*[A-Z]\w*)"  # "package.name", or a name that begins as classes do
+_CLASS: Final = r"(?:(?:[A-Za-z_<][\w<>]*\.)+\w+|_*[A-Z]\w*)"  # "package.name", or a name that begins as classes do
 _EXCEPTION: Final = re.compile(rf"{_LEVEL}{_CLASS}(?::\s|:?$)")
 _SURELY: Final = re.compile(r"[\w.<>]*(?:Error|Exception|Exit|Interrupt|Warning|Group)(?::\s|:?$)")
 _SUB_EXCEPTIONS: Final = re.compile(r"\(\d+ sub-exceptions?\)\s*$")
