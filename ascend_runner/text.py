@@ -9,7 +9,7 @@ LINE_LIMIT: Final = 600  # characters of one line that a report shows: enough fo
 CUT: Final = " [...] "
 
 # ECMA-48: control sequences (colours, cursor moves), operating system commands (titles, links), two-byte escapes.
-_ESCAPE_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ESCAPE_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 
 
 def printable(text: str) -> str:

@@ -137,11 +137,11 @@ def _cgroup_mounts(text: bytes) -> dict[bool, tuple[str, str]]:
     """Read /proc/self/mountinfo: which part of the hierarchy is mounted where. v1's memory (True), and v2 (False)."""
     mounts: dict[bool, tuple[str, str]] = {}
     for line in text.splitlines():
-        if b" - cgroup" not in line:
-            continue
         before, _, after = line.partition(b" - ")
-        kind, _source, options = (after.split() + [b""] * 3)[:3]
-        mount_root, mount_point = before.split()[3:5]
+        if not after.startswith(b"cgroup"):
+            continue
+        kind, _source, options = [*after.split(), b"", b""][:3]
+        mount_root, mount_point = [*before.split(), b"", b"", b"", b"", b""][3:5]
         if kind == b"cgroup2" or b"memory" in options.split(b","):
             mounts[kind != b"cgroup2"] = (_unescaped(mount_root), _unescaped(mount_point))
     return mounts

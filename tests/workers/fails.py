@@ -9,6 +9,9 @@ import signal
 import sys
 import threading
 
+SETTINGS: dict[str, float] = {}
+KEPT: list[object] = []
+
 
 def train_step(step: int) -> None:
     raise ValueError(f"loss is nan at step {step}")
@@ -16,14 +19,14 @@ def train_step(step: int) -> None:
 
 def chained() -> None:
     try:
-        {}["learning_rate"]
+        SETTINGS["learning_rate"]
     except KeyError as error:
         raise RuntimeError("cannot configure") from error
 
 
 def while_handling() -> None:
     try:
-        {}["learning_rate"]
+        SETTINGS["learning_rate"]
     except KeyError:
         train_step(17)
 
@@ -35,7 +38,9 @@ def in_group() -> None:
             train_step(step)
         except ValueError as error:
             errors.append(error)
-    raise ExceptionGroup("two steps", [*errors, ExceptionGroup("inner", [KeyError("x")])])  # noqa: F821  since 3.11
+    if sys.version_info >= (3, 11):
+        inner = ExceptionGroup("inner", [KeyError("x")])  # noqa: F821  ruff knows no version checks
+        raise ExceptionGroup("two steps", [*errors, inner])  # noqa: F821
 
 
 def in_thread() -> None:
@@ -66,11 +71,8 @@ def in_finalizer() -> None:
         def __del__(self) -> None:
             raise OSError("already closed")
 
-    loader = Loader()
-    try:
-        train_step(17)
-    finally:
-        loader.__class__.kept = loader  # dies with the interpreter, after the traceback
+    KEPT.append(Loader())  # dies with the interpreter, after the traceback
+    train_step(17)
 
 
 def in_logging() -> None:
