@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Accused
     from ascend_runner.diagnosis.first_cause import Place
     from ascend_runner.diagnosis.log_evidence import Evidence
+    from ascend_runner.job.plan import JobSpec
     from ascend_runner.supervision.events import Ending
 
 
@@ -60,6 +61,20 @@ def examine(
         deaths.append(_death(rank, evidence, circumstances))
 
     return findings, first_cause.accused(deaths, places)
+
+
+def places(job: JobSpec) -> dict[int, first_cause.Place]:
+    """Tell where the ranks of the whole job run: by the rank table that they were given, else only this node's."""
+    if job.table is None:
+        return {spec.rank_id: first_cause.Place(job.server_id, spec.local_rank) for spec in job.ranks}
+
+    from ascend_runner.rank_table import codec  # with a table it is there already, without one it is never needed
+
+    return {
+        device.rank_id: first_cause.Place(server.server_id, device.device_id)
+        for server in codec.loads(job.table.data).servers
+        for device in server.devices
+    }
 
 
 def _death(rank: Remains, evidence: Evidence, circumstances: Circumstances) -> first_cause.Death:

@@ -12,6 +12,7 @@ from ascend_runner.autopsy import Remains
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Accused, Finding, lines
 from ascend_runner.diagnosis.first_cause import Place
+from ascend_runner.job.plan import JobSpec, RankSpec, TableFile
 from ascend_runner.supervision.events import Ending
 
 FAILS = Path(__file__).parent / "workers" / "fails.py"
@@ -94,3 +95,17 @@ def test_plog_of_another_rank(tmp_path: Path) -> None:
     (finding,), _accused = examine(Remains(0, 4711, Ending(signum=6), b"", str(tmp_path), is_own_folder=False))
 
     assert "" == finding.plog_path
+
+
+TABLE = """{"status": "completed", "version": "1.0", "server_count": "2", "server_list": [
+  {"server_id": "10.0.0.4", "device": [{"device_id": "4", "device_ip": "29.0.0.4", "rank_id": "0"}]},
+  {"server_id": "10.0.0.5", "device": [{"device_id": "5", "device_ip": "29.0.0.5", "rank_id": "1"}]}]}"""
+
+
+def test_places() -> None:
+    """The rank table tells where the ranks of all nodes run; without one this node's ranks are known."""
+    spec = RankSpec(0, 0, "/bin/true", ("true",), {}, "/", "/log", prefix=None)
+    job = JobSpec("job", (spec,), 2, "10.0.0.4", "", 15.0, "/log", (), TableFile("/t", "/f", TABLE.encode()))
+
+    assert {0: Place("10.0.0.4", 4), 1: Place("10.0.0.5", 5)} == autopsy.places(job)
+    assert {0: Place("10.0.0.4", 0)} == autopsy.places(job._replace(table=None))

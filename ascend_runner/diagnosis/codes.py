@@ -59,7 +59,10 @@ def first_phrase(lines: Sequence[str]) -> Found | None:
 
 
 def _codes_in(line: str) -> list[Code]:
-    names = [*_LETTERED.findall(line), *_NUMERIC.findall(line)]
+    names = _LETTERED.findall(line) if "E" in line else []
+    lower = line.lower()
+    if "code" in lower or "ret" in lower:  # most lines of a log have neither, and need no pattern tried at every letter
+        names += _NUMERIC.findall(line)
     return [CODES[name] for name in names if name in CODES]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ascend_runner.supervision.events import signal_name
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -53,11 +55,16 @@ def meaning(ending: Ending, circumstances: Circumstances) -> str:
     """Say what such an ending usually means; "" where it says no more than itself."""
     signum = signal_behind(ending)
     if signum == SIGKILL:
-        return _killed(circumstances)
-    if signum == SIGBUS:
-        return _bus_error(circumstances)
+        words = _killed(circumstances)
+    elif signum == SIGBUS:
+        words = _bus_error(circumstances)
+    else:
+        words = _MEANINGS.get(signum, "")
+    if not signum or ending.signum:
+        return words
 
-    return _MEANINGS.get(signum, "")
+    handed_on = f"{signal_name(signum)} ended what it had run"
+    return f"{handed_on}: {words}" if words else handed_on
 
 
 _MEANINGS: Final[Mapping[int, str]] = {

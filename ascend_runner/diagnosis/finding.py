@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
+from ascend_runner.text import rank_list
+
 
 class Peer(NamedTuple):
     """Who is complained of: what the message does not say is None or "". `device_id` counts as HCCL does, on a server.
@@ -73,6 +75,13 @@ def lines(finding: Finding) -> list[str]:
         text.append(f"plog   {finding.plog_path}")
         text += [f"       {finding.plog_error}"] if finding.plog_error else []
     return text
+
+
+def accused_words(accused: Accused) -> str:
+    """Say whom all point at: "ranks 0, 1 only complain of rank 3 (device 1 on server 10.0.0.5): look there first"."""
+    place = peer_words(Peer(accused.rank_id, accused.server_id, accused.device_id))
+    verb = "only complains" if len(accused.accusers) == 1 else "only complain"
+    return f"{rank_list(list(accused.accusers))} {verb} of {place}: look there first"
 
 
 def peer_words(peer: Peer) -> str:

@@ -57,7 +57,7 @@ def find_last(lines: Sequence[str]) -> Traceback | None:
 
 def _headers(lines: Sequence[str]) -> list[int]:
     """Give the lines with which tracebacks begin, but for those inside of an exception group."""
-    headers = [index for index, line in enumerate(lines) if _HEADER.search(line)]
+    headers = [index for index, line in enumerate(lines) if "Traceback (most" in line and _HEADER.search(line)]
     if not any(_GROUP_HEADER.search(lines[index]) for index in headers):
         return headers
     return [index for index in headers if not _INNER_HEADER.search(lines[index])]
@@ -224,6 +224,8 @@ _TERMINATE: Final = re.compile(r"terminate called after throwing an instance of 
 def _find_fatal_error(lines: Sequence[str], start: int) -> Traceback | None:
     """Find the last words of the interpreter (its frames stand innermost first), or of the C++ runtime."""
     for index in range(start, len(lines)):
+        if "Fatal Python error: " not in lines[index] and "terminate called" not in lines[index]:
+            continue
         following = lines[index + 1 : index + MESSAGE_LINES]
         if fatal := _FATAL.search(lines[index]):
             frames = [line for line in following if _FRAME.match(line)]

@@ -97,6 +97,18 @@ def test_every_meaning_is_one_line(signum: int) -> None:
     assert 20 < len(sentence) < 200
 
 
+@pytest.mark.parametrize(
+    ("words", "ending"),
+    [
+        ("SIGTERM ended what it had run: somebody asked it to stop, and it was not the runner", Ending(exit_code=143)),
+        ("SIGINT ended what it had run", Ending(exit_code=130)),
+    ],
+)
+def test_signal_that_a_shell_hands_on(words: str, ending: Ending) -> None:
+    """Where the rank is a shell the meaning is that of the signal which ended what the shell had run."""
+    assert words == meaning(ending, Circumstances())
+
+
 def test_a_signal_that_says_enough() -> None:
     """A signal that means no more than its name has no meaning added."""
     assert "" == meaning(Ending(signum=SIGINT), Circumstances())

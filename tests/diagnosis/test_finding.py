@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.diagnosis.finding import Finding, Peer, lines, peer_words
+from ascend_runner.diagnosis.finding import Accused, Finding, Peer, accused_words, lines, peer_words
 
 
 def test_exception() -> None:
@@ -46,6 +46,21 @@ def test_everything_else() -> None:
         "plog   /log/plog-1_2.log",
         "       [ERROR] HCCL(1,python): x",
     ] == lines(finding)
+
+
+@pytest.mark.parametrize(
+    ("words", "accused"),
+    [
+        ("rank 0 only complains of rank 3: look there first", Accused(3, accusers=(0,))),
+        (
+            "ranks 0-2 only complain of rank 3 (device 1 on server 10.0.0.5): look there first",
+            Accused(3, "10.0.0.5", 1, (0, 1, 2)),
+        ),
+    ],
+)
+def test_accused_words(words: str, accused: Accused) -> None:
+    """Who complains, of whom, and where to look is one sentence."""
+    assert words == accused_words(accused)
 
 
 def test_nothing_found() -> None:

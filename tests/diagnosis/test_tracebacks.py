@@ -144,7 +144,7 @@ def test_syntax_error_of_the_script(tmp_path: os.PathLike[str]) -> None:
     """A script that cannot be compiled ends without the usual first line, and without a function's name."""
     path = os.path.join(tmp_path, "train.py")
     with open(path, "w", encoding="utf-8") as script:
-        script.write("x = (\n")
+        script.write("x = = 1\n")
     found = find(output_of(path))
 
     assert "train.py:1" == found.place
