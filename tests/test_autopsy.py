@@ -105,7 +105,9 @@ TABLE = """{"status": "completed", "version": "1.0", "server_count": "2", "serve
 def test_places() -> None:
     """The rank table tells where the ranks of all nodes run; without one this node's ranks are known."""
     spec = RankSpec(0, 0, "/bin/true", ("true",), {}, "/", "/log", prefix=None)
-    job = JobSpec("job", (spec,), 2, "10.0.0.4", "", 15.0, "/log", (), TableFile("/t", "/f", TABLE.encode()))
+    job = JobSpec(
+        "job", (spec,), 2, "10.0.0.4", "", 15.0, None, (0, 0), "/log", True, (), TableFile("/t", "/f", TABLE.encode())
+    )
 
     assert {0: Place("10.0.0.4", 4), 1: Place("10.0.0.5", 5)} == autopsy.places(job)
     assert {0: Place("10.0.0.4", 0)} == autopsy.places(job._replace(table=None))

@@ -46,7 +46,7 @@ def rank_spec(rank_id: int) -> RankSpec:
 def job(ranks: int = 2, rank_size: int = 2, pod_name: str = "pod-0") -> JobSpec:
     """Make the plan of a job."""
     specs = tuple(map(rank_spec, range(ranks)))
-    return JobSpec("job-7", specs, rank_size, "10.0.0.4", pod_name, 15.0, "/log", (), None)
+    return JobSpec("job-7", specs, rank_size, "10.0.0.4", pod_name, 15.0, None, (0, 0), "/log", True, (), None)
 
 
 SEEN = Seen(

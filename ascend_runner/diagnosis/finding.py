@@ -55,16 +55,10 @@ class Finding(NamedTuple):
 
 
 def lines(finding: Finding) -> list[str]:
-    """Say why a rank ended, as the failure screen does: the exception in short or the last lines, then the meaning."""
-    text: list[str] = []
-    if finding.exception:
-        text.append(finding.exception)
-        if finding.place:
-            text.append(f"    {finding.place}")
-        if finding.origin:
-            text.append(f"began with {finding.origin}" + (f" ({finding.origin_place})" if finding.origin_place else ""))
-    else:
-        text += [f"| {line}" for line in finding.last_lines]
+    """Say why a rank ended, as the failure screen does: its traceback, else its last lines, then what that means."""
+    text = [f"| {line}" for line in finding.traceback or finding.last_lines]
+    if finding.origin:
+        text.append(f"began  {finding.origin}" + (f" ({finding.origin_place})" if finding.origin_place else ""))
     if finding.meaning:
         text.append(f"means  {finding.meaning}")
     if finding.code:

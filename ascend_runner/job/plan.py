@@ -58,6 +58,7 @@ class JobSpec(NamedTuple):
     hang_timeout: float | None
     rotation: tuple[int, int]
     log_dir: str
+    has_own_process_logs: bool
     folders: tuple[str, ...]
     table: TableFile | None
 
@@ -116,6 +117,7 @@ def plan(request: Request, settings: Settings, share: NodeShare, surroundings: S
         hang_timeout=settings.hang_timeout,
         rotation=(settings.log_max_size, settings.log_backups),
         log_dir=log_dir,
+        has_own_process_logs=bool(own_process_logs),
         folders=(log_dir, *own_workdirs, *own_process_logs),
         table=table,
     )

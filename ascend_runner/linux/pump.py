@@ -27,6 +27,9 @@ F_SETPIPE_SZ: Final = 1031  # linux/fcntl.h; Python's fcntl names it from 3.10 o
 TAIL_SIZE: Final = 64 * 1024  # bytes of each rank's output kept for the report
 
 
+SETTLE_LIMIT: Final = 0.2  # seconds to read what a dead rank had written; it is in the pipe, so this takes microseconds
+
+
 class Stream:
     """The output of one rank: where it goes, and what the report will ask for. Written by the pump's thread only."""
 
@@ -65,6 +68,7 @@ class Pump:
         self._waker_reader, self._waker = os.pipe2(os.O_CLOEXEC)
         self._epoll.register(self._waker_reader, select.EPOLLIN)
         self._is_finishing = False
+        self._is_settled = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pump", daemon=True)
 
     def start(self) -> None:
@@ -80,6 +84,12 @@ class Pump:
         self._epoll.register(reader, select.EPOLLIN)
         return writer
 
+    def settle(self, seconds: float = SETTLE_LIMIT) -> None:
+        """Wait until what stands in the pipes now was read, at most `seconds`."""
+        self._is_settled.clear()
+        os.write(self._waker, b"\0")
+        self._is_settled.wait(seconds)
+
     def finish(self, seconds: float) -> bool:
         """Wait until every pipe has reached its end, at most `seconds`; whether all was read."""
         self._is_finishing = True
@@ -90,11 +100,13 @@ class Pump:
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
         while self._streams or not self._is_finishing:
-            for fd, _events in self._epoll.poll():
-                if fd == self._waker_reader:
-                    os.read(fd, 4096)
-                else:
+            ready = [fd for fd, _events in self._epoll.poll()]
+            for fd in ready:
+                if fd != self._waker_reader:
                     self._move(fd, self._streams[fd])
+            if ready == [self._waker_reader]:  # nothing but the wake-up was there: all pipes are empty
+                os.read(self._waker_reader, 4096)
+                self._is_settled.set()
 
     def _move(self, fd: int, stream: Stream) -> None:
         data = os.read(fd, READ_SIZE)

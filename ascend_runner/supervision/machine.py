@@ -93,6 +93,11 @@ def transition(state: State, event: Event) -> Step:
     return TRANSITIONS[state.phase][type(event)](state, event)
 
 
+def is_tearing_down(state: State) -> bool:
+    """Whether everybody was told to stop already: nothing that happens from then on is a first cause."""
+    return state.phase not in {Phase.STARTING, Phase.RUNNING}
+
+
 def outcome(state: State, rank_ids: tuple[int, ...]) -> Outcome:
     """Sum up a job that is DONE; `rank_ids` are the ranks that `start` was given."""
     started = state.leaders | state.endings.keys()
@@ -298,7 +303,7 @@ def _settle(state: State, actions: tuple[Action, ...] = ()) -> Step:
         return state, actions
     if not state.stragglers:
         return state._replace(phase=Phase.DONE), ()
-    if state.phase in {Phase.STARTING, Phase.RUNNING}:
-        return _tear_down(state, cause=None)
+    if is_tearing_down(state):
+        return state, actions
 
-    return state, actions
+    return _tear_down(state, cause=None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from .events import signal_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .events import Ending
 
 
@@ -86,10 +89,14 @@ class RankOutcome(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the job came to. `cause` is None exactly where every rank exited 0; `ranks` is in rank order."""
+    """What the job came to. `cause` is None exactly where every rank exited 0; `ranks` is in rank order.
+
+    `report` is the whole story, as `<job id>-report.json` has it (its schema: the module `report`).
+    """
 
     cause: Cause | None
     ranks: tuple[RankOutcome, ...]
+    report: Mapping[str, object] = MappingProxyType({})
 
     @property
     def status(self) -> int:
