@@ -57,13 +57,14 @@ def examine(
     for rank in remains:
         found = _plog(rank)
         evidence = log_evidence.read(rank.tail, rank.ending, found.errors if found else ())
+        evidence = evidence._replace(peers=tuple(first_cause.located(peer, places) for peer in evidence.peers))
         findings[rank.rank_id] = _finding(evidence, endings.meaning(rank.ending, circumstances), found)
         deaths.append(_death(rank, evidence, circumstances))
 
     return findings, first_cause.accused(deaths, places)
 
 
-def places(job: JobSpec) -> dict[int, first_cause.Place]:
+def places_of(job: JobSpec) -> dict[int, first_cause.Place]:
     """Tell where the ranks of the whole job run: by the rank table that they were given, else only this node's."""
     if job.table is None:
         return {spec.rank_id: first_cause.Place(job.server_id, spec.local_rank) for spec in job.ranks}

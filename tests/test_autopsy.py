@@ -64,7 +64,7 @@ def test_all_complain() -> None:
     findings, accused = examine(complaining(0), complaining(1))
 
     assert Accused(3, "10.0.0.5", 1, accusers=(0, 1)) == accused
-    assert "blames device 1 on server 10.0.0.5" in lines(findings[0])
+    assert "blames rank 3 (device 1 on server 10.0.0.5)" in lines(findings[0])
 
 
 def test_order_of_one_wake_up() -> None:
@@ -109,5 +109,5 @@ def test_places() -> None:
         "job", (spec,), 2, "10.0.0.4", "", 15.0, None, (0, 0), "/log", True, (), TableFile("/t", "/f", TABLE.encode())
     )
 
-    assert {0: Place("10.0.0.4", 4), 1: Place("10.0.0.5", 5)} == autopsy.places(job)
-    assert {0: Place("10.0.0.4", 0)} == autopsy.places(job._replace(table=None))
+    assert {0: Place("10.0.0.4", 4), 1: Place("10.0.0.5", 5)} == autopsy.places_of(job)
+    assert {0: Place("10.0.0.4", 0)} == autopsy.places_of(job._replace(table=None))

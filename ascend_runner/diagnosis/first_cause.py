@@ -79,28 +79,27 @@ def accused(deaths: Sequence[Death], places: Mapping[int, Place]) -> Accused | N
     if not deaths or any(suspicion(death) is not Suspicion.COMPLAINS_OF_A_PEER for death in deaths):
         return None
 
-    accusers: dict[tuple[int | None, str, int | None], list[int]] = {}
+    accusers: dict[Peer, list[int]] = {}
     for death in deaths:
-        for peer in death.evidence.peers:
-            located = _located(peer, places)
-            if located[0] != death.rank_id and death.rank_id not in accusers.setdefault(located, []):
-                accusers[located].append(death.rank_id)
-    accusers = {located: ranks for located, ranks in accusers.items() if ranks}
+        for peer in {located(peer, places)._replace(device_ip=""): None for peer in death.evidence.peers}:
+            if peer.rank_id != death.rank_id:
+                accusers.setdefault(peer, []).append(death.rank_id)
     if not accusers:
         return None
 
     complaining = {death.rank_id for death in deaths}
-    likeliest = min(accusers, key=lambda located: (located[0] in complaining, -len(accusers[located])))
-    return Accused(*likeliest, tuple(accusers[likeliest]))
+    likeliest = min(accusers, key=lambda peer: (peer.rank_id in complaining, -len(accusers[peer])))
+    return Accused(likeliest.rank_id, likeliest.server_id, likeliest.device_id, tuple(accusers[likeliest]))
 
 
-def _located(peer: Peer, places: Mapping[int, Place]) -> tuple[int | None, str, int | None]:
+def located(peer: Peer, places: Mapping[int, Place]) -> Peer:
     """Complete what a message says by the rank table: server and device give the rank, a rank gives both."""
     if peer.server_id and peer.device_id is not None:
         place = Place(peer.server_id, peer.device_id)
         rank_id = next((rank_id for rank_id, known in places.items() if known == place), peer.rank_id)
-        return rank_id, peer.server_id, peer.device_id
+        return peer._replace(rank_id=rank_id)
     if peer.rank_id is not None and peer.rank_id in places:
-        return peer.rank_id, *places[peer.rank_id]
+        known = places[peer.rank_id]
+        return peer._replace(server_id=known.server_id, device_id=known.device_id)
 
-    return peer.rank_id, peer.server_id, peer.device_id
+    return peer

@@ -34,16 +34,9 @@ class MemorySample(NamedTuple):
     peak: Optional[int] = None
 
 
-class _Files(NamedTuple):
-    """How the files of a memory cgroup are called."""
-
-    events: str
-    limit: str
-    peak: str
-
-
-_V1: Final = _Files("memory.oom_control", "memory.limit_in_bytes", "memory.max_usage_in_bytes")
-_V2: Final = _Files("memory.events", "memory.max", "memory.peak")
+# Where a memory cgroup counts its victims, holds its limit, and its peak.
+_V1: Final = ("memory.oom_control", "memory.limit_in_bytes", "memory.max_usage_in_bytes")
+_V2: Final = ("memory.events", "memory.max", "memory.peak")
 
 
 def sample(root: str = "") -> MemorySample:
@@ -53,16 +46,16 @@ def sample(root: str = "") -> MemorySample:
     if found is None:
         return MemorySample(machine_oom_kills=machine_oom_kills)
 
-    files, folders = found
-    limits = [(_number(f"{folder}/{files.limit}"), folder) for folder in folders]
+    (events_file, limit_file, peak_file), folders = found
+    limits = [(_number(f"{folder}/{limit_file}"), folder) for folder in folders]
     known = [(limit, folder) for limit, folder in limits if limit is not None]
     limit, limited_by = min(known) if known else (None, folders[0])
 
     return MemorySample(
-        own_oom_kills=_counter(_read(f"{folders[0]}/{files.events}"), b"oom_kill"),
+        own_oom_kills=_counter(_read(f"{folders[0]}/{events_file}"), b"oom_kill"),
         machine_oom_kills=machine_oom_kills,
         limit=limit,
-        peak=_number(f"{limited_by}/{files.peak}"),
+        peak=_number(f"{limited_by}/{peak_file}"),
     )
 
 
@@ -101,7 +94,7 @@ def _room(path: str) -> tuple[int | None, int | None]:
 # --- Where the own cgroup is -----------------------------------------------------------------------------------------
 
 
-def _own_cgroup(root: str) -> tuple[_Files, list[str]] | None:
+def _own_cgroup(root: str) -> tuple[tuple[str, str, str], list[str]] | None:
     """Give the folders of the own memory cgroup and of those above it, as far as they are mounted here.
 
     With v1 and v2 side by side, memory is v1's, if a v1 hierarchy has it.
@@ -113,9 +106,9 @@ def _own_cgroup(root: str) -> tuple[_Files, list[str]] | None:
             continue
         mount_root, mount_point = mounts[is_v1]
         folders = _folders(root + mount_point, mount_root, paths[is_v1])
-        if os.path.exists(f"{folders[0]}/{files.events}"):
+        if os.path.exists(f"{folders[0]}/{files[0]}"):
             return files, folders
-        if os.path.exists(f"{folders[-1]}/{files.events}"):
+        if os.path.exists(f"{folders[-1]}/{files[0]}"):
             return files, folders[-1:]
     return None
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PROCESSES_PER_RANK: Final = 8  # the leader, what it runs, some workers; a data loader may have dozens, all alike
 DUMP_LIMIT: Final = 3.0  # seconds for one process; a healthy one takes 0.05
+KILL_LIMIT: Final = 0.5  # seconds for a py-spy that was given up to be gone; milliseconds, unless the kernel holds it
 LOOKERS: Final = 4  # py-spy processes at once: each needs a core for a moment, and the ranks need theirs
 FRAMES_LIMIT: Final = 64
 
@@ -63,7 +64,7 @@ class Looker:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(max(0.0, deadline + KILL_LIMIT - time.monotonic()))
 
     def _work_off(self, waiting: list[int], deadline: float) -> None:
         while time.monotonic() < deadline:

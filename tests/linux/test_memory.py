@@ -202,7 +202,7 @@ def small_cgroup() -> Iterator[Path]:
     cgroup = Path(folders[0]) / f"test-{os.getpid()}"
     try:
         cgroup.mkdir()
-        (cgroup / files.limit).write_text(str(48 << 20))
+        (cgroup / files[1]).write_text(str(48 << 20))
     except OSError as error:
         if cgroup.exists():
             cgroup.rmdir()
