@@ -71,7 +71,7 @@ class Ledger:
         if remains:
             from ascend_runner import autopsy
 
-            findings, accused = autopsy.examine(remains, memory.since(self._memory), autopsy.places(self._job))
+            findings, accused = autopsy.examine(remains, memory.since(self._memory), autopsy.places_of(self._job))
         return report.Seen(
             started_at=self._began[0],
             seconds=time.monotonic() - self._began[1],

@@ -224,7 +224,7 @@ class Manager:
         from ascend_runner.diagnosis import stack_groups  # only at a hang
         from ascend_runner.linux.stacks import Looker
 
-        looker = Looker(os.environ.get("PATH", os.defpath))
+        looker = Looker(self._job.ranks[0].env.get("PATH", os.defpath))
         pids = {
             rank_id: leader.pid for rank_id, leader in self._leaders.items() if rank_id not in self._ledger.ended_at
         }

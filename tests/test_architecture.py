@@ -80,6 +80,7 @@ PURE_IMPORTS: Final = {
     "os.path.normpath",
     "os.path.splitext",
     "re",
+    "shlex",
     "types",
     "typing",
     "zlib",

@@ -47,7 +47,8 @@ def test_exception() -> None:
     """A rank that raised is explained by its exception."""
     (finding,), accused = examine(remains_of(0, "while_handling"))
 
-    assert "ValueError: loss is nan at step 17" == lines(finding)[0]
+    assert "ValueError: loss is nan at step 17" == finding.exception
+    assert "| Traceback (most recent call last):" == lines(finding)[0]
     assert accused is None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ def _quoted(word: str) -> str:
     if word.isprintable():
         return shlex.quote(word)
 
-    spelled = "".join(map(_spelled, os.fsencode(word)))
+    spelled = "".join(map(_spelled, word.encode(errors="surrogateescape")))
     return f"$'{spelled}'"
 
 

@@ -7,7 +7,6 @@ Bounded in all: a process deep in a driver may never answer, and then neither do
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -98,6 +97,8 @@ class Looker:
 
 def decode_dump(data: bytes) -> tuple[str, ...]:
     """Read py-spy's JSON: the frames of the main thread, the innermost first."""
+    import json  # only at a hang
+
     try:
         threads = json.loads(data)
     except ValueError:

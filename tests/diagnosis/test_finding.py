@@ -8,19 +8,18 @@ from ascend_runner.diagnosis.finding import Accused, Finding, Peer, accused_word
 
 
 def test_exception() -> None:
-    """An exception stands for the log: what, where, and what it began with."""
+    """The traceback stands for the log, and then what a chain of exceptions began with."""
     finding = Finding(
-        exception="ValueError: loss is nan at step 17",
-        place="train.py:212 in train_step",
+        traceback=("Traceback (most recent call last):", "ValueError: loss is nan at step 17"),
         origin="KeyError: 'x'",
         origin_place="data.py:5 in load",
         last_lines=("not shown",),
     )
 
     assert [
-        "ValueError: loss is nan at step 17",
-        "    train.py:212 in train_step",
-        "began with KeyError: 'x' (data.py:5 in load)",
+        "| Traceback (most recent call last):",
+        "| ValueError: loss is nan at step 17",
+        "began  KeyError: 'x' (data.py:5 in load)",
     ] == lines(finding)
 
 
