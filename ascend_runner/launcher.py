@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ascend_runner.linux.console import Console
     from ascend_runner.linux.signals import Signals
     from ascend_runner.rank_table.source import Snapshot
+    from ascend_runner.report import Report
     from ascend_runner.reporter import Reporter
 
 # Where platforms put the table when no variable says so: ModelArts and CCE, then MindCluster.
@@ -78,7 +79,25 @@ class Launcher:
             job = with_table_at(job, path) if path != job.table.path else job
         self._check_for_signals()
 
-        return Manager(job, self._signals, console, self._reporter).run()
+        manager = Manager(job, self._signals, console, self._reporter)
+        outcome = manager.run()
+
+        from ascend_runner import report  # the job is over: time for imports
+
+        document = report.make(outcome, job, manager.seen(outcome, self._environ))
+        self._write_report(job, document)
+        return outcome._replace(report=report.encode(document))
+
+    def _write_report(self, job: JobSpec, document: Report) -> None:
+        import json
+
+        from ascend_runner import report
+
+        path = os.path.join(job.log_dir, report.file_name(job))
+        try:
+            files.write_whole(path, json.dumps(report.encode(document), indent=1).encode())
+        except errors.OutputError as error:  # the job's own status must not be lost for that
+            self._reporter.warn(str(error))
 
     def _await_table(self) -> Snapshot:
         from ascend_runner.rank_table import source  # attrs and orjson, 50 ms that a run without a table does not pay

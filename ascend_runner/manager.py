@@ -8,26 +8,39 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from signal import SIGCHLD
+from signal import SIGCHLD, SIGCONT, SIGKILL, SIGTSTP
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner import errors, reporter
-from ascend_runner.linux import descendants, files
+from ascend_runner.ledger import Ledger
+from ascend_runner.linux import descendants
 from ascend_runner.linux.lines import LineCutter
+from ascend_runner.linux.log_file import LogFile, Rotation
 from ascend_runner.linux.process import Leader
 from ascend_runner.linux.pump import Pump, Stream
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.actions import SetDeadline, SignalGroup, Spawn
-from ascend_runner.supervision.events import DeadlineReached, Emptied, Exited, SignalReceived, Spawned, SpawnFailed
+from ascend_runner.supervision.events import (
+    DeadlineReached,
+    Emptied,
+    Exited,
+    HangDetected,
+    SignalReceived,
+    Spawned,
+    SpawnFailed,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ascend_runner.job.plan import JobSpec, RankSpec
     from ascend_runner.linux.console import Console
     from ascend_runner.linux.signals import Signals
+    from ascend_runner.report import Seen
     from ascend_runner.reporter import Reporter
     from ascend_runner.supervision.actions import Action
     from ascend_runner.supervision.events import Event
-    from ascend_runner.supervision.outcome import Outcome, RankOutcome
+    from ascend_runner.supervision.outcome import Outcome
 
 SWEEP_LIMIT: Final = 5.0  # seconds for what had left its rank's session to die of SIGKILL
 DRAIN_LIMIT: Final = 5.0  # seconds for the last bytes to reach the log files; a healthy disk needs milliseconds
@@ -41,15 +54,14 @@ class Manager:
         self._signals = signals
         self._reporter = reporter
         self._specs = {spec.rank_id: spec for spec in job.ranks}
-        self._streams: dict[int, Stream] = {}
-        self._pump = Pump(console, self._warn_of_log_error)
+        self._ledger = Ledger(job)
+        self._pump = Pump(console)
         self._leaders: dict[int, Leader] = {}  # not reaped: their numbers are still theirs
         self._with_stragglers: set[int] = set()  # ranks whose leader has ended, but not their session
-        self._pids: dict[int, int] = {}
-        self._started_at: dict[int, float] = {}
-        self._ended_at: dict[int, float] = {}
-        self._deadline: float | None = None
+        self._deadline: float | None = None  # the machine's
+        self._hang_at: float | None = None  # when silence becomes a hang
         self._events: deque[Event] = deque()
+        self._state = machine.State(grace=job.grace, waiting=())
 
     def run(self) -> Outcome:
         """Run the job to its end. Nothing of it is alive afterwards, and all it wrote is in its log files.
@@ -60,15 +72,17 @@ class Manager:
         self._pump.start()
         self._reporter.info(reporter.starting(self._job))
 
+        if self._job.hang_timeout is not None:
+            self._hang_at = time.monotonic() + self._job.hang_timeout
         rank_ids = tuple(self._specs)
-        state, actions = machine.start(rank_ids, self._job.grace)
+        self._state, actions = machine.start(rank_ids, self._job.grace)
         while True:
             self._perform(actions)
-            if state.phase is machine.Phase.DONE:
+            if self._state.phase is machine.Phase.DONE:
                 break
             self._events.extend(self._observe())
             event = self._events.popleft()
-            state, actions = machine.transition(state, event)
+            self._state, actions = machine.transition(self._state, event)
             self._reap_if_gone(event)
 
         self._sweep()
@@ -76,7 +90,11 @@ class Manager:
             self._reporter.warn(
                 "some output was still unread when the time for it was over: the last lines may be missing"
             )
-        return self._describe(machine.outcome(state, rank_ids))
+        return self._ledger.describe(machine.outcome(self._state, rank_ids))
+
+    def seen(self, outcome: Outcome, environ: Mapping[str, str]) -> Seen:
+        """Tell, after the job, what the report wants beside the outcome; `environ` is the caller's environment."""
+        return self._ledger.seen(outcome, environ, self._reporter.warnings)
 
     # --- Performing ---------------------------------------------------------------------------------------------------
 
@@ -102,7 +120,7 @@ class Manager:
 
     def _spawn(self, spec: RankSpec) -> Event:
         try:
-            output = self._pump.add(self._streams[spec.rank_id])
+            output = self._pump.add(self._ledger.streams[spec.rank_id])
             try:
                 leader = Leader(spec, output)
             finally:
@@ -111,8 +129,7 @@ class Manager:
             return SpawnFailed(spec.rank_id, *_spawn_failure(error, spec))
 
         self._leaders[spec.rank_id] = leader
-        self._pids[spec.rank_id] = leader.pid
-        self._started_at[spec.rank_id] = time.monotonic()
+        self._ledger.note_start(spec.rank_id, leader.pid)
         self._reporter.debug(f"rank {spec.rank_id} has pid {leader.pid}, working directory {spec.cwd}")
         return Spawned(spec.rank_id)
 
@@ -121,25 +138,46 @@ class Manager:
     def _observe(self) -> list[Event]:
         """Give what has happened; block until something has, unless events are waiting already."""
         while True:
-            left = None if self._deadline is None else self._deadline - time.monotonic()
-            signums = self._signals.wait(0.0 if self._events else left)
-            # Told to stop before deaths: whoever stops a whole container at once means the runner first.
+            signums = self._signals.wait(0.0 if self._events else self._next_look())
+            is_over = self._deadline is not None and time.monotonic() >= self._deadline
             events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
-            is_over = left is not None and self._deadline is not None and time.monotonic() >= self._deadline
             if SIGCHLD in signums or is_over:
-                events += self._deaths()
+                events = self._in_order(events, self._deaths())
             if is_over and not events:
                 self._deadline = None
                 events.append(DeadlineReached())
+            events += self._hangs(signums)
             if events or self._events:
                 return events
+
+    def _next_look(self) -> float | None:
+        """Give the seconds until a time is reached that somebody asked for; None: wait for ever."""
+        times = [moment for moment in (self._deadline, self._hang_at) if moment is not None]
+        return min(times) - time.monotonic() if times else None
+
+    def _hangs(self, signums: list[int]) -> list[Event]:
+        """Tell when no rank has written for too long. Ranks that were stopped by a Ctrl-Z do not hang."""
+        limit, now = self._job.hang_timeout, time.monotonic()
+        if SIGTSTP in signums:
+            self._hang_at = None
+        elif SIGCONT in signums and limit is not None:
+            self._hang_at = now + limit
+        if self._hang_at is None or limit is None or now < self._hang_at:
+            return []
+
+        self._hang_at = self._pump.last_activity + limit
+        if now < self._hang_at:
+            return []
+        self._hang_at = None
+        self._look_at_stacks()
+        return [HangDetected(limit)]
 
     def _deaths(self) -> list[Event]:
         """Look at every leader, and at who is left of the sessions whose leader has ended."""
         endings = {
             rank_id: ending
             for rank_id, leader in self._leaders.items()
-            if rank_id not in self._ended_at and (ending := leader.peek())
+            if rank_id not in self._ledger.ended_at and (ending := leader.peek())
         }
         now = time.monotonic()
         leader_pids = frozenset(leader.pid for leader in self._leaders.values())
@@ -156,7 +194,7 @@ class Manager:
             self._with_stragglers.discard(rank_id)
             events.append(Emptied(rank_id))
         for rank_id, ending in endings.items():
-            self._ended_at[rank_id] = now
+            self._ledger.ended_at[rank_id] = now
             has_stragglers = self._leaders[rank_id].pid in sessions
             if has_stragglers:
                 self._with_stragglers.add(rank_id)
@@ -164,17 +202,50 @@ class Manager:
             events.append(Exited(rank_id, ending, has_stragglers))
         return events
 
+    def _in_order(self, signals: list[Event], deaths: list[Event]) -> list[Event]:
+        """Order what one wake-up has brought, where the order of observation says nothing.
+
+        Ranks that failed by themselves go first; then signals, for whoever stops a whole container at once means the
+        runner first; then ranks that something else may have ended.
+        """
+        if machine.is_tearing_down(self._state):
+            return [*signals, *deaths]
+
+        failures = [event for event in deaths if isinstance(event, Exited) and not event.ending.is_success]
+        if len(failures) > 1:
+            self._pump.settle()
+            failures = self._ledger.by_suspicion(failures)
+        own = [event for event in failures if event.ending.exit_status - 128 not in machine.STOP_SIGNALS | {SIGKILL}]
+        others = [event for event in (*failures, *deaths) if event not in own]
+        return [*own, *signals, *dict.fromkeys(others)]
+
+    def _look_at_stacks(self) -> None:
+        """Find out where the ranks of a job that hangs stand, and say it."""
+        from ascend_runner.diagnosis import stack_groups  # only at a hang
+        from ascend_runner.linux.stacks import Looker
+
+        looker = Looker(self._job.ranks[0].env.get("PATH", os.defpath))
+        pids = {
+            rank_id: leader.pid for rank_id, leader in self._leaders.items() if rank_id not in self._ledger.ended_at
+        }
+        self._ledger.hang = stack_groups.group(looker.look(pids))
+        lines = stack_groups.lines(self._ledger.hang)
+        if looker.refusal:
+            lines.append(f"({looker.refusal}: this is the kernel's view)")
+        self._reporter.error("\n  ".join(["the ranks stand here, the odd one first:", *lines]))
+
     def _reap_if_gone(self, event: Event) -> None:
         """Give a rank's number back, only now that the machine knows: until then it may signal the group."""
         if isinstance(event, Emptied) or (isinstance(event, Exited) and not event.has_stragglers):
-            self._leaders.pop(event.rank_id).reap()
+            self._ledger.usages[event.rank_id] = self._leaders.pop(event.rank_id).reap()
 
     # --- Before and after ---------------------------------------------------------------------------------------------
 
     def _open_logs(self) -> None:
         for spec in self._job.ranks:
             cutter = None if spec.prefix is None else LineCutter(spec.prefix)
-            self._streams[spec.rank_id] = Stream(spec.rank_id, files.open_new_log(spec.log_path), cutter)
+            log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn)
+            self._ledger.streams[spec.rank_id] = Stream(spec.rank_id, log, cutter)
 
     def _sweep(self) -> None:
         """End what has left its rank's session: nothing that this job started may outlive it."""
@@ -191,26 +262,6 @@ class Manager:
         if escaped:
             names = ", ".join(f"{pid} ({name})" for pid, name in escaped.items())
             self._reporter.info(f"ended what had left its rank's session: {names}")
-
-    def _describe(self, outcome: Outcome) -> Outcome:
-        return outcome._replace(ranks=tuple(map(self._describe_rank, outcome.ranks)))
-
-    def _describe_rank(self, rank: RankOutcome) -> RankOutcome:
-        rank_id, stream = rank.rank_id, self._streams[rank.rank_id]
-        ended_at = self._ended_at.get(rank_id, time.monotonic())
-        return rank._replace(
-            pid=self._pids.get(rank_id, 0),
-            seconds=ended_at - self._started_at.get(rank_id, ended_at),
-            log_path=self._specs[rank_id].log_path,
-            log_size=stream.size,
-            last_lines=tuple(reporter.last_lines(stream.tail)),
-        )
-
-    def _warn_of_log_error(self, rank_id: int, error: OSError) -> None:
-        self._reporter.warn(
-            f"cannot write {self._specs[rank_id].log_path!r}: {(error.strerror or str(error)).lower()};"
-            f" rank {rank_id} goes on, its lines are lost until this heals"
-        )
 
 
 def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:

@@ -35,6 +35,7 @@ class Reporter:
         """`write` takes whole lines; those below the `lowest` level are left out."""
         self._write = write
         self._lowest = lowest
+        self.warnings: list[str] = []  # all that were said, for the report
 
     def say(self, level: Level, sentence: str) -> None:
         """Write one sentence, or several lines of which the first is one."""
@@ -51,6 +52,7 @@ class Reporter:
 
     def warn(self, sentence: str) -> None:
         """Say what is odd but works."""
+        self.warnings.append(sentence)
         self.say(Level.WARNING, sentence)
 
     def error(self, sentence: str) -> None:
@@ -117,14 +119,25 @@ def last_lines(tail: bytes, count: int = TAIL_LINES) -> list[str]:
 
 
 def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]:
-    spec = next(rank for rank in job.ranks if rank.rank_id == cause.rank_id)
-    failed = next(rank for rank in outcome.ranks if rank.rank_id == cause.rank_id)
+    from ascend_runner import report  # only at a failure
+    from ascend_runner.diagnosis import finding
+
+    document = report.decode(outcome.report)
+    failed = next(rank for rank in document.ranks if rank.rank_id == cause.rank_id)
     pod = f" (pod {job.pod_name})" if job.pod_name else ""
+    accused = document.cause and document.cause.accused
     return [
         f"{cause}, {duration(failed.seconds)} after the start",
-        f"  device {spec.local_rank} on server {job.server_id}{pod}, pid {failed.pid}",
-        *(f"  | {line}" for line in failed.last_lines),
-        f"  log    {spec.log_path}",
+        f"  device {failed.local_rank} on server {job.server_id}{pod}, pid {failed.pid}",
+        *(f"  {line}" for line in (finding.lines(failed.finding) if failed.finding else ())),
+        *([f"  look   {finding.accused_words(accused)}"] if accused else []),
+        f"  log    {failed.log_path}",
+        *(
+            [f"  lost   {failed.log_lost} bytes of the log, from byte {failed.log_lost_from} on"]
+            if failed.log_lost
+            else []
+        ),
+        f"  again  {failed.rerun}",
         *_others(outcome, cause.rank_id),
     ]
 
@@ -137,7 +150,7 @@ def _others(outcome: Outcome, culprit: int | None) -> list[str]:
         fates.setdefault(_fate(rank), []).append(rank.rank_id)
 
     label = "ranks " if culprit is None else "others"
-    lines = [f"{rank_list(rank_ids)}: {fate}" for fate, rank_ids in fates.items()]
+    lines = [f"{rank_numbers(rank_ids)}: {fate}" for fate, rank_ids in fates.items()]
     return [f"  {label if number == 0 else '      '} {line}" for number, line in enumerate(lines)]
 
 
@@ -150,12 +163,16 @@ def _fate(rank: RankOutcome) -> str:
 
 
 def rank_list(rank_ids: list[int]) -> str:
-    """Name ranks briefly: "rank 3", "ranks 0-4, 6, 7"."""
+    """Name ranks: "rank 3", "ranks 0-4, 6, 7"."""
+    return f"rank{'s' if len(rank_ids) > 1 else ''} {rank_numbers(rank_ids)}"
+
+
+def rank_numbers(rank_ids: list[int]) -> str:
+    """Write numbers briefly: "0-4, 6, 7"."""
     runs: list[list[int]] = []
     for rank_id in sorted(rank_ids):
         if runs and runs[-1][-1] == rank_id - 1:
             runs[-1].append(rank_id)
         else:
             runs.append([rank_id])
-    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]  # noqa: PLR2004
-    return f"rank{'s' if len(rank_ids) > 1 else ''} {', '.join(parts)}"
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)  # noqa: PLR2004

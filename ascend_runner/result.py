@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ascend_runner import errors
 from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import Cause, Interrupted, Outcome, RankFailed, RankNotStarted, RankOutcome
+from ascend_runner.supervision.outcome import Cause, Hung, Interrupted, Outcome, RankFailed, RankNotStarted, RankOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LAUNCH_VARIABLE: Final = "ASCEND_RUNNER_LAUNCH"
 
 _CAUSES: Final[Mapping[str, type[Cause]]] = {
-    cause.__name__: cause for cause in (RankFailed, RankNotStarted, Interrupted)
+    cause.__name__: cause for cause in (RankFailed, RankNotStarted, Interrupted, Hung)
 }
 
 
@@ -33,6 +33,7 @@ def encode(result: Outcome | errors.AscendRunnerError) -> bytes:
         document = {
             "cause": result.cause and {"kind": type(result.cause).__name__, **result.cause._asdict()},
             "ranks": [rank._asdict() for rank in result.ranks],
+            "report": dict(result.report),
         }
     return json.dumps(document).encode()
 
@@ -51,7 +52,7 @@ def decode(data: bytes, status: int) -> Outcome:
     document: dict[str, Any] = json.loads(data)
     if "error" in document:
         raise _error(document)
-    return Outcome(_cause(document["cause"]), tuple(map(_rank, document["ranks"])))
+    return Outcome(_cause(document["cause"]), tuple(map(_rank, document["ranks"])), document["report"])
 
 
 def _error(document: Mapping[str, Any]) -> errors.AscendRunnerError:

@@ -24,19 +24,25 @@ PACKAGE: Final = Path(ascend_runner.__file__).parent
 # Imports go down only. Rooms of one floor do not know each other, but for the neighbours below. What stands under
 # `if TYPE_CHECKING` counts, too: a name that is known is known.
 FLOORS: Final = {
-    "cli": 6,
-    "__main__": 6,
-    "library": 6,
-    "launcher": 5,
-    "manager": 4,
+    "cli": 8,
+    "__main__": 8,
+    "library": 8,
+    "launcher": 7,
+    "manager": 6,
+    "ledger": 5,
+    "autopsy": 4,
+    "reporter": 4,
     "linux": 3,
-    "reporter": 3,
+    "report": 3,
     "result": 3,
+    "diagnosis": 2,
     "job": 2,
-    "supervision": 2,
+    "supervision": 1,
     "platforms": 2,
     "frameworks": 2,
     "rank_table": 1,
+    "records": 1,
+    "text": 1,
     "errors": 0,
 }
 NEIGHBOURS: Final = {
@@ -50,7 +56,7 @@ READERS_OF_THE_DOORPLATE: Final = {"cli", "library"}
 
 # Whoever decides does not look: no files, no environment, no clock, no processes. So of the world's modules only what
 # is a name or a rule may be imported, nothing that could ask the kernel.
-PURE_ROOMS: Final = {"supervision", "job", "platforms", "frameworks", "rank_table"}
+PURE_ROOMS: Final = {"diagnosis", "supervision", "job", "platforms", "frameworks", "rank_table"}
 IMPURE_MODULES: Final = {"rank_table.source"}
 PURE_IMPORTS: Final = {
     "__future__",
@@ -74,6 +80,7 @@ PURE_IMPORTS: Final = {
     "os.path.normpath",
     "os.path.splitext",
     "re",
+    "shlex",
     "types",
     "typing",
     "zlib",

@@ -34,7 +34,7 @@ def test_first_failure_ends_the_job_with_its_status(program: Program) -> None:
     assert "ERROR rank 1 failed first: exit status 7, " in run.screen
     assert "  | broken\n" in run.screen
     assert f"  log    {program.log_dir}/job-proc-rank-1-device-1.txt\n" in run.screen
-    assert run.screen.endswith("  others ranks 0, 2: told to stop, killed by SIGTERM\n")
+    assert run.screen.endswith("  others 0, 2: told to stop, killed by SIGTERM\n")
 
 
 @pytest.mark.parametrize("signum", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL, signal.SIGHUP])
@@ -56,7 +56,7 @@ def test_being_stopped_is_never_success(program: Program, signum: signal.Signals
     assert run.finish() == 128 + signum
     assert run.screen.count("saved") >= 2
     assert f"ERROR stopped by {signum.name}, " in run.screen
-    assert run.screen.endswith("  ranks  ranks 0, 1: told to stop, exit status 0\n")
+    assert run.screen.endswith("  ranks  0, 1: told to stop, exit status 0\n")
 
 
 def test_ignored_sigterm_ends_in_sigkill_after_the_grace(program: Program) -> None:
@@ -66,7 +66,7 @@ def test_ignored_sigterm_ends_in_sigkill_after_the_grace(program: Program) -> No
     run.send(signal.SIGTERM)
 
     assert run.finish() == 128 + signal.SIGTERM
-    assert run.screen.endswith("  ranks  rank 0: told to stop, killed by SIGKILL\n")
+    assert run.screen.endswith("  ranks  0: told to stop, killed by SIGKILL\n")
 
 
 def test_sigterm_is_repeated_during_the_back_off(program: Program) -> None:
@@ -88,7 +88,7 @@ def test_second_sigterm_kills_at_once(program: Program) -> None:
     run.send(signal.SIGINT)
 
     assert run.finish() == 128 + signal.SIGTERM
-    assert run.screen.endswith("  ranks  ranks 0, 1: told to stop, killed by SIGKILL\n")
+    assert run.screen.endswith("  ranks  0, 1: told to stop, killed by SIGKILL\n")
 
 
 def test_stopped_rank_is_stopped_for_good(program: Program) -> None:

@@ -44,7 +44,10 @@ class TableFile(NamedTuple):
 
 
 class JobSpec(NamedTuple):
-    """All that is needed to run this node's part of a job. `grace` is in seconds; `folders` are to be made first."""
+    """All that is needed to run this node's part of a job. `folders` are to be made first.
+
+    `grace` and `hang_timeout` (None: no limit) are in seconds; `rotation` is (bytes, or 0 for never, and backups kept).
+    """
 
     job_id: str
     ranks: tuple[RankSpec, ...]
@@ -52,7 +55,10 @@ class JobSpec(NamedTuple):
     server_id: str
     pod_name: str
     grace: float
+    hang_timeout: float | None
+    rotation: tuple[int, int]
     log_dir: str
+    has_own_process_logs: bool
     folders: tuple[str, ...]
     table: TableFile | None
 
@@ -108,7 +114,10 @@ def plan(request: Request, settings: Settings, share: NodeShare, surroundings: S
         server_id=share.server_id,
         pod_name=share.pod_name,
         grace=settings.grace,
+        hang_timeout=settings.hang_timeout,
+        rotation=(settings.log_max_size, settings.log_backups),
         log_dir=log_dir,
+        has_own_process_logs=bool(own_process_logs),
         folders=(log_dir, *own_workdirs, *own_process_logs),
         table=table,
     )

@@ -12,9 +12,13 @@ if TYPE_CHECKING:
 VARIABLE_PREFIX: Final = "ASCEND_RUNNER_"
 HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a table to be completed
 GRACE: Final = 15.0  # seconds; the platforms' own scripts take 1 + 2 + 4 + 8
+LOG_BACKUPS: Final = 3  # files put aside beside the one that grows
 MOST_DIGITS: Final = 6  # of a rank or a count: no job has a million ranks, and a slip must not fill the memory
 WORKDIR_DEVICE: Final = "device"
 WORKDIR_INHERIT: Final = "inherit"
+
+
+SIZE_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Settings(NamedTuple):
@@ -26,6 +30,9 @@ class Settings(NamedTuple):
     log_dir: str | None = None
     workdir: str | None = None
     grace: float = GRACE
+    hang_timeout: float | None = None
+    log_max_size: int = 0
+    log_backups: int = LOG_BACKUPS
     console: frozenset[int] | None = None
     no_prefix: bool = False
     dry_run: bool = False
@@ -115,6 +122,26 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _limit(text: str) -> float:
+    seconds = _seconds(text)
+    if seconds == 0:
+        raise ValueError("a number of seconds above 0")
+    return seconds
+
+
+def _whole_number(text: str) -> int:
+    if not _is_whole_number(text):
+        raise ValueError("a whole number, 0 or more")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    number, unit = (text[:-1], text[-1]) if text[-1:] in SIZE_UNITS else (text, "")
+    if not _is_whole_number(number):
+        raise ValueError("a size such as 500M or 2G (0: no limit)")
+    return int(number) * SIZE_UNITS.get(unit, 1)
+
+
 def _ranks(text: str) -> frozenset[int] | None:
     if text == "all":
         return None
@@ -166,6 +193,16 @@ OPTIONS: Final = (
         " set, else inherit)",
     ),
     Option("grace", _seconds, "SECONDS", f"from the first SIGTERM to SIGKILL (default: {GRACE:g})"),
+    Option(
+        "hang_timeout",
+        _limit,
+        "SECONDS",
+        "end the job, with every rank's stack, when no rank has written anything for so long (default: off)",
+    ),
+    Option(
+        "log_max_size", _size, "SIZE", "put a log file aside before it grows over SIZE, such as 500M (default: off)"
+    ),
+    Option("log_backups", _whole_number, "N", f"how many log files put aside are kept (default: {LOG_BACKUPS})"),
     Option("console", _ranks, "all|none|RANKS", "whose lines are shown, such as 0 or 0,8-15 (default: all)"),
     Option("no_prefix", _switch, "", "show lines without '[rank N] '"),
     Option("dry_run", _switch, "", "print the plan as JSON and start nothing", has_variable=False),

@@ -9,7 +9,7 @@ This module is loaded by the guardian: it imports nothing that is not already th
 from __future__ import annotations
 
 import os
-from signal import SIGCONT, SIGKILL
+from signal import SIGCONT, SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -108,10 +108,10 @@ def reap_adopted(keep: frozenset[int] = frozenset()) -> None:
 
 
 def send(pid: int, signum: int) -> None:
-    """Signal one process; it may be gone already. A stopped one is continued too, for it could not act on SIGTERM."""
+    """Signal one process; it may be gone already. With SIGTERM comes SIGCONT, for a stopped one cannot act on it."""
     try:
         os.kill(pid, signum)
-        if signum != SIGKILL:
+        if signum == SIGTERM:
             os.kill(pid, SIGCONT)
     except (ProcessLookupError, PermissionError):
         return  # gone, or a set-user-id program that only root may end

@@ -39,9 +39,26 @@ def open_new_log(path: str) -> int:
 
     try:
         _keep_earlier(path)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise OutputError(f"cannot make the log file {path!r}: {_reason(error)}") from error
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Make `path` hold `data`: whoever opens it finds the old content or the new one, whole. Errors: OutputError."""
+    _refuse_strangers(path)
+    neighbour = f"{path}.{os.getpid()}"
+    try:
+        fd = os.open(neighbour, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        try:
+            with open(fd, "wb") as file:
+                file.write(data)
+            os.rename(neighbour, path)
+        except OSError:
+            os.unlink(neighbour)
+            raise
+    except OSError as error:
+        raise OutputError(f"cannot write {path!r}: {_reason(error)}") from error
 
 
 def _make_missing(path: str) -> None:

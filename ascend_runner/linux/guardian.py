@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from signal import SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2
+from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from ascend_runner.errors import RUNNER_FAILED
@@ -20,7 +20,7 @@ from . import descendants
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORWARDED: Final = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+FORWARDED: Final = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
 
 # timeout(1) signals its child and then its group, microseconds apart: the same sender, one intention. Taken as two,
 # the second would mean "kill now" and cost the ranks their grace.
@@ -92,6 +92,8 @@ def _forward_until_end(runner: int, watched: frozenset[signal.Signals]) -> int:
         if intention != last or now - last_time > ONE_INTENTION:
             os.kill(runner, info.si_signo)  # not reaped yet, so the number is still the runner's
         last, last_time = intention, now
+        if info.si_signo == SIGTSTP:
+            os.kill(os.getpid(), SIGSTOP)  # what Ctrl-Z would have done, had the signal not been awaited
 
 
 def _reap(runner: int) -> int | None:

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import os
 import subprocess
-from signal import SIGCONT, SIGKILL
-from typing import TYPE_CHECKING
+from signal import SIGCONT, SIGTERM
+from typing import TYPE_CHECKING, NamedTuple
 
 from ascend_runner.supervision.events import Ending
 
 if TYPE_CHECKING:
     from ascend_runner.job.plan import RankSpec
+
+
+class Usage(NamedTuple):
+    """What a process took (getrusage(2)): its peak memory in bytes, and seconds of CPU time."""
+
+    max_rss: int
+    user_seconds: float
+    system_seconds: float
 
 
 class Leader:
@@ -51,15 +59,16 @@ class Leader:
         return Ending(signum=seen.si_status, core_dumped=seen.si_code == os.CLD_DUMPED)
 
     def signal_group(self, signum: int) -> None:
-        """Send `signum` to its process group, and SIGCONT, for a stopped process cannot act on anything else."""
+        """Send `signum` to its process group; with SIGTERM comes SIGCONT, for a stopped process cannot act on it."""
         try:
             os.killpg(self.pid, signum)
-            if signum != SIGKILL:
+            if signum == SIGTERM:
                 os.killpg(self.pid, SIGCONT)
         except (ProcessLookupError, PermissionError):
             return  # nobody left whom we may signal
 
-    def reap(self) -> None:
-        """Give the number back. The process must have ended."""
-        _pid, status, _rusage = os.wait4(self.pid, 0)
+    def reap(self) -> Usage:
+        """Give the number back; what the process, and all that it had waited for, took. It must have ended."""
+        _pid, status, usage = os.wait4(self.pid, 0)
         self._popen.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        return Usage(usage.ru_maxrss * 1024, usage.ru_utime, usage.ru_stime)

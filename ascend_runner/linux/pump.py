@@ -12,14 +12,14 @@ import os
 import select
 import signal
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .console import Console
     from .lines import LineCutter
+    from .log_file import LogFile
 
 READ_SIZE: Final = 256 * 1024  # bytes; with 4 KiB the same work takes 60 times as many calls
 PIPE_SIZE: Final = 1024 * 1024  # bytes; the kernel's default limit for users (fs.pipe-max-size)
@@ -27,16 +27,18 @@ F_SETPIPE_SZ: Final = 1031  # linux/fcntl.h; Python's fcntl names it from 3.10 o
 TAIL_SIZE: Final = 64 * 1024  # bytes of each rank's output kept for the report
 
 
+SETTLE_LIMIT: Final = 0.2  # seconds to read what a dead rank had written; it is in the pipe, so this takes microseconds
+
+
 class Stream:
     """The output of one rank: where it goes, and what the report will ask for. Written by the pump's thread only."""
 
-    def __init__(self, rank_id: int, log: int, cutter: LineCutter | None) -> None:
-        """`log` is the fd of the log file; without `cutter` the rank's lines are not shown."""
+    def __init__(self, rank_id: int, log: LogFile, cutter: LineCutter | None) -> None:
+        """Without `cutter` the rank's lines are not shown."""
         self.rank_id = rank_id
         self.log = log
         self.cutter = cutter
         self.size = 0  # bytes read so far
-        self.lost = 0  # bytes that the log file could not take
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
 
@@ -58,15 +60,15 @@ class Stream:
 class Pump:
     """One thread that reads all ranks' pipes until each has reached its end."""
 
-    def __init__(self, console: Console, on_log_error: Callable[[int, OSError], None]) -> None:
-        """`on_log_error(rank_id, error)` is called, in the pump's thread, when a log file begins to lose bytes."""
+    def __init__(self, console: Console) -> None:
+        self.last_activity = time.monotonic()  # when a rank wrote last
         self._console = console
-        self._on_log_error = on_log_error
         self._streams: dict[int, Stream] = {}  # by the pipe's read end
         self._epoll = select.epoll()
         self._waker_reader, self._waker = os.pipe2(os.O_CLOEXEC)
         self._epoll.register(self._waker_reader, select.EPOLLIN)
         self._is_finishing = False
+        self._is_settled = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pump", daemon=True)
 
     def start(self) -> None:
@@ -82,6 +84,12 @@ class Pump:
         self._epoll.register(reader, select.EPOLLIN)
         return writer
 
+    def settle(self, seconds: float = SETTLE_LIMIT) -> None:
+        """Wait until what stands in the pipes now was read, at most `seconds`."""
+        self._is_settled.clear()
+        os.write(self._waker, b"\0")
+        self._is_settled.wait(seconds)
+
     def finish(self, seconds: float) -> bool:
         """Wait until every pipe has reached its end, at most `seconds`; whether all was read."""
         self._is_finishing = True
@@ -92,11 +100,13 @@ class Pump:
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
         while self._streams or not self._is_finishing:
-            for fd, _events in self._epoll.poll():
-                if fd == self._waker_reader:
-                    os.read(fd, 4096)
-                else:
+            ready = [fd for fd, _events in self._epoll.poll()]
+            for fd in ready:
+                if fd != self._waker_reader:
                     self._move(fd, self._streams[fd])
+            if ready == [self._waker_reader]:  # nothing but the wake-up was there: all pipes are empty
+                os.read(self._waker_reader, 4096)
+                self._is_settled.set()
 
     def _move(self, fd: int, stream: Stream) -> None:
         data = os.read(fd, READ_SIZE)
@@ -104,25 +114,16 @@ class Pump:
             self._end(fd, stream)
             return
 
+        self.last_activity = time.monotonic()
         stream.remember(data)
-        self._log(stream, data)
+        stream.log.write(data)
         if stream.cutter:
             self._console.show(stream.rank_id, stream.cutter.feed(data))
-
-    def _log(self, stream: Stream, data: bytes) -> None:
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[os.write(stream.log, rest) :]
-        except OSError as error:  # a full disk must not stop the training; the next write tries again
-            if not stream.lost:
-                self._on_log_error(stream.rank_id, error)
-            stream.lost += len(rest)
 
     def _end(self, fd: int, stream: Stream) -> None:
         self._epoll.unregister(fd)
         del self._streams[fd]
         os.close(fd)
-        os.close(stream.log)
+        stream.log.close()
         if stream.cutter:
             self._console.show(stream.rank_id, [stream.cutter.finish()])

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import select
 import signal
-from signal import SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2
+from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-WATCHED: Final = (SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2)
+WATCHED: Final = (SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT)
 
 
 class Signals:

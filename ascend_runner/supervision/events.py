@@ -64,11 +64,17 @@ class SignalReceived(NamedTuple):
     signum: int
 
 
+class HangDetected(NamedTuple):
+    """No rank has written a byte for `seconds`, as long as the user allowed."""
+
+    seconds: float
+
+
 class DeadlineReached(NamedTuple):
     """The time asked for by the last `SetDeadline` has passed."""
 
 
-Event = Union[Spawned, SpawnFailed, Exited, Emptied, SignalReceived, DeadlineReached]
+Event = Union[Spawned, SpawnFailed, Exited, Emptied, SignalReceived, HangDetected, DeadlineReached]
 
 
 def signal_name(signum: int) -> str:

@@ -26,12 +26,12 @@ stop at once; when all leaders have ended, what is left goes through the same ba
 from __future__ import annotations
 
 import enum
-from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2
+from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, Signals
 from typing import TYPE_CHECKING, Callable, Final, NamedTuple
 
 from .actions import Action, SetDeadline, SignalGroup, Spawn
-from .events import DeadlineReached, Emptied, Exited, SignalReceived, Spawned, SpawnFailed
-from .outcome import Interrupted, Outcome, RankFailed, RankNotStarted, RankOutcome
+from .events import DeadlineReached, Emptied, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
+from .outcome import Hung, Interrupted, Outcome, RankFailed, RankNotStarted, RankOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,9 @@ BACKOFF: Final = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # shares of the grace between
 KILL_WAIT: Final = 5.0  # seconds; a process that outlives SIGKILL this long sits in the kernel (state D)
 STOP_SIGNALS: Final = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT})
 IMPATIENT_SIGNALS: Final = frozenset({SIGTERM, SIGINT})
-FORWARDED_SIGNALS: Final = frozenset({SIGUSR1, SIGUSR2})
+# Signals that ranks get too, and as what. Ranks have no terminal, and so would ignore a Ctrl-Z's SIGTSTP (setpgid(2),
+# orphaned process groups).
+FORWARDED_AS: Final = {SIGUSR1: SIGUSR1, SIGUSR2: SIGUSR2, SIGTSTP: SIGSTOP, SIGCONT: SIGCONT}
 
 
 class Phase(enum.Enum):
@@ -89,6 +91,11 @@ def start(rank_ids: tuple[int, ...], grace: float) -> Step:
 def transition(state: State, event: Event) -> Step:
     """Give what `event` makes of `state`, and what is to be done about it, in order."""
     return TRANSITIONS[state.phase][type(event)](state, event)
+
+
+def is_tearing_down(state: State) -> bool:
+    """Whether everybody was told to stop already: nothing that happens from then on is a first cause."""
+    return state.phase not in {Phase.STARTING, Phase.RUNNING}
 
 
 def outcome(state: State, rank_ids: tuple[int, ...]) -> Outcome:
@@ -160,15 +167,19 @@ def _emptied(state: State, event: Emptied) -> Step:
 
 
 def _signalled(state: State, event: SignalReceived) -> Step:
-    if event.signum in FORWARDED_SIGNALS:
+    if event.signum in FORWARDED_AS:
         return _forward(state, event.signum)
 
     return _tear_down(state._replace(is_interrupted=True), Interrupted(event.signum))
 
 
+def _hung(state: State, event: HangDetected) -> Step:
+    return _tear_down(state, Hung(event.seconds))
+
+
 def _signalled_again(state: State, event: SignalReceived) -> Step:
     """Hear a signal during the teardown: the first one after a failure confirms it, the second one is impatience."""
-    if event.signum in FORWARDED_SIGNALS:
+    if event.signum in FORWARDED_AS:
         return _forward(state, event.signum)
     if state.is_interrupted and event.signum in IMPATIENT_SIGNALS:
         return _kill(state)
@@ -178,7 +189,7 @@ def _signalled_again(state: State, event: SignalReceived) -> Step:
 
 def _signalled_late(state: State, event: SignalReceived) -> Step:
     """Hear a signal when nothing worse is left to send: even a job whose ranks all exited 0 was then stopped."""
-    if event.signum in FORWARDED_SIGNALS:
+    if event.signum in FORWARDED_AS:
         return state, ()
 
     return state._replace(cause=state.cause or Interrupted(event.signum)), ()
@@ -206,6 +217,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         Exited: _exited,
         Emptied: _emptied,
         SignalReceived: _signalled,
+        HangDetected: _hung,
         DeadlineReached: _ignore,
     },
     Phase.RUNNING: {
@@ -214,6 +226,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         Exited: _exited,
         Emptied: _emptied,
         SignalReceived: _signalled,
+        HangDetected: _hung,
         DeadlineReached: _ignore,
     },
     Phase.TERMINATING: {
@@ -222,6 +235,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         Exited: _exited_late,
         Emptied: _emptied,
         SignalReceived: _signalled_again,
+        HangDetected: _ignore,
         DeadlineReached: _next_step,
     },
     Phase.KILLING: {
@@ -230,6 +244,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         Exited: _exited_late,
         Emptied: _emptied,
         SignalReceived: _signalled_late,
+        HangDetected: _ignore,
         DeadlineReached: _give_up,
     },
     Phase.DONE: {
@@ -238,6 +253,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         Exited: _ignore,
         Emptied: _ignore,
         SignalReceived: _ignore,
+        HangDetected: _ignore,
         DeadlineReached: _ignore,
     },
 }
@@ -267,7 +283,7 @@ def _signal_all(state: State, signum: int) -> tuple[Action, ...]:
 
 
 def _forward(state: State, signum: int) -> Step:
-    return state, _signal_all(state, signum)
+    return state, _signal_all(state, FORWARDED_AS[Signals(signum)])
 
 
 def _tear_down(state: State, cause: Cause | None) -> Step:
@@ -287,7 +303,7 @@ def _settle(state: State, actions: tuple[Action, ...] = ()) -> Step:
         return state, actions
     if not state.stragglers:
         return state._replace(phase=Phase.DONE), ()
-    if state.phase in {Phase.STARTING, Phase.RUNNING}:
-        return _tear_down(state, cause=None)
+    if is_tearing_down(state):
+        return state, actions
 
-    return state, actions
+    return _tear_down(state, cause=None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from .events import signal_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .events import Ending
 
 
@@ -50,7 +53,21 @@ class Interrupted(NamedTuple):
         return f"stopped by {signal_name(self.signum)}"
 
 
-Cause = Union[RankFailed, RankNotStarted, Interrupted]
+class Hung(NamedTuple):
+    """No rank wrote anything for `seconds`, and the runner was asked to watch for that."""
+
+    seconds: float
+
+    @property
+    def exit_status(self) -> int:
+        """What timeout(1) ends with when its limit has passed."""
+        return 124
+
+    def __str__(self) -> str:
+        return f"no rank wrote anything for {self.seconds:g} s (--hang-timeout)"
+
+
+Cause = Union[RankFailed, RankNotStarted, Interrupted, Hung]
 
 
 class RankOutcome(NamedTuple):
@@ -72,10 +89,14 @@ class RankOutcome(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the job came to. `cause` is None exactly where every rank exited 0; `ranks` is in rank order."""
+    """What the job came to. `cause` is None exactly where every rank exited 0; `ranks` is in rank order.
+
+    `report` is the whole story, as `<job id>-report.json` has it (its schema: the module `report`).
+    """
 
     cause: Cause | None
     ranks: tuple[RankOutcome, ...]
+    report: Mapping[str, object] = MappingProxyType({})
 
     @property
     def status(self) -> int:

@@ -54,7 +54,7 @@ def seconds(value: float) -> str:
     """Show a time."""
     if value >= 1:
         return f"{value:.2f} s"
-    return f"{value * 1e3:.1f} ms" if value < 0.1 else f"{value * 1e3:.0f} ms"  # noqa: PLR2004  three digits each
+    return f"{value * 1e3:.1f} ms" if value < 0.1 else f"{value * 1e3:.0f} ms"
 
 
 def megabytes(value: float) -> str:

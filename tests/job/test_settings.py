@@ -12,6 +12,7 @@ DEFAULTS = Settings()._asdict()
 PATH = "a path"
 SECONDS = "a number of seconds, 0 or more"
 COUNT = "a whole number, 1 or more"
+SIZE = "a size such as 500M or 2G (0: no limit)"
 RANKS = "'all', 'none' or ranks such as '0,8-15'"
 WITH_VARIABLE = [
     ("rank_table", "/a", "/a"),
@@ -20,6 +21,9 @@ WITH_VARIABLE = [
     ("log_dir", "logs", "logs"),
     ("workdir", "inherit", "inherit"),
     ("grace", "0", 0.0),
+    ("hang_timeout", "600", 600.0),
+    ("log_max_size", "500M", 500 << 20),
+    ("log_backups", "0", 0),
     ("console", "0,8-15", frozenset({0, *range(8, 16)})),
     ("no_prefix", "1", True),
 ]
@@ -39,6 +43,12 @@ BAD = [
     ("workdir", "a\0b", "'device', 'inherit' or a folder"),
     ("grace", "15s", SECONDS),
     ("grace", "-0.1", SECONDS),
+    ("hang_timeout", "0", "a number of seconds above 0"),
+    ("hang_timeout", "never", SECONDS),
+    ("log_max_size", "500 MB", SIZE),
+    ("log_max_size", "-1", SIZE),
+    ("log_max_size", "G", SIZE),
+    ("log_backups", "-1", "a whole number, 0 or more"),
     ("console", "some", RANKS),
     ("console", "0,", RANKS),
     ("console", "-1", RANKS),
@@ -67,6 +77,9 @@ def test_defaults() -> None:
         log_dir=None,
         workdir=None,
         grace=15.0,
+        hang_timeout=None,
+        log_max_size=0,
+        log_backups=3,
         console=None,
         no_prefix=False,
         dry_run=False,

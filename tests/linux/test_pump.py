@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
-import resource
 import threading
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ascend_runner.linux.console import Console
 from ascend_runner.linux.lines import LineCutter
+from ascend_runner.linux.log_file import LogFile, Rotation
 from ascend_runner.linux.pump import TAIL_SIZE, Pump, Stream
 from tests.conftest import LIMIT, wait_until
 
@@ -28,18 +27,14 @@ class Pumping:
 
     def __init__(self, folder: Path, console: Console) -> None:
         self.folder = folder
-        self.complaints: list[tuple[int, int | None, str]] = []
+        self.complaints: list[str] = []
         self.streams: dict[int, Stream] = {}
-        self.pump = Pump(console, self._complain)
+        self.pump = Pump(console)
         self.pump.start()
 
     def add(self, rank_id: int = 0, *, is_shown: bool = False) -> int:
         """Begin a rank; its write end."""
-        log = os.open(self.folder / str(rank_id), os.O_WRONLY | os.O_CREAT, 0o600)
-        return self.add_log(log, rank_id, is_shown=is_shown)
-
-    def add_log(self, log: int, rank_id: int = 0, *, is_shown: bool = False) -> int:
-        """Begin a rank that logs to this fd; its write end."""
+        log = LogFile(str(self.folder / str(rank_id)), Rotation(), self.complaints.append)
         cutter = LineCutter(b"%d> " % rank_id) if is_shown else None
         self.streams[rank_id] = Stream(rank_id, log, cutter)
         return self.pump.add(self.streams[rank_id])
@@ -47,9 +42,6 @@ class Pumping:
     def log(self, rank_id: int = 0) -> bytes:
         """Read a rank's log file."""
         return (self.folder / str(rank_id)).read_bytes()
-
-    def _complain(self, rank_id: int, error: OSError) -> None:
-        self.complaints.append((rank_id, error.errno, threading.current_thread().name))
 
 
 @pytest.fixture
@@ -170,61 +162,12 @@ def test_pipe_of_a_rank_is_no_other_ranks(pumping: Pumping) -> None:
     ],
     ids=["nothing", "little", "one-over", "all-new", "one-read", "many-reads"],
 )
-def test_tail_is_the_last_64_kib(written: list[bytes], tail: bytes) -> None:
+def test_tail_is_the_last_64_kib(written: list[bytes], tail: bytes, tmp_path: Path) -> None:
     """For the report, the end of what a rank wrote is remembered, and its size counted."""
-    stream = Stream(0, -1, None)
+    stream = Stream(0, LogFile(str(tmp_path / "log"), Rotation(), print), None)
     for data in written:
         stream.remember(data)
+    stream.log.close()
 
     assert (tail == stream.tail) is True
     assert sum(map(len, written)) == stream.size
-
-
-# --- Disks that are full ----------------------------------------------------------------------------------------------
-
-
-def test_full_disk_is_told_once_and_stalls_nobody(pumping: Pumping) -> None:
-    """With no space left the rank goes on; the first failure is told, by rank and reason, the bytes are counted."""
-    writer = pumping.add_log(os.open("/dev/full", os.O_WRONLY), rank_id=3)
-    for _ in range(100):
-        os.write(writer, b"x" * 65_536)
-    os.close(writer)
-    assert pumping.pump.finish(LIMIT)
-
-    assert [(3, errno.ENOSPC, "pump")] == pumping.complaints
-    assert 100 * 65_536 == pumping.streams[3].lost == pumping.streams[3].size
-
-
-def test_full_disk_of_one_rank_is_no_others(pumping: Pumping) -> None:
-    """The file of a rank whose disk has room is complete."""
-    write_all(pumping.add_log(os.open("/dev/full", os.O_WRONLY), rank_id=3), b"lost\n")
-    write_all(pumping.add(0), b"kept\n")
-    assert pumping.pump.finish(LIMIT)
-
-    assert b"kept\n" == pumping.log(0)
-    assert 0 == pumping.streams[0].lost
-
-
-@pytest.fixture
-def file_limit() -> Iterator[Callable[[int], None]]:
-    """Limit the size of files, for a while (setrlimit(2)): what a disk looks like that fills up and is cleared."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_disk_that_fills_up_and_heals(pumping: Pumping, file_limit: Callable[[int], None]) -> None:
-    """What had room is in the file, what had none is counted, and when there is room again lines are kept again."""
-    writer = pumping.add()
-    stream = pumping.streams[0]
-    file_limit(100_000)
-    os.write(writer, b"a" * 150_000)
-    wait_until(lambda: stream.lost == 50_000)
-    file_limit(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
-    os.write(writer, b"after\n")
-    os.close(writer)
-    assert pumping.pump.finish(LIMIT)
-
-    assert (b"a" * 100_000 + b"after\n" == pumping.log()) is True
-    assert 50_000 == stream.lost
-    assert [(0, errno.EFBIG, "pump")] == pumping.complaints

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from signal import SIGINT, SIGKILL, SIGTERM, SIGUSR1
+from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -20,12 +20,13 @@ from ascend_runner.supervision.events import (
     Ending,
     Event,
     Exited,
+    HangDetected,
     SignalReceived,
     Spawned,
     SpawnFailed,
 )
 from ascend_runner.supervision.machine import TRANSITIONS, Phase, State
-from ascend_runner.supervision.outcome import Cause, Interrupted, Outcome, RankFailed, RankNotStarted, RankOutcome
+from ascend_runner.supervision.outcome import Cause, Hung, Interrupted, Outcome, RankFailed, RankNotStarted, RankOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +47,7 @@ class World(NamedTuple):
     stragglers: frozenset[int] = frozenset()
     has_deadline: bool = False
     signals: int = 0
+    is_hung: bool = False
     cause: Cause | None = None
 
     @property
@@ -66,6 +68,8 @@ class World(NamedTuple):
             yield Emptied(rank_id)
         if self.has_deadline:
             yield DeadlineReached()
+        if not self.is_hung:
+            yield HangDetected(60.0)
         if self.signals < MOST_SIGNALS:
             yield SignalReceived(SIGTERM)
 
@@ -88,6 +92,9 @@ class World(NamedTuple):
         if isinstance(event, SignalReceived):
             cause_of_signal = self.cause or Interrupted(event.signum)
             return self._replace(signals=self.signals + 1, cause=cause_of_signal)
+        if isinstance(event, HangDetected):
+            is_training = self.leaders or self.spawning is not None
+            return self._replace(is_hung=True, cause=self.cause or (Hung(event.seconds) if is_training else None))
         return self._replace(has_deadline=False)
 
     def told(self, actions: tuple[Action, ...]) -> World:
@@ -165,7 +172,7 @@ def test_laws_hold_in_every_interleaving(ranks: int) -> None:
 
 def test_table_is_total() -> None:
     """Each phase answers each event, by a rule or by ignoring it."""
-    events = {Spawned, SpawnFailed, Exited, Emptied, SignalReceived, DeadlineReached}
+    events = {Spawned, SpawnFailed, Exited, Emptied, SignalReceived, HangDetected, DeadlineReached}
 
     assert dict.fromkeys(Phase, events) == {phase: set(row) for phase, row in TRANSITIONS.items()}
 
@@ -253,6 +260,22 @@ def test_first_signal_after_a_failure_is_no_impatience() -> None:
     state, actions = machine.transition(state, SignalReceived(SIGINT))
     assert (Phase.KILLING, (SignalGroup(1, SIGKILL), SetDeadline(5.0))) == (state.phase, actions)
     assert RankFailed(0, FAILED) == state.cause
+
+
+def test_hang_ends_the_job_with_124() -> None:
+    """A hang is a cause like a failure: all are told to stop, and the status is that of a time limit."""
+    state, actions = play(1, Spawned(0), HangDetected(60.0))
+
+    assert (SignalGroup(0, SIGTERM), SetDeadline(1.0)) == actions
+    assert machine.outcome(state, (0,)).status == 124
+
+
+def test_ctrl_z_stops_the_ranks_and_fg_continues_them() -> None:
+    """Ranks have no terminal: what the runner is sent as SIGTSTP they get as SIGSTOP."""
+    state, actions = play(1, Spawned(0), SignalReceived(SIGTSTP))
+    assert (SignalGroup(0, SIGSTOP),) == actions
+
+    assert (SignalGroup(0, SIGCONT),) == machine.transition(state, SignalReceived(SIGCONT))[1]
 
 
 def test_user_signals_are_forwarded_and_change_nothing() -> None:

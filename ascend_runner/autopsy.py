@@ -1,0 +1,110 @@
+"""Puts together what is known of ranks that ended: log, ending, memory, plog. Loaded at a failure, never before.
+
+The one entry to the diagnosis for the manager: it reads the plogs and leaves every judgement to `diagnosis`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ascend_runner.diagnosis import endings, first_cause, log_evidence
+from ascend_runner.diagnosis.finding import Finding
+from ascend_runner.linux import plog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ascend_runner.diagnosis.endings import Circumstances
+    from ascend_runner.diagnosis.finding import Accused
+    from ascend_runner.diagnosis.first_cause import Place
+    from ascend_runner.diagnosis.log_evidence import Evidence
+    from ascend_runner.job.plan import JobSpec
+    from ascend_runner.supervision.events import Ending
+
+
+class Remains(NamedTuple):
+    """What is left of a rank: how it ended, the last bytes of its log, where CANN wrote for it.
+
+    `started_at` is in seconds of the epoch. `is_own_folder` is whether the plog folder is this rank's alone.
+    """
+
+    rank_id: int
+    pid: int
+    ending: Ending
+    tail: bytes
+    plog_folder: str = ""
+    is_own_folder: bool = True
+    started_at: float = 0.0
+
+
+def order(remains: Sequence[Remains], circumstances: Circumstances) -> tuple[int, ...]:
+    """Give the ranks whose failure was seen in one wake-up in the order in which their failures shall count."""
+    deaths = [_death(rank, log_evidence.read(rank.tail, rank.ending), circumstances) for rank in remains]
+
+    return tuple(death.rank_id for death in first_cause.by_suspicion(deaths))
+
+
+def examine(
+    remains: Sequence[Remains], circumstances: Circumstances, places: Mapping[int, Place]
+) -> tuple[dict[int, Finding], Accused | None]:
+    """Find out why each rank ended; and, where all only complain of others, whom they point at.
+
+    `remains` are those that ended otherwise than with 0 before they were told to stop; `places` tells where the ranks
+    of the whole job run, as far as known.
+    """
+    findings: dict[int, Finding] = {}
+    deaths: list[first_cause.Death] = []
+    for rank in remains:
+        found = _plog(rank)
+        evidence = log_evidence.read(rank.tail, rank.ending, found.errors if found else ())
+        evidence = evidence._replace(peers=tuple(first_cause.located(peer, places) for peer in evidence.peers))
+        findings[rank.rank_id] = _finding(evidence, endings.meaning(rank.ending, circumstances), found)
+        deaths.append(_death(rank, evidence, circumstances))
+
+    return findings, first_cause.accused(deaths, places)
+
+
+def places_of(job: JobSpec) -> dict[int, first_cause.Place]:
+    """Tell where the ranks of the whole job run: by the rank table that they were given, else only this node's."""
+    if job.table is None:
+        return {spec.rank_id: first_cause.Place(job.server_id, spec.local_rank) for spec in job.ranks}
+
+    from ascend_runner.rank_table import codec  # with a table it is there already, without one it is never needed
+
+    return {
+        device.rank_id: first_cause.Place(server.server_id, device.device_id)
+        for server in codec.loads(job.table.data).servers
+        for device in server.devices
+    }
+
+
+def _death(rank: Remains, evidence: Evidence, circumstances: Circumstances) -> first_cause.Death:
+    return first_cause.Death(
+        rank.rank_id, rank.ending, evidence, is_out_of_memory=endings.is_out_of_memory(rank.ending, circumstances)
+    )
+
+
+def _plog(rank: Remains) -> plog.Plog | None:
+    if not rank.plog_folder:
+        return None
+    return plog.newest(rank.plog_folder, () if rank.is_own_folder else (rank.pid,), rank.started_at)
+
+
+def _finding(evidence: Evidence, meaning: str, found: plog.Plog | None) -> Finding:
+    code = evidence.code
+    return Finding(
+        meaning=meaning,
+        exception=evidence.exception,
+        place=evidence.place,
+        origin=evidence.origin,
+        origin_place=evidence.origin_place,
+        traceback=evidence.traceback,
+        last_lines=evidence.last_lines,
+        code=code.name if code else "",
+        code_meaning=code.meaning if code else "",
+        code_kind=code.kind.value if code else "",
+        code_line=evidence.code_line,
+        points_at=evidence.peers,
+        plog_path=found.path if found else "",
+        plog_error=found.first_error if found else "",
+    )

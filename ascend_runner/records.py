@@ -1,0 +1,80 @@
+"""Records to what JSON can hold, and back. The records are named tuples, and their annotations are the schema.
+
+A field may be a record, a tuple of one kind, a mapping of texts, a whole number, a number, a text, a truth, or Optional
+of one of these.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import Any, Final, TypeVar
+
+from ascend_runner.errors import AscendRunnerError
+
+RecordT = TypeVar("RecordT")
+
+_WORDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def encode(value: object) -> Any:  # Any: what json.dumps takes
+    """Make a JSON-able value of a record: its fields by name."""
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        if names is None:
+            return [encode(item) for item in value]
+        return {name: encode(item) for name, item in zip(names, value)}
+    if isinstance(value, typing.Mapping):
+        return {name: encode(item) for name, item in value.items()}
+    return value
+
+
+def decode(record: type[RecordT], document: object, path: str = "") -> RecordT:
+    """Make a record of a JSON value. Members that it does not know are ignored, missing ones get their default.
+
+    Errors: AscendRunnerError, naming the place.
+    """
+    if not isinstance(document, dict):
+        raise _error(path, "an object", document)
+    hints = typing.get_type_hints(record)
+    defaults: dict[str, object] = getattr(record, "_field_defaults", {})
+    missing = [name for name in hints if name not in document and name not in defaults]
+    if missing:
+        raise AscendRunnerError(f"{path or 'the document'} has no {', '.join(missing)}")
+
+    return record(
+        **{
+            name: _decode(hint, document[name], f"{path}.{name}" if path else name)
+            for name, hint in hints.items()
+            if name in document
+        }
+    )
+
+
+def _decode(hint: Any, value: object, path: str) -> object:  # Any: an annotation can be a class or a typing construct
+    kind, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if kind is typing.Union:  # Optional
+        return None if value is None else _decode(arguments[0], value, path)
+    if kind is tuple:
+        if not isinstance(value, list):
+            raise _error(path, "an array", value)
+        return tuple(_decode(arguments[0], item, f"{path}[{number}]") for number, item in enumerate(value))
+    if kind is not None:  # a mapping of texts
+        if not isinstance(value, dict):
+            raise _error(path, "an object", value)
+        return {name: _decode(arguments[1], item, f"{path}.{name}") for name, item in value.items()}
+    if hasattr(hint, "_fields"):
+        return decode(hint, value, path)
+
+    return _decode_scalar(hint, value, path)
+
+
+def _decode_scalar(hint: type, value: object, path: str) -> object:
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:  # isinstance would take true for a whole number
+        raise _error(path, _WORDS[hint], value)
+    return value
+
+
+def _error(path: str, expected: str, found: object) -> AscendRunnerError:
+    return AscendRunnerError(f"{path or 'the document'} is {found!r:.60}, expected {expected}")

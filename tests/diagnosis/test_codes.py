@@ -1,0 +1,122 @@
+"""Which code a log reports, in the forms in which CANN, HCCL and torch_npu write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.diagnosis.codes import CODES, Kind, first_code, first_phrase
+
+
+def name_of(*lines: str) -> str:
+    """Name the first code, "" if there is none."""
+    found = first_code(lines)
+    return found.code.name if found else ""
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("EI0006", "EI0006: [PID: 1292363] 2025-04-08-18:07:20.444.436 Getting socket times out. Reason: Remote Rank"),
+        ("EI0015", "[PID: 7] 2025-11-03-20:18:46.447.213 Communication_Error_Ranktable_Detect(EI0015): Failed"),
+        ("EI0002", "(Worker_TP11 pid=15618) ERROR 10-11 11:32:59 [model_runner_v1.py:3556] EI0002: [PID: 15618] The"),
+        ("EI0002", "The details refer to 'Ascend Error Message'.Ascend Error Message:EI0002: The wait execution of"),
+        ("EZ9999", "EZ9999[PID: 8146] 2026-03-16-20:13:22.806.034 (EZ9999):  The error from device"),
+        (
+            "507015",
+            "RuntimeError: npuSynchronizeDevice NPU function error: AclrtSynchronizeDevice, error code is 507015",
+        ),
+        ("507018", "[ERROR] RUNTIME(4711,python):ACL stream synchronize failed, error code:507018"),
+        ("507049", "call rtStreamSynchronize failed, ret = 507049, dev=0"),
+        ("107001", "aclrtSetDevice failed, retCode=107001"),
+    ],
+)
+def test_forms(code: str, line: str) -> None:
+    """A code is found in every form in which it is reported."""
+    assert code == name_of(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'For detailed guidance, search for the keyword "EI0002" on https://www.hiascend.com/document/.',
+        "loss 507015 at step 107001",
+        "checkpoint-507015.pt: saved",
+        "HEI0006: no such thing",
+        "EI00061: no such thing",
+        "EI0999: not in the table",
+        "retries 507015",
+        "error code is 5070151",
+        "kernel_EI0006_x: y",
+        "",
+    ],
+)
+def test_not_a_report(line: str) -> None:
+    """What merely looks like a code, or mentions one, is none."""
+    assert "" == name_of(line)
+
+
+def test_first_of_several() -> None:
+    """The first code of a log counts: what follows is mostly its consequence."""
+    assert "EI0011" == name_of("step 1", "EI0011: [PID: 7] no memory", "EI0006: [PID: 7] Getting socket times out")
+
+
+def test_wrapper_gives_way() -> None:
+    """A code that only says that something inside went wrong gives way to one that says what, and holds alone."""
+    wrapper = "NPU warning, error code is 507048[Error]:"
+
+    assert "EI0002" == name_of(wrapper, "EI0002: [PID: 7277] The wait execution of the Notify register times out.")
+    assert "507048" == name_of(wrapper, "EZ9999: Inner Error!")
+
+
+def test_line_of_the_code() -> None:
+    """The line that carries the code is handed on."""
+    found = first_code(["a", "EJ0001: [PID: 9] Failed to initialize the HCCP process.", "b"])
+
+    assert found
+    assert "EJ0001: [PID: 9] Failed to initialize the HCCP process." == found.line
+    assert Kind.ROOT is found.code.kind
+
+
+@pytest.mark.parametrize("name", ["EI0002", "EI0006", "EI0015"])
+def test_complaints_of_peers(name: str) -> None:
+    """The three codes that HCCL's documents explain by another rank's trouble are secondary, and no other code is."""
+    assert Kind.SECONDARY is CODES[name].kind
+    assert 3 == sum(code.kind is Kind.SECONDARY for code in CODES.values())
+
+
+def test_every_meaning_is_one_line() -> None:
+    """Each code has a meaning of its own that fits one line of the failure screen."""
+    meanings = [code.meaning for code in CODES.values()]
+
+    assert all(meaning and len(meaning) < 100 and meaning.isprintable() for meaning in meanings)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "kind", "line"),
+    [
+        ("No space left on device", Kind.ROOT, "OSError: [Errno 28] No space left on device"),
+        ("Out of memory", Kind.ROOT, "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB"),
+        ("Connection reset by peer", Kind.EITHER, "recvValue failed on SocketImpl: Connection reset by peer"),
+        (
+            "libhccl.so",
+            Kind.ROOT,
+            "ImportError: libhccl.so: cannot open shared object file: No such file or directory",
+        ),
+        (
+            "It may exit with exception",
+            Kind.SECONDARY,
+            "The node: 3 is timed out. It may exit with exception, please check this node's log.",
+        ),
+    ],
+)
+def test_phrases(phrase: str, kind: Kind, line: str) -> None:
+    """What frameworks say without a code is recognised by its words."""
+    found = first_phrase(["step 1", line])
+
+    assert found
+    assert (phrase, kind, line) == (found.code.name, found.code.kind, found.line)
+
+
+def test_no_phrase() -> None:
+    """An ordinary line says nothing of that kind."""
+    assert first_phrase(["step 1, out of 100", "memory 3 GB"]) is None

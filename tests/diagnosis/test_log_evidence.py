@@ -1,0 +1,191 @@
+"""What a whole log tail tells, whatever stands in it."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ascend_runner.diagnosis.codes import Kind
+from ascend_runner.diagnosis.finding import Peer
+from ascend_runner.diagnosis.log_evidence import LAST_LINES, TRACEBACK_LINES, read
+from ascend_runner.supervision.events import Ending
+from ascend_runner.text import LINE_LIMIT
+
+FAILS: Final = os.path.join(os.path.dirname(__file__), "..", "workers", "fails.py")
+HCCL_TIMEOUT: Final = (
+    b"Traceback (most recent call last):\n"
+    b'  File "/job/train.py", line 212, in train_step\n'
+    b"    dist.all_reduce(loss)\n"
+    b"RuntimeError: HCCL function error: HcclAllreduce, error code is 6\n"
+    b"[ERROR] 2025-04-08-18:07:20 (PID:7, Device:1, RankID:1) ERR02200 DIST call hccl api failed.\n"
+    b"EI0006: [PID: 7] 2025-04-08-18:07:20.444.436 Getting socket times out. Reason: \n"
+    b"This node (server 10.0.0.4, device ID 1) detects that srcRank (server 10.0.0.4, device ID 1) fails to connect to"
+    b" dstRank (server 10.0.0.5, device ID 3). Continue\n"
+)
+
+
+def failure(kind: str) -> bytes:
+    """Run a rank that fails in this way; all that it wrote."""
+    ended = subprocess.run([sys.executable, FAILS, kind], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return ended.stdout
+
+
+def test_exception() -> None:
+    """A rank that raised has its exception, the place, the block and the last lines as evidence."""
+    evidence = read(b"step 16\n" + failure("while_handling"), Ending(exit_code=1))
+
+    assert "ValueError: loss is nan at step 17" == evidence.exception
+    assert evidence.place.endswith(" in train_step")
+    assert "Traceback (most recent call last):" == evidence.traceback[0]
+    assert evidence.exception == evidence.last_lines[-1]
+    assert (None, Kind.ROOT) == (evidence.code, evidence.kind)
+
+
+def test_no_exception() -> None:
+    """A rank that says nothing of why it ended has its last 20 lines as evidence."""
+    evidence = read(b"".join(b"step %d\n" % step for step in range(100)))
+
+    assert ("", ()) == (evidence.exception, evidence.traceback)
+    assert tuple(f"step {step}" for step in range(80, 100)) == evidence.last_lines
+
+
+def test_complaint_of_a_peer() -> None:
+    """An exception that carries HCCL's code names the code, its kind, and whom it points at."""
+    evidence = read(HCCL_TIMEOUT, Ending(exit_code=1))
+
+    assert "RuntimeError: HCCL function error: HcclAllreduce, error code is 6" == evidence.exception
+    assert evidence.code
+    assert ("EI0006", Kind.SECONDARY) == (evidence.code.name, evidence.kind)
+    assert evidence.code_line.startswith("EI0006: [PID: 7]")
+    assert (Peer(server_id="10.0.0.5", device_id=3),) == evidence.peers
+
+
+def test_own_failure_blames_nobody() -> None:
+    """A rank whose code is the root itself points at nobody, whatever names its messages hold."""
+    evidence = read(HCCL_TIMEOUT.replace(b"EI0006", b"EI0011"))
+
+    assert () == evidence.peers
+
+
+def test_exception_survived_long_ago() -> None:
+    """An exception that a rank survived has nothing to do with the SIGKILL that ended it a hundred lines later."""
+    tail = failure("survived_long_ago")
+
+    assert "" == read(tail, Ending(signum=9)).exception
+    assert "ValueError: loss is nan at step 1" == read(tail, Ending(exit_code=1)).exception
+
+
+def test_phrase_without_a_code() -> None:
+    """What an exception says in words counts where there is no code."""
+    evidence = read(b"OSError: [Errno 28] No space left on device\n")
+
+    assert evidence.code
+    assert "No space left on device" == evidence.code.name
+
+
+def test_phrase_far_from_the_end() -> None:
+    """A phrase that was said long before the end is not why a rank ended."""
+    evidence = read(b"retrying: Connection refused\n" + b"step\n" * 100)
+
+    assert evidence.code is None
+
+
+PLOG: Final = ("[ERROR] HCCL(7,python): Communication_Error_Get_Socket(EI0006): connect destRank[10.0.0.5/3] fail",)
+
+
+def test_plog_of_a_silent_rank() -> None:
+    """Of a rank that says nothing itself, the plog tells the code and the peer."""
+    evidence = read(b"step 1\n", Ending(signum=11), PLOG)
+
+    assert (Kind.SECONDARY, (Peer(server_id="10.0.0.5", device_id=3),)) == (evidence.kind, evidence.peers)
+
+
+def test_plog_of_a_rank_that_raised() -> None:
+    """What HCCL complains of while a rank that raised is torn down is a consequence of that."""
+    evidence = read(failure("while_handling"), Ending(exit_code=1), PLOG)
+
+    assert evidence.code is None
+
+
+def test_empty_log() -> None:
+    """Of an empty log nothing is told."""
+    evidence = read(b"")
+
+    assert ("", (), (), None) == (evidence.exception, evidence.last_lines, evidence.traceback, evidence.code)
+
+
+def test_escape_sequences() -> None:
+    """Nothing that a rank writes steers the terminal: colours are left out, all else that is no text is spelled out."""
+    evidence = read(b"\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07 \x9b1m \x00 \x1b[\n")
+
+    assert ("red bell\\x07 \ufffd1m \\x00 \\x1b[",) == evidence.last_lines
+
+
+def test_progress_bar() -> None:
+    """Of a progress bar the last state is shown, as on a terminal; Windows' line ends are none."""
+    evidence = read(b"a\r\n\r 10%\r 20%\r 30%\nlast\r")
+
+    assert ("a", " 30%", "last") == evidence.last_lines
+
+
+def test_very_long_lines() -> None:
+    """A line of any length is shown with both its ends, and bounded."""
+    evidence = read(b"begin" + b"x" * 200_000 + b"end\n")
+
+    assert 1 == len(evidence.last_lines)
+    assert evidence.last_lines[0].startswith("beginxxx")
+    assert evidence.last_lines[0].endswith("xxxend")
+    assert LINE_LIMIT == len(evidence.last_lines[0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_cut(seed: int) -> None:
+    """Wherever the tail begins and whatever stands before, a whole traceback at its end is found."""
+    chance = random.Random(seed)  # noqa: S311  not for secrets
+    noise = chance.randbytes(chance.randrange(70_000))
+
+    assert "ValueError: loss is nan at step 17" == read((noise + b"\n" + NAN)[-65536:]).exception
+
+
+NAN: Final = (
+    b'Traceback (most recent call last):\n  File "/job/train.py", line 5, in step\n    raise ValueError(x)\n'
+    b"ValueError: loss is nan at step 17\n"
+)
+PIECES: Final = (
+    NAN,
+    NAN[:40],
+    NAN[60:],
+    HCCL_TIMEOUT,
+    b"  + Exception Group Traceback (most recent call last):\n",
+    b"    | Traceback (most recent call last):\n",
+    b"  | ",
+    b"During handling of the above exception, another exception occurred:\n",
+    b"Exception ignored in: x\n",
+    b"Fatal Python error: x\n",
+    b"terminate called after throwing an instance of 'x'\n",
+    b"\r 50%|",
+    b"[rank1]: ",
+    b"\x1b[31m",
+    b"\xff\x00",
+    b"\n\n",
+    b'  File "',
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40))))
+def test_anything(pieces: list[bytes]) -> None:
+    """Whatever a log holds, the evidence is bounded and fit for a terminal."""
+    evidence = read(b"".join(pieces), Ending(exit_code=1))
+    texts = [*evidence.traceback, *evidence.last_lines, evidence.exception, evidence.place, evidence.code_line]
+
+    assert len(evidence.last_lines) <= LAST_LINES
+    assert len(evidence.traceback) <= TRACEBACK_LINES
+    assert all(text.replace("\t", "").isprintable() for text in texts)

@@ -1,0 +1,93 @@
+"""A rank that writes a known stream of lines and keeps a book of it: what was written, and when it began to die.
+
+usage: chatter.py BOOK RANK_PLAN...    the plan of this rank is the argument at RANK_ID, words joined by commas
+plan words: write=N (bytes), nap=MS, exit=N, die=SIGNAL, ignore=SIGNAL, linger (until a signal ends it),
+            child=HOW (as actor.py), forks=N (that many sleeping children)
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import struct
+import sys
+import time
+
+import actor  # beside this file
+
+ENTRY = struct.Struct("=QQ")  # bytes written, time of the own death (ns, monotonic; 0: told to die, or never)
+CHUNK = 4096
+
+
+def line(number: int) -> bytes:
+    """Give the line of this number: text of a varying length that tells its own place."""
+    return b"%d:%s\n" % (number, b"x" * (number * 7919 % 200))
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no KeyboardInterrupt and no traceback: only the known stream
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    rank_id = int(os.environ["RANK_ID"])
+    with open(sys.argv[1], "r+b") as file:
+        writer = Writer(mmap.mmap(file.fileno(), 0), rank_id)
+    for word in sys.argv[2 + rank_id].split(","):
+        name, _, value = word.partition("=")
+        perform(writer, name, value)
+
+
+def perform(writer: Writer, name: str, value: str) -> None:
+    if name in {"exit", "die"}:
+        writer.note_death()
+    if name == "write":
+        writer.write(int(value))
+    elif name == "nap":
+        time.sleep(int(value) / 1000)
+    elif name == "forks":
+        fork(int(value))
+    else:
+        {"exit": end, "die": actor.die, "linger": actor.sleep, "ignore": actor.ignore, "child": actor.leave_child}[
+            name
+        ](value)
+
+
+def end(status: str) -> None:
+    os._exit(int(status))
+
+
+def fork(count: int) -> None:
+    for _ in range(count):
+        if os.fork() == 0:
+            signal.pause()
+            os._exit(0)
+
+
+class Writer:
+    """Writes the stream, and keeps the book of it."""
+
+    def __init__(self, book: mmap.mmap, rank_id: int) -> None:
+        self.book = book
+        self.place = ENTRY.size * rank_id
+        self.written = 0
+        self.number = 0
+
+    def write(self, size: int) -> None:
+        """Write about so many bytes, in writes that need not end at a line."""
+        data = bytearray()
+        while len(data) < size:
+            data += line(self.number)
+            self.number += 1
+        rest = memoryview(data)
+        while rest:
+            count = os.write(1, rest[:CHUNK])
+            self.written += count
+            struct.pack_into("=Q", self.book, self.place, self.written)
+            rest = rest[count:]
+
+    def note_death(self) -> None:
+        """Note the time of the death that is about to come."""
+        struct.pack_into("=Q", self.book, self.place + 8, time.monotonic_ns())
+
+
+if __name__ == "__main__":
+    main()
