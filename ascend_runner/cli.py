@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import ascend_runner
 from ascend_runner import errors, reporter
+from ascend_runner.job import command_line
 from ascend_runner.job import settings as job_settings
 from ascend_runner.launcher import Launcher, launch
 from ascend_runner.linux.console import STDERR, Console
@@ -39,10 +39,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str], signals: Signals) -> Outcome:
-    flags, command = _parse(argv)
+    flags, command = command_line.parse(argv)
+    if command_line.HELP in flags or command_line.VERSION in flags:
+        _print(command_line.help_text() if command_line.HELP in flags else f"{ascend_runner.__version__}\n")
+        return Outcome(cause=None, ranks=())
     settings = job_settings.decode(flags, environ)
     if not command:
-        raise errors.SettingsError("there is no command to run, expected: ascend-runner [OPTIONS] COMMAND [ARG ...]")
+        raise errors.SettingsError(f"there is no command to run, expected: {command_line.USAGE}")
 
     console = Console(_skipped_notice)
     out = Reporter(console.say, _lowest_level(settings))
@@ -102,7 +105,11 @@ def _print_plan(job: JobSpec, environ: Mapping[str, str]) -> None:
             for rank in job.ranks
         ],
     }
-    sys.stdout.write(json.dumps(plan, indent=2, ensure_ascii=False) + "\n")
+    _print(json.dumps(plan, indent=2, ensure_ascii=False) + "\n")
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 
@@ -116,60 +123,3 @@ def _skipped_notice(lines: int) -> bytes:
     return reporter.own_line(
         Level.WARNING, f"{lines} lines not shown here, the console is slower than the ranks; the log files are complete"
     )
-
-
-# --- argv ------------------------------------------------------------------------------------------------------------
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse, but a wrong flag is a SettingsError and thereby one sentence and status 125."""
-
-    def error(self, message: str) -> NoReturn:
-        raise errors.SettingsError(f"{message}; see ascend-runner --help")
-
-
-class _Formatter(argparse.HelpFormatter):
-    """One column of options and one of what they mean, whatever the terminal's width."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=36, width=118)
-
-
-def _parse(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Split the words into flags by option name, and the training command.
-
-    Parsing stops at the first word that is no option, or at `--`: the command needs no quoting.
-    """
-    values = vars(_parser().parse_args(argv))
-    command: list[str] = values.pop("command")
-    if command[:1] == ["--"]:
-        command = command[1:]
-
-    return {name: value for name, value in values.items() if value is not None}, command
-
-
-def _parser() -> _Parser:
-    parser = _Parser(
-        prog="ascend-runner",
-        usage="ascend-runner [OPTIONS] COMMAND [ARG ...]",
-        description="Start COMMAND once per Ascend NPU of this node, as the platform's rank table says; keep every"
-        " rank's log, stop all at the first failure, leave nothing behind, and name the cause.",
-        epilog="A flag beats its variable. Exit status: 0 when every rank exited 0, else that of the first rank to fail"
-        " (128 + signal), 128 + signal when told to stop, 125 when the runner itself failed, 126 or 127 when COMMAND"
-        " cannot be executed or is not there.  Example: ascend-runner python train.py --epochs 5",
-        formatter_class=_Formatter,
-        allow_abbrev=False,
-        add_help=False,
-    )
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    options = parser.add_argument_group("options, each beside its variable")
-    for option in job_settings.OPTIONS:
-        variable = f" [{option.variable}]" if option.has_variable else ""
-        text = (option.help + variable).replace("%", "%%")
-        if option.is_switch:
-            options.add_argument(option.flag, dest=option.name, help=text, action="store_const", const="1")
-        else:
-            options.add_argument(option.flag, dest=option.name, help=text, metavar=option.metavar)
-    options.add_argument("--version", action="version", version=ascend_runner.__version__, help="show the version")
-    options.add_argument("--help", "-h", action="help", help="show this text")
-    return parser

@@ -81,6 +81,7 @@ PURE_IMPORTS: Final = {
     "os.path.splitext",
     "re",
     "shlex",
+    "textwrap",
     "types",
     "typing",
     "zlib",

@@ -62,9 +62,6 @@ def _run_and_exit(run: Callable[[], int], guardian: int) -> NoReturn:
         descendants.become_subreaper()
         _follow_to_death(guardian)
         status = run()
-    except SystemExit as stop:  # argparse ends so after --help
-        status = stop.code if isinstance(stop.code, int) else 0
-        sys.stdout.flush()
     except BaseException:  # noqa: BLE001  whatever it is, it must be shown, and must not return into a second life
         sys.excepthook(*sys.exc_info())
     finally:
