@@ -76,13 +76,12 @@ class Manager:
             self._hang_at = time.monotonic() + self._job.hang_timeout
         rank_ids = tuple(self._specs)
         self._state, actions = machine.start(rank_ids, self._job.grace)
-        while True:
-            self._perform(actions)
-            if self._state.phase is machine.Phase.DONE:
-                break
+        self._perform(actions)
+        while self._state.phase is not machine.Phase.DONE:
             self._events.extend(self._observe())
             event = self._events.popleft()
             self._state, actions = machine.transition(self._state, event)
+            self._perform(actions)  # the living are told before the dead is buried
             self._reap_if_gone(event)
 
         self._sweep()
@@ -181,11 +180,11 @@ class Manager:
         }
         now = time.monotonic()
         leader_pids = frozenset(leader.pid for leader in self._leaders.values())
-        descendants.reap_adopted(keep=leader_pids)
+        adopted = descendants.reap_adopted(keep=leader_pids)
 
         # A leader that ends leaves its children to this process, their subreaper: no adopted child, no straggler.
         sessions: set[int] = set()
-        if (endings or self._with_stragglers) and set(descendants.children(os.getpid())) - leader_pids:
+        if adopted and (endings or self._with_stragglers):
             living = (found for found in descendants.descendants(os.getpid()) if not found.is_zombie)
             sessions = {found.session for found in living}
 
@@ -252,13 +251,11 @@ class Manager:
         keep = frozenset(leader.pid for leader in self._leaders.values())
         deadline = time.monotonic() + SWEEP_LIMIT
         escaped: dict[int, str] = {}
-        while set(descendants.children(os.getpid())) - keep:
+        while descendants.reap_adopted(keep):
             escaped.update((found.pid, found.name) for found in descendants.kill_all(keep))
-            descendants.reap_adopted(keep)
             if time.monotonic() >= deadline:
                 break
-            if set(descendants.children(os.getpid())) - keep:
-                self._signals.wait(deadline - time.monotonic())
+            self._signals.wait(deadline - time.monotonic())
         if escaped:
             names = ", ".join(f"{pid} ({name})" for pid, name in escaped.items())
             self._reporter.info(f"ended what had left its rank's session: {names}")

@@ -97,14 +97,21 @@ def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
     return killed
 
 
-def reap_adopted(keep: frozenset[int] = frozenset()) -> None:
-    """Reap every child that has ended but `keep`: the leaders, whose numbers must stay taken a while longer."""
+def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
+    """Reap every child that has ended but `keep`: the leaders, whose numbers must stay taken a while longer.
+
+    Gives the others, who live.
+    """
+    living = []
     for pid in children(os.getpid()):
         if pid not in keep:
             try:
-                os.waitpid(pid, os.WNOHANG)
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    living.append(pid)
             except ChildProcessError:
                 continue
+
+    return living
 
 
 def send(pid: int, signum: int) -> None:

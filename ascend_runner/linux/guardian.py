@@ -110,12 +110,12 @@ def _sweep() -> None:
     """End and reap every descendant that the runner has left, within `SWEEP_LIMIT`."""
     deadline = time.monotonic() + SWEEP_LIMIT
     while True:
-        descendants.kill_all()
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
+        descendants.kill_all()
         left = deadline - time.monotonic()
         if left <= 0:
             return
