@@ -103,6 +103,27 @@ def test_nothing_of_a_killed_runner_outlives_the_guardian() -> None:
     assert all(map(is_gone, pids))
 
 
+def test_what_it_did_not_start_is_spared() -> None:
+    """`exec ascend-runner` in a script keeps the script's children: a tee behind `> >(tee log)` reads to the end."""
+    ended = run("/bin/sh", "-c", 'sleep 1000 >&- 2>&- & echo $!; exec "$@"', "sh", *GUARDED, "orphans")
+    sleeper, *pids = map(int, ended.stdout.split())
+    was_spared = not is_gone(sleeper)
+    os.kill(sleeper, signal.SIGKILL)
+    os.waitpid(sleeper, 0)
+
+    assert was_spared
+    assert 3 == len(pids)
+    assert all(map(is_gone, pids))
+    assert 137 == ended.returncode
+
+
+def test_what_it_did_not_start_does_not_delay_the_end() -> None:
+    """A child of the script that ends meanwhile, too, is nobody to wait for, and no runner."""
+    ended = run("/bin/sh", "-c", 'sleep 0 & exec "$@"', "sh", *GUARDED, "exit=7")
+
+    assert 7 == ended.returncode
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can begin a container")
 def test_first_process_of_a_container_reaps_orphans() -> None:
     """As PID 1 it ends with the runner's status, and does not wait for orphans."""
