@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, NoReturn
 
@@ -12,7 +11,7 @@ import ascend_runner
 from ascend_runner import errors, reporter
 from ascend_runner.job import settings as job_settings
 from ascend_runner.launcher import Launcher, launch
-from ascend_runner.linux.console import STDERR, Console
+from ascend_runner.linux.console import STDERR, STDOUT, Console
 from ascend_runner.linux.signals import Signals
 from ascend_runner.reporter import Level, Reporter
 from ascend_runner.supervision.outcome import Outcome
@@ -102,8 +101,10 @@ def _print_plan(job: JobSpec, environ: Mapping[str, str]) -> None:
             for rank in job.ranks
         ],
     }
-    sys.stdout.write(json.dumps(plan, indent=2, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    text = json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
+    with open(STDOUT, "wb", closefd=False) as out:
+        # Words that were no text are surrogates here; escaped with a backslash they are JSON.
+        out.write(text.encode(errors="backslashreplace"))
 
 
 def _lowest_level(settings: Settings) -> Level:

@@ -188,6 +188,22 @@ def test_dry_run_tells_what_is_unset() -> None:
     assert ["RANK_TABLE_FILE"] == rank["unset"]
 
 
+def test_words_that_are_no_text_are_planned_and_run(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 go through as they are; the plan names them as JSON can."""
+    (rank,) = plan_of(*ONE_RANK, "echo", b"a\xffb", cwd=tmp_path)["ranks"]
+    subprocess.run(
+        [sys.executable, "-m", "ascend_runner", *ONE_RANK, "--log-dir", "log", "echo", b"a\xffb"],
+        env={**CLEAN, "MA_VJ_NAME": "job"},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=LIMIT,
+    )
+
+    assert ["echo", "a\udcffb"] == rank["argv"]
+    assert b"a\xffb\n" == (tmp_path / "log" / "job-proc-rank-0-device-0.txt").read_bytes()
+
+
 # --- The command ------------------------------------------------------------------------------------------------------
 
 
