@@ -144,7 +144,7 @@ class Launcher:
         for folder in folders:
             path = os.path.join(cwd, folder, name)
             if os.path.isfile(path) and os.access(path, os.X_OK):
-                return os.path.join(folder, name)
+                return name if "/" in name else path  # a relative folder of PATH is the caller's, not the ranks'
             if os.path.exists(path):
                 found_at = found_at or path
 

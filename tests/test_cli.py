@@ -261,6 +261,17 @@ def test_first_in_path_that_can_be_run_is_the_command(commands: Path) -> None:
     )
 
 
+def test_relative_folder_of_path_is_the_callers(commands: Path) -> None:
+    """A command that is found by PATH is the same program in every working directory."""
+    (commands / "folder" / "program").write_text("#!/bin/sh\necho ran\n")
+    (commands / "folder" / "program").chmod(0o755)
+    ended = run_to_end(
+        *ONE_RANK, "--log-dir", "log", "--workdir", "/", "program", cwd=commands, env={"PATH": "folder:/usr/bin:/bin"}
+    )
+
+    assert "[rank 0] ran\n" == ended.stdout
+
+
 @pytest.mark.parametrize(
     ("name", "status", "reason"),
     [
