@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, NoReturn
@@ -29,7 +30,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
         with Signals() as signals:
             outcome = _run(argv, dict(environ), signals)
     except errors.AscendRunnerError as error:
-        os.write(STDERR, reporter.own_line(Level.ERROR, str(error)))
+        with contextlib.suppress(OSError):  # nobody reads it: the status says what is left to say
+            os.write(STDERR, reporter.own_line(Level.ERROR, str(error)))
         _hand_back(error, result_fd)
         return error.exit_status
 

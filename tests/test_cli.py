@@ -335,6 +335,20 @@ def test_settings_may_come_from_variables(tmp_path: Path) -> None:
     assert ["a\n", "a\n"] == [path.read_text() for path in sorted((tmp_path / "log").glob("*.txt"))]
 
 
+@pytest.mark.parametrize("words", [("no-such-program",), ("sh", "-c", "exit 7")])
+def test_status_does_not_depend_on_a_reader(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Where nobody reads stdout and stderr any more, the exit status is the only word left, and right."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "ascend_runner", *ONE_RANK, "--log-dir", str(tmp_path), *words]
+    try:
+        ended = subprocess.run(command, env=CLEAN, stdout=writer, stderr=writer, timeout=LIMIT, check=False)
+    finally:
+        os.close(writer)
+
+    assert (127 if words[0] == "no-such-program" else 7) == ended.returncode
+
+
 @pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8", "no-such-locale"])
 def test_any_locale_will_do(locale: str, tmp_path: Path) -> None:
     """What is not ASCII is shown and kept as the ranks wrote it."""
