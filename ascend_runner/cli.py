@@ -1,21 +1,20 @@
-"""argv and environ to settings, errors to exit statuses. The only module that reads either."""
+"""argv and environ to settings, errors to exit statuses, the last words to the screen."""
 
 from __future__ import annotations
 
 import os
-import sys
-import time
 from typing import TYPE_CHECKING
 
 import ascend_runner
 from ascend_runner import errors, reporter
+from ascend_runner.errors import StopRequestedError
 from ascend_runner.job import command_line
 from ascend_runner.job import settings as job_settings
-from ascend_runner.launcher import Launcher, launch
-from ascend_runner.linux.console import STDERR, Console
+from ascend_runner.launcher import Launcher
+from ascend_runner.linux.console import Console
 from ascend_runner.linux.signals import Signals
 from ascend_runner.reporter import Level, Reporter
-from ascend_runner.supervision.outcome import Outcome
+from ascend_runner.supervision.outcome import Interrupted, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,41 +25,53 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None = None) -> int:
     """Run the command line; the exit status. What came of it is written to `result_fd` as well (see result.py)."""
-    try:
-        with Signals() as signals:
-            outcome = _run(argv, dict(environ), signals)
-    except errors.AscendRunnerError as error:
-        os.write(STDERR, reporter.own_line(Level.ERROR, str(error)))
-        _hand_back(error, result_fd)
-        return error.exit_status
+    with Signals() as signals:
+        console = Console(_skipped_notice)
+        console.start()
+        out = Reporter(console.say)
+        result: Outcome | errors.AscendRunnerError
+        try:
+            result = _run(argv, dict(environ), signals, (console, out))
+            status = result.status
+        except StopRequestedError as stop:
+            out.error(str(stop))
+            result = Outcome(Interrupted(stop.signum), ranks=())
+            status = stop.exit_status
+        except errors.AscendRunnerError as error:
+            out.error(str(error))
+            result, status = error, error.exit_status
+        finally:
+            console.close()
 
-    _hand_back(outcome, result_fd)
-    return outcome.status
+    _hand_back(result, result_fd)
+    return status
 
 
-def _run(argv: Sequence[str], environ: Mapping[str, str], signals: Signals) -> Outcome:
+def _run(
+    argv: Sequence[str], environ: Mapping[str, str], signals: Signals, screen: tuple[Console, Reporter]
+) -> Outcome:
+    console, out = screen
     flags, command = command_line.parse(argv)
     if command_line.HELP in flags or command_line.VERSION in flags:
-        _print(command_line.help_text() if command_line.HELP in flags else f"{ascend_runner.__version__}\n")
+        console.print(command_line.help_text() if command_line.HELP in flags else f"{ascend_runner.__version__}\n")
         return Outcome(cause=None, ranks=())
     settings = job_settings.decode(flags, environ)
+    out.lowest = _lowest_level(settings)
     if not command:
         raise errors.SettingsError(f"there is no command to run, expected: {command_line.USAGE}")
 
-    console = Console(_skipped_notice)
-    out = Reporter(console.say, _lowest_level(settings))
     launcher = Launcher(settings, environ, signals, out)
-    console.start()
-    try:
-        if settings.dry_run:
-            _print_plan(launcher.prepare(command), environ)
-            return Outcome(cause=None, ranks=())
-        start, guardian = time.monotonic(), os.getppid()
-        outcome, job = launch(command, launcher, console)
-        _report(outcome, job, out, seconds=time.monotonic() - start, guardian=guardian)
-        return outcome
-    finally:
-        console.close()
+    job = launcher.prepare(command)
+    if settings.dry_run:
+        console.print(_plan_text(job, environ))
+        return Outcome(cause=None, ranks=())
+
+    guardian = os.getppid()
+    outcome = launcher.run(job, console)
+    if os.getppid() != guardian:
+        out.warn("the guardian was killed: everything was stopped, but nobody is left to hand the exit status to")
+    out.say(Level.ERROR if outcome.cause else Level.INFO, reporter.ended(outcome, job))
+    return outcome
 
 
 def _hand_back(what: Outcome | errors.AscendRunnerError, fd: int | None) -> None:
@@ -72,18 +83,10 @@ def _hand_back(what: Outcome | errors.AscendRunnerError, fd: int | None) -> None
         file.write(result.encode(what))
 
 
-def _report(outcome: Outcome, job: JobSpec | None, out: Reporter, *, seconds: float, guardian: int) -> None:
-    if job is None:
-        out.error(f"{outcome.cause} before any rank was started")
-        return
-    if os.getppid() != guardian:
-        out.warn("the guardian was killed: everything was stopped, but nobody is left to hand the exit status to")
-    level = Level.INFO if outcome.cause is None else Level.ERROR
-    out.say(level, reporter.ended(outcome, job, seconds))
-
-
-def _print_plan(job: JobSpec, environ: Mapping[str, str]) -> None:
+def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
     import json  # only here: 4 ms
+
+    from ascend_runner.job.secrets import mask
 
     plan = {
         "job_id": job.job_id,
@@ -97,7 +100,7 @@ def _print_plan(job: JobSpec, environ: Mapping[str, str]) -> None:
                 "local_rank": rank.local_rank,
                 "executable": rank.executable,
                 "argv": rank.argv,
-                "variables": {name: value for name, value in rank.env.items() if environ.get(name) != value},
+                "variables": mask({name: value for name, value in rank.env.items() if environ.get(name) != value}),
                 "unset": [name for name in environ if name not in rank.env],
                 "cwd": rank.cwd,
                 "log": rank.log_path,
@@ -105,12 +108,7 @@ def _print_plan(job: JobSpec, environ: Mapping[str, str]) -> None:
             for rank in job.ranks
         ],
     }
-    _print(json.dumps(plan, indent=2, ensure_ascii=False) + "\n")
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    return json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
 
 
 def _lowest_level(settings: Settings) -> Level:

@@ -90,3 +90,13 @@ class JobFailedError(AscendRunnerError):
         super().__init__(sentence)
 
         self.exit_status = exit_status
+
+
+class StopRequestedError(AscendRunnerError):
+    """The runner was told to stop before it had started anything: not a failure of its own, but the end."""
+
+    def __init__(self, signum: int, name: str) -> None:
+        super().__init__(f"stopped by {name} before any rank was started")
+
+        self.signum = signum
+        self.exit_status = 128 + signum

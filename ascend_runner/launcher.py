@@ -11,8 +11,8 @@ from ascend_runner.job import this_node
 from ascend_runner.job.plan import Request, Surroundings, plan, with_table_at
 from ascend_runner.linux import files
 from ascend_runner.manager import Manager
+from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.machine import STOP_SIGNALS
-from ascend_runner.supervision.outcome import Interrupted, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,18 +24,13 @@ if TYPE_CHECKING:
     from ascend_runner.rank_table.source import Snapshot
     from ascend_runner.report import Report
     from ascend_runner.reporter import Reporter
+    from ascend_runner.supervision.outcome import Outcome
 
 # Where platforms put the table when no variable says so: ModelArts and CCE, then MindCluster.
 USUAL_PLACES: Final = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hccl.json")
 
 
-class StopRequestedError(errors.AscendRunnerError):
-    """The runner was told to stop before it had started anything."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by signal {signum}")
-
-        self.signum = signum
+INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # how their names begin
 
 
 class Launcher:
@@ -46,7 +41,7 @@ class Launcher:
         self._environ = environ
         self._signals = signals
         self._reporter = reporter
-        self._cwd = os.getcwd()
+        self._cwd = _current_folder()
         self._host = this_node.Host(os.uname().nodename, _own_addresses)
 
     def prepare(self, command: Sequence[str]) -> JobSpec:
@@ -112,7 +107,7 @@ class Launcher:
     def _check_for_signals(self, seconds: float = 0.0) -> None:
         for signum in self._signals.wait(seconds):
             if signum in STOP_SIGNALS:
-                raise StopRequestedError(signum)
+                raise errors.StopRequestedError(signum, signal_name(signum))
 
     def _refuse_missing_script(self, job: JobSpec) -> None:
         """Refuse a relative script that is here, but not in the ranks' working directory."""
@@ -122,9 +117,7 @@ class Launcher:
                 self._find_executable(first.executable, first.cwd)
             return
 
-        candidates = [word for word in first.argv[1:] if not word.startswith("-")]
-        if _is_relative(first.argv[0]):
-            candidates.insert(0, first.argv[0])
+        candidates = _scripts(first.argv)
         for word in candidates:
             if os.path.isabs(word) or not os.path.isfile(os.path.join(self._cwd, word)):
                 continue
@@ -139,12 +132,14 @@ class Launcher:
 
     def _find_executable(self, name: str, cwd: str) -> str:
         """Find what the kernel would be given. Errors: CommandError with 127 (not found) or 126 (not executable)."""
+        if not name:
+            raise errors.CommandError("the command is an empty word", exit_status=errors.COMMAND_NOT_FOUND)
         folders = [""] if "/" in name else self._environ.get("PATH", os.defpath).split(os.pathsep)
         found_at = ""
         for folder in folders:
             path = os.path.join(cwd, folder, name)
             if os.path.isfile(path) and os.access(path, os.X_OK):
-                return os.path.join(folder, name)
+                return name if "/" in name else path  # a relative folder of PATH is the caller's, not the ranks'
             if os.path.exists(path):
                 found_at = found_at or path
 
@@ -153,16 +148,6 @@ class Launcher:
             raise errors.CommandError(f"{found_at!r} {what}", exit_status=errors.COMMAND_NOT_EXECUTABLE)
         where = f"in {cwd}" if "/" in name else "in any folder of PATH"
         raise errors.CommandError(f"there is no command {name!r} {where}", exit_status=errors.COMMAND_NOT_FOUND)
-
-
-def launch(command: Sequence[str], launcher: Launcher, console: Console) -> tuple[Outcome, JobSpec | None]:
-    """Run the command; the plan is None where a signal came before there was one."""
-    job = None
-    try:
-        job = launcher.prepare(command)
-        return launcher.run(job, console), job
-    except StopRequestedError as stop:
-        return Outcome(Interrupted(stop.signum), ranks=()), job
 
 
 def table_place(named: str | None, environ: Mapping[str, str], cwd: str) -> str:
@@ -185,17 +170,27 @@ def write_table(table: TableFile, warn: Callable[[str], None]) -> str:
     from ascend_runner.rank_table import source
 
     try:
+        files.make_folder(os.path.dirname(table.path))
         source.write(table.path, table.data)
-    except OSError as error:
-        warn(f"cannot write the rank table {table.path!r} ({_reason(error)}), using {table.fallback_path!r}")
+    except (OSError, errors.OutputError) as error:
+        reason = _reason(error) if isinstance(error, OSError) else str(error)
+        warn(f"cannot write the rank table {table.path!r} ({reason}), using {table.fallback_path!r}")
     else:
         return table.path
 
+    files.make_folder(os.path.dirname(table.fallback_path))
     try:
         source.write(table.fallback_path, table.data)
     except OSError as error:
         raise errors.OutputError(f"cannot write the rank table {table.fallback_path!r}: {_reason(error)}") from error
     return table.fallback_path
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise errors.SettingsError(f"the current folder cannot be used: {_reason(error)}; change to another") from error
 
 
 def _reason(error: OSError) -> str:
@@ -206,6 +201,24 @@ def _handed_on(snapshot: Snapshot) -> bytes | None:
     from ascend_runner.rank_table import codec
 
     return codec.hand_on(snapshot.table, snapshot.data) if snapshot.table.devices else None
+
+
+def _scripts(argv: Sequence[str]) -> list[str]:
+    """Give the words that name a program to run: the command itself, or what an interpreter is to read."""
+    if _is_relative(argv[0]):
+        return [argv[0]]
+    if not os.path.basename(argv[0]).startswith(INTERPRETERS):
+        return []
+
+    words = iter(argv[1:])
+    for word in words:
+        if word in {"-m", "-c"}:
+            return []
+        if word in {"-W", "-X", "-O", "-o"}:
+            next(words, None)
+        elif not word.startswith("-"):
+            return [word]
+    return []
 
 
 def _is_relative(name: str) -> bool:

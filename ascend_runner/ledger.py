@@ -47,7 +47,8 @@ class Ledger:
 
     def describe(self, outcome: Outcome) -> Outcome:
         """Add to an outcome what was seen of each rank."""
-        return outcome._replace(ranks=tuple(map(self._describe_rank, outcome.ranks)))
+        seconds = time.monotonic() - self._began[1]
+        return outcome._replace(ranks=tuple(map(self._describe_rank, outcome.ranks)), seconds=seconds)
 
     def by_suspicion(self, failures: Collection[Exited]) -> list[Exited]:
         """Order ranks that failed in one moment, the likeliest first cause first."""
@@ -74,7 +75,7 @@ class Ledger:
             findings, accused = autopsy.examine(remains, memory.since(self._memory), autopsy.places_of(self._job))
         return report.Seen(
             started_at=self._began[0],
-            seconds=time.monotonic() - self._began[1],
+            seconds=outcome.seconds,
             environ=environ,
             ranks={rank.rank_id: self._rank_seen(rank.rank_id, findings.get(rank.rank_id)) for rank in outcome.ranks},
             sentence=str(outcome.cause or ""),

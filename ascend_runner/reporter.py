@@ -34,12 +34,12 @@ class Reporter:
     def __init__(self, write: Callable[[bytes], None], lowest: Level = Level.INFO) -> None:
         """`write` takes whole lines; those below the `lowest` level are left out."""
         self._write = write
-        self._lowest = lowest
+        self.lowest = lowest
         self.warnings: list[str] = []  # all that were said, for the report
 
     def say(self, level: Level, sentence: str) -> None:
         """Write one sentence, or several lines of which the first is one."""
-        if level >= self._lowest:
+        if level >= self.lowest:
             self._write(own_line(level, sentence))
 
     def debug(self, sentence: str) -> None:
@@ -82,9 +82,9 @@ def starting(job: JobSpec) -> str:
     return f"starting {ranks} of {job.rank_size} on {job.server_id}{pod}, logs in {job.log_dir}"
 
 
-def ended(outcome: Outcome, job: JobSpec, seconds: float) -> str:
-    """Give the last words on a job that ran for `seconds`: one line after a success, else the cause and the others."""
-    cause = outcome.cause
+def ended(outcome: Outcome, job: JobSpec) -> str:
+    """Give the last words on a job: one line after a success, else the cause and what became of the others."""
+    cause, seconds = outcome.cause, outcome.seconds
     if cause is None:
         ranks = f"all {len(outcome.ranks)} ranks" if len(outcome.ranks) > 1 else f"rank {outcome.ranks[0].rank_id}"
         return f"{ranks} ended with exit status 0 after {duration(seconds)}"

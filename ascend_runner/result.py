@@ -27,12 +27,13 @@ def encode(result: Outcome | errors.AscendRunnerError) -> bytes:
         document: dict[str, object] = {
             "error": type(result).__name__,
             "sentence": str(result),
-            "exit_status": result.exit_status,
+            "facts": {name: fact for name, fact in vars(result).items() if isinstance(fact, (str, int, float))},
         }
     else:
         document = {
             "cause": result.cause and {"kind": type(result.cause).__name__, **result.cause._asdict()},
             "ranks": [rank._asdict() for rank in result.ranks],
+            "seconds": result.seconds,
             "report": dict(result.report),
         }
     return json.dumps(document).encode()
@@ -52,7 +53,9 @@ def decode(data: bytes, status: int) -> Outcome:
     document: dict[str, Any] = json.loads(data)
     if "error" in document:
         raise _error(document)
-    return Outcome(_cause(document["cause"]), tuple(map(_rank, document["ranks"])), document["report"])
+    return Outcome(
+        _cause(document["cause"]), tuple(map(_rank, document["ranks"])), document["seconds"], document["report"]
+    )
 
 
 def _error(document: Mapping[str, Any]) -> errors.AscendRunnerError:
@@ -60,7 +63,8 @@ def _error(document: Mapping[str, Any]) -> errors.AscendRunnerError:
     kind = getattr(errors, document["error"], errors.AscendRunnerError)
     error: errors.AscendRunnerError = kind.__new__(kind)
     Exception.__init__(error, document["sentence"])
-    error.exit_status = document["exit_status"]
+    for name, fact in document["facts"].items():
+        setattr(error, name, fact)
     return error
 
 

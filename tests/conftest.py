@@ -51,6 +51,27 @@ def no_process_left_behind(_orphans_come_home: None) -> Iterator[None]:
     assert [] == left
 
 
+def run_to_end(
+    *args: str | bytes, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the program to its end, with its two outputs apart."""
+    return subprocess.run(
+        [sys.executable, "-m", "ascend_runner", *args],
+        env={**CLEAN, **(env or {})},
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LIMIT,
+        check=False,
+    )
+
+
+def sentence(line: str) -> str:
+    """Give a line of the runner's own without its time: "ERROR there is no command to run"."""
+    return " ".join(line.split(" ")[2:])
+
+
 class Run:
     """One run of the program, with its screen read line by line as it comes."""
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STDOUT: Final = 1
 STDERR: Final = 2
 QUEUE_LIMIT: Final = 64 * 1024 * 1024  # bytes
+PIECE: Final = 32 * 1024  # bytes; a write to a slow pipe returns when all of it was taken, and that tells that it moves
 STALL_LIMIT: Final = 1.0  # seconds without a byte taken, at the end, after which a console counts as stalled
 DRAIN_LIMIT: Final = 5.0  # seconds, at the end, for a console that is slow but alive
 
@@ -60,6 +61,12 @@ class Console:
             self._put(blocks, size)
             self._bar_of = rank_id if blocks[-1][1][-1:] == b"\r" else None
 
+    def print(self, text: str) -> None:
+        """Queue text for stdout that is no rank's. What was no text in the environment is escaped."""
+        data = text.encode(errors="backslashreplace")
+        with self._changed:
+            self._put([(STDOUT, data)], len(data))
+
     def say(self, line: bytes) -> None:
         """Queue a line of the runner's own, which goes to stderr, whatever the room."""
         with self._changed:
@@ -81,7 +88,10 @@ class Console:
 
         with self._changed:
             own_lines = [block for fd, block in self._blocks if fd == STDERR]
+            unseen = sum(bytes(block).count(b"\n") for fd, block in self._blocks if fd == STDOUT)
             self._blocks.clear()
+        if unseen:
+            own_lines.insert(0, b"\n" + self._skipped_notice(unseen))
         # In a thread of its own, too: poll(2) promises room for some bytes, and the write of a line can still block.
         rescue = threading.Thread(target=self._write_own_lines, args=(own_lines,), name="last words", daemon=True)
         rescue.start()
@@ -127,7 +137,7 @@ class Console:
         rest = memoryview(block)
         while rest and fd not in self._closed_fds:
             try:
-                written = os.write(fd, rest)
+                written = os.write(fd, rest[:PIECE])
             except BlockingIOError:  # somebody else has set O_NONBLOCK on our terminal
                 _wait_until_writable(fd)
                 continue

@@ -58,12 +58,15 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def descendants(pid: int) -> Iterator[Descendant]:
-    """Walk the tree below `pid`, parents before children. What ends or appears meanwhile may be missed."""
+def descendants(pid: int, but: frozenset[int] = frozenset()) -> Iterator[Descendant]:
+    """Walk the tree below `pid`, parents before children, leaving out those of `but` and whoever is below them.
+
+    What ends or appears meanwhile may be missed.
+    """
     to_visit = children(pid)
     while to_visit:
         child = to_visit.pop()
-        found = look(child)
+        found = None if child in but else look(child)
         if found is None:
             continue
         yield found
@@ -86,11 +89,11 @@ def look(pid: int) -> Descendant | None:
 
 
 def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
-    """Send SIGKILL to every living descendant of this process but `keep`; tell who that was.
+    """Send SIGKILL to every living descendant of this process but `keep` and theirs; tell who that was.
 
     The caller reaps, and calls again until nobody is left: a process may fork between the look and the signal.
     """
-    killed = [found for found in descendants(os.getpid()) if not found.is_zombie and found.pid not in keep]
+    killed = [found for found in descendants(os.getpid(), keep) if not found.is_zombie]
     for found in killed:
         send(found.pid, SIGKILL)
 

@@ -32,8 +32,9 @@ SWEEP_LIMIT: Final = 5.0  # seconds; what SIGKILL has not ended by then sits in 
 def guard(run: Callable[[], int], parent: int = 0) -> int:
     """Run `run` in a forked child and return the status to exit with: what `run` returned, or 128 + its signal.
 
-    Every descendant is gone when this returns. With `parent`, the pid of a process that waits for this one, all is
-    torn down when that dies. Errors: OSError where no process can be forked.
+    Every descendant is gone when this returns, but for children that were there before: those of a script that called
+    `exec ascend-runner`, or that reads its output (`ascend-runner ... > >(tee log)`). With `parent`, the pid of a
+    process that waits for this one, all is torn down when that dies. Errors: OSError where no process can be forked.
     """
     _open_missing_standard_files()
     descendants.become_subreaper()
@@ -46,12 +47,13 @@ def guard(run: Callable[[], int], parent: int = 0) -> int:
         _follow_to_death(parent)
 
     guardian = os.getpid()
+    strangers = frozenset(descendants.children(guardian))
     runner = os.fork()
     if runner == 0:
         _run_and_exit(run, guardian)
 
     status = _forward_until_end(runner, watched)
-    _sweep()
+    _sweep(strangers)
     return status
 
 
@@ -106,18 +108,14 @@ def _reap(runner: int) -> int | None:
             return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def _sweep() -> None:
+def _sweep(strangers: frozenset[int]) -> None:
     """End and reap every descendant that the runner has left, within `SWEEP_LIMIT`."""
     deadline = time.monotonic() + SWEEP_LIMIT
     while True:
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        descendants.kill_all()
+        descendants.kill_all(keep=strangers)
+        descendants.reap_adopted(keep=strangers)
         left = deadline - time.monotonic()
-        if left <= 0:
+        if left <= 0 or strangers.issuperset(descendants.children(os.getpid())):
             return
         signal.sigtimedwait({SIGCHLD}, left)
 

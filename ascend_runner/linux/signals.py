@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 WATCHED: Final = (SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT)
 
 
+LONGEST: Final = 1e9  # milliseconds; poll(2) takes an int. Whoever waits for longer asks again after eleven days
+
+
 class Signals:
     """Collects signals from `with` on, in the main thread. What was blocked and pending before is delivered then."""
 
@@ -50,7 +53,7 @@ class Signals:
 
     def wait(self, seconds: float | None) -> list[int]:
         """Block until a signal arrives, at most `seconds` (None: for ever). The signals so far, in order of arrival."""
-        timeout = None if seconds is None else max(0.0, seconds) * 1000
+        timeout = None if seconds is None else min(max(0.0, seconds) * 1000, LONGEST)
         if not self._poll.poll(timeout):
             return []
 

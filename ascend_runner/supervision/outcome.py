@@ -91,11 +91,12 @@ class RankOutcome(NamedTuple):
 class Outcome(NamedTuple):
     """What the job came to. `cause` is None exactly where every rank exited 0; `ranks` is in rank order.
 
-    `report` is the whole story, as `<job id>-report.json` has it (its schema: the module `report`).
+    `seconds` is how long it ran. `report` is the whole story, as `<job id>-report.json` has it (schema: module `report`).
     """
 
     cause: Cause | None
     ranks: tuple[RankOutcome, ...]
+    seconds: float = 0.0
     report: Mapping[str, object] = MappingProxyType({})
 
     @property

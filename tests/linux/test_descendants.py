@@ -166,6 +166,14 @@ def test_kill_all_ends_everybody_but_those_to_keep() -> None:
         assert other.poll() is None
 
 
+def test_kill_all_spares_the_children_of_those_to_keep() -> None:
+    """Who is kept is kept with all that it has started."""
+    before = frozenset(descendants.children(os.getpid()))
+    with acting("child=session") as parent:
+        assert [] == descendants.kill_all(before | {parent.pid})
+        assert [False] == [found.is_zombie for found in descendants.descendants(parent.pid)]
+
+
 def test_reap_adopted_leaves_whom_it_is_told() -> None:
     """A kept zombie keeps its number; others give theirs back; the living are not waited for."""
     before = frozenset(descendants.children(os.getpid()))

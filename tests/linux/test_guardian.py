@@ -1,0 +1,225 @@
+"""The first process: its status is the runner's, nothing of the runner outlives it, no signal is lost or added."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ascend_runner.linux import descendants
+from ascend_runner.linux.guardian import ONE_INTENTION
+from tests.conftest import CLEAN, LIMIT, WORKERS, is_gone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+GUARDED = [sys.executable, str(WORKERS / "guarded.py")]
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a guardian to its end."""
+    return subprocess.run(
+        command, env=CLEAN, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+
+
+@contextmanager
+def running(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a guardian whose runner says that it is ready, and which SIGQUIT ends."""
+    popen = subprocess.Popen(command, env=CLEAN, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    assert popen.stdout
+    try:
+        assert "ready\n" == popen.stdout.readline()
+        yield popen
+        popen.send_signal(signal.SIGQUIT)
+        popen.wait(LIMIT)
+    finally:
+        popen.kill()
+        popen.wait()
+        popen.stdout.close()
+
+
+def read_line(popen: subprocess.Popen[str]) -> str:
+    """Read what the runner says next."""
+    assert popen.stdout
+    return popen.stdout.readline().strip()
+
+
+# --- The status -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("exit=0", 0),
+        ("exit=7", 7),
+        ("exit=255", 255),
+        ("stop=0", 0),
+        ("stop=3", 3),
+        ("raise", 125),
+        ("die=KILL", 137),
+        ("die=SEGV", 139),
+        ("die=ABRT", 134),
+    ],
+)
+def test_status_is_the_runners(body: str, status: int) -> None:
+    """What the runner returned, 128 + S where signal S killed it, 125 where it failed."""
+    assert status == run(*GUARDED, body).returncode
+
+
+def test_failure_of_the_runner_is_shown() -> None:
+    """An exception that nobody expected is printed, and not lost with the process."""
+    assert "RuntimeError: as it was told to" in run(*GUARDED, "raise").stderr
+
+
+def test_status_is_right_where_sigchld_was_ignored() -> None:
+    """Some schedulers start their jobs so; the kernel would then throw away every exit status."""
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        popen = subprocess.Popen([*GUARDED, "exit=7"], env=CLEAN)
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+
+    assert 7 == popen.wait(LIMIT)
+
+
+# --- What it leaves ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_killed_runner_outlives_the_guardian() -> None:
+    """Whatever the runner had started and could not end is gone when the guardian exits."""
+    ended = run(*GUARDED, "orphans")
+    pids = [int(line) for line in ended.stdout.split()]
+
+    assert 137 == ended.returncode
+    assert 3 == len(pids)
+    assert all(map(is_gone, pids))
+
+
+def test_what_it_did_not_start_is_spared() -> None:
+    """`exec ascend-runner` in a script keeps the script's children: a tee behind `> >(tee log)` reads to the end."""
+    ended = run("/bin/sh", "-c", 'sleep 1000 >&- 2>&- & echo $!; exec "$@"', "sh", *GUARDED, "orphans")
+    sleeper, *pids = map(int, ended.stdout.split())
+    was_spared = not is_gone(sleeper)
+    os.kill(sleeper, signal.SIGKILL)
+    os.waitpid(sleeper, 0)
+
+    assert was_spared
+    assert 3 == len(pids)
+    assert all(map(is_gone, pids))
+    assert 137 == ended.returncode
+
+
+def test_what_it_did_not_start_does_not_delay_the_end() -> None:
+    """A child of the script that ends meanwhile, too, is nobody to wait for, and no runner."""
+    ended = run("/bin/sh", "-c", 'sleep 0 & exec "$@"', "sh", *GUARDED, "exit=7")
+
+    assert 7 == ended.returncode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can begin a container")
+def test_first_process_of_a_container_reaps_orphans() -> None:
+    """As PID 1 it ends with the runner's status, and does not wait for orphans."""
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if run(*unshare, "true").returncode:
+        pytest.skip("no new process namespace here")
+
+    assert 137 == run(*unshare, *GUARDED, "orphans").returncode
+
+
+# --- Signals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_signal_reaches_the_runner_once(name: str) -> None:
+    """Each signal is forwarded, and none ends the guardian."""
+    with running(*GUARDED, "signals") as popen:
+        popen.send_signal(signal.Signals[name])
+        seen = read_line(popen)
+        popen.send_signal(signal.SIGQUIT)
+
+        assert [name, "SIGQUIT"] == [seen, read_line(popen)]
+        assert 0 == popen.wait(LIMIT)
+
+
+def test_ignored_hangup_is_not_forwarded() -> None:
+    """Under nohup(1) a SIGHUP does not happen."""
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with running(*GUARDED, "signals") as popen:
+            popen.send_signal(signal.SIGHUP)
+            popen.send_signal(signal.SIGQUIT)
+
+            assert "SIGQUIT" == read_line(popen)
+            assert 0 == popen.wait(LIMIT)
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+
+
+def test_same_signal_of_two_senders_is_two_intentions() -> None:
+    """A platform and a user who both say SIGTERM are both heard, however close."""
+    with running(*GUARDED, "signals") as popen:
+        for _ in range(2):
+            subprocess.run(["/bin/sh", "-c", f"kill -TERM {popen.pid}"], check=True)
+            assert "SIGTERM" == read_line(popen)
+
+
+def test_same_signal_later_is_another_intention() -> None:
+    """Impatience comes after a moment: the second SIGTERM of one sender is forwarded as well."""
+    with running(*GUARDED, "signals") as popen:
+        for _ in range(3):
+            popen.send_signal(signal.SIGTERM)
+            assert "SIGTERM" == read_line(popen)
+            time.sleep(2 * ONE_INTENTION)
+
+
+def test_other_signal_of_one_sender_is_another_intention() -> None:
+    """SIGTERM after SIGINT is no repetition."""
+    with running(*GUARDED, "signals") as popen:
+        for name in ("SIGINT", "SIGTERM", "SIGINT"):
+            popen.send_signal(signal.Signals[name])
+            assert name == read_line(popen)
+
+
+def test_runner_leads_a_group_of_its_own() -> None:
+    """A terminal's Ctrl-C reaches it once, through the guardian."""
+    assert "True\n" == run(*GUARDED, "group").stdout
+
+
+def test_runner_ends_when_the_guardian_is_killed() -> None:
+    """SIGKILL of the guardian is a SIGTERM to the runner."""
+    with running(*GUARDED, "signals") as popen:
+        (runner,) = descendants.children(popen.pid)
+        popen.kill()
+        popen.wait()
+
+        assert "SIGTERM" == read_line(popen)
+        os.kill(runner, signal.SIGQUIT)
+        os.waitpid(runner, 0)
+
+
+# --- Standard files ---------------------------------------------------------------------------------------------------
+
+
+def test_closed_standard_files_are_opened(tmp_path: Path) -> None:
+    """Started with none of them, the runner has three that take what is written and give nothing."""
+    ended = run("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *GUARDED, f"files={tmp_path}/files")
+
+    assert 0 == ended.returncode
+    assert "/dev/null /dev/null /dev/null" == (tmp_path / "files").read_text()
+
+
+def test_open_standard_files_are_kept(tmp_path: Path) -> None:
+    """Those that are there stay what they are."""
+    run("/bin/sh", "-c", 'exec "$@" <&- 2>&-', "sh", *GUARDED, f"files={tmp_path}/files")
+
+    stdin, stdout, stderr = (tmp_path / "files").read_text().split()
+    assert ("/dev/null", "/dev/null") == (stdin, stderr)
+    assert stdout.startswith("pipe:")

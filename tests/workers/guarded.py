@@ -1,0 +1,99 @@
+"""A guardian whose runner does what the first argument says; the exit status is the guardian's.
+
+exit=N      return N                          die=SIGNAL  be killed by it
+raise       fail with an exception            stop=N      raise SystemExit(N)
+orphans     leave sleeping processes behind, in the same session, their own, and twice forked; then SIGKILL itself
+signals     print each signal as it comes, until SIGQUIT
+files=PATH  write there what the fds 0 to 2 are
+group       print whether this process leads a group that is not its parent's
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Callable
+
+from ascend_runner.linux import guardian
+from ascend_runner.linux.signals import Signals
+
+
+def say(text: str) -> None:
+    os.write(1, text.encode() + b"\n")
+
+
+def die(name: str) -> int:
+    os.kill(os.getpid(), signal.Signals["SIG" + name])
+    return 0
+
+
+def fail(_: str) -> int:
+    raise RuntimeError("as it was told to")
+
+
+def stop(status: str) -> int:
+    raise SystemExit(int(status))
+
+
+def leave_orphans(_: str) -> int:
+    for detach in (stay, os.setsid, fork_again):
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            detach()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            say(str(os.getpid()))
+            os.close(writer)
+            while True:
+                signal.pause()
+        os.close(writer)
+        os.read(reader, 1)  # end of file: it is ready
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def stay() -> None:
+    pass
+
+
+def fork_again() -> None:
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+
+
+def print_signals(_: str) -> int:
+    with Signals() as signals:
+        say("ready")
+        while True:
+            for signum in signals.wait(None):
+                say(signal.Signals(signum).name)
+                if signum == signal.SIGQUIT:
+                    return 0
+
+
+def write_files(path: str) -> int:
+    with open(path, "w") as file:
+        file.write(" ".join(os.readlink(f"/proc/self/fd/{number}") for number in range(3)))
+    return 0
+
+
+def print_group(_: str) -> int:
+    say(str(os.getpgid(0) == os.getpid() != os.getpgid(os.getppid())))
+    return 0
+
+
+BODIES: dict[str, Callable[[str], int]] = {
+    "exit": int,
+    "die": die,
+    "raise": fail,
+    "stop": stop,
+    "orphans": leave_orphans,
+    "signals": print_signals,
+    "files": write_files,
+    "group": print_group,
+}
+
+if __name__ == "__main__":
+    name, _, value = sys.argv[1].partition("=")
+    os._exit(guardian.guard(lambda: BODIES[name](value)))
