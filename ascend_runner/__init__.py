@@ -18,6 +18,10 @@ __all__ = ["CurrentRank", "Outcome", "current_rank", "errors", "launch", "prepar
 __version__ = "0.1.0"
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import gc
+import sys
+from signal import SIG_DFL, SIGINT, default_int_handler, getsignal, signal
+
+# `python -m` puts the current folder first: a user's subprocess.py or select.py would be taken for Python's own.
+if __name__ == "__main__":
+    del sys.path[0]
+
+# An early Ctrl-C, before the guardian listens, ends this as any program, without a traceback.
+if getsignal(SIGINT) is default_int_handler:
+    signal(SIGINT, SIG_DFL)
 
 # Imports make thousands of objects that live on, and collecting among them costs 10 ms of a start-up of 60.
 gc.disable()
 
 import os  # noqa: E402  the line above must come first
-import sys  # noqa: E402
 
 from .linux import guardian  # noqa: E402
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ascend_runner.rank_table import RankTable
     from ascend_runner.supervision.outcome import Outcome
 
-    OptionValue = Union[str, os.PathLike[str], float, Iterable[int]]
+    OptionValue = Union[str, os.PathLike[str], float, Iterable[int], None]
 
 
 def launch(
@@ -50,6 +50,9 @@ def launch(
     A KeyboardInterrupt tears the job down, then goes on. If this process dies, the job is torn down as well.
     Errors: AscendRunnerError, by its subclass, where the runner itself failed; TypeError for an unknown option.
     """
+    if isinstance(command, (str, os.PathLike)):
+        raise TypeError(f"launch() takes the words of a command, such as ['python', 'train.py'], not {command!r}")
+
     argv = [sys.executable, "-m", "ascend_runner", *_flags(options), "--", *(os.fspath(word) for word in command)]
     with open(os.memfd_create("outcome"), "r+b") as outcome_file:
         fd = outcome_file.fileno()
@@ -89,15 +92,18 @@ def prepare(
     cwd = os.getcwd()
     place = table_place(os.fspath(table) if table is not None else None, environ, cwd)
     snapshot = source.await_snapshot(place, timeout=timeout)
-    environ["RANK_SIZE"] = str(max(1, snapshot.table.rank_size))
+    rank_size = str(max(1, snapshot.table.rank_size))
     if not snapshot.table.devices:
-        environ.pop("RANK_TABLE_FILE", None)
+        for variable in plan.TABLE_VARIABLES:
+            environ.pop(variable, None)
+        environ["RANK_SIZE"] = rank_size
         return snapshot.table
 
     data = codec.hand_on(snapshot.table, snapshot.data)
     surroundings = plan.Surroundings(environ, cwd, os.uname().nodename, os.path.isdir)
     target = plan.place_table(data, plan.find_log_dir(settings.Settings(), surroundings), surroundings)
     environ["RANK_TABLE_FILE"] = write_table(target, warn=_warn)
+    environ["RANK_SIZE"] = rank_size
     return snapshot.table
 
 
@@ -139,6 +145,8 @@ def _flags(options: Mapping[str, OptionValue]) -> list[str]:
         if name not in known:
             raise TypeError(f"launch() has no option {name!r}, expected one of {', '.join(known)}")
         option = known[name]
+        if value is None:
+            continue
         if option.is_switch:
             flags += [option.flag] if value else []
         elif isinstance(value, (str, os.PathLike)):

@@ -258,7 +258,7 @@ class Manager:
             self._signals.wait(deadline - time.monotonic())
         if escaped:
             names = ", ".join(f"{pid} ({name})" for pid, name in escaped.items())
-            self._reporter.info(f"ended what had left its rank's session: {names}")
+            self._reporter.warn(f"ended what had left its rank's session: {names}")
 
 
 def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:

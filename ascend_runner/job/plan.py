@@ -216,6 +216,7 @@ def _job_variables(share: NodeShare, surroundings: Surroundings, job_id: str) ->
         "LOCAL_WORLD_SIZE": str(len(share.rank_ids)),
         "MASTER_ADDR": environ.get("MASTER_ADDR") or hosts[0] or share.master_addr,
         "MASTER_PORT": environ.get("MASTER_PORT") or MASTER_PORT,
+        "PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED") or "1",  # or the last lines before a crash are lost
         "HCCL_CONNECT_TIMEOUT": environ.get("HCCL_CONNECT_TIMEOUT") or HCCL_CONNECT_TIMEOUT,
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import stat
 from typing import Final
@@ -39,9 +41,13 @@ def open_new_log(path: str) -> int:
 
     try:
         _keep_earlier(path)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise OutputError(f"cannot make the log file {path!r}: {_reason(error)}") from error
+
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # tells other jobs that the log has a living writer
+    return fd
 
 
 def write_whole(path: str, data: bytes) -> None:
@@ -78,11 +84,32 @@ def _make_missing(path: str) -> None:
 def _keep_earlier(path: str) -> None:
     if not os.path.lexists(path):
         return
+    _refuse_living_writer(path)
     base, extension = os.path.splitext(path)
     number = 1
-    while os.path.lexists(f"{base}.run-{number}{extension}"):
-        number += 1
-    os.rename(path, f"{base}.run-{number}{extension}")
+    while True:
+        try:
+            os.link(path, f"{base}.run-{number}{extension}")  # unlike a rename, this never replaces another's log
+            break
+        except FileExistsError:
+            number += 1
+    os.unlink(path)
+
+
+def _refuse_living_writer(path: str) -> None:
+    """Refuse to put aside what another job writes at this moment: the two would destroy each other's logs."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OutputError(
+            f"{path!r} is being written by another job of the same name: choose another --log-dir, or name this job by"
+            " BATCH_JOB_ID"
+        ) from None
+    except OSError:
+        return  # a file system without locks
+    finally:
+        os.close(fd)
 
 
 def _refuse_strangers(path: str) -> None:

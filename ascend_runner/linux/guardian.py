@@ -20,7 +20,8 @@ from . import descendants
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORWARDED: Final = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
+STOPPING: Final = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT})
+FORWARDED: Final = STOPPING | frozenset({SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
 
 # timeout(1) signals its child and then its group, microseconds apart: the same sender, one intention. Taken as two,
 # the second would mean "kill now" and cost the ranks their grace.
@@ -88,9 +89,10 @@ def _forward_until_end(runner: int, watched: frozenset[signal.Signals]) -> int:
             continue
 
         intention, now = (info.si_signo, info.si_pid), time.monotonic()
-        if intention != last or now - last_time > ONE_INTENTION:
-            os.kill(runner, info.si_signo)  # not reaped yet, so the number is still the runner's
+        if intention == last and now - last_time < ONE_INTENTION and info.si_signo in STOPPING:
+            continue
         last, last_time = intention, now
+        os.kill(runner, info.si_signo)  # not reaped yet, so the number is still the runner's
         if info.si_signo == SIGTSTP:
             os.kill(os.getpid(), SIGSTOP)  # what Ctrl-Z would have done, had the signal not been awaited
 

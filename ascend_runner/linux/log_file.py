@@ -63,8 +63,12 @@ class LogFile:
         if self._fd >= 0:
             if os.fstat(self._fd).st_nlink == 0:
                 self._lay_down_anew()
-            os.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
+            try:
+                os.close(fd)
+            except OSError as error:  # network file systems tell only now what they could not write
+                reason = (error.strerror or str(error)).lower()
+                self._on_change(f"closing {self.path!r} failed: {reason}; its last lines may be missing")
 
     def _fill(self, data: bytes, start: int) -> int:
         """Write the whole lines of `data` from `start` on that fit, else put the file aside; how many bytes that was.

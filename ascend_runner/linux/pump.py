@@ -99,6 +99,14 @@ class Pump:
 
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
+        try:
+            self._pump_until_all_have_ended()
+        except BaseException:
+            # Nobody reads the pipes any more, and ranks that wait for that would hang: the job has to end.
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise
+
+    def _pump_until_all_have_ended(self) -> None:
         while self._streams or not self._is_finishing:
             ready = [fd for fd, _events in self._epoll.poll()]
             for fd in ready:

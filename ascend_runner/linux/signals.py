@@ -44,6 +44,7 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # between the old handlers and the old mask nothing comes in
         for signum, handler in self._handlers.items():
             signal.signal(signum, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)

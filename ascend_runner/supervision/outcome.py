@@ -91,7 +91,8 @@ class RankOutcome(NamedTuple):
 class Outcome(NamedTuple):
     """What the job came to. `cause` is None exactly where every rank exited 0; `ranks` is in rank order.
 
-    `seconds` is how long it ran. `report` is the whole story, as `<job id>-report.json` has it (schema: module `report`).
+    `seconds` is how long it ran. `report` is the whole story, as `<job id>-report.json` has it; its schema is that of
+    the module `report`.
     """
 
     cause: Cause | None

@@ -64,6 +64,7 @@ def test_plan_of_a_modelarts_node() -> None:
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "29500",
         "HCCL_CONNECT_TIMEOUT": "1800",
+        "PYTHONUNBUFFERED": "1",
         "ASCEND_PROCESS_LOG_PATH": "/mount/log/modelarts-job-605d/ascend/process_log/rank_9",
     }
     expected = RankSpec(
@@ -121,7 +122,9 @@ def test_what_only_the_plan_can_know_beats_the_environment(name: str) -> None:
     assert _env({})[name] == _env({name: "stale"})[name]
 
 
-@pytest.mark.parametrize("name", ["HCCL_CONNECT_TIMEOUT", "ASCEND_PROCESS_LOG_PATH", "MASTER_ADDR", "MASTER_PORT"])
+@pytest.mark.parametrize(
+    "name", ["HCCL_CONNECT_TIMEOUT", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH", "MASTER_ADDR", "MASTER_PORT"]
+)
 def test_what_the_user_may_choose_is_kept(name: str) -> None:
     """These are set only where they are unset; an empty one is unset."""
     assert "chosen" == _env({name: "chosen"})[name]
