@@ -285,7 +285,7 @@ def test_command_that_only_the_kernel_can_judge(name: str, status: int, reason: 
 
     assert status == ended.returncode
     assert f" ERROR rank 0 could not be started: './{name}': {reason}\n" in ended.stderr
-    assert ended.stderr.endswith("rank 1: not started\n")
+    assert ended.stderr.endswith(" 1: not started\n")
 
 
 def test_missing_working_directory_is_the_runners_failure(commands: Path) -> None:
