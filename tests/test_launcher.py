@@ -82,6 +82,7 @@ def folder(tmp_path: Path) -> Path:
         ((), {"RANK_TABLE_FILE": "group_list.json"}),
         (("--rank-table", "config"), {"RANK_TABLE_FILE_V_1_0": "/missing", "RANK_TABLE_FILE": "/missing"}),
         (("--rank-table", "config"), {"ASCEND_RUNNER_RANK_TABLE": "/missing"}),
+        (("--rank-table", "config", "--nproc-per-node", "3"), {}),
     ],
 )
 def test_table_is_found(args: tuple[str, ...], env: dict[str, str], folder: Path) -> None:
