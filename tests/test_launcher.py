@@ -269,7 +269,7 @@ def test_table_that_is_written_in_place_is_awaited_whole(program: Program, table
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
-@pytest.mark.parametrize("options", [()])
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["run", "dry-run"])
 def test_signal_during_the_wait_ends_it(
     program: Program, table: Path, signum: signal.Signals, options: tuple[str, ...]
 ) -> None:
