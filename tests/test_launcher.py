@@ -24,6 +24,7 @@ INVALID = VALID.parent / "invalid"
 GROUP_LIST = (VALID / "group_list_8_devices.json").read_bytes()
 SERVER_LIST = (VALID / "server_list_8_devices.json").read_bytes()
 INITIALIZING = b'{"status": "initializing"}'
+STRANGER = 12345
 
 # What each rank says of itself, in a line: its place, and the table that it reads.
 TELL = ("sh", "-c", 'echo "$RANK_ID/$RANK_SIZE on $DEVICE_ID"; echo "table $RANK_TABLE_FILE"')
@@ -180,8 +181,8 @@ def test_unwritable_place_is_left_with_a_warning(folder: Path) -> None:
     assert str(fallback) == table_of(ended)
     assert fallback.exists()
     assert (
-        f"WARNING cannot write the rank table '{folder}/mount/rank_table/jobstart_hccl.json' (not a directory), using"
-        f" '{fallback}'" in map(sentence, ended.stderr.splitlines())
+        f"WARNING cannot write the rank table '{folder}/mount/rank_table/jobstart_hccl.json' (cannot make the folder"
+        f" '{folder}/mount/rank_table': file exists), using '{fallback}'" in map(sentence, ended.stderr.splitlines())
     )
 
 
@@ -189,10 +190,36 @@ def test_nothing_runs_where_no_place_can_be_written(folder: Path) -> None:
     """125 with the reason; ranks without a table would wait for each other for ever."""
     (folder / "log").mkdir()
     (folder / "log" / "rank_table").write_bytes(b"in the way")
+    error = error_of(folder, "--rank-table", "config", "touch", "ran")
 
-    assert f"cannot write the rank table '{folder}/log/rank_table/jobstart_hccl.json': not a directory" == error_of(
-        folder, "--rank-table", "config", "touch", "ran"
-    )
+    assert f"cannot make the folder '{folder}/log/rank_table': file exists" == error
+    assert not (folder / "ran").exists()
+
+
+def _symlink(place: Path, elsewhere: Path) -> None:
+    place.symlink_to(elsewhere)
+
+
+def _strangers_folder(place: Path, _elsewhere: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make what belongs to somebody else")
+    place.mkdir(mode=0o777)
+    os.chown(place, STRANGER, STRANGER)
+
+
+@pytest.mark.parametrize("lay", [_symlink, _strangers_folder])
+def test_table_is_not_written_through_what_a_stranger_has_laid(lay: object, folder: Path) -> None:
+    """In a log dir where everybody can write, a folder that is not ours could make ranks read another table."""
+    public, elsewhere = folder / "public", folder / "elsewhere"
+    public.mkdir()
+    public.chmod(0o1777)
+    elsewhere.mkdir()
+    lay(public / "rank_table", elsewhere)  # type: ignore[operator]  # one of the functions above
+    error = error_of(folder, "--log-dir", str(public), "--rank-table", "config", "touch", "ran")
+
+    assert error.startswith(f"'{public}/rank_table' ")
+    assert error.endswith(f" in '{public}', where everybody can write: refused")
+    assert [] == [*elsewhere.iterdir(), *(public / "rank_table").iterdir()]
     assert not (folder / "ran").exists()
 
 
