@@ -51,7 +51,7 @@ class Launcher:
         """
         executable = command[0] if _is_relative(command[0]) else self._find_executable(command[0], self._cwd)
         table = None
-        if self._settings.nproc_per_node is not None:
+        if self._settings.nproc_per_node is not None and self._settings.rank_table is None:
             share = this_node.without_table(self._settings.nproc_per_node, self._host)
         else:
             snapshot = self._await_table()

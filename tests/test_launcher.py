@@ -1,0 +1,494 @@
+"""From a rank table to running ranks: where the table is found, how it is awaited, and what the ranks read."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ascend_runner.launcher import USUAL_PLACES
+from tests.conftest import run_to_end, sentence
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from tests.conftest import Program, Run
+
+VALID = Path(__file__).parents[1] / "fixtures" / "valid"
+INVALID = VALID.parent / "invalid"
+GROUP_LIST = (VALID / "group_list_8_devices.json").read_bytes()
+SERVER_LIST = (VALID / "server_list_8_devices.json").read_bytes()
+INITIALIZING = b'{"status": "initializing"}'
+STRANGER = 12345
+
+# What each rank says of itself, in a line: its place, and the table that it reads.
+TELL = ("sh", "-c", 'echo "$RANK_ID/$RANK_SIZE on $DEVICE_ID"; echo "table $RANK_TABLE_FILE"')
+
+
+def run(folder: Path, *args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the program to its end in `folder`, with logs in its folder `log`."""
+    return run_to_end("--log-dir", "log", *args, env={"MA_VJ_NAME": "job", **(env or {})}, cwd=folder)
+
+
+def error_of(folder: Path, *args: str, env: dict[str, str] | None = None) -> str:
+    """Give the last sentence of a run that ends with 125."""
+    ended = run(folder, *args, env=env)
+    assert 125 == ended.returncode, ended.stderr
+    return sentence(ended.stderr.splitlines()[-1]).partition("ERROR ")[2]
+
+
+def told(ended: subprocess.CompletedProcess[str]) -> list[str]:
+    """Give what the ranks of TELL have said of their places, in the order of ranks."""
+    assert 0 == ended.returncode, ended.stderr
+    lines = [line.split("] ")[1] for line in ended.stdout.splitlines() if " on " in line]
+    return sorted(lines, key=lambda line: int(line.split("/")[0]))
+
+
+def table_of(ended: subprocess.CompletedProcess[str]) -> str:
+    """Give the table that all ranks of TELL have been told, "" for none."""
+    assert 0 == ended.returncode, ended.stderr
+    (path,) = {line.split("] table ")[1] for line in ended.stdout.splitlines() if "] table " in line}
+    return path
+
+
+EIGHT = [f"{rank}/8 on {rank}" for rank in range(8)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a table of each dialect, and a platform's folder."""
+    (tmp_path / "group_list.json").write_bytes(GROUP_LIST)
+    (tmp_path / "server_list.json").write_bytes(SERVER_LIST)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "jobstart_hccl.json").write_bytes(GROUP_LIST)
+    return tmp_path
+
+
+# --- Where the table comes from ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "env"),
+    [
+        (("--rank-table", "group_list.json"), {}),
+        (("--rank-table", "config"), {}),
+        ((), {"ASCEND_RUNNER_RANK_TABLE": "config"}),
+        ((), {"RANK_TABLE_FILE_V_1_0": "server_list.json", "RANK_TABLE_FILE": "/missing"}),
+        ((), {"RANK_TABLE_FILE": "config"}),
+        ((), {"RANK_TABLE_FILE": "group_list.json"}),
+        (("--rank-table", "config"), {"RANK_TABLE_FILE_V_1_0": "/missing", "RANK_TABLE_FILE": "/missing"}),
+        (("--rank-table", "config"), {"ASCEND_RUNNER_RANK_TABLE": "/missing"}),
+        (("--rank-table", "config", "--nproc-per-node", "3"), {}),
+    ],
+)
+def test_table_is_found(args: tuple[str, ...], env: dict[str, str], folder: Path) -> None:
+    """--rank-table, else RANK_TABLE_FILE_V_1_0, else RANK_TABLE_FILE; each a file, or a folder that holds one."""
+    assert EIGHT == told(run(folder, *args, *TELL, env=env))
+
+
+@pytest.mark.parametrize("name", ["RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"])
+def test_number_of_processes_beats_the_platforms_tables(name: str, folder: Path) -> None:
+    """--nproc-per-node is an explicit choice: no table is read, and none is handed on."""
+    ended = run(folder, "--nproc-per-node", "2", *TELL, env={name: "server_list.json"})
+
+    assert ["0/2 on 0", "1/2 on 1"] == told(ended)
+    assert "" == table_of(ended)
+
+
+@pytest.mark.skipif(
+    any(os.path.isdir(os.path.dirname(place)) for place in USUAL_PLACES), reason="this machine has a platform's folder"
+)
+def test_no_table_anywhere(folder: Path) -> None:
+    """All places that were looked at are named, and the way to do without one."""
+    assert (
+        "no rank table: neither --rank-table, RANK_TABLE_FILE_V_1_0 nor RANK_TABLE_FILE is set, and there is no folder"
+        " for /user/config/jobstart_hccl.json or /user/serverid/devindex/config/hccl.json; --nproc-per-node N runs N"
+        " ranks without one" == error_of(folder, "true")
+    )
+
+
+def test_relaunch_reads_the_table_that_it_has_written(folder: Path) -> None:
+    """With RANK_TABLE_FILE at the converted file, as a framework may have left it, all is as before."""
+    path = table_of(run(folder, "--rank-table", "config", *TELL))
+    before = os.stat(path)
+    ended = run(folder, *TELL, env={"RANK_TABLE_FILE": path})
+
+    assert EIGHT == told(ended)
+    assert path == table_of(ended)
+    assert (before.st_ino, before.st_mtime_ns) == (os.stat(path).st_ino, os.stat(path).st_mtime_ns)
+
+
+# --- The table that the ranks read ------------------------------------------------------------------------------------
+
+
+def test_group_list_is_converted(folder: Path) -> None:
+    """Ranks read a server list, in a regular private file that is no symlink, under the log dir or the mount."""
+    path = Path(table_of(run(folder, "--rank-table", "config", *TELL)))
+    document = json.loads(path.read_bytes())
+
+    assert folder / "log" / "rank_table" / "jobstart_hccl.json" == path
+    assert ["status", "version", "server_count", "server_list"] == list(document)
+    assert [str(rank) for rank in range(8)] == [
+        device["rank_id"] for server in document["server_list"] for device in server["device"]
+    ]
+    assert stat.S_ISREG(path.lstat().st_mode)
+    assert (0o640, 0o750) == (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777)
+
+
+@pytest.mark.parametrize(
+    ("env", "place"),
+    [({"MA_MOUNT_PATH": "mount", "MA_HOME": "home"}, "mount"), ({"MA_HOME": "home"}, "home"), ({}, "log")],
+)
+def test_table_is_written_where_the_platform_expects_it(env: dict[str, str], place: str, folder: Path) -> None:
+    """Under MA_MOUNT_PATH, else MA_HOME, else the log dir; folders that are missing are made."""
+    ended = run(folder, "--rank-table", "config", *TELL, env=env)
+
+    assert str(folder / place / "rank_table" / "jobstart_hccl.json") == table_of(ended)
+
+
+def test_server_list_is_handed_on_byte_for_byte(folder: Path) -> None:
+    """As it stands, unknown keys and layout too, and as a regular file although a ConfigMap's is a symlink."""
+    original = (VALID / "server_list_unknown_keys.json").read_bytes()
+    (folder / "..data").mkdir()
+    (folder / "..data" / "table.json").write_bytes(original)
+    (folder / "table.json").symlink_to("..data/table.json")
+    path = Path(
+        table_of(run(folder, "--rank-table", "table.json", *TELL, env={"MA_CURRENT_HOST_IP": _first_server(original)}))
+    )
+
+    assert original == path.read_bytes()
+    assert not path.is_symlink()
+
+
+def _first_server(document: bytes) -> str:
+    server_id: str = json.loads(document)["server_list"][0]["server_id"]
+    return server_id
+
+
+def test_unwritable_place_is_left_with_a_warning(folder: Path) -> None:
+    """Where the mount cannot be written, the table goes under the log dir, and the ranks are told so."""
+    (folder / "mount").mkdir()
+    (folder / "mount" / "rank_table").write_bytes(b"in the way")
+    env = {"MA_MOUNT_PATH": str(folder / "mount")}
+    ended = run(folder, "--rank-table", "config", "--workdir", "inherit", *TELL, env=env)
+
+    fallback = folder / "log" / "rank_table" / "jobstart_hccl.json"
+    assert str(fallback) == table_of(ended)
+    assert fallback.exists()
+    assert (
+        f"WARNING cannot write the rank table '{folder}/mount/rank_table/jobstart_hccl.json' (cannot make the folder"
+        f" '{folder}/mount/rank_table': file exists), using '{fallback}'" in map(sentence, ended.stderr.splitlines())
+    )
+
+
+def test_nothing_runs_where_no_place_can_be_written(folder: Path) -> None:
+    """125 with the reason; ranks without a table would wait for each other for ever."""
+    (folder / "log").mkdir()
+    (folder / "log" / "rank_table").write_bytes(b"in the way")
+    error = error_of(folder, "--rank-table", "config", "touch", "ran")
+
+    assert f"cannot make the folder '{folder}/log/rank_table': file exists" == error
+    assert not (folder / "ran").exists()
+
+
+def _symlink(place: Path, elsewhere: Path) -> None:
+    place.symlink_to(elsewhere)
+
+
+def _strangers_folder(place: Path, _elsewhere: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make what belongs to somebody else")
+    place.mkdir(mode=0o777)
+    os.chown(place, STRANGER, STRANGER)
+
+
+@pytest.mark.parametrize("lay", [_symlink, _strangers_folder])
+def test_table_is_not_written_through_what_a_stranger_has_laid(lay: object, folder: Path) -> None:
+    """In a log dir where everybody can write, a folder that is not ours could make ranks read another table."""
+    public, elsewhere = folder / "public", folder / "elsewhere"
+    public.mkdir()
+    public.chmod(0o1777)
+    elsewhere.mkdir()
+    lay(public / "rank_table", elsewhere)  # type: ignore[operator]  # one of the functions above
+    error = error_of(folder, "--log-dir", str(public), "--rank-table", "config", "touch", "ran")
+
+    assert error.startswith(f"'{public}/rank_table' ")
+    assert error.endswith(f" in '{public}', where everybody can write: refused")
+    assert [] == [*elsewhere.iterdir(), *(public / "rank_table").iterdir()]
+    assert not (folder / "ran").exists()
+
+
+def test_table_without_devices_is_handed_to_nobody(folder: Path) -> None:
+    """The command runs once, on the CPU, and neither variable names a table."""
+    ended = run(folder, *TELL, env={"RANK_TABLE_FILE": str(VALID / "group_list_without_devices.json")})
+
+    assert ["0/1 on 0"] == told(ended)
+    assert "" == table_of(ended)
+
+
+def test_odd_tables_work_with_a_warning(folder: Path) -> None:
+    """What is odd about a table is said before the ranks start."""
+    path = VALID / "group_list_names_without_number.json"
+    pod = json.loads(path.read_bytes())["group_list"][0]["instance_list"][0]["pod_name"]
+    ended = run(folder, "--rank-table", str(path), *TELL, env={"MA_CURRENT_INSTANCE_NAME": pod})
+    levels = [sentence(line).split(" ")[0] for line in ended.stderr.splitlines()]
+
+    assert 0 == ended.returncode
+    assert ["WARNING", "INFO", "INFO"] == levels
+    assert " without a number at the end: the order of 'group_list[0].instance_list'" in ended.stderr
+
+
+# --- Waiting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Give the path of a table that is not completed."""
+    path = tmp_path / "config" / "jobstart_hccl.json"
+    path.parent.mkdir()
+    path.write_bytes(INITIALIZING)
+    return path
+
+
+def complete(table: Path, data: bytes = GROUP_LIST) -> None:
+    """Complete the table as a platform does: by a rename."""
+    neighbour = table.with_suffix(".new")
+    neighbour.write_bytes(data)
+    neighbour.rename(table)
+
+
+def start_waiting(program: Program, table: Path, *command: str, env: dict[str, str] | None = None) -> Run:
+    """Start a run, and come back when it waits for the table."""
+    waiting = program.start(*command, env={"RANK_TABLE_FILE": str(table.parent), **(env or {})})
+    waiting.wait_for("waiting for the rank table")
+    return waiting
+
+
+def test_table_is_awaited(program: Program, table: Path) -> None:
+    """While it is initializing nothing is started, made or repeated; when it is completed the ranks run."""
+    run = start_waiting(program, table, *TELL)
+    assert not program.log_dir.exists()
+    complete(table)
+
+    assert 0 == run.finish()
+    assert run.screen.count("waiting for the rank table") == 1
+    assert f"INFO waiting for the rank table {table}, at most 1800 s: its status is 'initializing'\n" in run.screen
+    assert 8 == sum("/8 on " in line for line in run.lines)
+
+
+def test_table_that_is_written_in_place_is_awaited_whole(program: Program, table: Path) -> None:
+    """Missing, empty, half-written, back at initializing with its old list: nothing of these starts the job."""
+    table.unlink()
+    table.parent.rmdir()
+    run = start_waiting(program, table, *TELL)
+    table.parent.mkdir()
+    for data in (b"", GROUP_LIST[:-100], GROUP_LIST.replace(b"completed", b"initializing")):
+        table.write_bytes(data)
+    table.write_bytes(GROUP_LIST)
+
+    assert 0 == run.finish()
+    assert 8 == sum("/8 on " in line for line in run.lines)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["run", "dry-run"])
+def test_signal_during_the_wait_ends_it(
+    program: Program, table: Path, signum: signal.Signals, options: tuple[str, ...]
+) -> None:
+    """128 + the signal at once; nothing is started and nothing made."""
+    run = start_waiting(program, table, *options, "touch", "ran")
+    run.send(signum)
+
+    assert 128 + signum == run.finish()
+    assert f" ERROR stopped by {signum.name} before any rank was started\n" in run.screen
+    assert {"config"} == {path.name for path in program.folder.iterdir()}
+
+
+def test_user_signals_during_the_wait_are_nobodys(program: Program, table: Path) -> None:
+    """There is no rank to forward them to yet: the wait goes on."""
+    run = start_waiting(program, table, *TELL)
+    run.send(signal.SIGUSR1)
+    run.send(signal.SIGUSR2)
+    complete(table)
+
+    assert 0 == run.finish()
+
+
+def test_killed_while_it_waits(program: Program, table: Path) -> None:
+    """SIGKILL of the runner is 137 here, too."""
+    run = start_waiting(program, table, "touch", "ran")
+    os.kill(run.runner_pid, signal.SIGKILL)
+
+    assert 137 == run.finish()
+    assert not (program.folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (None, "it does not exist"),
+        (b"", "it is empty"),
+        (INITIALIZING, "its status is 'initializing'"),
+        (b'{"status": "unknown"}', "its status is 'unknown'"),
+        (b'{\n  "status": "completed",\n  "group_', "it is not JSON at line 3 column "),
+    ],
+    ids=["missing", "empty", "initializing", "unknown", "half-written"],
+)
+def test_wait_ends_at_its_limit(data: bytes | None, reason: str, tmp_path: Path) -> None:
+    """125, and why: missing, not JSON at a line and column, or the status that it has."""
+    path = tmp_path / "a.json"
+    if data is not None:
+        path.write_bytes(data)
+    error = error_of(tmp_path, "--rank-table", str(path), "--rank-table-timeout", "0.1", "touch", "ran")
+
+    assert error.startswith(f"the rank table {path} was not completed within 0.1 s: {reason}")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_no_time_to_wait_is_one_look(folder: Path) -> None:
+    """A limit of 0 takes a table that is there."""
+    assert EIGHT == told(run(folder, "--rank-table", "config", "--rank-table-timeout", "0", *TELL))
+
+
+# --- What is refused before anything is made --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(INVALID.iterdir()) if not path.name.startswith("not_ready_")],
+    ids=lambda path: path.stem,
+)
+def test_bad_table_ends_it_at_once(path: Path, tmp_path: Path) -> None:
+    """A document that is complete and no table is an error without a wait, in a sentence that names the file."""
+    ended = run(tmp_path, "--rank-table", str(path), "touch", "ran")
+
+    assert 125 == ended.returncode
+    assert str(path) in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "expected"),
+    [
+        (("true",), {"BATCH_JOB_ID": "../x"}, "the job id is '../x' (from BATCH_JOB_ID, "),
+        (
+            ("true",),
+            {"RANK_TABLE_FILE": str(VALID / "group_list_3_pods_listed_2_10_1.json"), "MA_CURRENT_INSTANCE_NAME": "x"},
+            "this node is not in the rank table: looked for a pod_name equal to 'x' (MA_CURRENT_INSTANCE_NAME), ",
+        ),
+        (("--grace", "x", "true"), {}, "--grace is 'x', expected "),
+    ],
+    ids=["job-id", "no-such-node", "flag"],
+)
+def test_bad_input_makes_and_overwrites_nothing(
+    args: tuple[str, ...], env: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    """Everything is decided before the first folder is made: logs and tables of an earlier job stay as they are."""
+    log = tmp_path / "log"
+    (log / "rank_table").mkdir(parents=True)
+    earlier = [log / "rank_table" / "jobstart_hccl.json", log / "job-proc-rank-0-device-0.txt"]
+    for path in earlier:
+        path.write_bytes(b"earlier")
+    before = set(tmp_path.rglob("*"))
+
+    assert error_of(
+        tmp_path, *args, env={"RANK_TABLE_FILE": str(VALID / "group_list_8_devices.json"), **env}
+    ).startswith(expected)
+    assert before == set(tmp_path.rglob("*"))
+    assert [b"earlier", b"earlier"] == [path.read_bytes() for path in earlier]
+
+
+@pytest.mark.parametrize(
+    "command", [("python3", "train.py"), ("./train.py",), ("python3", "-u", "train.py", "--lr", "1")]
+)
+def test_script_that_is_not_in_the_ranks_folder_is_refused_with_a_hint(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A relative script that is here and not there would fail on every rank; --workdir inherit is what is meant."""
+    (tmp_path / "train.py").write_text("#!/bin/sh\necho ran\n")
+    (tmp_path / "train.py").chmod(0o755)
+    word = next(word for word in command if "train" in word)
+    options = ("--nproc-per-node", "1", "--workdir", "device")
+
+    workdir = "/cache/device0" if os.path.isdir("/cache") else f"{tmp_path}/log/device0"
+    assert (
+        f"{word!r} is in {tmp_path}, but not in the working directory of rank 0, {workdir}: name it by its full path,"
+        " or use --workdir inherit" == error_of(tmp_path, *options, *command)
+    )
+    assert ["train.py"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_script_that_is_in_every_ranks_folder_runs(tmp_path: Path) -> None:
+    """Relative words are the ranks'."""
+    mount = tmp_path / "mount"
+    for device in range(2):
+        (mount / "workspace" / f"device{device}").mkdir(parents=True)
+        script = mount / "workspace" / f"device{device}" / "train.sh"
+        script.write_text(f"#!/bin/sh\necho script {device}\n")
+        script.chmod(0o755)
+    ended = run(tmp_path, "--nproc-per-node", "2", "./train.sh", env={"MA_MOUNT_PATH": str(mount)})
+
+    assert 0 == ended.returncode
+    assert ["[rank 0] script 0", "[rank 1] script 1"] == sorted(ended.stdout.splitlines())
+
+
+# --- The whole job ----------------------------------------------------------------------------------------------------
+
+
+def _tell_all(folder: Path, table: Path, nodes: dict[str, dict[str, str]]) -> dict[str, list[str]]:
+    """Run every node of a job in turn, each with its own variables and folder; what their ranks say."""
+    shown = {}
+    tables = set()
+    for name, env in nodes.items():
+        (folder / name).mkdir()
+        ended = run(folder / name, "--rank-table", str(table), *TELL, env=env)
+        shown[name] = told(ended)
+        tables.add(Path(table_of(ended)).read_bytes())
+    assert 1 == len(tables), "every node reads the same bytes"
+    return shown
+
+
+def test_nodes_of_a_job_cover_all_ranks(tmp_path: Path) -> None:
+    """Each pod starts its own part, together every rank once; the table is byte-identical on every node."""
+    table = VALID / "group_list_3_pods_listed_2_10_1.json"
+    pods = {name: {"MA_CURRENT_INSTANCE_NAME": name} for name in ("job-worker-1", "job-worker-2", "job-worker-10")}
+
+    assert {
+        "job-worker-1": ["0/6 on 0", "1/6 on 1"],
+        "job-worker-2": ["2/6 on 0", "3/6 on 1"],
+        "job-worker-10": ["4/6 on 0", "5/6 on 1"],
+    } == _tell_all(tmp_path, table, pods)
+
+
+def test_pods_of_one_server_cover_its_ranks_once(tmp_path: Path) -> None:
+    """Two pods on one host start their own devices each, with local indices of their own."""
+    pods = {name: {"BATCH_TASK_CURRENT_INSTANCE": name} for name in ("job-worker-0", "job-worker-1")}
+
+    assert {
+        "job-worker-0": ["0/8 on 0", "1/8 on 1", "2/8 on 2", "3/8 on 3"],
+        "job-worker-1": ["4/8 on 0", "5/8 on 1", "6/8 on 2", "7/8 on 3"],
+    } == _tell_all(tmp_path, VALID / "group_list_2_pods_on_1_server.json", pods)
+
+
+def test_nodes_of_a_server_list_cover_all_ranks(tmp_path: Path) -> None:
+    """By their addresses, with the ranks that the table states."""
+    table = VALID / "server_list_ranks_do_not_rise.json"
+    servers = json.loads(table.read_bytes())["server_list"]
+    nodes = {server["server_id"]: {"MA_CURRENT_HOST_IP": server["server_id"]} for server in servers}
+    size = sum(len(server["device"]) for server in servers)
+    expected = {
+        server["server_id"]: [
+            f"{rank}/{size} on {index}"
+            for index, rank in enumerate(sorted(int(device["rank_id"]) for device in server["device"]))
+        ]
+        for server in servers
+    }
+
+    assert len(nodes) > 1
+    assert expected == _tell_all(tmp_path, table, nodes)
