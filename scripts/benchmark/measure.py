@@ -10,6 +10,7 @@ import signal
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 from typing import TYPE_CHECKING, Callable, Final
 
@@ -49,11 +50,15 @@ def started(
     stdout: int = subprocess.DEVNULL,
     stderr: int = subprocess.DEVNULL,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program, and end it where the block did not."""
+    """Start a program, and end it where the block did not, or when it takes longer than `LIMIT`."""
     with subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=CLEAN) as popen:
+        # Not wait(timeout), which looks after 1, 2, 4, ... 32 ms and so gives times that are powers of two.
+        overdue = threading.Timer(LIMIT, popen.terminate)
+        overdue.start()
         try:
             yield popen
         finally:
+            overdue.cancel()
             popen.terminate()
 
 
@@ -61,7 +66,7 @@ def seconds_of(command: Sequence[str]) -> float:
     """Time a program from start to exit."""
     start = time.monotonic()
     with started(command) as popen:
-        popen.wait(LIMIT)
+        popen.wait()
         return time.monotonic() - start
 
 
@@ -71,8 +76,8 @@ def seconds_with_console(command: Sequence[str], console: str = os.devnull) -> f
     with open(console, "wb") as file, started(command, stdout=subprocess.PIPE) as popen:
         assert popen.stdout  # noqa: S101  mypy must know
         with started(["cat"], stdin=popen.stdout.fileno(), stdout=file.fileno()) as reader:
-            reader.wait(LIMIT)
-            popen.wait(LIMIT)
+            reader.wait()
+            popen.wait()
             return time.monotonic() - start
 
 
@@ -114,7 +119,7 @@ def system_calls(pids: Sequence[int], seconds: float) -> int | None:
         with started(["strace", "-f", "-c", "-o", f"{path}/calls", *attach]) as strace:
             time.sleep(seconds)
             strace.send_signal(signal.SIGINT)
-            strace.wait(LIMIT)
+            strace.wait()
         total = re.search(rb" (\d+) +\d* *total", read(f"{path}/calls"))
     return int(total[1]) if total else 0
 
