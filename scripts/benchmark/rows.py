@@ -61,7 +61,8 @@ def teardown() -> Iterator[Row]:
             worker = (sys.executable, "-S", f"{HERE}/workers/death.py", path)
             measure.seconds_of(launcher.command(path, *worker, ranks=RANKS))
             gone = time.monotonic_ns()
-            stamps = {name: int(measure.read(f"{path}/{name}") or 0) for name in os.listdir(path) if "-" in name}
+            names = [name for name in os.listdir(path) if name.startswith(("died-", "told-", "ended-"))]
+            stamps = {name: int(measure.read(f"{path}/{name}") or 0) for name in names}
         told = max(stamp for name, stamp in stamps.items() if name.startswith("told-"))
         ended = max(stamp for name, stamp in stamps.items() if name.startswith("ended-"))
         found.setdefault(launcher.name, []).append(((told - stamps["died-0"]) / 1e9, (gone - ended) / 1e9))
