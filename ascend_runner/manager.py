@@ -82,6 +82,7 @@ class Manager:
             event = self._events.popleft()
             self._state, actions = machine.transition(self._state, event)
             self._perform(actions)  # the living are told before the dead is buried
+            self._get_ready_to_report()
             self._reap_if_gone(event)
 
         self._sweep()
@@ -232,6 +233,15 @@ class Manager:
         if looker.refusal:
             lines.append(f"({looker.refusal}: this is the kernel's view)")
         self._reporter.error("\n  ".join(["the ranks stand here, the odd one first:", *lines]))
+
+    def _get_ready_to_report(self) -> None:
+        """Import what the end will need while the ranks are busy: nobody waits for these milliseconds now."""
+        if self._events or self._state.phase in {machine.Phase.STARTING, machine.Phase.DONE}:
+            return
+        if machine.is_tearing_down(self._state):
+            from ascend_runner import autopsy  # noqa: F401
+        else:
+            from ascend_runner import report  # noqa: F401
 
     def _reap_if_gone(self, event: Event) -> None:
         """Give a rank's number back, only now that the machine knows: until then it may signal the group."""

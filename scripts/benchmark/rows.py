@@ -28,7 +28,7 @@ IDLE_SECONDS: Final = 10.0
 LOOK_EVERY: Final = 0.2  # seconds between two looks of the program at its rank table
 
 HERE: Final = os.path.dirname(os.path.abspath(__file__))
-TABLE: Final = os.path.join(os.path.dirname(HERE), "fixtures", "valid", "group_list_8_devices.json")
+TABLE: Final = os.path.join(HERE, "..", "..", "fixtures", "valid", "group_list_8_devices.json")
 
 
 def start_to_exit() -> Iterator[Row]:
