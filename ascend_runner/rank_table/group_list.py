@@ -1,4 +1,4 @@
-"""The group-list dialect ("template 2"), as CCE and ModelArts write it: groups of pods, and the devices of each pod.
+"""The group-list dialect ("template 2"), cloud form, as CCE and ModelArts write it: groups of pods with their devices.
 
 It states no ranks. They follow from an order, which every node of a job must find alike:
 
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.rank_table.fields import MOST_DIGITS, Fields
-from ascend_runner.rank_table.model import Device, Layout, RankTable, Server
+from ascend_runner.rank_table.findings import WARNING, Finding
+from ascend_runner.rank_table.model import Device, Draft, Layout, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +49,7 @@ class _Instance:
         return int(end) if end.isdigit() and end.isascii() and len(end) <= MOST_DIGITS else None
 
 
-def decode(top: Fields) -> RankTable:
+def decode(top: Fields) -> Draft:
     """Read a completed table. What is wrong with it is told by `top.problems`."""
     groups: list[list[_Instance]] = []
     place = 0
@@ -63,15 +64,16 @@ def decode(top: Fields) -> RankTable:
     listed = [instance for instance in instances if instance.devices]
     ordered = [[instance for instance in group if instance.devices] for group in groups]
 
-    return RankTable(
+    return Draft(
         servers=_decode_servers(instance for group in ordered for instance in _put_in_order(group)),
         version="",
         idle_pods=tuple(instance.pod_name for instance in instances if not instance.devices),
-        warnings=tuple(warning for group in ordered for warning in _tell_listed_order(group, top.problems.source)),
+        notes=tuple(note for group in ordered for note in _tell_listed_order(group)),
         layout=Layout(
             lists=tuple(instance.fields.path("devices") for instance in listed),
             firsts=tuple(instance.first_place for instance in listed),
         ),
+        source=top.problems.source,
     )
 
 
@@ -141,25 +143,28 @@ def _refuse_same_names(instances: Iterable[_Instance]) -> None:
             instance.fields.refuse(sentence, "pod_name")
 
 
-def _tell_listed_order(instances: Sequence[_Instance], source: str) -> Iterator[str]:
+def _tell_listed_order(instances: Sequence[_Instance]) -> Iterator[Finding]:
     """Warn of names that do not settle the order of one group. A single instance has none."""
     if len(instances) == 1:
         return
 
     without = [pod.pod_name for pod in instances if pod.ordinal is None]
     if without:
-        yield f"{_named(without)} without a number at the end: {_decides(instances, source)}"
+        yield _order_decides(f"{_named(without)} without a number at the end", instances[0].fields)
 
     uses = Counter(pod.ordinal for pod in instances)
     alike = [pod.pod_name for pod in instances if pod.ordinal is not None and uses[pod.ordinal] > 1]
     if alike:
-        yield f"{_named(alike)} with the same number at the end: {_decides(instances, source)}"
+        yield _order_decides(f"{_named(alike)} with the same number at the end", instances[0].fields)
 
 
-def _decides(instances: Sequence[_Instance], source: str) -> str:
-    listing = instances[0].fields.path().rpartition("[")[0]
-
-    return f"the order of '{listing}' of {source} decides about ranks"
+def _order_decides(what: str, instance: Fields) -> Finding:
+    return Finding(
+        severity=WARNING,
+        sentence=f"{what}: the order of the list decides about ranks",
+        path=instance.path().rpartition("[")[0],
+        source=instance.problems.source,
+    )
 
 
 def _named(pod_names: Sequence[str]) -> str:

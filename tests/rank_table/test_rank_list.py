@@ -1,0 +1,46 @@
+"""The rank-list dialect (version 2.0)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rank_table_files import valid
+
+from ascend_runner.rank_table import codec
+
+
+def test_lowest_level_is_the_server() -> None:
+    """Ranks of one instance of the lowest level share a server, which its machine may know by the host's addresses."""
+    table = codec.loads(valid("rank_list_2_servers"))
+
+    assert [("az0-rack0-pod0", [0, 1]), ("az0-rack0-pod1", [2, 3])] == [
+        (server.server_id, [device.rank_id for device in server.devices]) for server in table.servers
+    ]
+    assert ("172.16.1.10", "172.16.1.11") == table.servers[1].addresses
+    assert [0, 1, 0, 1] == [device.more["local_id"] for device in table.devices]
+
+
+def test_rack_of_several_machines() -> None:
+    """Where device ids come again in one instance, a further server is counted."""
+    table = codec.loads(valid("rank_list_rack_of_2_servers"))
+
+    assert [("az0-rack0", [0, 1]), ("az0-rack0/1", [0, 1])] == [
+        (server.server_id, [device.device_id for device in server.devices]) for server in table.servers
+    ]
+
+
+@pytest.mark.parametrize("name", ["rank_list_2_servers", "rank_list_without_status", "rank_list_rack_of_2_servers"])
+def test_native_table_is_handed_on(name: str) -> None:
+    """HCCL reads it as it stands; a status need not be there."""
+    data = valid(name)
+
+    assert data == codec.hand_on(codec.loads(data), data)
+
+
+def test_strings_are_rewritten() -> None:
+    """HCCL wants numbers here, so a table with strings is written anew, with all that it had."""
+    data = valid("rank_list_strings")
+    written = codec.hand_on(codec.loads(data), data)
+
+    assert json.loads(valid("rank_list_2_servers")) == json.loads(written)
