@@ -15,7 +15,7 @@ from ascend_runner.errors import RankTableError, RankTableFormatError, RankTable
 from ascend_runner.rank_table import foreign, group_list, lab_list, packed, rank_list, server_list
 from ascend_runner.rank_table.fields import Fields, Problems, shown
 from ascend_runner.rank_table.findings import BAD_TABLE, MISSING_FIELD
-from ascend_runner.rank_table.invariants import find_problems
+from ascend_runner.rank_table.invariants import find_problems, is_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,32 +39,31 @@ def loads(data: bytes, *, source: str = "the rank table") -> RankTable:
     """Read a completed rank table of any dialect; `source` is its name in sentences.
 
     Raises RankTableNotReadyError and RankTableFormatError: see the head of this module. The latter's `others` are all
-    that is wrong besides, what HCCL would refuse in an otherwise sound table included.
+    that is wrong besides, what HCCL would refuse in any table included.
     """
-    reading = examine(data, source=source)
-    if not reading.problems:
-        return reading.draft.table()
+    draft, problems = _decode(data, source)
+    if not problems.found() and is_sound(draft.servers):
+        return draft.table()
 
-    first, *others = reading.problems
+    from ascend_runner.rank_table import checks  # only a document with problems pays for it
+
+    problems.extend(find_problems(draft))
+    first, *others = (
+        RankTableFormatError(finding.sentence, path=finding.path, source=source, code=finding.code)
+        for finding in checks.check_reading(Reading(draft, problems.found()))
+    )
     raise RankTableFormatError(first.sentence, path=first.path, source=source, code=first.code, others=others)
 
 
 def examine(data: bytes, *, source: str = "the rank table") -> Reading:
-    """Read a document of any dialect and tell all that keeps it from being a table.
+    """Read a completed document of any dialect, and tell all that keeps it from being a table.
 
-    Raises as `loads` does, but for what is wrong inside of a document whose dialect is known.
+    Raises as `loads` does where it is not completed, or of no dialect.
     """
-    document = _parse(_unpack(data, source), source)
-    if not isinstance(document, dict):
-        sentence = f"the document is {shown(document)}, expected an object"
-        raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)
+    draft, problems = _decode(data, source)
+    problems.extend(find_problems(draft))
 
-    decode = _find_decoder(document, source)
-    top = Fields(Problems(source), document)
-    draft = decode(top)
-    top.problems.extend(find_problems(draft))
-
-    return Reading(draft, top.problems.found())
+    return Reading(draft, problems.found())
 
 
 def dumps(table: RankTable) -> bytes:
@@ -116,6 +115,18 @@ def _why_not_json(data: bytes, error: orjson.JSONDecodeError) -> str:
         return f"it is not JSON: byte {not_text.start} is not UTF-8"
 
     return f"it is not JSON at line {error.lineno} column {error.colno}: {error.msg}"
+
+
+def _decode(data: bytes, source: str) -> tuple[Draft, Problems]:
+    document = _parse(_unpack(data, source), source)
+    if not isinstance(document, dict):
+        sentence = f"the document is {shown(document)}, expected an object"
+        raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)
+
+    decode = _find_decoder(document, source)
+    top = Fields(Problems(source), document)
+
+    return decode(top), top.problems
 
 
 def _find_decoder(document: Mapping[str, object], source: str) -> Callable[[Fields], Draft]:

@@ -157,8 +157,8 @@ class Fields:
 
 
 def counted(number: int, noun: str) -> str:
-    """Say a number of things: "1 device", "2 devices"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Say a number of things: "1 device", "2 devices", "2 addresses"."""
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def shown(value: object) -> str:

@@ -33,20 +33,17 @@ MOST_NAMED: Final = 3  # pods in one warning
 
 @attrs.frozen(kw_only=True)
 class _Instance:
-    """One entry of an instance_list. `first_place` is the `Device.place` of its first device."""
+    """One entry of an instance_list.
+
+    `ordinal` is the number that ends the pod's name, `first_place` the `Device.place` of its first device.
+    """
 
     fields: Fields
     pod_name: str
+    ordinal: int | None
     server_id: str
     devices: Sequence[Fields]
     first_place: int
-
-    @property
-    def ordinal(self) -> int | None:
-        """The number that ends the pod's name."""
-        end = self.pod_name.rpartition("-")[2]
-
-        return int(end) if end.isdigit() and end.isascii() and len(end) <= MOST_DIGITS else None
 
 
 def decode(top: Fields) -> Draft:
@@ -94,13 +91,22 @@ def _decode_group(group: Fields, place: int) -> list[_Instance]:
 
 
 def _decode_instance(fields: Fields, place: int) -> _Instance:
+    pod_name = fields.text("pod_name")
+
     return _Instance(
         fields=fields,
-        pod_name=fields.text("pod_name"),
+        pod_name=pod_name,
+        ordinal=_number_at_end(pod_name),
         server_id=fields.text("server_id"),
         devices=fields.objects("devices", is_needed=False),
         first_place=place,
     )
+
+
+def _number_at_end(pod_name: str) -> int | None:
+    end = pod_name.rpartition("-")[2]
+
+    return int(end) if end.isdigit() and end.isascii() and len(end) <= MOST_DIGITS else None
 
 
 def _put_in_order(instances: Sequence[_Instance]) -> list[_Instance]:

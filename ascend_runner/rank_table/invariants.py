@@ -23,15 +23,18 @@ def require_table(table: Draft | RankTable) -> None:
     problems = find_problems(table)
     if problems:
         first = problems[0]
-        raise RankTableFormatError(first.sentence, path=first.path, code=first.code, others=problems[1:])
+        raise RankTableFormatError(
+            first.sentence, path=first.path, source=first.source, code=first.code, others=problems[1:]
+        )
 
 
 def find_problems(table: Draft | RankTable) -> list[RankTableFormatError]:
     """Tell what keeps these servers from being a table."""
-    return [] if _is_sound(table.servers) else [*_id_problems(table), *_rank_problems(table)]
+    return [] if is_sound(table.servers) else [*_id_problems(table), *_rank_problems(table)]
 
 
-def _is_sound(servers: Sequence[Server]) -> bool:
+def is_sound(servers: Sequence[Server]) -> bool:
+    """Whether these servers are a table: the quick look."""
     size = sum(len(server.devices) for server in servers)
     seen = bytearray(size)
     for server in servers:
@@ -54,14 +57,14 @@ def _id_problems(table: Draft | RankTable) -> Iterator[RankTableFormatError]:
         devices = sorted(server.devices, key=attrgetter("place"))
         if name in servers_seen:
             path = table.layout.holder(devices[0].place, "server_id") if devices else ""
-            yield _problem(f"server_id '{name}' is there twice", path)
+            yield _problem(table, f"server_id '{name}' is there twice", path)
         servers_seen.add(name)
 
         devices_seen: set[int] = set()
         for device in devices:
             if device.device_id in devices_seen:
                 path = table.layout.path(device.place, "device_id")
-                yield _problem(f"device {device.device_id} is listed twice on server '{name}'", path)
+                yield _problem(table, f"device {device.device_id} is listed twice on server '{name}'", path)
             devices_seen.add(device.device_id)
 
 
@@ -73,13 +76,14 @@ def _rank_problems(table: Draft | RankTable) -> Iterator[RankTableFormatError]:
         rank_id = device.rank_id
         path = table.layout.rank_path(device.place)
         if not 0 <= rank_id < len(devices):
-            yield _problem(f"rank_id is {rank_id}, expected 0 to {len(devices) - 1}, one for each device", path)
+            sentence = f"rank_id is {rank_id}, expected 0 to {len(devices) - 1}, one for each device"
+            yield _problem(table, sentence, path)
         elif rank_id in seen:
-            yield _problem(f"rank_id {rank_id} is that of {seen[rank_id]} already", path)
+            yield _problem(table, f"rank_id {rank_id} is that of {seen[rank_id]} already", path)
         else:
             entry = table.layout.path(device.place)
             seen[rank_id] = f"'{entry}'" if entry else "another device"
 
 
-def _problem(sentence: str, path: str) -> RankTableFormatError:
-    return RankTableFormatError(sentence, path=path, code=BAD_VALUE)
+def _problem(table: Draft | RankTable, sentence: str, path: str) -> RankTableFormatError:
+    return RankTableFormatError(sentence, path=path, source=table.source, code=BAD_VALUE)

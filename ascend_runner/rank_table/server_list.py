@@ -48,7 +48,9 @@ def decode(top: Fields) -> Draft:
     busy = [index for index, devices in enumerate(devices_of) if devices]
     servers = tuple(_decode_server(*server) for server in zip(entries, devices_of, firsts))
     super_pods = tuple(_decode_super_pod(entry) for entry in top.objects("super_pod_list", is_needed=False))
-    if version == SUPER_PODS and not super_pods and "super_pod_list" in top.values:
+    if any(gap.startswith("super_pod_list") for gap in top.problems.gaps):
+        super_pods = ()  # with some of it lost, none of it can be checked
+    elif version == SUPER_PODS and not super_pods and "super_pod_list" in top.values:
         notes = (*notes, _empty_list_note(top))
     if top.problems.first_non_text:
         notes = (*notes, _rewrite_note(top))

@@ -338,25 +338,29 @@ def _facts(device: Any) -> tuple[int, str, int]:
 
 
 def test_all_that_is_wrong_is_told() -> None:
-    """One look at a document finds every defect, in the order of the document."""
+    """One look at a document finds every defect, in the order of the document: what HCCL would refuse, too."""
     document = {
         "status": "completed",
         "version": "1.0",
-        "server_count": "3",
+        "server_count": "2",
         "server_list": [
-            {"server_id": "", "device": [{"device_id": "x", "rank_id": "0"}]},
+            {"server_id": "", "device": [{"device_id": "x", "device_ip": "192.168.0.1", "rank_id": "0"}]},
             {"server_id": "b", "device": [{"device_id": "1", "rank_id": "0"}]},
+            {"server_id": "c", "device": []},
         ],
     }
     with pytest.raises(RankTableFormatError) as caught:
         codec.loads(json.dumps(document).encode(), source="a.json")
 
     assert [
-        "server_count is 3, but 2 servers are listed, in 'server_count' of a.json (and 3 more)",
-        "server_id is '', expected a non-empty string, in 'server_list[0].server_id' of a.json",
-        "device_id is 'x', expected a whole number, in 'server_list[0].device[0].device_id' of a.json",
-        "rank_id 0 is that of 'server_list[0].device[0]' already, in 'server_list[1].device[0].rank_id' of a.json",
-    ] == [str(caught.value), *map(str, caught.value.others)]
+        ("server_count", "server_count is 2, but 3 servers are listed"),
+        ("server_list[0].device[0].device_id", "device_id is 'x', expected a whole number"),
+        ("server_list[0].server_id", "server_id is '', expected a non-empty string"),
+        ("server_list[1].device[0].device_ip", "device_ip is missing, with several servers every device needs one"),
+        ("server_list[1].device[0].rank_id", "rank_id 0 is that of 'server_list[0].device[0]' already"),
+        ("server_list[2].device", "server 'c' has no device"),
+    ] == [(problem.path, problem.sentence) for problem in (caught.value, *caught.value.others)]
+    assert "server_count is 2, but 3 servers are listed, in 'server_count' of a.json (and 5 more)" == str(caught.value)
 
 
 def test_written_table_reads_well() -> None:
