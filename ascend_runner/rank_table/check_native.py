@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ascend_runner.rank_table.fields import shown
 from ascend_runner.rank_table.findings import BAD_TABLE, WARNING
-from ascend_runner.rank_table.lab_list import MARK
+from ascend_runner.rank_table.model import GROUP_LIST, LAB_LIST
 
 if TYPE_CHECKING:
     from ascend_runner.rank_table.report import Report
@@ -19,13 +19,17 @@ NIC_LOCATION: Final = "para_plane_nic_location"
 def check(report: Report) -> None:
     """Warn, not more: the runner and `convert` hand HCCL a server list."""
     table = report.table
-    if table.version or not any(server.devices for server in table.servers):
+    if not any(server.devices for server in table.servers):
         return
 
-    if MARK in table.more:
+    if table.dialect == LAB_LIST:
         _check_lab(report)
-        return
+    elif table.dialect == GROUP_LIST:
+        _check_cloud(report)
 
+
+def _check_cloud(report: Report) -> None:
+    table = report.table
     devices = [device for server in table.servers for device in server.devices]
     beyond = next((device for device in devices if device.device_id > LAST_DEVICE), None)
     if beyond:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ascend_runner.rank_table import check_addresses, check_levels, check_native, check_super_pods, rank_list
 from ascend_runner.rank_table.fields import counted, shown
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, ERROR, WARNING, Finding
+from ascend_runner.rank_table.model import RANK_LIST
 from ascend_runner.rank_table.report import Report
 from ascend_runner.rank_table.server_list import MISTAKEN, PLAIN, SUPER_PODS
 
@@ -72,7 +73,7 @@ def check(
         _check_file(report, path, size)
     _check_version(report, chip)
     _check_servers(report, chip)
-    if table.version == rank_list.VERSION:
+    if table.dialect == RANK_LIST:
         check_levels.check(report)
     else:
         check_addresses.check(report, chip)
@@ -108,7 +109,7 @@ def check_reading(
 
 def implied_chip(table: Draft | RankTable) -> str | None:
     """Tell the chip that a table is for, where its version or its chip_info says so."""
-    if table.version == rank_list.VERSION:
+    if table.dialect == RANK_LIST:
         return "950"
     if table.version == SUPER_PODS:
         return "A3"
@@ -136,7 +137,7 @@ def _check_file(report: Report, path: str, size: int) -> None:
     if len(path.encode(errors="surrogateescape")) > LONGEST_PATH:
         report.add(ERROR, f"the path of the table has more than {LONGEST_PATH} bytes", "", BAD_TABLE)
 
-    largest = LARGEST_RANK_LIST if report.table.version == rank_list.VERSION else LARGEST_FILE
+    largest = LARGEST_RANK_LIST if report.table.dialect == RANK_LIST else LARGEST_FILE
     if size > largest:
         sentence = f"the table has {size} bytes, HCCL reads no more than {largest}"
         report.add(ERROR, sentence, "", BAD_TABLE)

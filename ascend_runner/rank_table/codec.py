@@ -16,6 +16,7 @@ from ascend_runner.rank_table import foreign, group_list, lab_list, packed, rank
 from ascend_runner.rank_table.fields import Fields, Problems, shown
 from ascend_runner.rank_table.findings import BAD_TABLE, MISSING_FIELD
 from ascend_runner.rank_table.invariants import find_problems, is_sound
+from ascend_runner.rank_table.model import RANK_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,7 +72,7 @@ def dumps(table: RankTable) -> bytes:
 
     A server list ("template 1"), or a rank list where that is what the table was.
     """
-    encode = rank_list.encode if table.version == rank_list.VERSION else server_list.encode
+    encode = rank_list.encode if table.dialect == RANK_LIST else server_list.encode
 
     return _print(encode(table))
 

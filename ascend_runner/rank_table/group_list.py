@@ -23,7 +23,7 @@ import attrs
 
 from ascend_runner.rank_table.fields import MOST_DIGITS, Fields
 from ascend_runner.rank_table.findings import WARNING, Finding
-from ascend_runner.rank_table.model import Device, Draft, Layout, Server
+from ascend_runner.rank_table.model import GROUP_LIST, Device, Draft, Layout, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,6 +63,7 @@ def decode(top: Fields) -> Draft:
 
     return Draft(
         servers=_decode_servers(instance for group in ordered for instance in _put_in_order(group)),
+        dialect=GROUP_LIST,
         version="",
         idle_pods=tuple(instance.pod_name for instance in instances if not instance.devices),
         notes=tuple(note for group in ordered for note in _tell_listed_order(group)),

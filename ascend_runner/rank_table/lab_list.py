@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.rank_table.fields import UNREADABLE
-from ascend_runner.rank_table.model import Device, Draft, Layout, Server
+from ascend_runner.rank_table.model import LAB_LIST, Device, Draft, Layout, Server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,7 @@ def decode(top: Fields) -> Draft:
             Server(server_id=server_id, devices=tuple(sorted(devices, key=attrgetter("rank_id"))))
             for server_id, devices in devices_of.items()
         ),
+        dialect=LAB_LIST,
         version="",
         more=top.rest(KNOWN_TOP),
         layout=Layout(lists=tuple(lists), firsts=tuple(range(len(lists))), has_ranks_beside=True),

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
     from ascend_runner.rank_table.findings import Finding
 
+# The dialects of a job's table, as people call them.
+GROUP_LIST: Final = "group list"
+LAB_LIST: Final = "group list, lab form"
+SERVER_LIST: Final = "server list"
+RANK_LIST: Final = "rank list"
+
 NOTHING_MORE: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -116,6 +122,7 @@ class Draft:
     """
 
     servers: tuple[Server, ...]
+    dialect: str = SERVER_LIST
     version: str = "1.0"
     idle_pods: tuple[str, ...] = ()
     super_pods: tuple[SuperPod, ...] = ()
@@ -137,12 +144,13 @@ class RankTable:
     """A job's rank table.
 
     Holds: every rank from 0 to rank_size - 1 is there once, and so is every server_id, and on one server every device.
-    `servers` are in the order of the document (group-list: of their first rank). `version` is the document's own, and
-    "" where its dialect has none (group-list). `idle_pods` are the instances that have no device. `more` are the other
+    `servers` are in the order of the document (group list: of their first rank). `version` is the document's own, and
+    "" where it has none (group lists). `idle_pods` are the instances that have no device. `more` are the other
     keys at the top of the document, `notes` what is odd but works, `source` the name of the document.
     """
 
     servers: tuple[Server, ...]
+    dialect: str = SERVER_LIST
     version: str = "1.0"
     idle_pods: tuple[str, ...] = ()
     super_pods: tuple[SuperPod, ...] = ()

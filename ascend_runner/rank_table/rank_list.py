@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.rank_table.findings import MISSING_FIELD, WARNING, Finding
-from ascend_runner.rank_table.model import Device, Draft, Layout, Server
+from ascend_runner.rank_table.model import RANK_LIST, Device, Draft, Layout, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,6 +41,7 @@ def decode(top: Fields) -> Draft:
 
     return Draft(
         servers=_gather_servers(ranks),
+        dialect=RANK_LIST,
         version=VERSION,
         more=top.rest(KNOWN_TOP),
         notes=notes,

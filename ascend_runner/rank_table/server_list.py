@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ascend_runner.rank_table.fields import shown
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD, WARNING, Finding
-from ascend_runner.rank_table.model import NOTHING_MORE, Device, Draft, Layout, Server, SuperPod
+from ascend_runner.rank_table.model import NOTHING_MORE, SERVER_LIST, Device, Draft, Layout, Server, SuperPod
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -81,8 +81,8 @@ def encode(table: Draft | RankTable) -> dict[str, object]:
     if table.super_pods:
         document["super_pod_list"] = [_encode_super_pod(super_pod) for super_pod in table.super_pods]
 
-    # The other keys of a group list mean nothing here.
-    return {**document, **table.more} if table.version else document
+    # The other keys of another dialect mean nothing here.
+    return {**document, **table.more} if table.dialect == SERVER_LIST else document
 
 
 def _decode_version(top: Fields) -> tuple[str, tuple[Finding, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ascend_runner.rank_table.model import Device, RankTable, Server, SuperPod
+from ascend_runner.rank_table.model import RANK_LIST, Device, RankTable, Server, SuperPod
 
 # Few characters and not all of Unicode, whose table alone takes Hypothesis a second; odd ones among them.
 texts = st.text('aZ09-. "\\/\n\x00é码𝄞', max_size=8)
@@ -64,7 +64,7 @@ def rank_list_tables(draw: st.DrawFn) -> RankTable:
         servers.append(Server(server_id=instance, devices=tuple(devices)))
         first_rank += size
 
-    return RankTable(servers=tuple(servers), version="2.0", more=draw(other_keys))
+    return RankTable(servers=tuple(servers), dialect=RANK_LIST, version="2.0", more=draw(other_keys))
 
 
 @st.composite

@@ -11,7 +11,7 @@ from rank_table_files import valid
 
 from ascend_runner.rank_table import checks
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, ERROR, MISSING_FIELD
-from ascend_runner.rank_table.model import Device, RankTable, Server
+from ascend_runner.rank_table.model import RANK_LIST, Device, RankTable, Server
 
 RANK = "rank_list[1]"
 LEVEL = "rank_list[1].level_list[1]"
@@ -123,6 +123,7 @@ def test_number_of_ranks() -> None:
     """HCCL takes 65,536 ranks."""
     levels: list[object] = [{"net_layer": 0, "net_instance_id": "a", "rank_addr_list": []}]
     table = RankTable(
+        dialect=RANK_LIST,
         version="2.0",
         servers=tuple(
             Server(
