@@ -77,6 +77,16 @@ def dumps(table: RankTable) -> bytes:
     return _print(encode(table))
 
 
+def dumps_group_list(table: RankTable) -> bytes:
+    """Write a table as a group list ("template 2"); RankTableError where no group list says the same."""
+    return _print(group_list.encode(table))
+
+
+def parse(data: bytes, *, source: str = "the rank table") -> object:
+    """Give the document as JSON has it, unpacked; RankTableNotReadyError where it is none."""
+    return _parse(_unpack(data, source), source)
+
+
 def hand_on(table: RankTable, data: bytes) -> bytes:
     """Give what HCCL is to read for a table that was read from `data`: the same, unpacked, where HCCL can read it."""
     return _unpack(data, table.source) if table.is_native else dumps(table)
@@ -119,7 +129,7 @@ def _why_not_json(data: bytes, error: orjson.JSONDecodeError) -> str:
 
 
 def _decode(data: bytes, source: str) -> tuple[Draft, Problems]:
-    document = _parse(_unpack(data, source), source)
+    document = parse(data, source=source)
     if not isinstance(document, dict):
         sentence = f"the document is {shown(document)}, expected an object"
         raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)

@@ -17,16 +17,20 @@ Instances without devices have no ranks, and groups without devices neither.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table.fields import MOST_DIGITS, Fields
 from ascend_runner.rank_table.findings import WARNING, Finding
-from ascend_runner.rank_table.model import GROUP_LIST, Device, Draft, Layout, Server
+from ascend_runner.rank_table.model import GROUP_LIST, RANK_LIST, Device, Draft, Layout, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from ascend_runner.rank_table.model import RankTable
 
 MOST_NAMED: Final = 3  # pods in one warning
 
@@ -44,6 +48,15 @@ class _Instance:
     server_id: str
     devices: Sequence[Fields]
     first_place: int
+
+
+@attrs.frozen
+class _Pod:
+    """What one entry of an instance_list is to say."""
+
+    pod_name: str
+    server_id: str
+    devices: tuple[Device, ...]
 
 
 def decode(top: Fields) -> Draft:
@@ -73,6 +86,62 @@ def decode(top: Fields) -> Draft:
         ),
         source=top.problems.source,
     )
+
+
+def encode(table: RankTable) -> dict[str, object]:
+    """Give a table as a group list that says the same; RankTableError where none can.
+
+    A group list states no ranks, so a new group begins wherever the names of the pods would not keep their order.
+    Where a server has no pods, it is one, named after its place.
+    """
+    if table.dialect == RANK_LIST or table.super_pods:
+        what = "super-pods" if table.super_pods else "the levels of a rank list"
+        raise RankTableError(f"the table cannot become a group list, which has no place for {what}")
+
+    groups: list[list[_Pod]] = []
+    last: int | None = None
+    for pod in _pods_by_rank(table):
+        ordinal = _number_at_end(pod.pod_name)
+        if last is None or ordinal is None or ordinal <= last:
+            groups.append([])
+        groups[-1].append(pod)
+        last = ordinal
+
+    return {
+        "status": "completed",
+        "group_count": str(len(groups)),
+        "group_list": [_encode_group(f"group-{index}", pods) for index, pods in enumerate(groups)],
+    }
+
+
+def _pods_by_rank(table: RankTable) -> Iterator[_Pod]:
+    """Give the pods in the order of their ranks."""
+    server_of = {device.rank_id: server.server_id for server in table.servers for device in server.devices}
+    seen: set[tuple[str, str]] = set()
+    runs = groupby(table.devices, key=lambda device: (server_of[device.rank_id], device.pod_name))
+    for (server_id, pod_name), devices in runs:
+        if (server_id, pod_name) in seen:
+            whose = f"pod '{pod_name}'" if pod_name else f"server '{server_id}'"
+            sentence = f"the table cannot become a group list: the ranks of {whose} have others between them"
+            raise RankTableError(sentence)
+
+        seen.add((server_id, pod_name))
+        yield _Pod(pod_name or f"server-{len(seen) - 1}", server_id, tuple(devices))
+
+
+def _encode_group(group_name: str, pods: Sequence[_Pod]) -> dict[str, object]:
+    return {
+        "group_name": group_name,
+        "device_count": str(sum(len(pod.devices) for pod in pods)),
+        "instance_count": str(len(pods)),
+        "instance_list": [_encode_pod(pod) for pod in pods],
+    }
+
+
+def _encode_pod(pod: _Pod) -> dict[str, object]:
+    devices = [{"device_id": str(device.device_id), "device_ip": device.device_ip} for device in pod.devices]
+
+    return {"pod_name": pod.pod_name, "server_id": pod.server_id, "devices": devices}
 
 
 def _decode_group(group: Fields, place: int) -> list[_Instance]:

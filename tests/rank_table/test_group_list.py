@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
+from hypothesis import given
+from rank_table_edits import edited
 from rank_table_files import valid
+from rank_table_strategies import group_list_documents
 
+from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.fields import Fields, Problems
 from ascend_runner.rank_table.group_list import decode
@@ -122,3 +127,59 @@ def test_scalars_and_counts_are_taken_as_they_come(name: str) -> None:
     table = codec.loads(valid(name))
 
     assert [(0, 0), (1, 1)] == [(device.device_id, device.rank_id) for device in table.devices]
+
+
+def _again(table: RankTable) -> RankTable:
+    return codec.loads(codec.dumps_group_list(table))
+
+
+def _said(table: RankTable) -> list[tuple[int, int, str, str]]:
+    return [
+        (device.rank_id, device.device_id, device.device_ip, table.server_of(device.rank_id).server_id)
+        for device in table.devices
+    ]
+
+
+@given(group_list_documents())
+def test_round_trip(document: dict[str, object]) -> None:
+    """What is written as a group list gives the same ranks, pods included."""
+    table = codec.loads(orjson.dumps(document))
+
+    assert _said(table) == _said(_again(table))
+    assert _order(table) == _order(_again(table))
+
+
+@pytest.mark.parametrize("name", ["server_list_8_devices", "server_list_ranks_do_not_rise", "lab_2_servers"])
+def test_table_without_pods_becomes_a_group_list(name: str) -> None:
+    """Servers become pods, named after their place among the ranks."""
+    table = codec.loads(valid(name))
+    again = _again(table)
+
+    assert _said(table) == _said(again)
+    assert "server-0" == again.rank(0).pod_name
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("server_list_2_super_pods", "super-pods"), ("rank_list_2_servers", "the levels of a rank list")]
+)
+def test_table_that_says_more_than_a_group_list(name: str, what: str) -> None:
+    """What would be lost is named."""
+    with pytest.raises(RankTableError) as caught:
+        codec.dumps_group_list(codec.loads(valid(name)))
+
+    assert f"the table cannot become a group list, which has no place for {what}" == str(caught.value)
+
+
+def test_ranks_that_no_group_list_can_say() -> None:
+    """A pod's ranks follow each other in a group list."""
+    table = codec.loads(
+        edited(
+            "server_list_ranks_do_not_rise",
+            **{"server_list[0].device[0].rank_id": "0", "server_list[1].device[1].rank_id": "2"},
+        )
+    )
+    with pytest.raises(RankTableError) as caught:
+        codec.dumps_group_list(table)
+
+    sentence = "the ranks of server '10.0.0.2' have others between them"
+    assert f"the table cannot become a group list: {sentence}" == str(caught.value)
