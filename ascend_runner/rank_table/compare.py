@@ -38,10 +38,12 @@ def compare_tables(first: RankTable, second: RankTable) -> Iterator[Difference]:
     yield from _compare_maps("the super-pods", *pods)
     yield from _compare_servers(first, second)
 
-    facts = zip(_facts_by_rank(first, second.rank_size), _facts_by_rank(second, first.rank_size))
-    for rank_id, (ours, theirs) in enumerate(facts):
-        if ours != theirs:
+    by_rank = zip(_facts_by_rank(first, second.rank_size), _facts_by_rank(second, first.rank_size))
+    for rank_id, (ours, theirs) in enumerate(by_rank):
+        if ours and theirs:
             yield from _compare_maps(f"rank {rank_id}", ours, theirs)
+        else:
+            yield Difference(f"rank {rank_id}", "device", *(_place(facts) for facts in (ours, theirs)))
 
 
 def compare_documents(first: object, second: object) -> Iterator[Difference]:
@@ -77,6 +79,10 @@ def _facts_by_rank(table: RankTable, at_least: int) -> Iterator[Mapping[str, obj
         yield _facts(device, servers[device.rank_id])
     for _ in range(table.rank_size, at_least):
         yield {}
+
+
+def _place(facts: Mapping[str, object]) -> str | None:
+    return f"{facts['device_id']} on {facts['server_id']}" if facts else None
 
 
 def _facts(device: Device, server: Server) -> Mapping[str, object]:
