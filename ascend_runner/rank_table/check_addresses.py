@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+from socket import AF_INET, AF_INET6, inet_pton
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.rank_table.fields import counted, shown
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What platforms write where a device has no address. It does no harm on one server.
 PLACEHOLDERS: Final = frozenset({"loop", "-1", "-.-.-.-"})
-FAMILIES: Final[Mapping[int, str]] = {socket.AF_INET: "IPv4", socket.AF_INET6: "IPv6"}
+FAMILIES: Final[Mapping[int, str]] = {AF_INET: "IPv4", AF_INET6: "IPv6"}
 LAST_PORT: Final = 65535
 LAST_RESERVED_PORT: Final = 1023
 
@@ -50,9 +50,9 @@ def check(report: Report, chip: str | None) -> None:
 
 def family_of(address: str) -> int:
     """Tell the family of an IP address, as inet_pton does for HCCL; 0 where it is none."""
-    for family, text in ((socket.AF_INET, address), (socket.AF_INET6, address.partition("%")[0])):
+    for family, text in ((AF_INET, address), (AF_INET6, address.partition("%")[0])):
         try:
-            socket.inet_pton(family, text)
+            inet_pton(family, text)
         except (OSError, ValueError):  # ValueError: a NUL in it
             continue
         return family

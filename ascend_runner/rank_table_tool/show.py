@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.rank_table_tool.words import dialect_of, plain, ranges, size_of
@@ -29,6 +28,8 @@ def text_of(table: RankTable, name: str, *, lists_all: bool = False) -> str:
 
 def facts_of(table: RankTable) -> str:
     """Give a table as JSON that is the same for every dialect."""
+    import json  # only who wants JSON pays for it
+
     pod_of = _super_pods(table)
     facts = {
         "source": table.source,

@@ -6,10 +6,10 @@ import socket
 from typing import Any
 
 import pytest
-from rank_table_edits import GONE, edited, findings
 
 from ascend_runner.rank_table.check_addresses import family_of
 from ascend_runner.rank_table.findings import BAD_ENVIRONMENT, BAD_VALUE, ERROR, WARNING
+from tests.rank_table.rank_table_edits import GONE, edited, findings
 
 ONE = "server_list_8_devices"
 TWO = "server_list_ranks_do_not_rise"

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from rank_table_edits import GONE, edited, findings
-from rank_table_files import valid
 
 from ascend_runner.rank_table import checks
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, ERROR, MISSING_FIELD
 from ascend_runner.rank_table.model import RANK_LIST, Device, RankTable, Server
+from tests.rank_table.rank_table_edits import GONE, edited, findings
+from tests.rank_table.rank_table_files import valid
 
 RANK = "rank_list[1]"
 LEVEL = "rank_list[1].level_list[1]"

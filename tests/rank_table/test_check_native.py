@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rank_table_edits import edited, findings
-
 from ascend_runner.rank_table.findings import BAD_TABLE, WARNING
+from tests.rank_table.rank_table_edits import edited, findings
 
 
 def _found(name: str, **changes: Any) -> list[tuple[str, str, str, str]]:

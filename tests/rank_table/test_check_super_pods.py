@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from rank_table_edits import GONE, edited, findings
-from rank_table_files import valid
 
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, ERROR, MISSING_FIELD, WARNING
+from tests.rank_table.rank_table_edits import GONE, edited, findings
+from tests.rank_table.rank_table_files import valid
 
 NUMBER = "server_list[1].device[0].super_device_id"
 POD = "super_pod_list[1].super_pod_id"

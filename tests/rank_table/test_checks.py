@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from rank_table_edits import GONE, edited, findings
-from rank_table_files import FIXTURES, valid
 
 from ascend_runner.rank_table import checks, codec
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, ERROR, WARNING
 from ascend_runner.rank_table.model import Device, RankTable, Server
+from tests.rank_table.rank_table_edits import GONE, edited, findings
+from tests.rank_table.rank_table_files import FIXTURES, valid
 
 CLEAN = [
     path.stem

@@ -9,12 +9,17 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rank_table_files import FIXTURES, invalid, valid
-from rank_table_strategies import group_list_documents, json_values, rank_list_tables, server_list_tables
 
 from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import RankTable
+from tests.rank_table.rank_table_files import FIXTURES, invalid, valid
+from tests.rank_table.rank_table_strategies import (
+    group_list_documents,
+    json_values,
+    rank_list_tables,
+    server_list_tables,
+)
 
 REFUSED: Final = {
     "group_list_device_count_0_with_devices": (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from rank_table_edits import edited
-from rank_table_files import valid
-
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.compare import Difference, compare_documents, compare_tables
+from tests.rank_table.rank_table_edits import edited
+from tests.rank_table.rank_table_files import valid
 
 PODS = "server_list_2_super_pods"
 

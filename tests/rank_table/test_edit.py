@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rank_table_files import valid
-from rank_table_strategies import server_list_tables
 
 from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table import checks, codec
 from ascend_runner.rank_table.edit import merge, subset
 from ascend_runner.rank_table.model import Device, RankTable, Server
+from tests.rank_table.rank_table_files import valid
+from tests.rank_table.rank_table_strategies import server_list_tables
 
 PODS = codec.loads(valid("server_list_2_super_pods"), source="pods.json")
 RANKS = codec.loads(valid("rank_list_2_servers"), source="ranks.json")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 from hypothesis import given
-from rank_table_edits import edited
-from rank_table_files import valid
-from rank_table_strategies import group_list_documents
 
 from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.fields import Fields, Problems
 from ascend_runner.rank_table.group_list import decode
+from tests.rank_table.rank_table_edits import edited
+from tests.rank_table.rank_table_files import valid
+from tests.rank_table.rank_table_strategies import group_list_documents
 
 if TYPE_CHECKING:
     from ascend_runner.rank_table.model import RankTable

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rank_table_files import valid
-
 from ascend_runner.rank_table import codec
+from tests.rank_table.rank_table_files import valid
 
 
 def test_ranks_are_what_the_document_says() -> None:

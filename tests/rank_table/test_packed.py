@@ -7,10 +7,10 @@ import gzip
 import json
 
 import pytest
-from rank_table_files import valid
 
 from ascend_runner.errors import RankTableFormatError
 from ascend_runner.rank_table import codec, packed
+from tests.rank_table.rank_table_files import valid
 
 
 def test_packed_table_is_handed_on_unpacked() -> None:

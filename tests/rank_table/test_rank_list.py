@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from rank_table_files import valid
 
 from ascend_runner.rank_table import codec
+from tests.rank_table.rank_table_files import valid
 
 
 def test_lowest_level_is_the_server() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rank_table_files import valid
-
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.rank_table.server_list import encode
+from tests.rank_table.rank_table_files import valid
 
 
 def test_ranks_are_what_the_document_says() -> None:

@@ -7,10 +7,10 @@ import threading
 from typing import TYPE_CHECKING, Callable
 
 import pytest
-from rank_table_files import invalid, valid
 
 from ascend_runner.errors import OutputError, RankTableError, RankTableFormatError, RankTableNotReadyError
 from ascend_runner.rank_table import source
+from tests.rank_table.rank_table_files import invalid, valid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

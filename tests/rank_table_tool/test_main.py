@@ -10,11 +10,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from rank_table_edits import edited
-from rank_table_files import FIXTURES, valid
 
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table_tool.main import main
+from tests.rank_table.rank_table_edits import edited
+from tests.rank_table.rank_table_files import FIXTURES, valid
 
 GROUP = str(FIXTURES / "valid" / "group_list_3_pods_listed_2_10_1.json")
 PLAIN = str(FIXTURES / "valid" / "server_list_8_devices.json")

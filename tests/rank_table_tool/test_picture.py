@@ -6,12 +6,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
-from rank_table_files import valid
-from rank_table_strategies import server_list_tables
 
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import Device, RankTable, Server, SuperPod
 from ascend_runner.rank_table_tool.picture import FIRST, draw
+from tests.rank_table.rank_table_files import valid
+from tests.rank_table.rank_table_strategies import server_list_tables
 
 SVG = "{http://www.w3.org/2000/svg}"
 

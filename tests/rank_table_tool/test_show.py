@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from rank_table_files import valid
-
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table_tool.show import facts_of, text_of
+from tests.rank_table.rank_table_files import valid
 
 
 def test_small_table_is_listed_by_device() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from rank_table_files import valid
 
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table_tool.words import dialect_of, plain, ranges, size_of
+from tests.rank_table.rank_table_files import valid
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import json
 import re
 from typing import Any
 
-from rank_table_files import valid
-
 from ascend_runner.rank_table import checks, codec
+from tests.rank_table.rank_table_files import valid
 
 GONE: Any = object()
 
