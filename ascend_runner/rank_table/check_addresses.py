@@ -5,6 +5,8 @@ from __future__ import annotations
 from socket import AF_INET, AF_INET6, inet_pton
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from ascend_runner.rank_table.fields import counted, shown
 from ascend_runner.rank_table.findings import BAD_ENVIRONMENT, BAD_VALUE, ERROR, WARNING
 from ascend_runner.rank_table.server_list import PORTS, SUPER_PODS
@@ -22,99 +24,118 @@ LAST_PORT: Final = 65535
 LAST_RESERVED_PORT: Final = 1023
 
 
+@attrs.define
+class _Seen:
+    """What the devices looked at so far have: the next ones must fit to it, and must not have it again."""
+
+    is_alone: bool  # only one server, where HCCL does not look at families
+    count: int = 0
+    family: int = 0
+    host_family: int = 0
+    owners: dict[str, Device] = attrs.field(factory=dict)
+
+
 def check(report: Report, chip: str | None) -> None:
     """Look at every server's and every device's addresses and ports."""
     servers = report.table.servers
-    is_alone = len(servers) == 1
+    seen = _Seen(is_alone=len(servers) == 1)
     has_fabric = (chip == "A3" or report.table.version == SUPER_PODS) and len(report.table.super_pods) <= 1
-    seen: dict[str, Device] = {}
     for server in servers:
         has_host = bool(server.more.get("host_ip")) and chip != "910B"
+        needs_none = seen.is_alone or has_fabric or has_host
         for device in server.devices:
             if device.device_ip and device.device_ip not in PLACEHOLDERS:
                 _check_device_ip(report, device, seen)
-            elif not is_alone and not has_fabric and not has_host:
-                said = shown(device.device_ip) if device.device_ip else "missing"
-                sentence = f"device_ip is {said}, with several servers every device needs one"
-                report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
-            elif device.device_ip:
-                sentence = f"device_ip is {shown(device.device_ip)}, which is no address: it serves on one server only"
-                report.add_of_device(WARNING, sentence, device, "device_ip", BAD_VALUE)
+            else:
+                _check_missing_ip(report, device, seen, needs_none=needs_none)
             if device.more:
                 _check_more(report, device)
-        if server.more:
-            _check_server(report, server)
-
-    _check_alike(report, is_alone=is_alone)
+        if server.more and server.devices:
+            _check_host_ip(report, server, seen)
+            _check_host_ports(report, server)
 
 
 def family_of(address: str) -> int:
     """Tell the family of an IP address, as inet_pton does for HCCL; 0 where it is none."""
-    for family, text in ((AF_INET, address), (AF_INET6, address.partition("%")[0])):
-        try:
-            inet_pton(family, text)
-        except (OSError, ValueError):  # ValueError: a NUL in it
-            continue
-        return family
+    try:
+        inet_pton(AF_INET, address)
+    except (OSError, ValueError):  # ValueError: a NUL in it
+        pass
+    else:
+        return AF_INET
 
-    return 0
+    try:
+        inet_pton(AF_INET6, address.partition("%")[0])
+    except (OSError, ValueError):
+        return 0
+
+    return AF_INET6
 
 
-def _addresses(device: Device) -> list[str]:
-    """Split as HCCL does: what follows a last comma is none."""
-    return device.device_ip.removesuffix(",").split(",")
-
-
-def _check_device_ip(report: Report, device: Device, seen: dict[str, Device]) -> None:
-    for address in _addresses(device):
-        if not family_of(address):
+def _check_device_ip(report: Report, device: Device, seen: _Seen) -> None:
+    # As HCCL splits: what follows a last comma is none.
+    addresses = device.device_ip.removesuffix(",").split(",")
+    _check_count(report, device, len(addresses), seen)
+    for address in addresses:
+        family = family_of(address)
+        if not family:
             sentence = f"device_ip is {shown(address)}, expected an IP address"
             report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
-        elif address in seen:
-            other = report.table.layout.path(seen[address].place)
+            continue
+
+        if address in seen.owners:
+            other = report.table.layout.path(seen.owners[address].place)
             of = f"'{other}'" if other else "another device"
             sentence = f"device_ip {shown(address)} is that of {of} already"
             report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
-        else:
-            seen[address] = device
+        seen.owners.setdefault(address, device)
+        seen.family = seen.family or family
+        if family != seen.family and not seen.is_alone:
+            sentence = f"device_ip {shown(address)} is {FAMILIES[family]}, the first is {FAMILIES[seen.family]}"
+            report.add_of_device(ERROR, sentence, device, "device_ip", BAD_ENVIRONMENT)
 
 
-def _check_alike(report: Report, *, is_alone: bool) -> None:
-    """Every device must have as many addresses as the first, and on several servers of its family."""
-    devices = [device for server in report.table.servers for device in server.devices]
-    if not devices:
+def _check_missing_ip(report: Report, device: Device, seen: _Seen, *, needs_none: bool) -> None:
+    _check_count(report, device, 1, seen)  # HCCL counts a missing address, too
+    said = shown(device.device_ip) if device.device_ip else "missing"
+    if not needs_none:
+        sentence = f"device_ip is {said}, with several servers every device needs one"
+        report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
+    elif device.device_ip:
+        sentence = f"device_ip is {said}, which is no address: it serves on one server only"
+        report.add_of_device(WARNING, sentence, device, "device_ip", BAD_VALUE)
+
+
+def _check_count(report: Report, device: Device, count: int, seen: _Seen) -> None:
+    seen.count = seen.count or count
+    if count != seen.count:
+        sentence = f"device_ip holds {counted(count, 'address')}, that of the first device {seen.count}"
+        report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
+
+
+def _check_host_ip(report: Report, server: Server, seen: _Seen) -> None:
+    host_ip = server.more.get("host_ip")
+    if not isinstance(host_ip, str):
         return
 
-    count = len(_addresses(devices[0]))
-    first_family = 0
-    for device in devices:
-        addresses = _addresses(device)
-        if len(addresses) != count:
-            sentence = f"device_ip holds {counted(len(addresses), 'address')}, that of the first device {count}"
-            report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
-        if is_alone:
-            continue
-        for address in addresses:
-            family = family_of(address)
-            first_family = first_family or family
-            if family and family != first_family:
-                sentence = f"device_ip {shown(address)} is {FAMILIES[family]}, the first is {FAMILIES[first_family]}"
-                report.add_of_device(ERROR, sentence, device, "device_ip", BAD_ENVIRONMENT)
-
-
-def _check_server(report: Report, server: Server) -> None:
-    host_ip = server.more.get("host_ip")
-    if isinstance(host_ip, str) and server.devices and not family_of(host_ip):
-        path = report.table.layout.holder(server.devices[0].place, "host_ip")
+    path = report.table.layout.holder(server.devices[0].place, "host_ip")
+    family = family_of(host_ip)
+    seen.host_family = seen.host_family or family
+    if not family:
         report.add(ERROR, f"host_ip is {shown(host_ip)}, expected an IP address", path, BAD_VALUE)
+    elif family != seen.host_family:
+        sentence = f"host_ip {shown(host_ip)} is {FAMILIES[family]}, the first is {FAMILIES[seen.host_family]}"
+        report.add(ERROR, sentence, path, BAD_VALUE)
 
+
+def _check_host_ports(report: Report, server: Server) -> None:
     ports: dict[object, Device] = {}
     for device in server.devices:
         port = device.more.get("host_port")
         if port is not None and port in ports:
             sentence = f"host_port {port} is that of device {ports[port].device_id} of this server too"
             report.add_of_device(WARNING, sentence, device, "host_port")
-        else:
+        elif isinstance(port, str):
             ports[port] = device
 
 

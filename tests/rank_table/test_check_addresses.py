@@ -81,6 +81,15 @@ def test_address_that_is_there_twice() -> None:
     )
 
 
+def test_address_that_a_device_has_twice() -> None:
+    """Not even one device may have it twice."""
+    sentence = "device_ip '10.0.0.1' is that of 'server_list[0].device[0]' already"
+
+    assert [(ERROR, FIRST_PATH, sentence, BAD_VALUE)] == _found(
+        "server_list_device_ip_null", **{FIRST_IP: "10.0.0.1,10.0.0.1"}
+    )
+
+
 def test_several_addresses() -> None:
     """A device may have several addresses, all of them as many; HCCL passes over a last comma."""
     changes = {f"server_list[{s}].device[{d}].device_ip": f"10.{s}.{d}.1,10.{s}.{d}.2" for s in (0, 1) for d in (0, 1)}
@@ -110,6 +119,14 @@ def test_host_ip_that_is_none(value: str) -> None:
     sentence = f"host_ip is '{value}', expected an IP address"
 
     assert [(ERROR, "server_list[0].host_ip", sentence, BAD_VALUE)] == _found(ONE, **{"server_list[0].host_ip": value})
+
+
+def test_host_ip_of_another_family() -> None:
+    """The servers' addresses are of one family, too."""
+    sentence = "host_ip 'fe80::1' is IPv6, the first is IPv4"
+    changes = {"server_list[0].host_ip": "10.0.0.1", "server_list[1].host_ip": "fe80::1"}
+
+    assert [(ERROR, "server_list[1].host_ip", sentence, BAD_VALUE)] == _found(TWO, **changes)
 
 
 @pytest.mark.parametrize("key", ["device_port", "host_port", "backup_device_port", "device_vnic_port"])
