@@ -129,13 +129,15 @@ def _check_host_ip(report: Report, server: Server, seen: _Seen) -> None:
 
 
 def _check_host_ports(report: Report, server: Server) -> None:
-    ports: dict[object, Device] = {}
+    ports: dict[str, Device] = {}
     for device in server.devices:
         port = device.more.get("host_port")
-        if port is not None and port in ports:
+        if not isinstance(port, str):
+            continue
+        if port in ports:
             sentence = f"host_port {port} is that of device {ports[port].device_id} of this server too"
             report.add_of_device(WARNING, sentence, device, "host_port")
-        elif isinstance(port, str):
+        else:
             ports[port] = device
 
 

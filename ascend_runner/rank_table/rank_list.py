@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VERSION: Final = "2.0"
 KNOWN_TOP: Final = frozenset({"status", "version", "rank_count", "rank_list"})
 KNOWN_OF_RANK: Final = frozenset({"rank_id", "device_id"})
-HOST_TYPES: Final = frozenset({"IPV4", "IPV6"})  # by CANN's document only of a machine's own network cards
+HOST_TYPES: Final = ("IPV4", "IPV6")  # by CANN's document only of a machine's own network cards
 
 
 def decode(top: Fields) -> Draft:
@@ -106,7 +106,7 @@ def _host_addresses(devices: Iterable[Device]) -> Iterator[str]:
         yield from _address(device.more.get("control_plane"))
         for level in _objects(device.more.get("level_list")):
             for address in _objects(level.get("rank_addr_list")):
-                if address.get("addr_type") in HOST_TYPES:
+                if address.get("addr_type") in HOST_TYPES:  # no set: it may be unhashable
                     yield from _address(address)
 
 

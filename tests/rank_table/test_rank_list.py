@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from ascend_runner.rank_table import codec
+from ascend_runner.rank_table import checks, codec
+from tests.rank_table.rank_table_edits import edited
 from tests.rank_table.rank_table_files import valid
 
 
@@ -36,6 +37,16 @@ def test_native_table_is_handed_on(name: str) -> None:
     data = valid(name)
 
     assert data == codec.hand_on(codec.loads(data), data)
+
+
+@pytest.mark.parametrize("value", [["IPV4"], {}, None, 4])
+def test_type_of_an_address_that_is_no_string(value: object) -> None:
+    """What is wrong inside of a level is a finding, and does not keep the table from being read."""
+    path = "rank_list[0].level_list[1].rank_addr_list[0].addr_type"
+    table = codec.loads(edited("rank_list_2_servers", **{path: value}))
+
+    assert ("172.16.0.11",) == table.servers[0].addresses
+    assert [path] == [finding.path for finding in checks.check(table)]
 
 
 def test_strings_are_rewritten() -> None:
