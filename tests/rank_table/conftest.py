@@ -1,0 +1,12 @@
+"""How many cases Hypothesis tries here when asked for many: 40,000 of each law.
+
+scripts/test --hypothesis-profile=thorough --timeout=0 tests/rank_table/test_codec.py
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "thorough", max_examples=40_000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
