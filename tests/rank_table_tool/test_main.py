@@ -308,7 +308,8 @@ def test_deep_documents_are_no_traceback(tmp_path: Path, capsys: Capture) -> Non
     path = tmp_path / "a.json"
     path.write_bytes(deep)
 
-    assert 0 == main(["show", str(path)])
+    # How deep a document may be is orjson's to say, and differs between its versions.
+    assert main(["show", str(path)]) in {0, 1}
     assert main(["diff", str(path), str(path)]) in {0, 1, 2}
     assert main(["subset", str(path), "--devices", "0"]) in {0, 1}
     assert "Traceback" not in capsys.readouterr().err
