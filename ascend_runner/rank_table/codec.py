@@ -14,7 +14,7 @@ import orjson
 from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
 from ascend_runner.rank_table import foreign, group_list, lab_list, packed, rank_list, server_list
 from ascend_runner.rank_table.fields import Fields, Problems, shown
-from ascend_runner.rank_table.findings import BAD_TABLE, MISSING_FIELD
+from ascend_runner.rank_table.findings import BAD_TABLE, MISSING_FIELD, as_error
 from ascend_runner.rank_table.invariants import find_problems, is_sound
 from ascend_runner.rank_table.model import RANK_LIST
 
@@ -49,11 +49,7 @@ def loads(data: bytes, *, source: str = "the rank table") -> RankTable:
     from ascend_runner.rank_table import checks  # only a document with problems pays for it
 
     problems.extend(find_problems(draft))
-    first, *others = (
-        RankTableFormatError(finding.sentence, path=finding.path, source=source, code=finding.code)
-        for finding in checks.check_reading(Reading(draft, problems.found()))
-    )
-    raise RankTableFormatError(first.sentence, path=first.path, source=source, code=first.code, others=others)
+    raise as_error(checks.check_reading(Reading(draft, problems.found())))
 
 
 def examine(data: bytes, *, source: str = "the rank table") -> Reading:

@@ -6,11 +6,14 @@ up to half an hour after the launch.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.errors import said_of
+from ascend_runner.errors import RankTableFormatError, said_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ERROR: Final = "error"  # HCCL would refuse the table
 WARNING: Final = "warning"  # odd, but it works
@@ -34,3 +37,13 @@ class Finding:
     def __str__(self) -> str:
         """Say it as an error would be said."""
         return said_of(self.sentence, self.path, self.source)
+
+
+def as_error(findings: Sequence[Finding]) -> RankTableFormatError:
+    """Give findings, at least one, as an error that tells the first and carries the others."""
+    first, *others = (
+        RankTableFormatError(finding.sentence, path=finding.path, source=finding.source, code=finding.code)
+        for finding in findings
+    )
+
+    return RankTableFormatError(first.sentence, path=first.path, source=first.source, code=first.code, others=others)
