@@ -16,6 +16,13 @@ COMMAND_NOT_EXECUTABLE = 126  # POSIX, XCU 2.8.2
 COMMAND_NOT_FOUND = 127  # likewise
 
 
+def said_of(sentence: str, path: str, source: str) -> str:
+    """Say a sentence about a place in a document."""
+    place = " of ".join(filter(None, (f"'{path}'" if path else "", source)))
+
+    return f"{sentence}, in {place}" if place else sentence
+
+
 class AscendRunnerError(Exception):
     """The runner itself failed. `exit_status` is what the command line ends with."""
 
@@ -34,20 +41,24 @@ class RankTableFormatError(RankTableError):
     """A document is complete, but it is not a rank table that can be used. Waiting would not mend it."""
 
     def __init__(
-        self, sentence: str, *, path: str = "", source: str = "", others: Sequence[RankTableFormatError] = ()
+        self,
+        sentence: str,
+        *,
+        path: str = "",
+        source: str = "",
+        code: str = "",
+        others: Sequence[RankTableFormatError] = (),
     ) -> None:
         """`path` is the place in the document ("group_list[0].device_count"), `source` the name of the document.
 
-        `others` is what else is wrong with it, in the order of the document.
+        `code` is what HCCL would have said instead, half an hour later. `others` is what else is wrong.
         """
-        place = " of ".join(filter(None, (f"'{path}'" if path else "", source)))
-        where = f", in {place}" if place else ""
-        more = f" (and {len(others)} more)" if others else ""
-        super().__init__(f"{sentence}{where}{more}")
+        super().__init__(f"{said_of(sentence, path, source)}{f' (and {len(others)} more)' if others else ''}")
 
         self.sentence = sentence
         self.path = path
         self.source = source
+        self.code = code
         self.others = tuple(others)
 
 

@@ -27,6 +27,7 @@ FLOORS: Final = {
     "cli": 8,
     "__main__": 8,
     "library": 8,
+    "rank_table_tool": 8,
     "launcher": 7,
     "manager": 6,
     "ledger": 5,
@@ -52,7 +53,7 @@ NEIGHBOURS: Final = {
 }
 HERMITS: Final = {"supervision"}  # the rules of life and death stand alone, but for the one class of `Outcome.check`
 # `ascend_runner/__init__.py` is the doorplate: it hands on names of every floor, and only the entrances read it.
-READERS_OF_THE_DOORPLATE: Final = {"cli", "library"}
+READERS_OF_THE_DOORPLATE: Final = {"cli", "library", "rank_table_tool"}
 
 # Whoever decides does not look: no files, no environment, no clock, no processes. So of the world's modules only what
 # is a name or a rule may be imported, nothing that could ask the kernel.
@@ -81,6 +82,9 @@ PURE_IMPORTS: Final = {
     "os.path.splitext",
     "re",
     "shlex",
+    "socket.AF_INET",
+    "socket.AF_INET6",
+    "socket.inet_pton",  # a parser of addresses, the one that HCCL uses; it asks nobody
     "textwrap",
     "types",
     "typing",
@@ -88,7 +92,7 @@ PURE_IMPORTS: Final = {
 }
 SIGNAL_NAMES: Final = ("signal.SIG", "signal.Signals")  # SIGTERM and the like are numbers
 
-ENTRANCES: Final = {"cli", "__main__", "library"}  # who may read argv and the environment
+ENTRANCES: Final = {"cli", "__main__", "library", "rank_table_tool"}  # who may read argv and the environment
 ORJSON_USERS: Final = {"rank_table.codec"}
 LAZY_EVERYWHERE: Final = {"psutil", "ctypes", "json"}  # too dear for a start; whoever needs them imports them then
 

@@ -12,16 +12,33 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ascend_runner.rank_table.checks import check
     from ascend_runner.rank_table.codec import dumps, loads
-    from ascend_runner.rank_table.model import Device, RankTable, Server
+    from ascend_runner.rank_table.findings import Finding
+    from ascend_runner.rank_table.model import Device, RankTable, Server, SuperPod
     from ascend_runner.rank_table.source import convert, read, wait
 
-__all__ = ["Device", "RankTable", "Server", "convert", "dumps", "loads", "read", "wait"]
+__all__ = [
+    "Device",
+    "Finding",
+    "RankTable",
+    "Server",
+    "SuperPod",
+    "check",
+    "convert",
+    "dumps",
+    "loads",
+    "read",
+    "wait",
+]
 
 _HOMES: Final[Mapping[str, str]] = {
     "Device": "model",
+    "Finding": "findings",
     "RankTable": "model",
     "Server": "model",
+    "SuperPod": "model",
+    "check": "checks",
     "convert": "source",
     "dumps": "codec",
     "loads": "codec",

@@ -8,56 +8,101 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import orjson
 
-from ascend_runner.errors import RankTableFormatError, RankTableNotReadyError
-from ascend_runner.rank_table import group_list, server_list
+from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
+from ascend_runner.rank_table import foreign, group_list, lab_list, packed, rank_list, server_list
 from ascend_runner.rank_table.fields import Fields, Problems, shown
+from ascend_runner.rank_table.findings import BAD_TABLE, MISSING_FIELD, as_error
+from ascend_runner.rank_table.invariants import find_problems, is_sound
+from ascend_runner.rank_table.model import RANK_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ascend_runner.rank_table.model import RankTable
+    from ascend_runner.rank_table.model import Draft, RankTable
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # HCCL's parser passes over it, orjson does not
 COMPLETED: Final = "completed"
+FORMAT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE  # people look at these files
 
-# The key that only a table of this dialect has at its top.
-DIALECTS: Final[Mapping[str, Callable[[Fields], RankTable]]] = {
-    "group_list": group_list.decode,
-    "server_list": server_list.decode,
-}
+
+@attrs.frozen
+class Reading:
+    """What one look at a complete document gave: what it says, and what keeps that from being a table."""
+
+    draft: Draft
+    problems: tuple[RankTableFormatError, ...]
 
 
 def loads(data: bytes, *, source: str = "the rank table") -> RankTable:
     """Read a completed rank table of any dialect; `source` is its name in sentences.
 
-    Raises RankTableNotReadyError and RankTableFormatError: see the head of this module.
+    Raises RankTableNotReadyError and RankTableFormatError: see the head of this module. The latter's `others` are all
+    that is wrong besides, what HCCL would refuse in any table included.
     """
-    document = _parse(data, source)
-    if not isinstance(document, dict):
-        raise RankTableFormatError(f"the document is {shown(document)}, expected an object", source=source)
+    draft, problems = _decode(data, source)
+    if not problems.found() and is_sound(draft.servers):
+        return draft.table()
 
-    _check_status(document, source)
-    top = Fields(Problems(source), document)
-    try:
-        table = _decoder(document, source)(top)
-    except RankTableFormatError as error:
-        top.problems.extend((error, *error.others))
-    if not top.problems.is_empty():
-        raise top.problems.as_error()
+    from ascend_runner.rank_table import checks  # only a document with problems pays for it
 
-    return table
+    problems.extend(find_problems(draft))
+    raise as_error(checks.check_reading(Reading(draft, problems.found())))
+
+
+def examine(data: bytes, *, source: str = "the rank table") -> Reading:
+    """Read a completed document of any dialect, and tell all that keeps it from being a table.
+
+    Raises as `loads` does where it is not completed, or of no dialect.
+    """
+    draft, problems = _decode(data, source)
+    problems.extend(find_problems(draft))
+
+    return Reading(draft, problems.found())
 
 
 def dumps(table: RankTable) -> bytes:
-    """Write a table as a server-list document ("template 1"): the same bytes for equal tables, on every node."""
-    return orjson.dumps(server_list.encode(table), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    """Write the document that HCCL reads: the same bytes for equal tables, on every node.
+
+    A server list ("template 1"), or a rank list where that is what the table was.
+    """
+    encode = rank_list.encode if table.dialect == RANK_LIST else server_list.encode
+
+    return _print(encode(table))
+
+
+def dumps_group_list(table: RankTable) -> bytes:
+    """Write a table as a group list ("template 2"); RankTableError where no group list says the same."""
+    return _print(group_list.encode(table))
+
+
+def parse(data: bytes, *, source: str = "the rank table") -> object:
+    """Give the document as JSON has it, unpacked; RankTableNotReadyError where it is none."""
+    return _parse(_unpack(data, source), source)
 
 
 def hand_on(table: RankTable, data: bytes) -> bytes:
-    """Give what HCCL is to read for a table that was read from `data`: `data` itself where HCCL can read that."""
-    return data if table.is_native else dumps(table)
+    """Give what HCCL is to read for a table that was read from `data`: the same, unpacked, where HCCL can read it."""
+    return _unpack(data, table.source) if table.is_native else dumps(table)
+
+
+def _print(document: Mapping[str, object]) -> bytes:
+    try:
+        return orjson.dumps(document, option=FORMAT)
+    except orjson.JSONEncodeError as error:  # half of a surrogate pair, say, in a server_id
+        raise RankTableError(f"the table cannot be written as JSON: {error}") from None
+
+
+def _unpack(data: bytes, source: str) -> bytes:
+    if not packed.is_packed(data):
+        return data
+
+    try:
+        return packed.unpack(data, source=source)
+    except packed.NotPackedError as error:
+        raise _not_ready(source, f"it is packed, but broken: {error}") from None
 
 
 def _parse(data: bytes, source: str) -> object:
@@ -79,26 +124,50 @@ def _why_not_json(data: bytes, error: orjson.JSONDecodeError) -> str:
     return f"it is not JSON at line {error.lineno} column {error.colno}: {error.msg}"
 
 
-def _check_status(document: Mapping[str, object], source: str) -> None:
+def _decode(data: bytes, source: str) -> tuple[Draft, Problems]:
+    document = parse(data, source=source)
+    if not isinstance(document, dict):
+        sentence = f"the document is {shown(document)}, expected an object"
+        raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)
+
+    decode = _find_decoder(document, source)
+    top = Fields(Problems(source), document)
+
+    return decode(top), top.problems
+
+
+def _find_decoder(document: Mapping[str, object], source: str) -> Callable[[Fields], Draft]:
+    """Find the decoder of a completed document's dialect."""
+    stranger = foreign.name_of(document)
+    if stranger:
+        sentence = f"the document is {stranger}, expected a job's rank table with group_list, server_list or rank_list"
+        raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)
+
+    decode = _decoder_of(document)
     status = document.get("status")
-    if status == COMPLETED:
-        return
-
-    if isinstance(status, str):
+    if isinstance(status, str) and status != COMPLETED:
         raise _not_ready(source, f"its status is {shown(status)}")
+    if decode is None:
+        sentence = "the document is no rank table: it has neither group_list, server_list nor rank_list"
+        raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)
+    # A rank list need not have a status. For the others HCCL wants one.
+    if status != COMPLETED and ("status" in document or decode is not rank_list.decode):
+        found = shown(status) if "status" in document else "missing"
+        sentence = f"status is {found}, expected '{COMPLETED}'"
+        raise RankTableFormatError(sentence, path="status", source=source, code=MISSING_FIELD)
 
-    if not DIALECTS.keys().isdisjoint(document):
-        what = f"{shown(status)}" if "status" in document else "missing"
-        raise RankTableFormatError(f"status is {what}, expected '{COMPLETED}'", path="status", source=source)
+    return decode
 
 
-def _decoder(document: Mapping[str, object], source: str) -> Callable[[Fields], RankTable]:
-    for key, decode in DIALECTS.items():
-        if key in document:
-            return decode
+def _decoder_of(document: Mapping[str, object]) -> Callable[[Fields], Draft] | None:
+    if "server_list" in document:
+        return server_list.decode
+    if "rank_list" in document:
+        return rank_list.decode
+    if "group_list" in document:
+        return lab_list.decode if lab_list.MARK in document else group_list.decode
 
-    keys = " nor ".join(f"'{key}'" for key in DIALECTS)
-    raise RankTableFormatError(f"the document is no rank table: it has neither {keys}", source=source)
+    return None
 
 
 def _not_ready(source: str, reason: str) -> RankTableNotReadyError:

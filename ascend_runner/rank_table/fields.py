@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.errors import RankTableFormatError
+from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -31,27 +32,22 @@ class Problems:
     _found: dict[str, RankTableFormatError] = attrs.field(factory=dict)
     # Arrays that could not be read, or of which an item could not: what they hold cannot be counted.
     gaps: list[str] = attrs.field(factory=list)
-    # Whether a number stood where HCCL wants a string.
-    has_numbers: bool = False
+    # Where the first value stood that a dialect wants as a string and that was none, and likewise for a number.
+    first_non_text: str = ""
+    first_non_number: str = ""
 
-    def add(self, sentence: str, path: str) -> None:
-        """Note what is wrong in `path`."""
-        self._found.setdefault(path, RankTableFormatError(sentence, path=path, source=self.source))
+    def add(self, sentence: str, path: str, code: str) -> None:
+        """Note what is wrong in `path`, and what HCCL calls it."""
+        self._found.setdefault(path, RankTableFormatError(sentence, path=path, source=self.source, code=code))
 
     def extend(self, problems: Iterable[RankTableFormatError]) -> None:
         """Note what was found elsewhere about the same document."""
         for problem in problems:
-            self.add(problem.sentence, problem.path)
+            self.add(problem.sentence, problem.path, problem.code)
 
-    def is_empty(self) -> bool:
-        """Whether nothing is wrong so far."""
-        return not self._found
-
-    def as_error(self) -> RankTableFormatError:
-        """Give all that is wrong as one error; there must be something."""
-        first, *others = self._found.values()
-
-        return RankTableFormatError(first.sentence, path=first.path, source=self.source, others=others)
+    def found(self) -> tuple[RankTableFormatError, ...]:
+        """Give all that is wrong so far, in the order in which it was met."""
+        return tuple(self._found.values())
 
 
 @attrs.define
@@ -62,19 +58,19 @@ class Fields:
     values: Mapping[str, object]
     _parent: Fields | None = None
     _key: str = ""
-    _index: int = 0
+    index: int = 0
 
     def path(self, key: str = "") -> str:
         """Name this object, or one of its keys, from the top of the document."""
-        here = f"{self._parent.path(self._key)}[{self._index}]" if self._parent else ""
+        here = f"{self._parent.path(self._key)}[{self.index}]" if self._parent else ""
         if not key:
             return here
 
         return f"{here}.{key}" if here else key
 
-    def refuse(self, sentence: str, key: str = "") -> None:
+    def refuse(self, sentence: str, key: str = "", *, code: str = BAD_VALUE) -> None:
         """Note what is wrong with this object, or with one of its keys."""
-        self.problems.add(sentence, self.path(key))
+        self.problems.add(sentence, self.path(key), code)
 
     def text(self, key: str, *, default: str | None = None) -> str:
         """Read a string, or a whole number as one; without a `default` it must be there and not be empty."""
@@ -83,10 +79,12 @@ class Fields:
             return value
 
         if isinstance(value, int) and not isinstance(value, bool):
-            self.problems.has_numbers = True
+            self.problems.first_non_text = self.problems.first_non_text or self.path(key)
             return str(value)
 
         if value is None and default is not None:
+            if key in self.values:
+                self.problems.first_non_text = self.problems.first_non_text or self.path(key)
             return default
 
         self._refuse_value(key, "a non-empty string" if default is None else "a string")
@@ -97,10 +95,11 @@ class Fields:
         value = self.values.get(key)
         # Strictly: int() would take "+1", " 1", "1_0", and digits of other scripts.
         if isinstance(value, str) and value.isdigit() and value.isascii() and len(value) <= MOST_DIGITS:
+            self.problems.first_non_number = self.problems.first_non_number or self.path(key)
             return int(value)
 
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            self.problems.has_numbers = True
+            self.problems.first_non_text = self.problems.first_non_text or self.path(key)
             return value
 
         self._refuse_value(key, "a whole number")
@@ -118,6 +117,12 @@ class Fields:
 
         self.refuse(f"{key} is {count}, but {counted(actual, noun)} {'is' if actual == 1 else 'are'} listed", key)
 
+    def check_length(self, key: str, expected: int, why: str) -> None:
+        """Refuse an array that does not hold as many items as it must; one that is none has been told of."""
+        value = self.values.get(key)
+        if isinstance(value, list) and len(value) != expected:
+            self.refuse(f"{key} holds {counted(len(value), 'item')}, expected {expected}, {why}", key)
+
     def objects(self, key: str, *, is_needed: bool = True) -> list[Fields]:
         """Read an array of objects. Where it is not needed, a missing one and null are an empty one."""
         value = self.values.get(key)
@@ -129,7 +134,7 @@ class Fields:
             ]
 
         if value is not None or is_needed:
-            self._refuse_value(key, "an array")
+            self._refuse_value(key, "an array", code=BAD_TABLE)
             self.problems.gaps.append(self.path(key))
         return []
 
@@ -139,21 +144,21 @@ class Fields:
 
     def _refuse_item(self, item: object, key: str, index: int) -> bool:
         path = f"{self.path(key)}[{index}]"
-        self.problems.add(f"{key}[{index}] is {shown(item)}, expected an object", path)
+        self.problems.add(f"{key}[{index}] is {shown(item)}, expected an object", path, BAD_TABLE)
         self.problems.gaps.append(path)
 
         return False
 
-    def _refuse_value(self, key: str, expected: str) -> None:
+    def _refuse_value(self, key: str, expected: str, *, code: str = BAD_VALUE) -> None:
         if key in self.values:
-            self.refuse(f"{key} is {shown(self.values[key])}, expected {expected}", key)
+            self.refuse(f"{key} is {shown(self.values[key])}, expected {expected}", key, code=code)
         else:
-            self.refuse(f"{key} is missing, expected {expected}", key)
+            self.refuse(f"{key} is missing, expected {expected}", key, code=MISSING_FIELD)
 
 
 def counted(number: int, noun: str) -> str:
-    """Say a number of things: "1 device", "2 devices"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Say a number of things: "1 device", "2 devices", "2 addresses"."""
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def shown(value: object) -> str:

@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.errors import RankTableFormatError
+from ascend_runner.rank_table.invariants import require_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
+
+    from ascend_runner.rank_table.findings import Finding
+
+# The dialects of a job's table, as people call them.
+GROUP_LIST: Final = "group list"
+LAB_LIST: Final = "group list, lab form"
+SERVER_LIST: Final = "server list"
+RANK_LIST: Final = "rank list"
 
 NOTHING_MORE: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -42,11 +50,13 @@ class Device:
 class Server:
     """One machine, or what the table calls one. `devices` are in the order of their ranks.
 
-    Two pods may share a server: each finds its own devices by `Device.pod_name`.
+    Two pods may share a server: each finds its own devices by `Device.pod_name`. `addresses` are those by which its
+    machine may know itself, besides the server_id, which need not be one. `more` are the other keys of its entry.
     """
 
     server_id: str
     devices: tuple[Device, ...]
+    addresses: tuple[str, ...] = attrs.field(default=(), eq=False)
     more: Mapping[str, object] = attrs.field(default=NOTHING_MORE, hash=False)
 
     @property
@@ -60,28 +70,73 @@ class Server:
 
 
 @attrs.frozen
+class SuperPod:
+    """A super-pod: servers whose devices reach each other over the pod's own fabric."""
+
+    super_pod_id: str
+    server_ids: tuple[str, ...]
+
+
+@attrs.frozen
 class Layout:
     """Where the devices stood in the document, so that a sentence about one can name its path.
 
     `lists` are the paths of the lists that hold devices, `firsts` the `Device.place` of each list's first entry.
+    `has_ranks_beside` is True where a rank_id stands beside the list of its one device, not in the device's entry.
     It is a table of lists and not a path per device, since 65,536 paths weigh more than the devices.
     """
 
     lists: tuple[str, ...] = ()
     firsts: tuple[int, ...] = ()
+    has_ranks_beside: bool = False
 
-    def path(self, place: int) -> str:
-        """Name the entry of the device at `place`: "server_list[1].device[0]"; "" where no document was read."""
+    def path(self, place: int, key: str = "") -> str:
+        """Name the entry of the device at `place`, or a key of it; "" where no document was read."""
         index = bisect_right(self.firsts, place) - 1
+        if index < 0:
+            return ""
 
-        return f"{self.lists[index]}[{place - self.firsts[index]}]" if index >= 0 else ""
+        entry = f"{self.lists[index]}[{place - self.firsts[index]}]"
+        return f"{entry}.{key}" if key else entry
 
-    def list_of(self, place: int) -> str:
-        """Name the list that the device at `place` stands in: "server_list[1].device"."""
-        return self.path(place).rpartition("[")[0]
+    def holder(self, place: int, key: str) -> str:
+        """Name a key of the object whose list the device at `place` stands in: "server_list[1].server_id"."""
+        entry = self.path(place)
+        holder = entry.rpartition("[")[0].rpartition(".")[0]
+
+        return f"{holder}.{key}" if holder else ""
+
+    def rank_path(self, place: int) -> str:
+        """Name the rank_id of the device at `place`."""
+        return self.holder(place, "rank_id") if self.has_ranks_beside else self.path(place, "rank_id")
 
 
 NO_LAYOUT: Final = Layout()
+
+
+@attrs.frozen(kw_only=True)
+class Draft:
+    """What a document says, before it is known to be a table: the fields of `RankTable`, without what holds for it.
+
+    It exists so that checks can look at what is wrong, and tell all of it at once.
+    """
+
+    servers: tuple[Server, ...]
+    dialect: str = SERVER_LIST
+    version: str = "1.0"
+    idle_pods: tuple[str, ...] = ()
+    super_pods: tuple[SuperPod, ...] = ()
+    more: Mapping[str, object] = NOTHING_MORE
+    notes: tuple[Finding, ...] = ()
+    is_native: bool = False
+    layout: Layout = NO_LAYOUT
+    source: str = ""
+
+    def table(self) -> RankTable:
+        """Give the table; RankTableFormatError where it is none."""
+        fields = {field.name: getattr(self, field.name) for field in attrs.fields(Draft)}
+
+        return RankTable(**fields)
 
 
 @attrs.frozen(kw_only=True)
@@ -89,32 +144,37 @@ class RankTable:
     """A job's rank table.
 
     Holds: every rank from 0 to rank_size - 1 is there once, and so is every server_id, and on one server every device.
-
-    `servers` are in the order of the document (group-list: of their first rank). `version` is the document's own, and
-    "" where its dialect has none (group-list). `idle_pods` are the instances that have no device.
-    `warnings` are sentences about what is odd but works.
+    `servers` are in the order of the document (group list: of their first rank). `version` is the document's own, and
+    "" where it has none (group lists). `idle_pods` are the instances that have no device. `more` are the other
+    keys at the top of the document, `notes` what is odd but works, `source` the name of the document.
     """
 
     servers: tuple[Server, ...]
+    dialect: str = SERVER_LIST
     version: str = "1.0"
     idle_pods: tuple[str, ...] = ()
+    super_pods: tuple[SuperPod, ...] = ()
     more: Mapping[str, object] = attrs.field(default=NOTHING_MORE, hash=False)
-    warnings: tuple[str, ...] = attrs.field(default=(), eq=False)
+    notes: tuple[Finding, ...] = attrs.field(default=(), eq=False, repr=False)
     # True where HCCL reads the document as it stands, so that it is handed on byte for byte.
     is_native: bool = attrs.field(default=False, eq=False)
     layout: Layout = attrs.field(default=NO_LAYOUT, eq=False, repr=False)
+    source: str = attrs.field(default="", eq=False)
     # All devices by rank. A field, since properties of slotted records cannot remember.
     devices: tuple[Device, ...] = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a table that cannot be (RankTableFormatError with all that is wrong)."""
-        problems = find_problems(self.servers, self.layout)
-        if problems:
-            first = problems[0]
-            raise RankTableFormatError(first.sentence, path=first.path, others=problems[1:])
+        """Refuse what is no table (RankTableFormatError with all that is wrong)."""
+        require_table(self)
 
-        devices = sorted(_all_devices(self.servers), key=_rank_id)
+        devices = [device for server in self.servers for device in server.devices]
+        devices.sort(key=_rank_id)
         object.__setattr__(self, "devices", tuple(devices))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd but works, as sentences."""
+        return tuple(str(note) for note in self.notes)
 
     @property
     def rank_size(self) -> int:
@@ -144,83 +204,9 @@ class RankTable:
     def server_of(self, rank_id: int) -> Server:
         """Give the server that a rank runs on; LookupError where there is no such rank."""
         wanted = self.rank(rank_id)
-        for server in self.servers:
-            if any(device is wanted for device in server.devices):
-                return server
 
-        raise LookupError(f"rank {rank_id} is on no server")
-
-
-def find_problems(servers: Sequence[Server], layout: Layout) -> list[RankTableFormatError]:
-    """Tell what keeps these servers from being a table.
-
-    The quick look comes first: nearly every table is sound, and some are large.
-    """
-    return [] if _is_sound(servers) else [*_id_problems(servers, layout), *_rank_problems(servers, layout)]
-
-
-def _is_sound(servers: Sequence[Server]) -> bool:
-    size = sum(len(server.devices) for server in servers)
-    seen = bytearray(size)
-    for server in servers:
-        for device in server.devices:
-            rank_id = device.rank_id
-            if not 0 <= rank_id < size or seen[rank_id]:
-                return False
-            seen[rank_id] = 1
-        if len({device.device_id for device in server.devices}) < len(server.devices):
-            return False
-
-    return len({server.server_id for server in servers}) == len(servers)
-
-
-def _id_problems(servers: Sequence[Server], layout: Layout) -> Iterator[RankTableFormatError]:
-    """Report each server_id, and each device_id of one server, that is there already."""
-    servers_seen: set[str] = set()
-    for server in servers:
-        name = server.server_id
-        devices = sorted(server.devices, key=_place)
-        if name in servers_seen:
-            path = layout.list_of(devices[0].place).rpartition(".")[0] if devices else ""
-            yield RankTableFormatError(f"server_id '{name}' is there twice", path=_key(path, "server_id"))
-        servers_seen.add(name)
-
-        devices_seen: set[int] = set()
-        for device in devices:
-            if device.device_id in devices_seen:
-                sentence = f"device {device.device_id} is listed twice on server '{name}'"
-                yield RankTableFormatError(sentence, path=_key(layout.path(device.place), "device_id"))
-            devices_seen.add(device.device_id)
-
-
-def _rank_problems(servers: Sequence[Server], layout: Layout) -> Iterator[RankTableFormatError]:
-    """Report each rank_id that is out of range or there already; with none of these, no rank can be missing."""
-    devices = sorted(_all_devices(servers), key=_place)
-    seen: dict[int, str] = {}
-    for device in devices:
-        rank_id = device.rank_id
-        path = layout.path(device.place)
-        if not 0 <= rank_id < len(devices):
-            sentence = f"rank_id is {rank_id}, expected 0 to {len(devices) - 1}, one for each device"
-            yield RankTableFormatError(sentence, path=_key(path, "rank_id"))
-        elif rank_id in seen:
-            other = f"'{seen[rank_id]}'" if seen[rank_id] else "another device"
-            yield RankTableFormatError(f"rank_id {rank_id} is that of {other} already", path=_key(path, "rank_id"))
-        else:
-            seen[rank_id] = path
-
-
-def _all_devices(servers: Sequence[Server]) -> Iterator[Device]:
-    return (device for server in servers for device in server.devices)
-
-
-def _key(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else ""
+        return next(server for server in self.servers if any(device is wanted for device in server.devices))
 
 
 def _rank_id(device: Device) -> int:
     return device.rank_id
-
-
-def _place(device: Device) -> int:
-    return device.place

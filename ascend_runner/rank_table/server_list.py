@@ -1,5 +1,6 @@
 """The server-list dialect ("template 1"), which HCCL reads: servers, and the device and rank of each entry.
 
+Version 1.0 and version 1.2 (super-pods), whoever wrote it: by hand, CANN's examples, MindCluster's hccl.json, CCE's.
 Decodes a table, and encodes one as HCCL wants it: its key order, every scalar a string (HCCL refuses numbers here).
 Ranks are what the document states: their order need not be that of the lists.
 """
@@ -7,55 +8,122 @@ Ranks are what the document states: their order need not be that of the lists.
 from __future__ import annotations
 
 from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from ascend_runner.rank_table.model import Device, Layout, RankTable, Server
+from ascend_runner.rank_table.fields import shown
+from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD, WARNING, Finding
+from ascend_runner.rank_table.model import NOTHING_MORE, SERVER_LIST, Device, Draft, Layout, Server, SuperPod
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from ascend_runner.rank_table.fields import Fields
+    from ascend_runner.rank_table.model import RankTable
 
-VERSION: Final = "1.0"
-NUMBERS: Final = "{source} has numbers where HCCL wants strings: it is not handed on as it stands, but written anew"
+PLAIN: Final = "1.0"
+SUPER_PODS: Final = "1.2"
+# Written by some generators over what is a server list. HCCL chooses its parser for heterogeneous tables by it.
+MISTAKEN: Final = "1.1"
+
+KNOWN_TOP: Final = frozenset({"status", "version", "server_count", "server_list", "super_pod_list"})
+KNOWN_OF_SERVER: Final = frozenset({"server_id", "device"})
+KNOWN_OF_DEVICE: Final = frozenset({"device_id", "device_ip", "rank_id"})
+# What HCCL reads besides, where it is there. All of it must be strings.
+TEXTS_OF_SERVER: Final = ("host_ip",)
+PORTS: Final = ("device_port", "host_port", "backup_device_port", "device_vnic_port")
+TEXTS_OF_DEVICE: Final = (*PORTS, "super_device_id", "backup_device_ip", "net_position", "net_protocol")
+# Where a server's entry names its machine: HCCL's key, MindCluster's (its server_id may be a pod's UID), MindSpore's.
+ADDRESSES: Final = ("host_ip", "container_ip", "server_ip", "pod_ip")
 
 
-def decode(top: Fields) -> RankTable:
+def decode(top: Fields) -> Draft:
     """Read a completed table. What is wrong with it is told by `top.problems`."""
+    version, notes = _decode_version(top)
     entries = top.objects("server_list")
     top.check_count("server_count", len(entries), "server", of="server_list")
-    if top.text("version") not in {VERSION, ""}:
-        top.refuse(f"version is '{top.text('version')}', expected '{VERSION}'", "version")
 
     devices_of = [entry.objects("device") for entry in entries]
     firsts = (0, *accumulate(len(devices) for devices in devices_of))
     busy = [index for index, devices in enumerate(devices_of) if devices]
+    servers = tuple(_decode_server(*server) for server in zip(entries, devices_of, firsts))
+    super_pods = tuple(_decode_super_pod(entry) for entry in top.objects("super_pod_list", is_needed=False))
+    if any(gap.startswith("super_pod_list") for gap in top.problems.gaps):
+        super_pods = ()  # with some of it lost, none of it can be checked
+    elif version == SUPER_PODS and not super_pods and "super_pod_list" in top.values:
+        notes = (*notes, _empty_list_note(top))
+    if top.problems.first_non_text:
+        notes = (*notes, _rewrite_note(top))
 
-    return RankTable(
-        servers=tuple(_decode_server(*server) for server in zip(entries, devices_of, firsts)),
-        version=top.text("version"),
-        is_native=not top.problems.has_numbers,
-        warnings=(NUMBERS.format(source=top.problems.source),) if top.problems.has_numbers else (),
+    return Draft(
+        servers=servers,
+        version=version,
+        super_pods=super_pods,
+        more=top.rest(KNOWN_TOP),
+        notes=notes,
+        is_native=not notes,
         layout=Layout(
             lists=tuple(entries[index].path("device") for index in busy),
             firsts=tuple(firsts[index] for index in busy),
         ),
+        source=top.problems.source,
     )
 
 
-def encode(table: RankTable) -> dict[str, object]:
-    """Give the table as the document that HCCL reads."""
-    return {
+def encode(table: Draft | RankTable) -> dict[str, object]:
+    """Give the table as the document that HCCL reads: version 1.2 where that is what it was, and 1.0 otherwise."""
+    document: dict[str, object] = {
         "status": "completed",
-        "version": VERSION,
-        "server_count": str(table.server_count),
+        "version": SUPER_PODS if table.version == SUPER_PODS else PLAIN,
+        "server_count": str(len(table.servers)),
         "server_list": [_encode_server(server) for server in table.servers],
     }
+    if table.super_pods:
+        document["super_pod_list"] = [_encode_super_pod(super_pod) for super_pod in table.super_pods]
+
+    # The other keys of another dialect mean nothing here.
+    return {**document, **table.more} if table.dialect == SERVER_LIST else document
+
+
+def _decode_version(top: Fields) -> tuple[str, tuple[Finding, ...]]:
+    """Read the version, and tell where HCCL would choose another parser by it."""
+    value = top.values.get("version")
+    version = str(value) if isinstance(value, float) else top.text("version", default="")
+    if isinstance(value, float):
+        top.problems.first_non_text = "version"
+    if version in {PLAIN, SUPER_PODS}:
+        return version, ()
+
+    if version == MISTAKEN:
+        consequence = "by which HCCL takes a table for a heterogeneous one"
+    elif not version:
+        consequence = "without which HCCL takes a table for a group list"
+    else:
+        top.refuse(f"version is {shown(value)}, expected '{PLAIN}' or '{SUPER_PODS}'", "version")
+        return version, ()
+
+    note = Finding(
+        severity=WARNING,
+        sentence=f"version is {shown(value) if version else 'missing'}, {consequence}: it is written anew as '{PLAIN}'",
+        path="version",
+        source=top.problems.source,
+        code=BAD_VALUE,
+    )
+    return version, (note,)
 
 
 def _decode_server(fields: Fields, devices: list[Fields], first_place: int) -> Server:
     server_id = fields.text("server_id")
+    more = _decode_rest(fields, KNOWN_OF_SERVER, TEXTS_OF_SERVER)
     decoded = [_decode_device(device, place) for place, device in enumerate(devices, first_place)]
+    named = (more.get(key) for key in ADDRESSES) if more else ()
 
-    return Server(server_id=server_id, devices=tuple(sorted(decoded, key=_rank_id)))
+    return Server(
+        server_id=server_id,
+        devices=tuple(sorted(decoded, key=attrgetter("rank_id"))),
+        addresses=tuple(address for address in named if isinstance(address, str) and address),
+        more=more,
+    )
 
 
 def _decode_device(fields: Fields, place: int) -> Device:
@@ -63,17 +131,68 @@ def _decode_device(fields: Fields, place: int) -> Device:
         device_id=fields.whole_number("device_id"),
         device_ip=fields.text("device_ip", default=""),
         rank_id=fields.whole_number("rank_id"),
+        more=_decode_rest(fields, KNOWN_OF_DEVICE, TEXTS_OF_DEVICE),
         place=place,
     )
 
 
+def _decode_rest(fields: Fields, known: Collection[str], texts: Collection[str]) -> Mapping[str, object]:
+    """Read the other keys: those of `texts` as strings, the rest as they stand."""
+    rest = fields.rest(known)
+    if not rest:
+        return NOTHING_MORE
+
+    for key in texts:
+        if key in rest and not isinstance(rest[key], str):
+            rest[key] = fields.text(key, default="")
+
+    return rest
+
+
+def _decode_super_pod(fields: Fields) -> SuperPod:
+    super_pod_id = fields.text("super_pod_id", default="")
+    servers = fields.objects("server_list")
+
+    return SuperPod(super_pod_id, tuple(server.text("server_id", default="") for server in servers))
+
+
+def _rewrite_note(top: Fields) -> Finding:
+    return Finding(
+        severity=WARNING,
+        sentence="HCCL wants a string here: the table is not handed on as it stands, but written anew",
+        path=top.problems.first_non_text,
+        source=top.problems.source,
+        code=MISSING_FIELD,
+    )
+
+
+def _empty_list_note(top: Fields) -> Finding:
+    return Finding(
+        severity=WARNING,
+        sentence="super_pod_list is empty, which HCCL refuses: the table is written anew without it",
+        path="super_pod_list",
+        source=top.problems.source,
+        code=BAD_TABLE,
+    )
+
+
 def _encode_server(server: Server) -> dict[str, object]:
-    return {"server_id": server.server_id, "device": [_encode_device(device) for device in server.devices]}
+    devices = [_encode_device(device) for device in server.devices]
+
+    return {"server_id": server.server_id, **server.more, "device": devices}
 
 
-def _encode_device(device: Device) -> dict[str, str]:
-    return {"device_id": str(device.device_id), "device_ip": device.device_ip, "rank_id": str(device.rank_id)}
+def _encode_device(device: Device) -> dict[str, object]:
+    return {
+        "device_id": str(device.device_id),
+        "device_ip": device.device_ip,
+        "rank_id": str(device.rank_id),
+        **device.more,
+    }
 
 
-def _rank_id(device: Device) -> int:
-    return device.rank_id
+def _encode_super_pod(super_pod: SuperPod) -> dict[str, object]:
+    return {
+        "super_pod_id": super_pod.super_pod_id,
+        "server_list": [{"server_id": server_id} for server_id in super_pod.server_ids],
+    }

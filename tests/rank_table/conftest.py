@@ -1,22 +1,12 @@
-"""Fixture files by name."""
+"""How many cases Hypothesis tries here when asked for many: 40,000 of each law.
+
+scripts/test --hypothesis-profile=thorough --timeout=0 tests/rank_table/test_codec.py
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Callable
+from hypothesis import HealthCheck, settings
 
-import pytest
-
-FIXTURES = Path(__file__).parents[2] / "fixtures"
-
-
-@pytest.fixture
-def valid() -> Callable[[str], bytes]:
-    """Give the content of fixtures/valid/<name>.json."""
-    return lambda name: (FIXTURES / "valid" / f"{name}.json").read_bytes()
-
-
-@pytest.fixture
-def invalid() -> Callable[[str], bytes]:
-    """Give the content of fixtures/invalid/<name>.json."""
-    return lambda name: (FIXTURES / "invalid" / f"{name}.json").read_bytes()
+settings.register_profile(
+    "thorough", max_examples=40_000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)

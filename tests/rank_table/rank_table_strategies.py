@@ -4,31 +4,67 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ascend_runner.rank_table.model import Device, RankTable, Server
+from ascend_runner.rank_table.model import RANK_LIST, Device, RankTable, Server, SuperPod
 
 # Few characters and not all of Unicode, whose table alone takes Hypothesis a second; odd ones among them.
 texts = st.text('aZ09-. "\\/\n\x00é码𝄞', max_size=8)
 names = st.text('aZ09-. "\\/\n\x00é码𝄞', min_size=1, max_size=8)
+numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    st.none() | st.booleans() | numbers | texts,
     lambda values: st.lists(values, max_size=4) | st.dictionaries(texts, values, max_size=4),
     max_leaves=12,
 )
 
+# Keys that no dialect knows.
+other_keys = st.dictionaries(st.sampled_from(["x_1", "x_2"]), json_values, max_size=2)
+
 
 @st.composite
 def server_list_tables(draw: st.DrawFn) -> RankTable:
-    """Draw any table that a server-list document can say: the ranks in any order."""
+    """Draw any table that a server-list document can say: the ranks in any order, super-pods or none, other keys."""
     sizes = draw(st.lists(st.integers(1, 5), max_size=4))
     ranks = iter(draw(st.permutations(range(sum(sizes)))))
     server_ids = draw(st.lists(names, min_size=len(sizes), max_size=len(sizes), unique=True))
     servers = []
     for server_id, size in zip(server_ids, sizes):
         device_ids = draw(st.lists(st.integers(0, 10**17), min_size=size, max_size=size, unique=True))
-        devices = [Device(device_id=device_id, device_ip=draw(texts), rank_id=next(ranks)) for device_id in device_ids]
-        servers.append(Server(server_id=server_id, devices=tuple(sorted(devices, key=lambda device: device.rank_id))))
+        devices = [
+            Device(device_id=device_id, device_ip=draw(texts), rank_id=next(ranks), more=draw(other_keys))
+            for device_id in device_ids
+        ]
+        devices.sort(key=lambda device: device.rank_id)
+        servers.append(Server(server_id=server_id, devices=tuple(devices), more=draw(other_keys)))
 
-    return RankTable(servers=tuple(servers))
+    pod_ids = draw(st.lists(names, max_size=3))
+    pods = tuple(SuperPod(pod_id, tuple(draw(st.lists(texts, max_size=3)))) for pod_id in pod_ids)
+    version = draw(st.sampled_from(["1.0", "1.2"]))
+
+    return RankTable(servers=tuple(servers), version=version, super_pods=pods, more=draw(other_keys))
+
+
+@st.composite
+def rank_list_tables(draw: st.DrawFn) -> RankTable:
+    """Draw any table that a rank-list document can say."""
+    sizes = draw(st.lists(st.integers(1, 5), max_size=4))
+    instances = draw(st.lists(st.text("abc", min_size=1), min_size=len(sizes), max_size=len(sizes), unique=True))
+    servers = []
+    first_rank = 0
+    for instance, size in zip(instances, sizes):
+        device_ids = draw(st.lists(st.integers(0, 64), min_size=size, max_size=size, unique=True))
+        level = {"net_layer": 0, "net_instance_id": instance, "rank_addr_list": draw(json_values)}
+        devices = [
+            Device(
+                device_id=device_id,
+                rank_id=first_rank + index,
+                more={**draw(other_keys), "level_list": [level], "local_id": index},
+            )
+            for index, device_id in enumerate(device_ids)
+        ]
+        servers.append(Server(server_id=instance, devices=tuple(devices)))
+        first_rank += size
+
+    return RankTable(servers=tuple(servers), dialect=RANK_LIST, version="2.0", more=draw(other_keys))
 
 
 @st.composite

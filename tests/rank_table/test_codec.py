@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Final
+from typing import Any, Final
 
 import orjson
 import pytest
@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import RankTable
-from tests.rank_table.conftest import FIXTURES
-from tests.rank_table.rank_table_strategies import group_list_documents, json_values, server_list_tables
+from tests.rank_table.rank_table_files import FIXTURES, invalid, valid
+from tests.rank_table.rank_table_strategies import (
+    group_list_documents,
+    json_values,
+    rank_list_tables,
+    server_list_tables,
+)
 
 REFUSED: Final = {
     "group_list_device_count_0_with_devices": (
@@ -129,12 +134,32 @@ REFUSED: Final = {
         "status is missing, expected 'completed'",
         "status",
     ),
+    "lab_device_num_wrong": (
+        "device_num is 8, but 4 devices are listed",
+        "group_list[0].device_num",
+    ),
+    "lab_instance_with_2_devices": (
+        "devices holds 2 items, expected 1, as there is one rank_id",
+        "group_list[0].instance_list[1].devices",
+    ),
+    "lab_rank_id_missing": (
+        "rank_id is missing, expected a whole number",
+        "group_list[0].instance_list[3].rank_id",
+    ),
+    "lab_rank_id_twice": (
+        "rank_id 0 is that of 'group_list[0].instance_list[0].devices[0]' already",
+        "group_list[0].instance_list[3].rank_id",
+    ),
+    "lab_server_num_wrong": (
+        "server_num is 1, but 2 servers are listed",
+        "group_list[0].server_num",
+    ),
     "no_table_array": (
         "the document is an array, expected an object",
         "",
     ),
     "no_table_completed_only": (
-        "the document is no rank table: it has neither 'group_list' nor 'server_list'",
+        "the document is no rank table: it has neither group_list, server_list nor rank_list",
         "",
     ),
     "no_table_null": (
@@ -142,8 +167,44 @@ REFUSED: Final = {
         "",
     ),
     "no_table_object": (
-        "the document is no rank table: it has neither 'group_list' nor 'server_list'",
+        "the document is no rank table: it has neither group_list, server_list nor rank_list",
         "",
+    ),
+    "rank_list_device_id_missing": (
+        "device_id is missing, expected a whole number",
+        "rank_list[1].device_id",
+    ),
+    "rank_list_level_list_empty": (
+        "level_list is empty, expected at least the level inside of the server",
+        "rank_list[1].level_list",
+    ),
+    "rank_list_local_id_missing": (
+        "local_id is missing, expected a whole number",
+        "rank_list[1].local_id",
+    ),
+    "rank_list_net_instance_id_missing": (
+        "net_instance_id is missing, expected a non-empty string",
+        "rank_list[1].level_list[0].net_instance_id",
+    ),
+    "rank_list_rank_count_wrong": (
+        "rank_count is 2, but 4 ranks are listed",
+        "rank_count",
+    ),
+    "rank_list_rank_id_twice": (
+        "rank_id 0 is that of 'rank_list[0]' already",
+        "rank_list[1].rank_id",
+    ),
+    "rank_list_status_null": (
+        "status is null, expected 'completed'",
+        "status",
+    ),
+    "rank_list_version_missing": (
+        "version is missing, expected a non-empty string",
+        "version",
+    ),
+    "rank_list_version_wrong": (
+        "version is '1.0', expected '2.0'",
+        "version",
     ),
     "server_list_device_missing": (
         "device is missing, expected an array",
@@ -156,6 +217,10 @@ REFUSED: Final = {
     "server_list_no_array": (
         "server_list is '10.0.0.1', expected an array",
         "server_list",
+    ),
+    "server_list_port_is_array": (
+        "host_port is an array, expected a string",
+        "server_list[0].device[0].host_port",
     ),
     "server_list_rank_id_gap": (
         "rank_id is 4, expected 0 to 3, one for each device",
@@ -189,24 +254,50 @@ REFUSED: Final = {
         "status is missing, expected 'completed'",
         "status",
     ),
+    "server_list_version_1_3": (
+        "version is '1.3', expected '1.0' or '1.2'",
+        "version",
+    ),
+    "super_pod_no_object": (
+        "super_pod_list[1] is 'node-2', expected an object",
+        "super_pod_list[1]",
+    ),
+    "super_pod_server_list_missing": (
+        "server_list is missing, expected an array",
+        "super_pod_list[1].server_list",
+    ),
+}
+# What is no job's rank table, by name.
+FOREIGN: Final = {
+    "foreign_clusters": "a rank table of several clusters (cluster_list)",
+    "foreign_decode_device_list": "a prefill and decode device list for inference (decode_device_list)",
+    "foreign_edges": "a topology file (peer_list, edge_list)",
+    "foreign_global_rank_table": "the global rank table of an inference service (server_group_list)",
+    "foreign_heterogeneous": "a heterogeneous rank table (version 1.1, node_list)",
+    "foreign_pod_annotation": "the annotation of one pod (pod_name, devices)",
+    "foreign_prefill_decode": "a prefill and decode device list for inference (prefill_device_list)",
+    "foreign_root_info": "the root info of a machine (hccl_rootinfo.json, topo_file_path)",
+    "foreign_topology": "a topology file (peer_list, edge_list)",
 }
 NOT_READY: Final = {
     "not_ready_empty": "it is empty",
-    "not_ready_half": "it is not JSON at line 18 column ",
+    "not_ready_half": "it is not JSON at line 18",
     "not_ready_initializing": "its status is 'initializing'",
     "not_ready_initializing_list_null": "its status is 'initializing'",
     "not_ready_initializing_with_old_list": "its status is 'initializing'",
     "not_ready_no_utf8": "it is not JSON: byte 17 is not UTF-8",
+    "not_ready_packed_half": "it is packed, but broken: it ends too early",
+    "not_ready_packed_no_base64": "it is packed, but broken: Incorrect padding",
 }
 
 
 def test_every_fixture_is_told_of() -> None:
     """The tables above name every invalid fixture, and none that is not there."""
-    assert {path.stem for path in (FIXTURES / "invalid").glob("*.json")} == REFUSED.keys() | NOT_READY.keys()
+    assert {path.stem for path in (FIXTURES / "invalid").glob("*.json")} == {*REFUSED, *FOREIGN, *NOT_READY}
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_document_that_is_no_table(name: str, invalid: Callable[[str], bytes]) -> None:
+def test_document_that_is_no_table(name: str) -> None:
     """One defect gives one sentence, which names its place."""
     with pytest.raises(RankTableFormatError) as caught:
         codec.loads(invalid(name), source="a.json")
@@ -217,8 +308,18 @@ def test_document_that_is_no_table(name: str, invalid: Callable[[str], bytes]) -
     assert () == caught.value.others
 
 
+@pytest.mark.parametrize("name", FOREIGN)
+def test_document_of_another_kind(name: str) -> None:
+    """What is often taken for a rank table is told by name, and what was expected."""
+    with pytest.raises(RankTableFormatError) as caught:
+        codec.loads(invalid(name), source="a.json")
+
+    expected = "expected a job's rank table with group_list, server_list or rank_list, in a.json"
+    assert f"the document is {FOREIGN[name]}, {expected}" == str(caught.value)
+
+
 @pytest.mark.parametrize("name", NOT_READY)
-def test_document_that_may_become_a_table(name: str, invalid: Callable[[str], bytes]) -> None:
+def test_document_that_may_become_a_table(name: str) -> None:
     """What a later look may find completed is told apart from what is no table."""
     with pytest.raises(RankTableNotReadyError) as caught:
         codec.loads(invalid(name), source="a.json")
@@ -242,28 +343,32 @@ def _facts(device: Any) -> tuple[int, str, int]:
 
 
 def test_all_that_is_wrong_is_told() -> None:
-    """One look at a document finds every defect, in the order of the document."""
+    """One look at a document finds every defect, in the order of the document: what HCCL would refuse, too."""
     document = {
         "status": "completed",
         "version": "1.0",
-        "server_count": "3",
+        "server_count": "2",
         "server_list": [
-            {"server_id": "", "device": [{"device_id": "x", "rank_id": "0"}]},
+            {"server_id": "", "device": [{"device_id": "x", "device_ip": "192.168.0.1", "rank_id": "0"}]},
             {"server_id": "b", "device": [{"device_id": "1", "rank_id": "0"}]},
+            {"server_id": "c", "device": []},
         ],
     }
     with pytest.raises(RankTableFormatError) as caught:
         codec.loads(json.dumps(document).encode(), source="a.json")
 
     assert [
-        "server_count is 3, but 2 servers are listed, in 'server_count' of a.json (and 3 more)",
-        "server_id is '', expected a non-empty string, in 'server_list[0].server_id' of a.json",
-        "device_id is 'x', expected a whole number, in 'server_list[0].device[0].device_id' of a.json",
-        "rank_id 0 is that of 'server_list[0].device[0]' already, in 'server_list[1].device[0].rank_id' of a.json",
-    ] == [str(caught.value), *map(str, caught.value.others)]
+        ("server_count", "server_count is 2, but 3 servers are listed"),
+        ("server_list[0].device[0].device_id", "device_id is 'x', expected a whole number"),
+        ("server_list[0].server_id", "server_id is '', expected a non-empty string"),
+        ("server_list[1].device[0].device_ip", "device_ip is missing, with several servers every device needs one"),
+        ("server_list[1].device[0].rank_id", "rank_id 0 is that of 'server_list[0].device[0]' already"),
+        ("server_list[2].device", "server 'c' has no device"),
+    ] == [(problem.path, problem.sentence) for problem in (caught.value, *caught.value.others)]
+    assert "server_count is 2, but 3 servers are listed, in 'server_count' of a.json (and 5 more)" == str(caught.value)
 
 
-def test_written_table_reads_well(valid: Callable[[str], bytes]) -> None:
+def test_written_table_reads_well() -> None:
     """The bytes are indented and end in a newline, since people look at them."""
     written = codec.dumps(codec.loads(valid("group_list_1_device")))
 
@@ -274,7 +379,7 @@ def test_written_table_reads_well(valid: Callable[[str], bytes]) -> None:
     ) == written
 
 
-def test_native_table_is_handed_on_byte_for_byte(valid: Callable[[str], bytes]) -> None:
+def test_native_table_is_handed_on_byte_for_byte() -> None:
     """A table that HCCL reads as it stands is not touched: unknown keys, their order and all spaces stay."""
     data = valid("server_list_unknown_keys")
 
@@ -282,7 +387,7 @@ def test_native_table_is_handed_on_byte_for_byte(valid: Callable[[str], bytes]) 
 
 
 @pytest.mark.parametrize("name", ["group_list_8_devices", "server_list_integers"])
-def test_other_table_is_written_anew(name: str, valid: Callable[[str], bytes]) -> None:
+def test_other_table_is_written_anew(name: str) -> None:
     """What HCCL would read differently, or not at all, is converted."""
     data = valid(name)
     table = codec.loads(data)
@@ -290,13 +395,13 @@ def test_other_table_is_written_anew(name: str, valid: Callable[[str], bytes]) -
     assert codec.dumps(table) == codec.hand_on(table, data)
 
 
-def test_byte_order_mark_is_passed_over(valid: Callable[[str], bytes]) -> None:
+def test_byte_order_mark_is_passed_over() -> None:
     """HCCL reads a document with a byte order mark, so it is a table here too."""
     assert 8 == codec.loads(b"\xef\xbb\xbf" + valid("server_list_8_devices")).rank_size
 
 
-@given(server_list_tables())
-def test_server_list_round_trip(table: RankTable) -> None:
+@given(server_list_tables() | rank_list_tables())
+def test_round_trip(table: RankTable) -> None:
     """Whatever table is written is read back equal, from bytes that are the same each time."""
     written = codec.dumps(table)
 
@@ -323,11 +428,19 @@ def test_bytes_never_escape_as_another_error(data: bytes) -> None:
 
 
 @given(
-    st.sampled_from(["group_list", "server_list"]),
+    st.sampled_from(["group_list", "server_list", "rank_list"]),
     st.dictionaries(
-        st.sampled_from(["version", "group_count", "server_count", "server_list", "group_list", "x"]), json_values
+        st.sampled_from(
+            ["version", "group_count", "server_count", "server_list", "super_pod_list", "group_list", "deploy_mode"]
+        ),
+        json_values,
     ),
-    st.lists(st.dictionaries(st.sampled_from(["device", "devices", "server_id", "instance_list"]), json_values)),
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["device", "devices", "server_id", "instance_list", "rank_id", "level_list", "local_id"]),
+            json_values,
+        )
+    ),
 )
 def test_json_never_escapes_as_another_error(dialect: str, rest: dict[str, object], entries: list[object]) -> None:
     """Whatever the document, there is a table or a RankTableError."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 
+import orjson
 import pytest
+from hypothesis import given
 
+from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.fields import Fields, Problems
 from ascend_runner.rank_table.group_list import decode
+from tests.rank_table.rank_table_edits import edited
+from tests.rank_table.rank_table_files import valid
+from tests.rank_table.rank_table_strategies import group_list_documents
 
 if TYPE_CHECKING:
     from ascend_runner.rank_table.model import RankTable
@@ -27,10 +33,10 @@ def _decode(*groups: tuple[str, ...]) -> RankTable:
         ]
     }
     top = Fields(Problems("a.json"), document)
-    table = decode(top)
+    draft = decode(top)
 
-    assert top.problems.is_empty()
-    return table
+    assert () == top.problems.found()
+    return draft.table()
 
 
 def _order(table: RankTable) -> list[str]:
@@ -71,9 +77,9 @@ def test_each_group_is_ordered_by_itself() -> None:
 )
 def test_warnings_where_the_list_decides(listed: tuple[str, ...], told: str) -> None:
     """A warning names the pods whose names do not settle the order."""
-    order = "the order of 'group_list[0].instance_list' of a.json decides about ranks"
+    where = "the order of the list decides about ranks, in 'group_list[0].instance_list' of a.json"
 
-    assert (f"pod_name {told}: {order}",) == _decode(listed).warnings
+    assert (f"pod_name {told}: {where}",) == _decode(listed).warnings
 
 
 @pytest.mark.parametrize("listed", [("j-0", "j-1"), ("1", "0"), ("npu8p",)])
@@ -82,14 +88,14 @@ def test_no_warning_where_names_settle_the_order(listed: tuple[str, ...]) -> Non
     assert () == _decode(listed).warnings
 
 
-def test_device_ids_stay_physical(valid: Callable[[str], bytes]) -> None:
+def test_device_ids_stay_physical() -> None:
     """The device_id is the table's own, not an index."""
     table = codec.loads(valid("group_list_1_device"))
 
     assert [(4, "192.168.101.5", 0)] == [(d.device_id, d.device_ip, d.rank_id) for d in table.devices]
 
 
-def test_pods_of_one_server_are_one_server(valid: Callable[[str], bytes]) -> None:
+def test_pods_of_one_server_are_one_server() -> None:
     """Two pods with one server_id share a server, and each keeps its devices."""
     table = codec.loads(valid("group_list_2_pods_on_1_server"))
 
@@ -98,7 +104,7 @@ def test_pods_of_one_server_are_one_server(valid: Callable[[str], bytes]) -> Non
     assert [4, 5, 6, 7] == [device.device_id for device in table.servers[0].devices_of("job-worker-1")]
 
 
-def test_groups_and_instances_without_devices(valid: Callable[[str], bytes]) -> None:
+def test_groups_and_instances_without_devices() -> None:
     """They take no ranks; their pods are known as idle."""
     table = codec.loads(valid("group_list_3_groups"))
 
@@ -106,7 +112,7 @@ def test_groups_and_instances_without_devices(valid: Callable[[str], bytes]) -> 
     assert ("job-worker-2",) == table.idle_pods
 
 
-def test_table_without_any_device(valid: Callable[[str], bytes]) -> None:
+def test_table_without_any_device() -> None:
     """A job without devices has a table too: an empty one."""
     table = codec.loads(valid("group_list_without_devices"))
 
@@ -116,8 +122,64 @@ def test_table_without_any_device(valid: Callable[[str], bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", ["group_list_integers", "group_list_without_counts"])
-def test_scalars_and_counts_are_taken_as_they_come(name: str, valid: Callable[[str], bytes]) -> None:
+def test_scalars_and_counts_are_taken_as_they_come(name: str) -> None:
     """Numbers may be numbers, and a count may be left out."""
     table = codec.loads(valid(name))
 
     assert [(0, 0), (1, 1)] == [(device.device_id, device.rank_id) for device in table.devices]
+
+
+def _again(table: RankTable) -> RankTable:
+    return codec.loads(codec.dumps_group_list(table))
+
+
+def _said(table: RankTable) -> list[tuple[int, int, str, str]]:
+    return [
+        (device.rank_id, device.device_id, device.device_ip, table.server_of(device.rank_id).server_id)
+        for device in table.devices
+    ]
+
+
+@given(group_list_documents())
+def test_round_trip(document: dict[str, object]) -> None:
+    """What is written as a group list gives the same ranks, pods included."""
+    table = codec.loads(orjson.dumps(document))
+
+    assert _said(table) == _said(_again(table))
+    assert _order(table) == _order(_again(table))
+
+
+@pytest.mark.parametrize("name", ["server_list_8_devices", "server_list_ranks_do_not_rise", "lab_2_servers"])
+def test_table_without_pods_becomes_a_group_list(name: str) -> None:
+    """Servers become pods, named after their place among the ranks."""
+    table = codec.loads(valid(name))
+    again = _again(table)
+
+    assert _said(table) == _said(again)
+    assert "server-0" == again.rank(0).pod_name
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("server_list_2_super_pods", "super-pods"), ("rank_list_2_servers", "the levels of a rank list")]
+)
+def test_table_that_says_more_than_a_group_list(name: str, what: str) -> None:
+    """What would be lost is named."""
+    with pytest.raises(RankTableError) as caught:
+        codec.dumps_group_list(codec.loads(valid(name)))
+
+    assert f"the table cannot become a group list, which has no place for {what}" == str(caught.value)
+
+
+def test_ranks_that_no_group_list_can_say() -> None:
+    """A pod's ranks follow each other in a group list."""
+    table = codec.loads(
+        edited(
+            "server_list_ranks_do_not_rise",
+            **{"server_list[0].device[0].rank_id": "0", "server_list[1].device[1].rank_id": "2"},
+        )
+    )
+    with pytest.raises(RankTableError) as caught:
+        codec.dumps_group_list(table)
+
+    sentence = "the ranks of server '10.0.0.2' have others between them"
+    assert f"the table cannot become a group list: {sentence}" == str(caught.value)

@@ -94,5 +94,7 @@ def test_layout_names_the_entry_of_a_device() -> None:
 
     assert "server_list[0].device[7]" == layout.path(7)
     assert "server_list[2].device[0]" == layout.path(8)
-    assert "server_list[2].device" == layout.list_of(8)
+    assert "server_list[2].device[0].device_ip" == layout.path(8, "device_ip")
+    assert "server_list[2].server_id" == layout.holder(8, "server_id")
+    assert "server_list[2].device[0].rank_id" == layout.rank_path(8)
     assert not Layout().path(0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Callable
-
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.rank_table.server_list import encode
+from tests.rank_table.rank_table_files import valid
 
 
-def test_ranks_are_what_the_document_says(valid: Callable[[str], bytes]) -> None:
+def test_ranks_are_what_the_document_says() -> None:
     """Servers stay as they are listed, ranks as they are stated, and a server's devices are by rank."""
     table = codec.loads(valid("server_list_ranks_do_not_rise"))
 
@@ -18,14 +17,14 @@ def test_ranks_are_what_the_document_says(valid: Callable[[str], bytes]) -> None
     ]
 
 
-def test_numbers_are_rewritten(valid: Callable[[str], bytes]) -> None:
+def test_numbers_are_rewritten() -> None:
     """HCCL refuses numbers that are no strings, so such a table is not handed on as it stands."""
     table = codec.loads(valid("server_list_integers"), source="a.json")
 
+    sentence = "HCCL wants a string here: the table is not handed on as it stands, but written anew"
+
     assert not table.is_native
-    assert (
-        "a.json has numbers where HCCL wants strings: it is not handed on as it stands, but written anew",
-    ) == table.warnings
+    assert (f"{sentence}, in 'server_count' of a.json",) == table.warnings
 
 
 def test_encoding_has_the_key_order_of_hccl_and_strings_only() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from ascend_runner.errors import OutputError, RankTableError, RankTableFormatError, RankTableNotReadyError
 from ascend_runner.rank_table import source
+from tests.rank_table.rank_table_files import invalid, valid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ INITIALIZING = b'{"status": "initializing"}'
 
 
 @pytest.fixture
-def table(valid: Callable[[str], bytes]) -> bytes:
+def table() -> bytes:
     """Give a completed table of 8 devices."""
     return valid("server_list_8_devices")
 
@@ -174,9 +175,7 @@ def test_file_that_has_not_changed_is_not_parsed(tmp_path: Path, table: bytes) -
     assert "its status is 'initializing'" == caught.value.reason
 
 
-def test_file_that_changes_while_it_is_read(
-    tmp_path: Path, table: bytes, invalid: Callable[[str], bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_that_changes_while_it_is_read(tmp_path: Path, table: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read of a file that changed meanwhile may be a mixture: not even an error in it counts."""
     path = tmp_path / "a.json"
     path.write_bytes(invalid("server_list_rank_id_twice"))
@@ -239,7 +238,7 @@ def test_pause_may_end_the_wait(tmp_path: Path) -> None:
         _await(tmp_path / "a.json", interrupt)
 
 
-def test_document_that_is_no_table_ends_the_wait(tmp_path: Path, invalid: Callable[[str], bytes]) -> None:
+def test_document_that_is_no_table_ends_the_wait(tmp_path: Path) -> None:
     """Waiting would not mend it, so nobody waits."""
     path = tmp_path / "a.json"
     path.write_bytes(invalid("group_list_device_id_no_number"))
@@ -363,7 +362,7 @@ def test_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [tmp_path / "a.json"] == list(tmp_path.iterdir())
 
 
-def test_convert(tmp_path: Path, valid: Callable[[str], bytes]) -> None:
+def test_convert(tmp_path: Path) -> None:
     """A group list becomes what ModelArts' own launcher would write."""
     path = tmp_path / "jobstart_hccl.json"
     path.write_bytes(valid("group_list_1_device"))
@@ -374,7 +373,7 @@ def test_convert(tmp_path: Path, valid: Callable[[str], bytes]) -> None:
     assert table.devices[0].device_id == source.read(target).devices[0].device_id == 4
 
 
-def test_convert_hands_on_a_server_list(tmp_path: Path, valid: Callable[[str], bytes]) -> None:
+def test_convert_hands_on_a_server_list(tmp_path: Path) -> None:
     """A server list arrives byte for byte, as a regular file."""
     path = tmp_path / "a.json"
     path.write_bytes(valid("server_list_unknown_keys"))

@@ -1,0 +1,181 @@
+"""Checks of a rank list (version 2.0): local ids, ports, and the levels of the network with their addresses.
+
+A rank's levels are looked at as they stand in the document: nothing else of the package needs them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ascend_runner.rank_table.check_addresses import FAMILIES, LAST_PORT, family_of
+from ascend_runner.rank_table.fields import UNREADABLE, Fields, Problems, counted, shown
+from ascend_runner.rank_table.findings import BAD_VALUE, ERROR, MISSING_FIELD
+
+if TYPE_CHECKING:
+    from ascend_runner.rank_table.model import Device, Server
+    from ascend_runner.rank_table.report import Report
+
+MOST_RANKS: Final = 65536
+BACKUP: Final = 64  # the local_id of a spare device that stands in for another
+MOST_LEVELS: Final = 8
+LAST_LAYER: Final = 7
+MOST_ADDRESSES: Final = 24  # per level
+MOST_PORTS: Final = 16  # per address
+LONGEST_PORT: Final = 32
+LONGEST_INSTANCE: Final = 1024
+LONGEST_ADDRESS: Final = 256
+EID_DIGITS: Final = 32
+EID: Final = "EID"
+ADDRESS_TYPES: Final = (EID, *(family.upper() for family in FAMILIES.values()))
+NET_TYPES: Final = ("TOPO_FILE_DESC", "CLOS", "1DMESH", "2DMESH", "A3_SERVER", "A2_AX_SERVER")
+DETOURS: Final = ("true", "false")
+
+
+def check(report: Report) -> None:
+    """Look at every rank and every level of it."""
+    table = report.table
+    problems = Problems(table.source)
+    top = Fields(problems, table.more)
+    size = sum(len(server.devices) for server in table.servers)
+    if size > MOST_RANKS:
+        top.refuse(f"rank_count is {size}, HCCL takes at most {MOST_RANKS}", "rank_count")
+    if "detour" in top.values:
+        _check_choice(top, "detour", ("", *DETOURS))
+
+    address_counts: dict[tuple[int, str], int] = {}
+    for server in table.servers:
+        _check_local_ids(top, server)
+        for device in server.devices:
+            _check_rank(_fields_of(device, top), address_counts)
+    _check_backups(report, top)
+
+    for problem in problems.found():
+        report.add(ERROR, problem.sentence, problem.path, problem.code)
+
+
+def _fields_of(device: Device, top: Fields) -> Fields:
+    return Fields(top.problems, device.more, top, "rank_list", device.place)
+
+
+def _check_local_ids(top: Fields, server: Server) -> None:
+    seen: dict[object, Device] = {}
+    for device in server.devices:
+        local_id = device.more.get("local_id")
+        other = seen.setdefault(local_id, device)
+        if other is not device and local_id != BACKUP:
+            where = _fields_of(other, top).path()
+            sentence = f"local_id {local_id} is that of '{where}' already, on server '{server.server_id}'"
+            _fields_of(device, top).refuse(sentence, "local_id")
+
+
+def _check_backups(report: Report, top: Fields) -> None:
+    """HCCL takes one spare device in a table, for one whose local_id no rank has."""
+    devices = [device for server in report.table.servers for device in server.devices]
+    spares = [_fields_of(device, top) for device in devices if device.more.get("local_id") == BACKUP]
+    for spare in spares[1:]:
+        spare.refuse(f"local_id is {BACKUP}, that of a spare device, which only one rank may have", "local_id")
+    if not spares:
+        return
+
+    replaced = spares[0].values.get("replaced_local_id")
+    if replaced != UNREADABLE and any(device.more.get("local_id") == replaced for device in devices):
+        spares[0].refuse(
+            f"replaced_local_id is {shown(replaced)}, which a rank has as its local_id", "replaced_local_id"
+        )
+
+
+def _check_rank(rank: Fields, address_counts: dict[tuple[int, str], int]) -> None:
+    local_id = _number(rank, "local_id", 0, BACKUP)
+    if local_id == BACKUP:
+        _number(rank, "replaced_local_id", 0, BACKUP - 1)
+    for key in ("device_port", "host_port"):
+        if key in rank.values:
+            _number(rank, key, 1, LAST_PORT)
+
+    levels = rank.objects("level_list")
+    if len(levels) > MOST_LEVELS:
+        rank.refuse(f"level_list holds {len(levels)} levels, HCCL takes at most {MOST_LEVELS}", "level_list")
+    previous = UNREADABLE
+    for level in levels:
+        layer = _check_level(level, address_counts)
+        if UNREADABLE < layer <= previous:
+            level.refuse(f"net_layer is {layer} after {previous}, expected rising numbers", "net_layer")
+        previous = max(previous, layer)
+
+
+def _check_level(level: Fields, address_counts: dict[tuple[int, str], int]) -> int:
+    layer = _number(level, "net_layer", 0, LAST_LAYER)
+    instance = level.text("net_instance_id")
+    if len(instance.encode(errors="surrogatepass")) > LONGEST_INSTANCE:
+        level.refuse(f"net_instance_id has more than {LONGEST_INSTANCE} bytes", "net_instance_id")
+    if "net_type" in level.values:
+        _check_choice(level, "net_type", NET_TYPES)
+
+    addresses = level.objects("rank_addr_list")
+    if len(addresses) > MOST_ADDRESSES:
+        sentence = f"rank_addr_list holds {len(addresses)} addresses, HCCL takes at most {MOST_ADDRESSES}"
+        level.refuse(sentence, "rank_addr_list")
+    expected = address_counts.setdefault((layer, instance), len(addresses))
+    if len(addresses) != expected:
+        sentence = (
+            f"rank_addr_list holds {counted(len(addresses), 'address')}, another rank's of '{instance}' {expected}"
+        )
+        level.refuse(sentence, "rank_addr_list")
+    for address in addresses:
+        _check_address(address)
+
+    return layer
+
+
+def _check_address(address: Fields) -> None:
+    kind = _check_choice(address, "addr_type", ADDRESS_TYPES)
+    text = address.text("addr")
+    if kind and text and not _is_address(text, kind):
+        address.refuse(f"addr is {shown(text)}, expected an address of type {kind}", "addr")
+
+    ports = address.values.get("ports")
+    if not isinstance(ports, list) or not 1 <= len(ports) <= MOST_PORTS:
+        found = f"holds {len(ports)}" if isinstance(ports, list) else f"is {_said(address, 'ports')}"
+        code = BAD_VALUE if "ports" in address.values else MISSING_FIELD
+        address.refuse(f"ports {found}, expected an array of 1 to {MOST_PORTS} strings", "ports", code=code)
+        return
+    for index, port in enumerate(ports):
+        if not isinstance(port, str) or not 1 <= len(port) <= LONGEST_PORT:
+            sentence = f"ports[{index}] is {shown(port)}, expected a string like '0/4'"
+            address.refuse(sentence, f"ports[{index}]")
+
+
+def _is_address(text: str, kind: str) -> bool:
+    if kind != EID:
+        return len(text) <= LONGEST_ADDRESS and FAMILIES.get(family_of(text), "").upper() == kind
+
+    return len(text) == EID_DIGITS and all(character in "0123456789abcdefABCDEF" for character in text)
+
+
+def _check_choice(fields: Fields, key: str, choices: tuple[str, ...]) -> str:
+    value = fields.values.get(key)
+    if isinstance(value, str) and value in choices:
+        return value
+
+    code = BAD_VALUE if key in fields.values else MISSING_FIELD
+    expected = ", ".join(choice for choice in choices if choice)
+    fields.refuse(f"{key} is {_said(fields, key)}, expected one of {expected}", key, code=code)
+    return ""
+
+
+def _said(fields: Fields, key: str) -> str:
+    return shown(fields.values[key]) if key in fields.values else "missing"
+
+
+def _number(fields: Fields, key: str, first: int, last: int) -> int:
+    """Read a number that HCCL wants as one, and not as a string."""
+    number = fields.whole_number(key)
+    if number == UNREADABLE:
+        return number
+    if not isinstance(fields.values[key], int):
+        fields.refuse(f"{key} is {shown(fields.values[key])}, HCCL wants a number here", key, code=MISSING_FIELD)
+    if first <= number <= last:
+        return number
+
+    fields.refuse(f"{key} is {number}, expected {first} to {last}", key)
+    return UNREADABLE

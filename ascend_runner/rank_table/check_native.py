@@ -1,0 +1,63 @@
+"""What would come of a group list that HCCL reads itself, instead of the server list that it is converted to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ascend_runner.rank_table.fields import shown
+from ascend_runner.rank_table.findings import BAD_TABLE, WARNING
+from ascend_runner.rank_table.model import GROUP_LIST, LAB_LIST
+
+if TYPE_CHECKING:
+    from ascend_runner.rank_table.report import Report
+
+LAST_DEVICE: Final = 7  # of every chip, in this dialect
+AVERAGES: Final = frozenset({1, 2, 4, 8, 16})  # devices per server, lab form
+NIC_LOCATION: Final = "para_plane_nic_location"
+
+
+def check(report: Report) -> None:
+    """Warn, not more: the runner and `convert` hand HCCL a server list."""
+    table = report.table
+    if not any(server.devices for server in table.servers):
+        return
+
+    if table.dialect == LAB_LIST:
+        _check_lab(report)
+    elif table.dialect == GROUP_LIST:
+        _check_cloud(report)
+
+
+def _check_cloud(report: Report) -> None:
+    table = report.table
+    devices = [device for server in table.servers for device in server.devices]
+    beyond = next((device for device in devices if device.device_id > LAST_DEVICE), None)
+    if beyond:
+        sentence = f"device_id is {beyond.device_id}: unconverted, HCCL takes a group list only up to {LAST_DEVICE}"
+        report.add_of_device(WARNING, sentence, beyond, "device_id", BAD_TABLE)
+
+    by_hccl = sorted(
+        ((server.server_id.encode(errors="surrogatepass"), device.device_id), device.rank_id)
+        for server in table.servers
+        for device in server.devices
+    )
+    if any(rank_id != expected for expected, (_, rank_id) in enumerate(by_hccl)):
+        sentence = (
+            "unconverted, HCCL would number these devices in another order (by server_id as text, then device_id):"
+            " convert the table on every node, or on none"
+        )
+        report.add(WARNING, sentence, "group_list")
+
+
+def _check_lab(report: Report) -> None:
+    table = report.table
+    location = table.more.get(NIC_LOCATION)
+    if location != "device":
+        sentence = f"{NIC_LOCATION} is {shown(location)}, unconverted, HCCL wants 'device'"
+        report.add(WARNING, sentence, NIC_LOCATION, BAD_TABLE)
+
+    size = sum(len(server.devices) for server in table.servers)
+    average, rest = divmod(size, len(table.servers))
+    if rest or average not in AVERAGES:
+        sentence = f"{size} devices on {len(table.servers)} servers: unconverted, HCCL wants 1, 2, 4, 8 or 16 on each"
+        report.add(WARNING, sentence, "group_list", BAD_TABLE)

@@ -1,0 +1,1 @@
+"""`ascend-rank-table`: rank tables shown, checked, converted, made, merged, cut and compared, for people."""

@@ -1,0 +1,280 @@
+"""A table as a picture (SVG): super-pods, servers, devices and their ranks.
+
+A server is a card, a device a cell with its rank. Cells stand in the order of device ids and are shaded by rank, so
+that an order of ranks that jumps is seen before it is read. How much a cell says depends on how many there are: beyond
+some thousands a server is one tile, as no viewer opens a picture of 65,536 cells with pleasure.
+
+Pure: a table in, text out. Lengths are in the picture's own units (pixels at 100 %).
+"""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ascend_runner.rank_table_tool import svg
+from ascend_runner.rank_table_tool.svg import BOLD, Box, Paint, Type
+from ascend_runner.rank_table_tool.words import dialect_of, plain, ranges, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ascend_runner.rank_table.model import Device, RankTable, Server
+
+MARGIN: Final = 28
+GAP: Final = 14  # between cards
+PADDING: Final = 10  # inside of a card or a super-pod
+CELL_GAP: Final = 4
+LINE_GAP: Final = 6
+SHAPE: Final = 1.5  # width of the picture over its height, as far as cards allow
+LEAST_TITLE: Final = 18  # size of type
+NAME_GAP: Final = 7  # between a name and the cells below it
+MOST_COLUMNS: Final = 8  # of cells on a card
+
+INK: Final = "#16232e"
+FAINT: Final = "#5d6b78"
+CARD: Final = "#f3f5f7"
+EDGE: Final = "#d3dae0"
+POD: Final = "#fbf8ef"
+POD_EDGE: Final = "#dccf9f"
+FIRST: Final = "#b4480a"  # the outline of rank 0
+# The shades of the first and the last rank, as red, green and blue: light enough for dark figures on them.
+SHADES: Final = ((0xE4, 0xF2, 0xF5), (0x79, 0xB8, 0xC6))
+
+
+@attrs.frozen(kw_only=True)
+class Scale:
+    """How large things are drawn. The last four are sizes of type; 0: not written."""
+
+    most_devices: int
+    width: int
+    height: int
+    name: int
+    rank: int
+    device: int = 0
+    address: int = 0
+
+
+SCALES: Final = (
+    Scale(most_devices=32, width=112, height=72, name=14, rank=24, device=11, address=11),
+    Scale(most_devices=256, width=48, height=44, name=13, rank=16, device=10),
+    Scale(most_devices=4096, width=34, height=23, name=12, rank=12),
+)
+TILE: Final = Scale(most_devices=1 << 30, width=96, height=22, name=11, rank=11)
+
+
+@attrs.frozen
+class Sheet:
+    """What all parts of one picture share."""
+
+    table: RankTable
+    scale: Scale
+    cells: int  # columns of cells on a card
+    cards: int  # columns of cards
+
+    @property
+    def card_width(self) -> int:
+        """The width of every card."""
+        if self.scale is TILE:
+            return TILE.width
+
+        return 2 * PADDING + self.cells * (self.scale.width + CELL_GAP) - CELL_GAP
+
+    @property
+    def gap(self) -> int:
+        """The room between cards."""
+        return CELL_GAP if self.scale is TILE else GAP
+
+    @property
+    def width(self) -> int:
+        """The width of a row of cards."""
+        return self.cards * (self.card_width + self.gap) - self.gap
+
+
+def draw(table: RankTable, title: str) -> str:
+    """Draw a table. The same table gives the same picture."""
+    sheet = _plan(table)
+    boxed = bool(table.super_pods)
+    width = 2 * MARGIN + sheet.width + (2 * PADDING if boxed else 0)
+    head = _head(sheet, title, max(LEAST_TITLE, width // 90))
+    width = max(width, 2 * MARGIN + max(ceil(svg.width_of(content, style)) for content, style in head))
+    parts: list[str] = []
+    y = MARGIN
+    for content, style in head:
+        y += style.size
+        parts.append(svg.text(MARGIN, y, content, style))
+        y += LINE_GAP
+    y += head[0][1].size // 2
+    for name, servers in _boxes(table):
+        drawn, height = _draw_box(sheet, name, servers, y) if boxed else _draw_cards(sheet, servers, MARGIN, y)
+        parts += drawn
+        y += height + GAP
+
+    return svg.document(width, y - GAP + MARGIN, f"{title}: {size_of(table)}", parts)
+
+
+def _head(sheet: Sheet, title: str, size: int) -> list[tuple[str, Type]]:
+    """Say what the picture shows."""
+    small = round(size * 0.75)
+
+    return [
+        (plain(title), Type(size=size, colour=INK, weight=BOLD)),
+        (f"{dialect_of(sheet.table)}: {size_of(sheet.table)}", Type(size=small, colour=FAINT)),
+        (_legend(sheet), Type(size=small, colour=FAINT)),
+    ]
+
+
+def _plan(table: RankTable) -> Sheet:
+    """Choose how large things are, and how many stand side by side, so that the picture is neither strip nor tower."""
+    scale = next((scale for scale in SCALES if table.rank_size <= scale.most_devices), TILE)
+    most = max((len(server.devices) for server in table.servers), default=1)
+    sheet = Sheet(table, scale, cells=min(max(most, 1), MOST_COLUMNS), cards=1)
+    total_height = sum(_card_height(sheet, server) + sheet.gap for server in table.servers)
+    wanted = max(1, round(sqrt(SHAPE * total_height / (sheet.card_width + sheet.gap))))
+    boxes = [len(servers) for _, servers in _boxes(table)]
+
+    def fill(cards: int) -> tuple[int, int]:
+        return sum(-servers % cards for servers in boxes), abs(cards - wanted)
+
+    # A column more or less does no harm to the shape where it leaves no row half empty.
+    cards = min(range(max(1, wanted - 1), wanted + 3), key=fill)
+    return attrs.evolve(sheet, cards=max(1, min(cards, max(boxes, default=1))))
+
+
+def _boxes(table: RankTable) -> list[tuple[str, list[Server]]]:
+    """Give the servers of each super-pod, and then those that are in none."""
+    if not table.super_pods:
+        return [("", list(table.servers))]
+
+    pod_of = {server_id: pod.super_pod_id for pod in table.super_pods for server_id in pod.server_ids}
+    boxes: dict[str, list[Server]] = {pod.super_pod_id: [] for pod in table.super_pods}
+    alone: list[Server] = []
+    for server in table.servers:
+        boxes.get(pod_of.get(server.server_id, ""), alone).append(server)
+    named = [(f"super-pod {pod_id}", servers) for pod_id, servers in boxes.items() if servers]
+
+    return [*named, ("in no super-pod", alone)] if alone else named
+
+
+def _legend(sheet: Sheet) -> str:
+    if sheet.scale is TILE:
+        return "a tile is a server with its ranks; darker: higher ranks; outlined: rank 0"
+
+    below = " over its device id" + (" and address" if sheet.scale.address else "") if sheet.scale.device else ""
+    order = "" if below else ", by device id"
+    return f"a cell is a device{order}: its rank{below}; darker: higher ranks; outlined: rank 0"
+
+
+def _draw_box(sheet: Sheet, name: str, servers: Sequence[Server], y: int) -> tuple[list[str], int]:
+    """Draw a super-pod around its servers."""
+    head = sheet.scale.name + PADDING
+    cards, cards_height = _draw_cards(sheet, servers, MARGIN + PADDING, y + head + PADDING)
+    width = sheet.width + 2 * PADDING
+    height = head + cards_height + 2 * PADDING
+    frame = svg.box(Box(MARGIN, y, width, height), Paint(fill=POD, line=POD_EDGE, radius=10))
+    style = Type(size=sheet.scale.name, colour=INK, weight=BOLD)
+    title = svg.text(MARGIN + PADDING, y + PADDING + style.size, plain(name), style)
+
+    return [frame, title, *cards], height
+
+
+def _draw_cards(sheet: Sheet, servers: Sequence[Server], x: int, y: int) -> tuple[list[str], int]:
+    parts: list[str] = []
+    top = y
+    for start in range(0, len(servers), sheet.cards):
+        row = servers[start : start + sheet.cards]
+        for column, server in enumerate(row):
+            parts += _draw_server(sheet, server, x + column * (sheet.card_width + sheet.gap), top)
+        top += max(_card_height(sheet, server) for server in row) + sheet.gap
+
+    return parts, max(0, top - sheet.gap - y)
+
+
+def _card_height(sheet: Sheet, server: Server) -> int:
+    if sheet.scale is TILE:
+        return TILE.height
+
+    rows = sum(ceil(len(devices) / sheet.cells) for _, devices in _pods(server))
+    labels = (len(_pods(server)) if server.pod_names else 0) * (sheet.scale.name + 3)
+    return 2 * PADDING + sheet.scale.name + NAME_GAP + labels + rows * (sheet.scale.height + CELL_GAP) - CELL_GAP
+
+
+def _pods(server: Server) -> list[tuple[str, tuple[Device, ...]]]:
+    return [(name, server.devices_of(name)) for name in server.pod_names or ("",)]
+
+
+def _draw_server(sheet: Sheet, server: Server, x: int, y: int) -> Iterator[str]:
+    if sheet.scale is TILE:
+        yield _draw_tile(sheet, server, x, y)
+        return
+
+    scale = sheet.scale
+    room = sheet.card_width - 2 * PADDING
+    yield svg.box(Box(x, y, sheet.card_width, _card_height(sheet, server)), Paint(fill=CARD, line=EDGE, radius=8))
+    y += PADDING + scale.name
+    yield _draw_name(
+        x + PADDING, y, server.server_id, Type(size=scale.name, colour=INK, weight=BOLD, is_code=True), room
+    )
+    y += NAME_GAP
+    for name, devices in _pods(server):
+        if name:
+            y += scale.name
+            yield _draw_name(x + PADDING, y - 4, name, Type(size=scale.name - 2, colour=FAINT, is_code=True), room)
+            y += 3
+        for place, device in enumerate(sorted(devices, key=attrgetter("device_id"))):
+            row, column = divmod(place, sheet.cells)
+            left = x + PADDING + column * (scale.width + CELL_GAP)
+            yield _draw_cell(sheet, device, left, y + row * (scale.height + CELL_GAP))
+        y += ceil(len(devices) / sheet.cells) * (scale.height + CELL_GAP)
+
+
+def _draw_cell(sheet: Sheet, device: Device, x: int, y: int) -> str:
+    scale = sheet.scale
+    lines = [(str(device.rank_id), Type(size=scale.rank, colour=INK, weight=BOLD, is_code=True, is_centred=True))]
+    if scale.device:
+        said = f"device {device.device_id}" if scale.address else f"d{device.device_id}"
+        lines.append((said, Type(size=scale.device, colour=INK, is_code=True, is_centred=True)))
+    if scale.address and device.device_ip:
+        lines.append((plain(device.device_ip), Type(size=scale.address, colour=FAINT, is_code=True, is_centred=True)))
+
+    parts = [svg.box(Box(x, y, scale.width, scale.height), _paint(sheet, device.rank_id, radius=4))]
+    # Figures have no descenders, so their base line may stand a little below the middle of what is free.
+    base = y + (scale.height - sum(style.size + 3 for _, style in lines)) / 2
+    for content, style in lines:
+        base += style.size
+        parts.append(svg.text(x + scale.width / 2, round(base), svg.fitted(content, style, scale.width - 4), style))
+        base += 3
+
+    address = f", {device.device_ip}" if device.device_ip else ""
+    return svg.hinted(f"rank {device.rank_id}: device {device.device_id}{address}", parts)
+
+
+def _draw_tile(sheet: Sheet, server: Server, x: int, y: int) -> str:
+    rank_ids = [device.rank_id for device in server.devices]
+    said = ranges(rank_ids) or "no device"
+    style = Type(size=TILE.rank, colour=INK, is_code=True, is_centred=True)
+    tile = svg.box(Box(x, y, TILE.width, TILE.height), _paint(sheet, min(rank_ids, default=-1), radius=3))
+    content = svg.fitted(said, style, TILE.width - 6)
+
+    return svg.hinted(
+        f"{server.server_id}: {said}", (tile, svg.text(x + TILE.width / 2, y + TILE.height - 7, content, style))
+    )
+
+
+def _draw_name(x: float, y: float, name: str, style: Type, room: int) -> str:
+    """Write a name that may be longer than there is room: then it is whole where the pointer rests on it."""
+    fitting = svg.fitted(plain(name), style, room)
+    written = svg.text(x, y, fitting, style)
+
+    return written if fitting == name else svg.hinted(name, (written,))
+
+
+def _paint(sheet: Sheet, rank_id: int, *, radius: int) -> Paint:
+    """Shade a rank by its number; rank 0, which the others meet at, is outlined."""
+    part = max(0, rank_id) / max(1, sheet.table.rank_size - 1)
+    fill = "#" + "".join(f"{round(first + (last - first) * part):02x}" for first, last in zip(*SHADES))
+
+    return Paint(fill=fill, line=FIRST if rank_id == 0 else svg.NO_LINE, line_width=2, radius=radius)

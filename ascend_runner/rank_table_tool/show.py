@@ -1,0 +1,100 @@
+"""A table as text, and as facts in JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ascend_runner.rank_table_tool.words import dialect_of, plain, ranges, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ascend_runner.rank_table.model import RankTable, Server
+
+MOST_LISTED: Final = 64  # devices that get a line each, unless asked for
+SPACE: Final = "  "  # between columns
+
+
+def text_of(table: RankTable, name: str, *, lists_all: bool = False) -> str:
+    """Say what a table is, and list it: by device where it is small or that is asked for, by server otherwise."""
+    by_device = lists_all or table.rank_size <= MOST_LISTED
+    rows = _device_rows(table) if by_device else _server_rows(table)
+    heads = ("super-pod", "server", "pod", "ranks" if not by_device else "rank", "device", "device_ip")
+    idle = f"without devices: {', '.join(map(plain, table.idle_pods))}" if table.idle_pods else ""
+    lines = [f"{plain(name)}: {dialect_of(table)}", size_of(table), idle]
+
+    return "\n".join((*filter(None, lines), "", *_columns(heads, list(rows)))) + "\n"
+
+
+def facts_of(table: RankTable) -> str:
+    """Give a table as JSON that is the same for every dialect."""
+    import json  # only who wants JSON pays for it
+
+    pod_of = _super_pods(table)
+    facts = {
+        "source": table.source,
+        "dialect": table.dialect,
+        "version": table.version or None,
+        "rank_size": table.rank_size,
+        "server_count": table.server_count,
+        "servers": [_facts_of_server(server, pod_of.get(server.server_id)) for server in table.servers],
+        "idle_pods": list(table.idle_pods),
+        "warnings": list(table.warnings),
+    }
+
+    return json.dumps(facts, indent=2, ensure_ascii=True) + "\n"
+
+
+def _facts_of_server(server: Server, super_pod_id: str | None) -> dict[str, object]:
+    return {
+        "server_id": server.server_id,
+        "super_pod_id": super_pod_id,
+        "addresses": list(server.addresses),
+        "devices": [
+            {
+                "rank_id": device.rank_id,
+                "device_id": device.device_id,
+                "device_ip": device.device_ip or None,
+                "pod_name": device.pod_name or None,
+            }
+            for device in server.devices
+        ],
+    }
+
+
+def _device_rows(table: RankTable) -> Iterator[tuple[str, ...]]:
+    """Give a row per device, with what it shares with the row above left out."""
+    pod_of = _super_pods(table)
+    shared: tuple[str, ...] = ()
+    for server in table.servers:
+        for device in server.devices:
+            row = (pod_of.get(server.server_id, ""), server.server_id, device.pod_name)
+            places = ("", "", "") if row == shared else row
+            shared = row
+            yield (*places, str(device.rank_id), str(device.device_id), device.device_ip)
+
+
+def _server_rows(table: RankTable) -> Iterator[tuple[str, ...]]:
+    """Give a row per server, or per pod of it."""
+    pod_of = _super_pods(table)
+    for server in table.servers:
+        for name in server.pod_names or ("",):
+            devices = server.devices_of(name)
+            ips = [device.device_ip for device in devices]
+            addresses = ips[0] if len(set(ips)) == 1 else f"{ips[0]} ... {ips[-1]}" if ips else ""
+            ranks = ranges(device.rank_id for device in devices)
+            device_ids = ranges(device.device_id for device in devices)
+            yield (pod_of.get(server.server_id, ""), server.server_id, name, ranks, device_ids, addresses)
+
+
+def _super_pods(table: RankTable) -> dict[str, str]:
+    return {server_id: pod.super_pod_id for pod in table.super_pods for server_id in pod.server_ids}
+
+
+def _columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Put rows into columns as wide as they need; columns without anything are left out."""
+    used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
+    cells = [[heads[index] for index in used], *([plain(row[index]) for index in used] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    for row in cells:
+        yield SPACE.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()

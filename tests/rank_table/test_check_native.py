@@ -1,0 +1,73 @@
+"""What would come of a group list that is handed to HCCL as it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ascend_runner.rank_table.findings import BAD_TABLE, WARNING
+from tests.rank_table.rank_table_edits import edited, findings
+
+
+def _found(name: str, **changes: Any) -> list[tuple[str, str, str, str]]:
+    return findings(edited(name, **changes), as_it_stands=True)
+
+
+def test_nothing_of_it_matters_to_a_table_that_is_converted() -> None:
+    """What is told here is told only where it is asked for."""
+    data = edited("group_list_1_device", **{"group_list[0].instance_list[0].devices[0].device_id": "8"})
+
+    assert [] == findings(data)
+    assert 1 == len(findings(data, as_it_stands=True))
+
+
+def test_device_id() -> None:
+    """HCCL takes a group list up to device 7, whatever the chip."""
+    path = "group_list[0].instance_list[0].devices[0].device_id"
+    sentence = "device_id is 8: unconverted, HCCL takes a group list only up to 7"
+
+    assert [(WARNING, path, sentence, BAD_TABLE)] == _found("group_list_1_device", **{path: "8"})
+
+
+def test_order_of_ranks() -> None:
+    """HCCL orders by server_id as text: ranks would not be those of a converted table."""
+    sentence = (
+        "unconverted, HCCL would number these devices in another order (by server_id as text, then device_id):"
+        " convert the table on every node, or on none"
+    )
+
+    assert [] == _found("group_list_3_pods_listed_2_10_1")
+    assert [(WARNING, "group_list", sentence, "")] == _found(
+        "group_list_3_pods_listed_2_10_1", **{"group_list[0].instance_list[2].server_id": "9.0.0.3x"}
+    )
+
+
+def test_lab_form() -> None:
+    """The lab form wants its network cards on the device, and 1, 2, 4, 8 or 16 devices on each server."""
+    path = "para_plane_nic_location"
+    sentence = "para_plane_nic_location is 'host', unconverted, HCCL wants 'device'"
+
+    assert [] == _found("lab_2_servers")
+    assert [(WARNING, path, sentence, BAD_TABLE)] == _found("lab_2_servers", **{path: "host"})
+
+
+def test_lab_form_with_odd_servers() -> None:
+    """Devices do not divide evenly."""
+    changes = {
+        "group_list[0].instance_list[1].server_id": "10.0.0.2",
+        "group_list[0].instance_list[1].devices[0].device_id": "5",
+        "group_list[0].instance_list[0].server_id": "10.0.0.3",
+        "group_list[0].server_num": "2",
+    }
+    sentence = "4 devices on 3 servers: unconverted, HCCL wants 1, 2, 4, 8 or 16 on each"
+    changes["group_list[0].server_num"] = "3"
+    changes["group_list[0].instance_list[2].server_id"] = "10.0.0.4"
+    changes["group_list[0].instance_list[3].server_id"] = "10.0.0.2"
+
+    assert [(WARNING, "group_list", sentence, BAD_TABLE)] == [
+        found for found in _found("lab_2_servers", **changes) if found[1] == "group_list"
+    ]
+
+
+def test_server_list() -> None:
+    """A server list is what HCCL reads anyway."""
+    assert [] == _found("server_list_8_devices")

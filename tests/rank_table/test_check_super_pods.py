@@ -1,0 +1,106 @@
+"""Super-pods: coverage, ids, the numbers of devices inside."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, ERROR, MISSING_FIELD, WARNING
+from tests.rank_table.rank_table_edits import GONE, edited, findings
+from tests.rank_table.rank_table_files import valid
+
+NUMBER = "server_list[1].device[0].super_device_id"
+POD = "super_pod_list[1].super_pod_id"
+MEMBER = "super_pod_list[1].server_list[0].server_id"
+
+
+def _found(**changes: Any) -> list[tuple[str, str, str, str]]:
+    return findings(edited("server_list_2_super_pods", **changes))
+
+
+@pytest.mark.parametrize("value", ["", GONE])
+def test_pod_without_an_id(value: Any) -> None:
+    """Every super-pod has an id."""
+    assert [(ERROR, POD, "super_pod_id is empty or missing", BAD_VALUE)] == _found(**{POD: value})
+
+
+def test_pod_id_that_is_there_twice() -> None:
+    """An id is that of one super-pod, so that no device number of one meets one of another."""
+    changes = {POD: "0", **{f"server_list[{s}].device[{d}].super_device_id": f"{s}{d}" for s in (2, 3) for d in (0, 1)}}
+
+    assert [(ERROR, POD, "super_pod_id '0' is there twice", BAD_VALUE)] == _found(**changes)
+
+
+def test_length_of_pod_id() -> None:
+    """A super_pod_id has at most 127 bytes."""
+    assert [] == _found(**{POD: "x" * 127})
+    assert [(ERROR, POD, f"super_pod_id '{'x' * 60}'... has more than 127 bytes", BAD_TABLE)] == _found(
+        **{POD: "x" * 128}
+    )
+
+
+def test_server_that_is_not_there() -> None:
+    """A super-pod's servers are those of server_list, and each of these is in a super-pod."""
+    assert [
+        (
+            ERROR,
+            "server_list[2].server_id",
+            "server 'node-2' is in no super-pod, while super_pod_list is there",
+            BAD_TABLE,
+        ),
+        (ERROR, MEMBER, "server_id 'node-9' is not in server_list", BAD_VALUE),
+    ] == _found(**{MEMBER: "node-9"})
+
+
+def test_server_that_is_in_two_pods() -> None:
+    """A server is in one super-pod."""
+    document = json.loads(valid("server_list_2_super_pods"))
+    document["super_pod_list"][1]["server_list"].append({"server_id": "node-0"})
+    path = "super_pod_list[1].server_list[2].server_id"
+
+    assert [(ERROR, path, "server_id 'node-0' is in super-pod '0' already", BAD_VALUE)] == findings(
+        json.dumps(document).encode()
+    )
+
+
+def test_servers_of_a_pod_stand_together() -> None:
+    """CANN's document wants the servers of one super-pod beside each other."""
+    document = json.loads(valid("server_list_2_super_pods"))
+    servers = document["server_list"]
+    servers[1], servers[2] = servers[2], servers[1]
+    sentence = "server '{}' stands apart from the other servers of super-pod '{}', which CANN does not support"
+
+    assert [
+        (WARNING, "server_list[2].server_id", sentence.format("node-1", "0"), ""),
+        (WARNING, "server_list[3].server_id", sentence.format("node-3", "1"), ""),
+    ] == findings(json.dumps(document).encode())
+
+
+def test_missing_device_number() -> None:
+    """With super-pods every device has a super_device_id; without, none needs one."""
+    sentence = "super_device_id is missing, while super_pod_list is there"
+
+    assert [(ERROR, NUMBER, sentence, MISSING_FIELD)] == _found(**{NUMBER: GONE})
+    assert [] == _found(**{NUMBER: GONE, "super_pod_list": GONE})
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "", "4294967295", "9" * 50])
+def test_device_number_that_is_none(value: str) -> None:
+    """A super_device_id is a number of 32 bits, the highest of which HCCL uses for none."""
+    assert [(ERROR, NUMBER, f"super_device_id is '{value}', expected 0 to 4294967294", BAD_VALUE)] == _found(
+        **{NUMBER: value}
+    )
+
+
+def test_device_number_that_is_there_twice() -> None:
+    """A super_device_id is one device's in its super-pod; another super-pod may use it again."""
+    sentence = "super_device_id 1 is that of 'server_list[0].device[1]' already, in super-pod '0'"
+
+    assert [(ERROR, NUMBER, sentence, BAD_TABLE)] == _found(**{NUMBER: "1"})
+
+
+def test_plain_table_with_pods() -> None:
+    """HCCL does not read super-pods in version 1.0."""
+    assert [] == _found(version="1.0", **{POD: ""})

@@ -1,0 +1,145 @@
+"""Tables made of tables."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ascend_runner.errors import RankTableError
+from ascend_runner.rank_table import checks, codec
+from ascend_runner.rank_table.edit import merge, subset
+from ascend_runner.rank_table.model import Device, RankTable, Server
+from tests.rank_table.rank_table_files import valid
+from tests.rank_table.rank_table_strategies import server_list_tables
+
+PODS = codec.loads(valid("server_list_2_super_pods"), source="pods.json")
+RANKS = codec.loads(valid("rank_list_2_servers"), source="ranks.json")
+TURNED = codec.loads(valid("server_list_ranks_do_not_rise"), source="turned.json")
+
+
+def _table(server_id: str, size: int) -> RankTable:
+    devices = tuple(Device(device_id=index, rank_id=index) for index in range(size))
+    return RankTable(servers=(Server(server_id=server_id, devices=devices),), source=f"{server_id}.json")
+
+
+def _ranks(table: RankTable) -> list[tuple[str, list[int], list[int]]]:
+    return [
+        (
+            server.server_id,
+            [device.device_id for device in server.devices],
+            [device.rank_id for device in server.devices],
+        )
+        for server in table.servers
+    ]
+
+
+def test_merge_numbers_in_the_order_given() -> None:
+    """The ranks of a table follow those of the one before; inside of it they keep their order."""
+    merged = merge([_table("b", 2), TURNED, _table("a", 1)])
+
+    assert [
+        ("b", [0, 1], [0, 1]),
+        ("10.0.0.2", [0, 1], [4, 5]),
+        ("10.0.0.1", [0, 1], [2, 3]),
+        ("a", [0], [6]),
+    ] == _ranks(merged)
+
+
+def test_merge_of_group_lists_is_a_server_list() -> None:
+    """What comes out is what HCCL reads, and it is sound."""
+    merged = merge([codec.loads(valid("group_list_8_devices")), _table("b", 8)])
+
+    assert "1.0" == merged.version
+    assert merged == codec.loads(codec.dumps(merged))
+
+
+def test_merge_joins_super_pods() -> None:
+    """Parts of one super-pod become one again."""
+    halves = [subset(PODS, server_ids=ids) for ids in (["node-0", "node-2"], ["node-1", "node-3"])]
+
+    assert {"0": {"node-0", "node-1"}, "1": {"node-2", "node-3"}} == {
+        pod.super_pod_id: set(pod.server_ids) for pod in merge(halves).super_pods
+    }
+
+
+def test_merge_of_a_server_that_is_in_two_tables() -> None:
+    """A server would be there twice."""
+    with pytest.raises(RankTableError) as caught:
+        merge([_table("a", 1), TURNED, _table("10.0.0.2", 1)])
+
+    assert "server '10.0.0.2' is in turned.json and in 10.0.0.2.json" == str(caught.value)
+
+
+def test_merge_of_a_table_with_itself() -> None:
+    """It is not taken for two tables of the same name."""
+    with pytest.raises(RankTableError, match=r"^server '10\.0\.0\.2' is in turned\.json and in turned\.json$"):
+        merge([TURNED, TURNED])
+
+
+def test_merge_of_different_versions() -> None:
+    """A table is of one version."""
+    with pytest.raises(RankTableError) as caught:
+        merge([_table("a", 1), PODS])
+
+    assert "pods.json cannot be merged: its version is '1.2', that of a.json is '1.0'" == str(caught.value)
+
+
+def test_merge_of_nothing() -> None:
+    """No tables are no table."""
+    with pytest.raises(RankTableError, match=r"^there is no table to merge$"):
+        merge([])
+
+
+def test_subset_of_servers() -> None:
+    """Ranks are numbered anew in the order they had, whatever the order of the list."""
+    assert [("10.0.0.2", [0, 1], [0, 1])] == _ranks(subset(TURNED, server_ids=["10.0.0.2"]))
+    assert [("10.0.0.2", [0, 1], [2, 3]), ("10.0.0.1", [0, 1], [0, 1])] == _ranks(
+        subset(TURNED, server_ids=["10.0.0.1", "10.0.0.2"])
+    )
+
+
+def test_subset_of_devices() -> None:
+    """Devices are kept by their physical ids, on every server."""
+    assert [("10.0.0.2", [1], [1]), ("10.0.0.1", [1], [0])] == _ranks(subset(TURNED, device_ids={1}))
+
+
+def test_subset_of_super_pods() -> None:
+    """Super-pods keep what is left of them, and the table stays one that HCCL takes."""
+    part = subset(PODS, server_ids=["node-1"], device_ids={1})
+
+    assert [("0", ("node-1",))] == [(pod.super_pod_id, pod.server_ids) for pod in part.super_pods]
+    assert part == codec.loads(codec.dumps(part))
+    assert () == checks.check(part)
+
+
+def test_subset_of_a_rank_list() -> None:
+    """A rank list stays one, with its levels."""
+    part = subset(RANKS, server_ids=["az0-rack0-pod1"])
+
+    assert part == codec.loads(codec.dumps(part))
+    assert [(0, 0), (1, 1)] == [(device.rank_id, device.more["local_id"]) for device in part.devices]
+
+
+def test_subset_of_what_is_not_there() -> None:
+    """A name that is not there is told, with those that are."""
+    with pytest.raises(RankTableError) as caught:
+        subset(TURNED, server_ids=["10.0.0.1", "x"])
+    assert "server 'x' is not in turned.json: it has 10.0.0.1, 10.0.0.2" == str(caught.value)
+
+    with pytest.raises(RankTableError) as caught:
+        subset(TURNED, device_ids={1, 7})
+    assert "server '10.0.0.2' of turned.json has no device 7: it has 0, 1" == str(caught.value)
+
+
+@given(server_list_tables(), st.data())
+def test_subsets_merge_into_the_whole(table: RankTable, data: st.DataObject) -> None:
+    """A table cut in two and merged again has every server and device that it had."""
+    chosen = data.draw(st.sets(st.sampled_from([server.server_id for server in table.servers] or [""])))
+    first = [server.server_id for server in table.servers if server.server_id in chosen]
+    second = [server.server_id for server in table.servers if server.server_id not in chosen]
+    merged = merge([subset(table, server_ids=first), subset(table, server_ids=second)])
+
+    assert {(s.server_id, d.device_id) for s in table.servers for d in s.devices} == {
+        (s.server_id, d.device_id) for s in merged.servers for d in s.devices
+    }

@@ -1,0 +1,44 @@
+"""The packed form: base64 of gzip of the JSON."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+
+import pytest
+
+from ascend_runner.errors import RankTableFormatError
+from ascend_runner.rank_table import codec, packed
+from tests.rank_table.rank_table_files import valid
+
+
+def test_packed_table_is_handed_on_unpacked() -> None:
+    """HCCL cannot unpack, so it is given the document inside, byte for byte."""
+    data = valid("server_list_packed")
+    document = gzip.decompress(base64.b64decode(data))
+
+    assert document == codec.hand_on(codec.loads(data), data)
+    assert 2 == len(json.loads(document)["server_list"][0]["device"])
+
+
+@pytest.mark.parametrize("end", range(4, 150, 7))
+def test_half_of_a_packed_table_may_become_one(end: int) -> None:
+    """Wherever the writer has got to, what is there is not taken for a whole."""
+    with pytest.raises(packed.NotPackedError):
+        packed.unpack(valid("server_list_packed")[:end], source="a.json")
+
+
+def test_size_is_bounded() -> None:
+    """A small file cannot fill the memory: beyond the bound it is refused."""
+    bomb = base64.b64encode(gzip.compress(b" " * 1001))
+
+    assert 1001 == len(packed.unpack(bomb, source="a.json", largest=1001))
+    with pytest.raises(RankTableFormatError) as caught:
+        packed.unpack(bomb, source="a.json", largest=1000)
+    assert "the packed table has more than 1000 bytes when it is unpacked, in a.json" == str(caught.value)
+
+
+def test_mark() -> None:
+    """Packed documents are known by their first bytes, never by a name."""
+    assert [True, True, False, False] == [packed.is_packed(data) for data in (b"H4sIAAAA", b"\nH4sI", b"{}", b"")]

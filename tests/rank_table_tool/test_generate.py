@@ -1,0 +1,99 @@
+"""A machine's own table."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.errors import RankTableError
+from ascend_runner.rank_table_tool.generate import make_table, parse_conf, parse_devices, parse_tool
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        ("0-7", (0, 1, 2, 3, 4, 5, 6, 7)),
+        ("3", (3,)),
+        ("2-5", (2, 3, 4, 5)),
+        ("8-11", (8, 9, 10, 11)),
+        ("4,0-1", (4, 0, 1)),
+        (" 0 , 10 ", (0, 10)),
+    ],
+)
+def test_devices(text: str, devices: tuple[int, ...]) -> None:
+    """Any ranges will do: across 4, above 9, in any order."""
+    assert devices == parse_devices(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "'' is no device and no range of devices like 0-7"),
+        ("[0,8)", "'[0' is no device and no range of devices like 0-7"),
+        ("0-", "'0-' is no device and no range of devices like 0-7"),
+        ("٣", "'٣' is no device and no range of devices like 0-7"),
+        ("3-1", "the range 3-1 ends before it begins"),
+        ("0-3,2", "device 2 is there twice"),
+        ("0-1024", "1025 devices are more than any machine has"),
+    ],
+)
+def test_no_devices(text: str, sentence: str) -> None:
+    """What is no list of devices is told."""
+    with pytest.raises(ValueError, match=r".") as caught:
+        parse_devices(text)
+
+    assert sentence == str(caught.value)
+
+
+def test_conf() -> None:
+    """hccn.conf has a line per address; others are passed over, the last one counts."""
+    lines = (
+        "address_0=192.168.1.1",
+        " address_10 = 192.168.1.10 ",
+        "netmask_0=255.255.255.0",
+        "#address_3=x",
+        "address_0=192.168.1.2",
+        "netdetect_0=192.168.1.9",
+        "address_x=1",
+    )
+
+    assert {0: "192.168.1.2", 10: "192.168.1.10"} == parse_conf("\n".join(lines))
+
+
+def test_tool() -> None:
+    """hccn_tool prints the address among other lines."""
+    assert "192.168.1.1" == parse_tool("ipaddr:192.168.1.1\nnetmask:255.255.255.0\n")
+    assert not parse_tool("Command execute failed!\n")
+
+
+def test_devices_of_the_conf() -> None:
+    """Without a choice the table has what hccn.conf knows, by number and not by text."""
+    table, warnings = make_table("a", None, {10: "192.168.1.10", 2: "192.168.1.2"}, lambda _: "")
+
+    assert [(2, "192.168.1.2", 0), (10, "192.168.1.10", 1)] == [
+        (device.device_id, device.device_ip, device.rank_id) for device in table.devices
+    ]
+    assert () == warnings
+
+
+def test_tool_knows_what_the_conf_does_not() -> None:
+    """The order of ranks is that of the choice; hccn_tool is asked for addresses that are missing."""
+    table, warnings = make_table("a", (5, 1), {1: "192.168.1.1"}, {5: "192.168.1.5"}.__getitem__)
+
+    assert [(5, "192.168.1.5"), (1, "192.168.1.1")] == [
+        (device.device_id, device.device_ip) for device in table.devices
+    ]
+    assert () == warnings
+
+
+def test_missing_addresses() -> None:
+    """Devices without an address are told: such a table serves on one machine only."""
+    table, warnings = make_table("a", (0, 1, 3), {3: "192.168.1.3"}, lambda _: "")
+
+    assert ["", "", "192.168.1.3"] == [device.device_ip for device in table.devices]
+    assert ("no address is known of device 0-1: the table serves on this machine only",) == warnings
+
+
+def test_no_device_at_all() -> None:
+    """A machine without devices has no table."""
+    with pytest.raises(RankTableError, match=r"^there is no device: neither hccn\.conf nor /dev names one"):
+        make_table("a", None, {}, lambda _: "")

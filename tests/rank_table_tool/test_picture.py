@@ -1,0 +1,119 @@
+"""The picture of a table: every rank is in it, it is XML, and it stays small."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+
+from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.model import Device, RankTable, Server, SuperPod
+from ascend_runner.rank_table_tool.picture import FIRST, draw
+from tests.rank_table.rank_table_files import valid
+from tests.rank_table.rank_table_strategies import server_list_tables
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def _table(servers: int, devices: int = 8, *, pods: int = 0) -> RankTable:
+    made = tuple(
+        Server(
+            server_id=f"10.0.{index >> 8}.{index & 255}",
+            devices=tuple(
+                Device(device_id=device, device_ip="192.168.0.1", rank_id=index * devices + device)
+                for device in range(devices)
+            ),
+        )
+        for index in range(servers)
+    )
+    share = servers // pods if pods else 0
+    names = [server.server_id for server in made]
+    return RankTable(
+        servers=made,
+        super_pods=tuple(SuperPod(str(pod), tuple(names[pod * share : (pod + 1) * share])) for pod in range(pods)),
+    )
+
+
+def _texts(picture: str) -> list[str]:
+    return [element.text or "" for element in ET.fromstring(picture).iter(f"{SVG}text")]  # noqa: S314 - it is our own
+
+
+def _size(picture: str) -> tuple[int, int]:
+    root = ET.fromstring(picture)  # noqa: S314 - likewise
+    return int(root.attrib["width"]), int(root.attrib["height"])
+
+
+@pytest.mark.parametrize("servers", [1, 2, 8, 32, 128, 512])
+def test_every_rank_is_in_the_picture(servers: int) -> None:
+    """Up to some thousands of devices, each has a cell with its rank, under its server."""
+    table = _table(servers)
+    texts = _texts(draw(table, "a.json"))
+
+    assert {str(rank) for rank in range(table.rank_size)} <= set(texts)
+    assert {server.server_id for server in table.servers} <= set(texts)
+
+
+def test_small_picture_says_all() -> None:
+    """Few devices have room for their ids and addresses, and pods are named."""
+    texts = _texts(draw(codec.loads(valid("group_list_2_pods_on_1_server")), "a.json"))
+
+    assert {"device 7", "192.168.101.8", "job-worker-0", "job-worker-1", "10.0.0.1"} <= set(texts)
+    assert ["a.json", "group list (template 2): 1 server, 8 devices"] == texts[:2]
+
+
+def test_large_picture_has_a_tile_per_server() -> None:
+    """65,536 devices are 8,192 tiles, which a viewer opens."""
+    picture = draw(_table(8192), "a.json")
+
+    assert "65528-65535" in _texts(picture)
+    assert len(picture) < 2_000_000
+
+
+@pytest.mark.parametrize(("servers", "pods"), [(8, 0), (32, 0), (128, 0), (128, 4), (1024, 0), (8192, 0)])
+def test_shape(servers: int, pods: int) -> None:
+    """A picture is neither a strip nor a tower."""
+    width, height = _size(draw(_table(servers, pods=pods), "a.json"))
+
+    assert 0.5 < width / height < 3
+
+
+def test_super_pods_are_boxes() -> None:
+    """Super-pods are named; a server that is in none is told apart."""
+    table = _table(4, pods=2)
+    without = RankTable(servers=table.servers, super_pods=(table.super_pods[0],))
+
+    assert {"super-pod 0", "super-pod 1"} <= set(_texts(draw(table, "a.json")))
+    assert {"super-pod 0", "in no super-pod"} <= set(_texts(draw(without, "a.json")))
+
+
+def test_first_rank_is_outlined() -> None:
+    """Rank 0 is found at once, and is one."""
+    for servers in (1, 32, 128, 1024):
+        assert 1 == draw(_table(servers), "a.json").count(FIRST)
+
+
+def test_long_names_are_cut_and_whole_under_the_pointer() -> None:
+    """A name never leaves its card."""
+    name = "node-" + "x" * 60
+    table = RankTable(servers=(Server(server_id=name, devices=(Device(device_id=0, rank_id=0),)),))
+    picture = draw(table, "a.json")
+
+    assert name not in _texts(picture)
+    assert f"<title>{name}</title>" in picture
+
+
+def test_table_without_devices() -> None:
+    """There is a picture of nothing, too."""
+    assert ["a.json", "server list (template 1), version 1.0: 0 servers, 0 devices"] == _texts(
+        draw(RankTable(servers=()), "a.json")
+    )[:2]
+
+
+@given(server_list_tables())
+def test_any_table_is_xml(table: RankTable) -> None:
+    """Whatever names a table has, the picture is XML, and the same each time."""
+    picture = draw(table, "a\x00<&>.json")
+
+    assert _texts(picture)
+    assert picture == draw(table, "a\x00<&>.json")
