@@ -15,6 +15,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from . import pipe
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -44,6 +46,8 @@ class Console:
 
     def start(self) -> None:
         """Start the thread."""
+        # In pieces of 64 KiB, writer and reader wait for each other's turn on a busy machine, until the queue is full.
+        pipe.grow(STDOUT)
         self._thread.start()
 
     def show(self, rank_id: int, pieces: Iterable[bytes | memoryview]) -> None:

@@ -6,8 +6,6 @@ console do.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -16,14 +14,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from . import pipe
+
 if TYPE_CHECKING:
     from .console import Console
     from .lines import LineCutter
     from .log_file import LogFile
 
 READ_SIZE: Final = 256 * 1024  # bytes; with 4 KiB the same work takes 60 times as many calls
-PIPE_SIZE: Final = 1024 * 1024  # bytes; the kernel's default limit for users (fs.pipe-max-size)
-F_SETPIPE_SZ: Final = 1031  # linux/fcntl.h; Python's fcntl names it from 3.10 on
 TAIL_SIZE: Final = 64 * 1024  # bytes of each rank's output kept for the report
 
 
@@ -78,8 +76,7 @@ class Pump:
     def add(self, stream: Stream) -> int:
         """Read one more rank. The fd returned is the write end for the rank; the caller closes its own copy."""
         reader, writer = os.pipe2(os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # over the user's limit for pipe buffers (pipe(7)): 64 KiB must do
-            fcntl.fcntl(writer, F_SETPIPE_SZ, PIPE_SIZE)
+        pipe.grow(writer)
         self._streams[reader] = stream
         self._epoll.register(reader, select.EPOLLIN)
         return writer
