@@ -38,7 +38,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
             result = Outcome(Interrupted(stop.signum), ranks=())
             status = stop.exit_status
         except errors.AscendRunnerError as error:
-            out.error(str(error))
+            out.error("\n  ".join(errors.sentences(error)))
             result, status = error, error.exit_status
         finally:
             console.close()

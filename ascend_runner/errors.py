@@ -29,6 +29,16 @@ class AscendRunnerError(Exception):
     exit_status: int = RUNNER_FAILED
 
 
+def sentences(error: AscendRunnerError) -> list[str]:
+    """Give all that an error says, one sentence each: a document may be wrong in more than one place."""
+    if not isinstance(error, RankTableFormatError) or not error.others:
+        return [str(error)]
+    return [
+        said_of(one.sentence, one.path, one.source) + (f" ({one.code})" if one.code else "")
+        for one in (error, *error.others)
+    ]
+
+
 class SettingsError(AscendRunnerError):
     """A flag or variable carries a value that cannot be used; the sentence names which."""
 

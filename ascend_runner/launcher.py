@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ascend_runner.job.settings import Settings
     from ascend_runner.linux.console import Console
     from ascend_runner.linux.signals import Signals
+    from ascend_runner.rank_table import RankTable
     from ascend_runner.rank_table.source import Snapshot
     from ascend_runner.report import Report
     from ascend_runner.reporter import Reporter
@@ -50,7 +51,7 @@ class Launcher:
         Errors: AscendRunnerError of every kind; StopRequestedError for a signal during the wait.
         """
         executable = command[0] if _is_relative(command[0]) else self._find_executable(command[0], self._cwd)
-        table = None
+        snapshot = table = None
         if self._settings.nproc_per_node is not None and self._settings.rank_table is None:
             share = this_node.without_table(self._settings.nproc_per_node, self._host)
         else:
@@ -62,6 +63,8 @@ class Launcher:
 
         surroundings = Surroundings(self._environ, self._cwd, self._host.name, os.path.isdir)
         job = plan(Request(executable, tuple(command), table), self._settings, share, surroundings)
+        if snapshot and job.table and not self._settings.no_table_checks:
+            self._check_table(snapshot.table, job.table)
         self._refuse_missing_script(job)
         return job
 
@@ -103,6 +106,22 @@ class Launcher:
             pause=self._check_for_signals,
             say=self._reporter.info,
         )
+
+    def _check_table(self, table: RankTable, file: TableFile) -> None:
+        """Say now what HCCL would refuse half an hour later. Errors: RankTableError with all of it."""
+        from ascend_runner.rank_table import checks
+        from ascend_runner.rank_table.findings import ERROR
+
+        chip = self._settings.chip or checks.chip_of(self._environ)
+        findings = checks.check(table, file.path, chip, size=len(file.data))
+        refusals = [finding for finding in findings if finding.severity == ERROR]
+        for finding in findings:
+            if finding not in refusals:
+                self._reporter.warn(str(finding))
+        if refusals:
+            told = [f"{finding} ({finding.code})" if finding.code else str(finding) for finding in refusals]
+            hint = "--no-table-checks launches all the same"
+            raise errors.RankTableError("\n  ".join([f"HCCL would refuse the rank table; {hint}:", *told]))
 
     def _check_for_signals(self, seconds: float = 0.0) -> None:
         for signum in self._signals.wait(seconds):

@@ -14,6 +14,7 @@ HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a ta
 GRACE: Final = 15.0  # seconds; the platforms' own scripts take 1 + 2 + 4 + 8
 LOG_BACKUPS: Final = 3  # files put aside beside the one that grows
 MOST_DIGITS: Final = 6  # of a rank or a count: no job has a million ranks, and a slip must not fill the memory
+CHIPS: Final = ("910", "910B", "A3", "310P", "950")  # those of rank_table.checks, which a start need not import
 WORKDIR_DEVICE: Final = "device"
 WORKDIR_INHERIT: Final = "inherit"
 
@@ -26,6 +27,8 @@ class Settings(NamedTuple):
 
     rank_table: str | None = None
     rank_table_timeout: float = HCCL_RANK_TABLE_LIMIT
+    no_table_checks: bool = False
+    chip: str | None = None
     nproc_per_node: int | None = None
     log_dir: str | None = None
     workdir: str | None = None
@@ -158,6 +161,12 @@ def _ranks(text: str) -> frozenset[int] | None:
     return frozenset(ranks)
 
 
+def _chip(text: str) -> str:
+    if text not in CHIPS:
+        raise ValueError(f"one of {', '.join(CHIPS)}")
+    return text
+
+
 def _switch(text: str) -> bool:
     if text.lower() in {"1", "true", "yes", "on"}:
         return True
@@ -182,6 +191,13 @@ OPTIONS: Final = (
         _seconds,
         "SECONDS",
         f"how long to wait until the table is completed (default: {HCCL_RANK_TABLE_LIMIT:g}, HCCL's own limit)",
+    ),
+    Option("no_table_checks", _switch, "", "launch although HCCL would refuse the table"),
+    Option(
+        "chip",
+        _chip,
+        "|".join(CHIPS),
+        "what the table is checked for (default: what it or SOC_VERSION says, else any chip)",
     ),
     Option("nproc_per_node", _count, "N", "no rank table: start N ranks on this machine"),
     Option("log_dir", _path, "DIR", "where each rank's log goes (default: the platform's log folder, else /tmp/log)"),

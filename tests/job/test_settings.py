@@ -17,6 +17,8 @@ RANKS = "'all', 'none' or ranks such as '0,8-15'"
 WITH_VARIABLE = [
     ("rank_table", "/a", "/a"),
     ("rank_table_timeout", "0.5", 0.5),
+    ("no_table_checks", "1", True),
+    ("chip", "910B", "910B"),
     ("nproc_per_node", "8", 8),
     ("log_dir", "logs", "logs"),
     ("workdir", "inherit", "inherit"),
@@ -43,6 +45,8 @@ BAD = [
     ("workdir", "a\0b", "'device', 'inherit' or a folder"),
     ("grace", "15s", SECONDS),
     ("grace", "-0.1", SECONDS),
+    ("chip", "A2", "one of 910, 910B, A3, 310P, 950"),
+    ("no_table_checks", "perhaps", "1 or 0"),
     ("hang_timeout", "0", "a number of seconds above 0"),
     ("hang_timeout", "never", SECONDS),
     ("log_max_size", "500 MB", SIZE),
@@ -73,6 +77,8 @@ def test_defaults() -> None:
     expected = Settings(
         rank_table=None,
         rank_table_timeout=1800.0,
+        no_table_checks=False,
+        chip=None,
         nproc_per_node=None,
         log_dir=None,
         workdir=None,

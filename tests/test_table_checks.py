@@ -1,0 +1,62 @@
+"""What HCCL would refuse is said before the launch, with all of it at once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ascend_runner.job import settings
+from ascend_runner.rank_table import checks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Program
+
+
+def table(folder: Path, *addresses: str) -> str:
+    """Write a table of one server whose devices have these addresses; its path."""
+    devices = [
+        {"device_id": str(index), "device_ip": address, "rank_id": str(index)}
+        for index, address in enumerate(addresses)
+    ]
+    path = folder / "table.json"
+    servers = [{"server_id": "10.0.0.1", "device": devices}]
+    path.write_text(json.dumps({"status": "completed", "version": "1.0", "server_count": "1", "server_list": servers}))
+    return str(path)
+
+
+def test_refused_table_starts_nothing(program: Program) -> None:
+    """Every finding is told, with its place and HCCL's code; the status is 125 and no log was made."""
+    path = table(program.folder, "192.168.1.1", "192.168.1.1", "192.168.1.3", "192.168.1.3")
+    run = program.start("--rank-table", path, "true")
+
+    assert run.finish() == 125
+    assert "ERROR HCCL would refuse the rank table; --no-table-checks launches all the same:\n" in run.screen
+    assert run.screen.count("192.168.1.1") >= 1
+    assert run.screen.count("192.168.1.3") >= 1
+    assert "'server_list[0].device[3].device_ip'" in run.screen
+    assert not program.log_dir.exists()
+
+
+def test_checks_can_be_switched_off(program: Program) -> None:
+    """With --no-table-checks the same table is launched."""
+    path = table(program.folder, "192.168.1.1", "192.168.1.1")
+    run = program.start("--rank-table", path, "--no-table-checks", "true")
+
+    assert run.finish() == 0
+
+
+def test_chip_decides_what_is_checked(program: Program) -> None:
+    """Three devices on a 910 are no card set; where the chip is not known they may be right."""
+    path = table(program.folder, "192.168.1.1", "192.168.1.2", "192.168.1.3", "192.168.1.4")
+    text = (program.folder / "table.json").read_text()
+    (program.folder / "table.json").write_text(text.replace('"device_id": "3"', '"device_id": "6"'))
+
+    assert program.start("--rank-table", path, "true").finish() == 0
+    assert program.start("--rank-table", path, "--chip", "910", "true").finish() == 125
+
+
+def test_chips_are_those_of_the_checks() -> None:
+    """The option takes the chips that the checks know."""
+    assert checks.CHIPS == settings.CHIPS
