@@ -240,7 +240,10 @@ def test_odd_tables_work_with_a_warning(folder: Path) -> None:
 
     assert 0 == ended.returncode
     assert ["WARNING", "INFO", "INFO"] == levels
-    assert " without a number at the end: the order of 'group_list[0].instance_list'" in ended.stderr
+    assert (
+        " without a number at the end: the order of the list decides about ranks, in 'group_list[0].instance_list'"
+        in ended.stderr
+    )
 
 
 # --- Waiting ----------------------------------------------------------------------------------------------------------
