@@ -156,6 +156,21 @@ class Program:
         """Start so many ranks that do what tests/workers/actor.py understands."""
         return self.start("--nproc-per-node", str(ranks), *options, *ACTOR, *steps, env=env)
 
+    python = sys.executable
+
+    def shell(self, command: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a shell command in the folder, with its screen in `stdout`."""
+        return subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=self.folder,
+            env=CLEAN,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=LIMIT,
+        )
+
     def log(self, rank_id: int, local_rank: int | None = None) -> bytes:
         """Read what a rank's log file holds."""
         device = rank_id if local_rank is None else local_rank

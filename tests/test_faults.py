@@ -1,0 +1,136 @@
+"""Faults that a job must survive, or end well of: hangs, Ctrl-Z, disks, lack of descriptors; and what is written down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ascend_runner.linux import descendants
+from tests.conftest import wait_until
+
+if TYPE_CHECKING:
+    from tests.conftest import Program
+
+
+def report(program: Program) -> dict[str, Any]:
+    """Read the report of the job."""
+    document: dict[str, Any] = json.loads((program.log_dir / "job-report.json").read_bytes())
+    return document
+
+
+def test_success_is_written_down(program: Program) -> None:
+    """After a success the report tells of each rank its times, status, resources and bytes logged."""
+    assert program.act(2, "say=hello").finish() == 0
+
+    document = report(program)
+    assert (0, None, 2) == (document["status"], document["cause"], len(document["ranks"]))
+    rank = document["ranks"][1]
+    assert ("succeeded", 0, 6, 0) == (rank["state"], rank["exit_code"], rank["log_size"], rank["log_lost"])
+    assert rank["max_rss"] > 1 << 20
+    assert rank["user_seconds"] + rank["system_seconds"] > 0
+    assert stat.S_IMODE(os.stat(program.log_dir / "job-report.json").st_mode) == 0o640
+
+
+def test_failure_is_written_down_with_its_traceback(program: Program) -> None:
+    """The cause, the exception and the command that runs the rank alone again stand in the report."""
+    script = "import os\nif os.environ['RANK_ID'] == '1': raise ValueError('loss is nan at step 17')\nopen('/dev/null')"
+    assert program.start("--nproc-per-node", "2", "python3", "-c", script).finish() == 1
+
+    document = report(program)
+    assert ("rank_failed", 1) == (document["cause"]["kind"], document["cause"]["rank_id"])
+    assert document["ranks"][1]["finding"]["exception"] == "ValueError: loss is nan at step 17"
+    assert "RANK_ID=1 " in document["ranks"][1]["rerun"]
+
+
+def test_secrets_are_masked(program: Program) -> None:
+    """Values of variables that look secret stand neither in a plan nor in a report."""
+    run = program.start("--nproc-per-node", "1", "--dry-run", "true", env={"MY_TOKEN": "s3cr3t"})
+    assert run.finish() == 0
+    assert program.start("--nproc-per-node", "1", "true", env={"MY_TOKEN": "s3cr3t"}).finish() == 0
+
+    assert "s3cr3t" not in run.screen
+    assert "s3cr3t" not in (program.log_dir / "job-report.json").read_text()
+
+
+def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
+    """A job that writes nothing for the time allowed is ended, and where its ranks stand is told."""
+    run = program.act(2, "say=ready", "sleep", options=("--hang-timeout", "1"))
+
+    assert run.finish() == 124
+    assert "ERROR the ranks stand here, the odd one first:" in run.screen
+    assert "ERROR no rank wrote anything for 1 s (--hang-timeout), " in run.screen
+    assert [rank_id for group in report(program)["hang"] for rank_id in group["rank_ids"]] == [0, 1]
+
+
+def test_output_keeps_a_job_from_hanging(program: Program) -> None:
+    """As long as any rank writes, nothing hangs."""
+    script = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done"
+    run = program.start("--nproc-per-node", "1", "--hang-timeout", "1", "sh", "-c", script)
+
+    assert run.finish() == 0
+
+
+def test_ctrl_z_stops_the_ranks_and_fg_continues_them(program: Program) -> None:
+    """SIGTSTP stops guardian and ranks; after SIGCONT they go on."""
+    run = program.act(2, "note=USR1", "answer=TERM:saved:0", "say=ready", "sleep")
+    run.wait_for("ready", times=2)
+    ranks = descendants.children(run.runner_pid)
+    run.send(signal.SIGTSTP)
+    for pid in (run.popen.pid, *ranks):
+        wait_until(lambda pid=pid: (found := descendants.look(pid)) and found.state == "T")
+    run.send(signal.SIGCONT)
+    run.send(signal.SIGUSR1)
+    run.wait_for("got USR1", times=2)
+    run.send(signal.SIGTERM)
+
+    assert run.finish() == 143
+
+
+def test_logs_are_rotated(program: Program) -> None:
+    """With --log-max-size no file grows over the size, and lines stay whole."""
+    options = ("--log-max-size", "1K", "--log-backups", "2")
+    run = program.start("--nproc-per-node", "1", *options, "seq", "1000")
+    assert run.finish() == 0
+
+    name = "job-proc-rank-0-device-0.txt"
+    parts = [(program.log_dir / part).read_bytes() for part in (f"{name}.2", f"{name}.1", name)]
+    assert all(len(part) <= 1024 and part.endswith(b"\n") for part in parts)
+    assert b"".join(b"%d\n" % number for number in range(1, 1001)).endswith(b"".join(parts))
+
+
+def test_log_folder_removed_while_running(program: Program) -> None:
+    """The training goes on, and the log is laid down anew with all it held."""
+    run = program.act(1, "say=before", f"await={program.folder}/go", "say=after")
+    run.wait_for("before")
+    os.unlink(program.log_dir / "job-proc-rank-0-device-0.txt")
+    (program.folder / "go").touch()
+
+    assert run.finish() == 0
+    assert program.log(0) == b"before\nafter\n"
+
+
+@pytest.mark.parametrize("limit", [24, 40])
+def test_too_few_descriptors_start_nothing_that_stays(program: Program, limit: int) -> None:
+    """With RLIMIT_NOFILE reached, what was started is torn down, and the status is 125."""
+    command = f"ulimit -n {limit}; exec {program.python} -m ascend_runner --nproc-per-node 64 --log-dir log sleep 1000"
+    ended = program.shell(command)
+
+    assert ended.returncode == 125
+    assert b"too many open files" in ended.stdout
+
+
+def test_early_end_of_standard_files(program: Program) -> None:
+    """With stdin, stdout and stderr closed the logs are complete and the status is the ranks'."""
+    command = (
+        f"exec {program.python} -m ascend_runner --nproc-per-node 2 --log-dir log sh -c 'echo hi; exit 3' <&- >&- 2>&-"
+    )
+    ended = program.shell(command)
+
+    assert ended.returncode == 3
+    logs = sorted((program.folder / "log").glob("*rank-*.txt"))
+    assert b"hi\n" in [log.read_bytes() for log in logs]
