@@ -1,4 +1,4 @@
-"""Faults that a job must survive, or end well of: hangs, Ctrl-Z, disks, too few descriptors; and what is written down."""
+"""Faults that a job must survive, or end well of: hangs, Ctrl-Z, disks, too few descriptors; and what is told."""
 
 from __future__ import annotations
 
