@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ascend_runner.linux.signals import Signals
     from ascend_runner.rank_table import RankTable
     from ascend_runner.rank_table.source import Snapshot
-    from ascend_runner.report import Report
     from ascend_runner.reporter import Reporter
     from ascend_runner.supervision.outcome import Outcome
 
@@ -82,18 +81,15 @@ class Launcher:
 
         from ascend_runner import report  # the job is over: time for imports
 
-        document = report.make(outcome, job, manager.seen(outcome, self._environ))
-        self._write_report(job, document)
-        return outcome._replace(report=report.encode(document))
+        document = report.encode(report.make(outcome, job, manager.seen(outcome, self._environ)))
+        self._write_report(os.path.join(job.log_dir, report.file_name(job)), document)
+        return outcome._replace(report=document)
 
-    def _write_report(self, job: JobSpec, document: Report) -> None:
+    def _write_report(self, path: str, document: Mapping[str, object]) -> None:
         import json
 
-        from ascend_runner import report
-
-        path = os.path.join(job.log_dir, report.file_name(job))
         try:
-            files.write_whole(path, json.dumps(report.encode(document), indent=1).encode())
+            files.write_whole(path, json.dumps(document, indent=1).encode())
         except errors.OutputError as error:  # the job's own status must not be lost for that
             self._reporter.warn(str(error))
 

@@ -7,6 +7,7 @@ of one of these.
 from __future__ import annotations
 
 import typing
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from ascend_runner.errors import AscendRunnerError
@@ -23,7 +24,7 @@ def encode(value: object) -> Any:  # Any: what json.dumps takes
         if names is None:
             return [encode(item) for item in value]
         return {name: encode(item) for name, item in zip(names, value)}
-    if isinstance(value, typing.Mapping):
+    if isinstance(value, Mapping):
         return {name: encode(item) for name, item in value.items()}
     return value
 
