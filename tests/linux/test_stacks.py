@@ -51,6 +51,11 @@ def standing(*ranks: int, how: str = "") -> Iterator[dict[int, int]]:
         for popen in running.values():
             os.killpg(popen.pid, signal.SIGKILL)
             popen.communicate()
+        sessions = {popen.pid for popen in running.values()}
+        # A process is a moment between its last breath and being a zombie that can be reaped.
+        wait_until(
+            lambda: all(found.is_zombie for found in descendants.descendants(os.getpid()) if found.session in sessions)
+        )
         descendants.reap_adopted()
 
 
