@@ -36,15 +36,15 @@ def contradiction(node: Node, table: TableFacts) -> str:
     if node.devices_per_node is not None and node.devices_per_node != table.devices:
         return (
             f"{sources['devices_per_node']} says {node.devices_per_node} devices on each node, but the rank table gives"
-            f" {table.devices} to this one ({table.unit} of server {table.server_id!r})"
+            f" {table.devices} to this one, on server {table.server_id!r}"
         )
     if sources.get("node_rank") == "--node-rank" and node.node_rank != table.position:
         return f"--node-rank is {node.node_rank}, but in the rank table this node is number {table.position}"
     # A server_id may be something else than an address (MindCluster writes a pod's UID).
     if node.address and _is_address(table.server_id) and node.address != table.server_id:
         return (
-            f"{sources['address']} says that this node is {node.address}, but its devices are in the rank table under"
-            f" server {table.server_id!r}"
+            f"{sources['address']} says {node.address}, but the rank table has this node's devices on server"
+            f" {table.server_id!r}"
         )
 
     return ""

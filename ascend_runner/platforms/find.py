@@ -124,10 +124,10 @@ def _doubt(environ: Mapping[str, str]) -> str:
             " srun --ntasks-per-node=1 --kill-on-bad-exit=1 ascend-runner ..., or --nnodes 1 for this node alone"
         )
     index = next(filter(environ.get, ("VC_TASK_INDEX", "VK_TASK_INDEX")), "")
-    if index and environ[index] != "0":
+    if index and (environ[index] != "0" or any(name.startswith("VC_") and name.endswith("_HOSTS") for name in environ)):
         return (
-            f"{index} is {environ[index]}, so there are other nodes, but no variable says how many take part: expected"
-            " --nnodes, --node-rank and --master-addr"
+            f"this is a pod of a Volcano job ({index}), but it is not certain how many take part and which one this is:"
+            " expected --nnodes, --node-rank and --master-addr (--nnodes 1 for this node alone)"
         )
     size = environ.get("WORLD_SIZE", "")
     if environ.get("RANK") and is_whole_number(size) and int(size) > 1:

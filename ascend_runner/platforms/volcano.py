@@ -26,28 +26,31 @@ def _host_lists(environ: Mapping[str, str]) -> tuple[str, ...]:
     leaders = tuple(name for name in LEADERS if name in names)
     if len(names) == 1:
         return tuple(names)
+    lists = (*leaders, WORKERS)
 
-    is_certain = len(leaders) == 1 and names == {*leaders, WORKERS} and environ.get("HOSTNAME")
-    return (*leaders, WORKERS) if is_certain else ()
+    is_certain = len(leaders) == 1 and names == {*lists} and environ.get("HOSTNAME") in _pods(_hosts(lists, environ))
+    return lists if is_certain else ()
+
+
+def _hosts(lists: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(host for name in lists for host in Variables(environ).hosts((name,)))
+
+
+def _pods(hosts: tuple[str, ...]) -> list[str]:
+    """Give the pods' names: a host is <pod>.<job>."""
+    return [host.partition(".")[0] for host in hosts]
 
 
 def _refine(node: Node, environ: Mapping[str, str]) -> Node:
     lists = _host_lists(environ)
-    hosts = tuple(host for name in lists for host in Variables(environ).hosts((name,)))
-    sources = {**node.sources, "nnodes": " and ".join(lists), "hosts": " and ".join(lists)}
+    hosts = _hosts(lists, environ)
+    sources = {**node.sources, **dict.fromkeys(("nnodes", "hosts"), " and ".join(lists))}
     node = node._replace(hosts=hosts, nnodes=len(hosts), sources=sources)
     if len(lists) == 1:
         return node
 
-    names = [host.partition(".")[0] for host in hosts]
-    if environ["HOSTNAME"] not in names:
-        return node._replace(
-            nnodes=1,
-            node_rank=0,
-            doubt=f"HOSTNAME is {environ['HOSTNAME']!r}, which {' and '.join(lists)} do not list, so this node has no"
-            " certain number: expected --nnodes and --node-rank",
-        )
-    return node._replace(node_rank=names.index(environ["HOSTNAME"]), sources={**sources, "node_rank": "HOSTNAME"})
+    own = _pods(hosts).index(environ["HOSTNAME"])
+    return node._replace(node_rank=own, sources={**sources, "node_rank": "HOSTNAME"})
 
 
 PYTORCH: Final = Contract(nnodes=("WORLD_SIZE",), node_rank=("RANK",))
