@@ -50,9 +50,10 @@ PLATFORMS: Final = (
     ("Kubeflow PyTorchJob", "kubeflow.PYTORCH_JOB", ("HOSTNAME", "MASTER_ADDR", "WORLD_SIZE", "RANK")),
 )
 
-NOTHING: Final = Said()
 # How a platform's job is called. Slurm's number alone would be no name among other jobs' logs.
 JOB_IDS: Final = ("BATCH_JOB_ID", "MA_VJ_NAME", "SLURM_JOB_ID", "MINDX_TASK_ID")
+
+NOTHING: Final = Said()
 
 
 def find(environ: Mapping[str, str], said: Said = NOTHING) -> Node:
@@ -156,7 +157,10 @@ def _overruled(node: Node, said: Said, environ: Mapping[str, str]) -> Node:
 
 
 def _located(node: Node) -> Node:
-    """Say where node 0 is, where nobody said it: here, or at the first of the hosts."""
+    """Say where node 0 is, where nobody said it: here, or at the first of the hosts if all are listed."""
+    if node.hosts and len(node.hosts) != node.nnodes:
+        doubt = f"{node.sources['hosts']} lists {len(node.hosts)} hosts, expected as many as {_count(node)}"
+        node = node._replace(hosts=(), doubt=doubt)
     if node.master_addr:
         return node
 
@@ -164,14 +168,9 @@ def _located(node: Node) -> Node:
 
 
 def _check(node: Node) -> None:
-    """Refuse what contradicts itself. Numbers that are not there were never told, so each that is wrong has a name."""
-    count = node.sources.get("nnodes", "the number of nodes (--nnodes)")
     if node.node_rank >= node.nnodes:
-        raise SettingsError(
-            f"{node.sources['node_rank']} is {node.node_rank}, expected less than {count}, which is {node.nnodes}"
-        )
-    if node.hosts and len(node.hosts) != node.nnodes:
-        raise SettingsError(
-            f"{node.sources['hosts']} lists {len(node.hosts)} hosts, expected as many as {count}, which is"
-            f" {node.nnodes}"
-        )
+        raise SettingsError(f"{node.sources['node_rank']} is {node.node_rank}, expected less than {_count(node)}")
+
+
+def _count(node: Node) -> str:
+    return f"{node.sources.get('nnodes', 'the number of nodes (--nnodes)')}, which is {node.nnodes}"

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
 
 from .contract import Contract
-from .variables import is_whole_number
+from .variables import MOST, is_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from .node import Node
 
-MOST_NODES: Final = 65536  # Slurm's own MAX_SLURM_NODES; a mistyped range must not fill the memory
 STEP_NODES: Final = "SLURM_STEP_NODELIST"
 JOB_NODES: Final = "SLURM_JOB_NODELIST"
 
@@ -74,7 +73,7 @@ def _spelt_out(part: str) -> list[str]:
     inside, _, suffix = rest.partition("]")
     suffixes = _spelt_out(suffix) if suffix else [""]
     numbers = [number for piece in inside.split(",") for number in _numbers(piece)]
-    if len(numbers) * len(suffixes) > MOST_NODES:
+    if len(numbers) * len(suffixes) > MOST:
         raise ValueError
 
     return [prefix + number + suffix for number in numbers for suffix in suffixes]
@@ -84,7 +83,7 @@ def _numbers(piece: str) -> list[str]:
     """Give the numbers of 07 or 01-03, as wide as the first is written."""
     first, dash, last = piece.partition("-")
     last = last if dash else first
-    if not is_whole_number(first) or not is_whole_number(last) or not 0 <= int(last) - int(first) < MOST_NODES:
+    if not is_whole_number(first) or not is_whole_number(last) or not 0 <= int(last) - int(first) < MOST:
         raise ValueError
 
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]

@@ -12,6 +12,8 @@ from ascend_runner.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+MOST: Final = 65536  # of nodes, cards and ports alike: a mistyped number must not fill the memory
+MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its limit
 HIGHEST_PORT: Final = 65535
 HCCL_BASE_PORT: Final = 60000  # the first of HCCL's host ports, unless HCCL_IF_BASE_PORT moves them
 HCCL_PORTS: Final = 32  # 16 before CANN 8.5
@@ -56,15 +58,15 @@ class Variables:
 
 def whole_number(text: str, name: str, *, at_least: int = 0) -> int:
     """Read the number that the variable `name` holds. Errors: SettingsError."""
-    if not is_whole_number(text) or int(text) < at_least:
-        raise SettingsError(f"{name} is {text!r}, expected a whole number, {at_least} or more")
+    if not is_whole_number(text) or not at_least <= int(text) <= MOST:
+        raise SettingsError(f"{name} is {text!r}, expected a whole number, {at_least} to {MOST}")
 
     return int(text)
 
 
 def is_whole_number(text: str) -> bool:
-    """Whether a text is decimal digits and nothing else."""
-    return text.isascii() and text.isdigit()
+    """Whether a text is decimal digits and nothing else, and not absurdly many."""
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 
 def check_port(port: int, name: str, environ: Mapping[str, str]) -> None:

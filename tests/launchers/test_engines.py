@@ -168,6 +168,14 @@ def test_mpirun() -> None:
     assert expected == hand_over("mpirun", _request("python3 entry.py", TASK_MASTER, 4))
 
 
+def test_mpirun_elsewhere() -> None:
+    """The name of the network interface is the task-training platform's alone."""
+    handover = hand_over("mpirun", _request("python3 entry.py", OCTOPUS._replace(node_rank=0)))
+
+    assert "HYDRA_IFACE" not in handover.variables
+    assert b"octopus-worker-0.octopus:8\noctopus-worker-1.octopus:8\n" == handover.files[1].content
+
+
 def test_mpirun_of_the_users() -> None:
     """A command that calls mpirun stays as it is, and finds the hosts."""
     handover = hand_over("mpirun", _request("mpirun -np 16 python3 entry.py", TASK_MASTER, 4))

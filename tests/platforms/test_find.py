@@ -116,9 +116,10 @@ def test_acjob_by_its_list_of_ranks() -> None:
     assert ("MindCluster", 2, 3) == (found.platform, found.node_rank, found.nnodes)
 
 
-def test_pytorchjob_is_not_believed_without_its_name() -> None:
+@pytest.mark.parametrize("variables", [{"HOSTNAME": "somewhere"}, {"MASTER_ADDR": "10.0.0.1"}])
+def test_pytorchjob_is_not_believed_without_its_name(variables: dict[str, str]) -> None:
     """The same variables in a pod of another name may be torchrun's."""
-    found = find({**platform_cases.load("kubeflow_pytorchjob").variables, "HOSTNAME": "somewhere"})
+    found = find({**platform_cases.load("kubeflow_pytorchjob").variables, **variables})
 
     assert "no platform is recognised" == found.platform
     assert found.doubt
@@ -229,12 +230,12 @@ def test_node_rank_alone() -> None:
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [
-        ({"MA_NUM_HOSTS": "x"}, "MA_NUM_HOSTS is 'x', expected a whole number, 1 or more"),
-        ({"MA_NUM_HOSTS": "0"}, "MA_NUM_HOSTS is '0', expected a whole number, 1 or more"),
-        ({"MA_NUM_GPUS": "-1"}, "MA_NUM_GPUS is '-1', expected a whole number, 0 or more"),
+        ({"MA_NUM_HOSTS": "x"}, "MA_NUM_HOSTS is 'x', expected a whole number, 1 to 65536"),
+        ({"MA_NUM_HOSTS": "9" * 5000}, f"MA_NUM_HOSTS is {'9' * 5000!r}, expected a whole number, 1 to 65536"),
+        ({"MA_NUM_HOSTS": "0"}, "MA_NUM_HOSTS is '0', expected a whole number, 1 to 65536"),
+        ({"MA_NUM_GPUS": "-1"}, "MA_NUM_GPUS is '-1', expected a whole number, 0 to 65536"),
         ({"VC_TASK_INDEX": "2"}, "VC_TASK_INDEX is 2, expected less than MA_NUM_HOSTS, which is 2"),
-        ({"VC_WORKER_HOSTS": "a"}, "VC_WORKER_HOSTS lists 1 hosts, expected as many as MA_NUM_HOSTS, which is 2"),
-        ({"MASTER_PORT": "http"}, "MASTER_PORT is 'http', expected a whole number, 0 or more"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT is 'http', expected a whole number, 0 to 65536"),
         ({"VC_WORKER_PORT": "0"}, "VC_WORKER_PORT is 0, expected a port, 1 to 65535"),
         (
             {"MASTER_PORT": "60031"},
@@ -287,8 +288,16 @@ def test_trainer_that_counts() -> None:
     variables = {"PET_NNODES": "1", "PET_NODE_RANK": "0"}
 
     assert 4 == find({**variables, "PET_NPROC_PER_NODE": "4"}).devices_per_node
-    with pytest.raises(SettingsError, match="PET_NPROC_PER_NODE is 'all', expected a whole number, 1 or more"):
+    with pytest.raises(SettingsError, match="PET_NPROC_PER_NODE is 'all', expected a whole number, 1 to 65536"):
         find({**variables, "PET_NPROC_PER_NODE": "all"})
+
+
+def test_list_of_hosts_that_is_too_short() -> None:
+    """It is not relied on, and a job that has nothing else to go by is not started."""
+    found = find({**MODELARTS, "VC_WORKER_HOSTS": "a"})
+
+    assert ((), "") == (found.hosts, found.master_addr)
+    assert "VC_WORKER_HOSTS lists 1 hosts, expected as many as MA_NUM_HOSTS, which is 2" == found.doubt
 
 
 # --- The job's name and logs -----------------------------------------------------------------------------------------
