@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = "ANACONDA_DIR"
 DEFAULT: Final = "DEFAULT_CONDA_ENV_NAME"
+PATH: Final = "/bin:/usr/bin"  # what os.defpath is: where programs are looked for without PATH
 
 
 class Conda(NamedTuple):
@@ -42,7 +43,7 @@ def find(command: str, environ: Mapping[str, str], name: str | None = None) -> C
         prefix,
         os.path.join(prefix, "bin", "python"),
         {
-            "PATH": _first(os.path.join(prefix, "bin"), environ.get("PATH", os.defpath)),
+            "PATH": _first(os.path.join(prefix, "bin"), environ.get("PATH", PATH)),
             "LD_LIBRARY_PATH": _first(os.path.join(prefix, "lib"), environ.get("LD_LIBRARY_PATH", "")),
         },
     )
@@ -59,5 +60,5 @@ def _prefix(name: str, environ: Mapping[str, str]) -> str:
 
 def _first(folder: str, path: str) -> str:
     """Put a folder first in a search path, once."""
-    others = [other for other in path.split(os.pathsep) if other and other != folder]
-    return os.pathsep.join([folder, *others])
+    others = [other for other in path.split(":") if other and other != folder]
+    return ":".join([folder, *others])

@@ -10,6 +10,7 @@ import os.path
 from typing import Final
 
 from .command import python_command
+from .conda import PATH
 from .handover import Handover, Request, untouched
 
 MODULE: Final = "mindspore.parallel.cluster.run"  # what the program msrun is
@@ -24,7 +25,7 @@ def msrun(request: Request) -> Handover:
         return untouched(request, f"it starts with {request.argv[0]!r}, not with python and a script")
 
     node = request.node
-    folder, name = os.path.split(command.interpreter)
+    folder, name = os.path.dirname(command.interpreter), os.path.basename(command.interpreter)
     arguments = (
         f"--worker_num={node.nnodes * request.nproc}",
         f"--local_worker_num={request.nproc}",
@@ -36,7 +37,7 @@ def msrun(request: Request) -> Handover:
     )
     engine = (command.interpreter, "-m", MODULE) if folder else ("msrun",)
     python = "python" if name == "python" else "python3"
-    path = os.pathsep.join(filter(None, (folder, request.environ.get("PATH", os.defpath))))
+    path = f"{folder}:{request.environ.get('PATH', PATH)}"
 
     return Handover(
         (*engine, *arguments, python, *command.options, *command.words),
