@@ -1,0 +1,63 @@
+"""Decides what the ranks find in their environment: which framework is meant, and what it gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable, Final
+
+from . import conflicts
+from .situation import Changes, Situation, together
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+AUTO: Final = "auto"
+NONE: Final = "none"
+
+# What each framework gets, as functions of this room's files; of two that set one variable the later counts. `auto`
+# serves MindSpore and TensorFlow by their rank table and torch by its variables: none of them minds the others'.
+FRAMEWORKS: Final[Mapping[str, tuple[str, ...]]] = {
+    #                     who is who      the table         how they meet              what helps
+    AUTO: ("hccl.ranks", "hccl.table", "torch.process_group", "hccl.defaults"),
+    "mindspore": ("hccl.ranks", "hccl.table", "hccl.defaults"),
+    "mindspore-cluster": ("hccl.ranks", "mindspore.cluster", "hccl.defaults"),
+    "torch": ("hccl.ranks", "hccl.table", "torch.process_group", "hccl.defaults"),
+    "tensorflow": ("tensorflow.cluster", "hccl.defaults"),
+    NONE: ("hccl.ranks", "hccl.table"),
+}
+
+# What `auto` means where a platform has prepared one framework's own way, and there is no rank table to go by.
+PREPARED: Final = (
+    ("tensorflow", ("CM_CHIEF_IP", "CM_WORKER_SIZE")),
+    ("mindspore-cluster", ("MS_SCHED_HOST", "MS_WORKER_NUM")),
+)
+
+
+def decide(framework: str, situation: Situation) -> Changes:
+    """Decide the variables of every rank, and the processes beside them.
+
+    Errors: SettingsError, one sentence, for what must not be set together.
+    """
+    meant, note = _meant(framework, situation)
+    parts = [conflicts.settle(meant, situation), Changes(notes=note)]
+    parts += [_part(place)(situation) for place in FRAMEWORKS[meant]]
+
+    return together(parts, len(situation.rank_ids))
+
+
+def _meant(framework: str, situation: Situation) -> tuple[str, tuple[str, ...]]:
+    if framework != AUTO or situation.table_path:
+        return framework, ()
+    for prepared, names in PREPARED:
+        if all(map(situation.environ.get, names)):
+            return prepared, (f"--framework auto is {prepared} here, since {' and '.join(names)} are set",)
+
+    return framework, ()
+
+
+def _part(place: str) -> Callable[[Situation], Changes]:
+    """Load a framework's file only where it is used: the time to start."""
+    from importlib import import_module
+
+    file, _, name = place.partition(".")
+    part: Callable[[Situation], Changes] = getattr(import_module(f"{__package__}.{file}"), name)
+    return part

@@ -1,0 +1,125 @@
+"""Sees that somebody else has already started one process per card, or that this process is to have no card at all.
+
+Starting a process per card once more would make n x n. The command is then run once, in the environment as it is, as
+one supervised rank.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable, Final, NamedTuple
+
+from .variables import is_whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENGINES: Final = frozenset({"torchrun", "msrun"})  # what MA_RUN_METHOD takes; anything else is the platform's default
+
+
+class Single(NamedTuple):
+    """The command is to be run once, as it is: who decided that and by which variables, and the rank if one is told."""
+
+    why: str
+    rank_id: int = 0
+    local_rank: int = 0
+
+
+class _Witness(NamedTuple):
+    """One way to see it: what it means, where the rank and the local rank stand then, and when it holds."""
+
+    meaning: str
+    rank_id: str
+    local_rank: str
+    is_seen: Callable[[Mapping[str, str]], bool]
+
+
+def _is_several(text: str) -> bool:
+    return is_whole_number(text) and int(text) > 1
+
+
+def _has_one_local_rank(environ: Mapping[str, str]) -> bool:
+    """Whether LOCAL_RANK is one process's, not the list of an acjob, which has one entry where a node has one card."""
+    if not is_whole_number(environ.get("LOCAL_RANK", "")) or not environ.get("RANK") or not environ.get("WORLD_SIZE"):
+        return False
+    is_acjob = environ.get("MINDX_TASK_ID") or environ.get("MINDX_SERVER_IP")
+    return not is_acjob or environ.get("LOCAL_WORLD_SIZE") != "1"
+
+
+def _has_several_tasks(environ: Mapping[str, str]) -> bool:
+    tasks, nodes = environ.get("SLURM_STEP_NUM_TASKS", ""), environ.get("SLURM_STEP_NUM_NODES", "")
+    return is_whole_number(tasks) and is_whole_number(nodes) and int(tasks) > int(nodes)
+
+
+def _is_without_rank(environ: Mapping[str, str]) -> bool:
+    if not environ.get("TF_CONFIG"):
+        return False
+    from . import tf_config  # only here: most jobs have no TF_CONFIG
+
+    return not tf_config.is_trainer(environ)
+
+
+WITNESSES: Final = (
+    _Witness(
+        "RANK_ID and ASCEND_DEVICE_ID are set: the platform's own engine starts one process per card",
+        "RANK_ID",
+        "ASCEND_DEVICE_ID",
+        # RANK_SIZE=1 is what images for one card carry; starting that one card anew is the same.
+        lambda environ: all(map(environ.get, ("RANK_ID", "ASCEND_DEVICE_ID"))) and environ.get("RANK_SIZE") != "1",
+    ),
+    _Witness(
+        "LOCAL_RANK is a single number beside RANK and WORLD_SIZE: torchrun or its like starts one process per card",
+        "RANK",
+        "LOCAL_RANK",
+        _has_one_local_rank,
+    ),
+    _Witness(
+        "OMPI_COMM_WORLD_LOCAL_SIZE is more than 1: mpirun starts several processes on each node",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        lambda environ: _is_several(environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "")),
+    ),
+    _Witness(
+        "MPI_LOCALNRANKS is more than 1: mpirun starts several processes on each node",
+        "PMI_RANK",
+        "MPI_LOCALRANKID",
+        lambda environ: _is_several(environ.get("MPI_LOCALNRANKS", "")),
+    ),
+    _Witness(
+        "SLURM_STEP_NUM_TASKS is more than SLURM_STEP_NUM_NODES: srun starts several processes on each node",
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        _has_several_tasks,
+    ),
+    _Witness(
+        "MA_RUN_METHOD is set: the platform's own engine starts one process per card",
+        "RANK",
+        "LOCAL_RANK",
+        lambda environ: environ.get("MA_RUN_METHOD", "").lower() in ENGINES,
+    ),
+    _Witness(
+        "MS_ROLE is MS_SCHED and NPU_POD is not true: this pod is the job's scheduler and has no card",
+        "",
+        "",
+        lambda environ: environ.get("MS_ROLE") == "MS_SCHED" and environ.get("NPU_POD", "").lower() != "true",
+    ),
+    _Witness(
+        "TF_CONFIG gives this node a role that does not train: it has no rank and no card",
+        "",
+        "",
+        _is_without_rank,
+    ),
+)
+
+
+def find(environ: Mapping[str, str]) -> Single | None:
+    """See whether the command is to be run once, as it is; None: one process per card is this runner's to start."""
+    witness = next((witness for witness in WITNESSES if witness.is_seen(environ)), None)
+    if witness is None:
+        return None
+
+    rank_id, local_rank = environ.get(witness.rank_id, ""), environ.get(witness.local_rank, "")
+    return Single(
+        f"{witness.meaning}, so the command is run once, as it is",
+        int(rank_id) if is_whole_number(rank_id) else 0,
+        int(local_rank) if is_whole_number(local_rank) else 0,
+    )

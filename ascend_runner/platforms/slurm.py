@@ -1,0 +1,89 @@
+"""Slurm: srun started this process, once per node of its step (sbatch and srun manuals, OUTPUT ENVIRONMENT VARIABLES).
+
+The step's own count and list decide, not the job's: a batch script stands on one node of several, and a step may take
+fewer nodes than its job has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ascend_runner.errors import SettingsError
+
+from .contract import Contract
+from .variables import MOST, is_whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .node import Node
+
+STEP_NODES: Final = "SLURM_STEP_NODELIST"
+JOB_NODES: Final = "SLURM_JOB_NODELIST"
+
+
+def _refine(node: Node, environ: Mapping[str, str]) -> Node:
+    """Take the hosts from the compressed node list."""
+    if not environ.get(STEP_NODES):
+        return node
+    hosts = hosts_of(environ[STEP_NODES], STEP_NODES)
+
+    return node._replace(hosts=hosts, sources={**node.sources, "hosts": STEP_NODES})
+
+
+CONTRACT: Final = Contract(
+    nnodes=("SLURM_STEP_NUM_NODES",),
+    node_rank=("SLURM_NODEID",),
+    refine=_refine,
+)
+
+
+def hosts_of(text: str, name: str) -> tuple[str, ...]:
+    """Spell out a compressed node list: node[01-03,07],gpu1 is node01, node02, node03, node07 and gpu1.
+
+    `name` is the variable that holds it. Errors: SettingsError.
+    """
+    try:
+        return tuple(host for part in _split(text) for host in _spelt_out(part))
+    except ValueError:
+        raise SettingsError(f"{name} is {text!r}, expected a node list such as 'node[01-03,07],gpu1'") from None
+
+
+def _split(text: str) -> Iterator[str]:
+    """Cut at the commas outside of brackets."""
+    start = depth = 0
+    for position, char in enumerate(text + ","):
+        depth += {"[": 1, "]": -1}.get(char, 0)
+        if depth not in {0, 1}:
+            raise ValueError
+        if char == "," and depth == 0:
+            yield text[start:position]
+            start = position + 1
+    if depth:
+        raise ValueError
+
+
+def _spelt_out(part: str) -> list[str]:
+    """Spell out one part, which may have several pairs of brackets: rack[1-2]node[1-4]."""
+    if not part or part[-1].isspace():
+        raise ValueError
+    prefix, bracket, rest = part.partition("[")
+    if not bracket:
+        return [part]
+    inside, _, suffix = rest.partition("]")
+    suffixes = _spelt_out(suffix) if suffix else [""]
+    numbers = [number for piece in inside.split(",") for number in _numbers(piece)]
+    if len(numbers) * len(suffixes) > MOST:
+        raise ValueError
+
+    return [prefix + number + suffix for number in numbers for suffix in suffixes]
+
+
+def _numbers(piece: str) -> list[str]:
+    """Give the numbers of 07 or 01-03, as wide as the first is written."""
+    first, dash, last = piece.partition("-")
+    last = last if dash else first
+    if not is_whole_number(first) or not is_whole_number(last) or not 0 <= int(last) - int(first) < MOST:
+        raise ValueError
+
+    return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]

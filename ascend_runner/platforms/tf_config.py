@@ -1,0 +1,83 @@
+"""TF_CONFIG: TensorFlow's description of a cluster, and of this node's task in it.
+
+Written by the task-training platform, Volcano's tensorflow plugin and PAI. Some write the index as text, where
+TensorFlow wants a number; both are read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ascend_runner.errors import SettingsError
+
+from .contract import Contract
+from .variables import is_whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .node import Node
+
+NAME: Final = "TF_CONFIG"
+TRAINING: Final = ("chief", "master", "worker")  # the roles that train, in the order of their ranks
+EXPECTED: Final = 'expected {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}} as JSON'
+
+
+class Cluster(NamedTuple):
+    """What TF_CONFIG says: the `host:port` of every task by role, which of them this node is, and all else it holds."""
+
+    tasks: Mapping[str, tuple[str, ...]]
+    role: str
+    task_index: int
+    rest: Mapping[str, object]
+
+    @property
+    def trainers(self) -> tuple[str, ...]:
+        """The tasks that train, in the order of their numbers."""
+        return tuple(task for role in TRAINING for task in self.tasks.get(role, ()))
+
+
+def decode(text: str) -> Cluster:
+    """Read TF_CONFIG. Errors: SettingsError."""
+    import json  # only here: 4 ms, and most jobs have no TF_CONFIG
+
+    try:
+        document = json.loads(text)
+        tasks = {role: _addresses(addresses) for role, addresses in document["cluster"].items()}
+        role, index = document["task"]["type"], str(document["task"]["index"])
+        is_one_of_them = is_whole_number(index) and (role not in tasks or int(index) < len(tasks[role]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        is_one_of_them = False
+    if not is_one_of_them:
+        raise SettingsError(f"{NAME} is {text!r}, {EXPECTED}")
+
+    return Cluster(
+        tasks, role, int(index), {name: document[name] for name in document if name not in {"cluster", "task"}}
+    )
+
+
+def _addresses(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(address, str) for address in value):
+        raise TypeError
+    return tuple(value)
+
+
+def is_trainer(environ: Mapping[str, str]) -> bool:
+    """Whether this node trains: parameter servers and evaluators have no rank (see `single`)."""
+    return decode(environ[NAME]).role in TRAINING
+
+
+def _refine(node: Node, environ: Mapping[str, str]) -> Node:
+    """Take the hosts, and count the nodes by them. The ports are those of TensorFlow's own servers."""
+    cluster = decode(environ[NAME])
+    hosts = tuple(task.rpartition(":")[0] or task for task in cluster.trainers)
+    before = TRAINING[: TRAINING.index(cluster.role)]
+    return node._replace(
+        nnodes=len(hosts),
+        node_rank=cluster.task_index + sum(len(cluster.tasks.get(role, ())) for role in before),
+        hosts=hosts,
+        sources={**node.sources, **dict.fromkeys(("nnodes", "node_rank", "hosts"), NAME)},
+    )
+
+
+CONTRACT: Final = Contract(is_certain=is_trainer, devices_per_node=("SLOTS",), refine=_refine)

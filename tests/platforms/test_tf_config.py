@@ -1,0 +1,61 @@
+"""TF_CONFIG as it is read: who this node is, and what is no description of a cluster."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ascend_runner.errors import SettingsError
+from ascend_runner.platforms import tf_config
+
+
+def _text(task: object, cluster: object = None) -> str:
+    return json.dumps({"cluster": {"worker": ["a:1", "b:1"]} if cluster is None else cluster, "task": task})
+
+
+@pytest.mark.parametrize("index", [1, "1"])
+def test_index_as_number_or_text(index: object) -> None:
+    """Some platforms write the index as text."""
+    cluster = tf_config.decode(_text({"type": "worker", "index": index}))
+
+    assert ("worker", 1, ("a:1", "b:1")) == (cluster.role, cluster.task_index, cluster.trainers)
+
+
+def test_chief_comes_first() -> None:
+    """The chief is rank 0, the workers follow, whatever the order of the keys."""
+    cluster = tf_config.decode(_text({"type": "ps", "index": 0}, {"worker": ["w:1"], "ps": ["p:1"], "chief": ["c:1"]}))
+
+    assert ("c:1", "w:1") == cluster.trainers
+
+
+def test_evaluator_is_not_in_the_cluster() -> None:
+    """An evaluator's role has no tasks listed: TensorFlow counts it apart."""
+    assert "evaluator" == tf_config.decode(_text({"type": "evaluator", "index": 0})).role
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        "worker",
+        _text({"type": "worker"}),
+        _text({"type": "worker", "index": 2}),
+        _text({"type": "worker", "index": -1}),
+        _text({"type": "worker", "index": None}),
+        _text({"type": ["worker"], "index": 0}),
+        _text("worker"),
+        _text({"type": "worker", "index": 0}, {"worker": "a:1"}),
+        _text({"type": "worker", "index": 0}, {"worker": [1]}),
+        _text({"type": "worker", "index": 0}, ["a:1"]),
+    ],
+)
+def test_no_cluster(text: str) -> None:
+    """Anything else is one sentence."""
+    with pytest.raises(SettingsError) as caught:
+        tf_config.decode(text)
+
+    assert f"TF_CONFIG is {text!r}, {tf_config.EXPECTED}" == str(caught.value)
