@@ -39,7 +39,8 @@ FLOORS: Final = {
     "diagnosis": 2,
     "job": 2,
     "supervision": 1,
-    "platforms": 2,
+    "launchers": 2,
+    "platforms": 1,
     "frameworks": 2,
     "rank_table": 1,
     "records": 1,
@@ -47,7 +48,7 @@ FLOORS: Final = {
     "errors": 0,
 }
 NEIGHBOURS: Final = {
-    ("job", "platforms"),
+    ("job", "launchers"),
     ("job", "frameworks"),
     ("__main__", "cli"),  # the second half of the same entrance, behind the fork
 }
@@ -57,7 +58,7 @@ READERS_OF_THE_DOORPLATE: Final = {"cli", "library", "rank_table_tool"}
 
 # Whoever decides does not look: no files, no environment, no clock, no processes. So of the world's modules only what
 # is a name or a rule may be imported, nothing that could ask the kernel.
-PURE_ROOMS: Final = {"diagnosis", "supervision", "job", "platforms", "frameworks", "rank_table"}
+PURE_ROOMS: Final = {"diagnosis", "supervision", "job", "platforms", "frameworks", "launchers", "rank_table"}
 IMPURE_MODULES: Final = {"rank_table.source"}
 PURE_IMPORTS: Final = {
     "__future__",
