@@ -112,10 +112,12 @@ def duration(seconds: float) -> str:
 
 def last_lines(tail: bytes, count: int = TAIL_LINES) -> list[str]:
     """Give the last lines of a rank's output as text, fit for a terminal."""
-    lines = tail.decode(errors="replace").replace("\r\n", "\n").split("\n")
+    from ascend_runner.text import lines_of, shown  # only at the end
+
+    lines = lines_of(tail)
     while lines and not lines[-1].strip():
         lines.pop()
-    return [printable(line.rpartition("\r")[2]) for line in lines[-count:]]
+    return [shown(line) for line in lines[-count:]]
 
 
 def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]:

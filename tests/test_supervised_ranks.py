@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,6 +58,40 @@ def test_being_stopped_is_never_success(program: Program, signum: signal.Signals
     assert run.screen.count("saved") >= 2
     assert f"ERROR stopped by {signum.name}, " in run.screen
     assert run.screen.endswith("  ranks  0, 1: told to stop, exit status 0\n")
+
+
+@pytest.mark.parametrize("milliseconds", [0, 5, 10, 15, 20, 30, 40, 50, 60, 80, 100, 150])
+def test_sigterm_at_any_moment_ends_in_a_clean_teardown(program: Program, milliseconds: int) -> None:
+    """While the program begins, between two spawns, or later: 143, and nobody is left (the fixture looks)."""
+    run = program.act(16, "child=session", "sleep")
+    time.sleep(milliseconds / 1000)  # what is tested is that it does not matter how far the program has come
+    run.send(signal.SIGTERM)
+
+    # Before its first line of code Python dies of the signal as every program does, with nothing started.
+    assert run.finish() in {143, -signal.SIGTERM}
+    assert "Traceback" not in run.screen
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_signal_between_two_spawns_stops_the_rest(program: Program, signum: signal.Signals) -> None:
+    """When the first of many ranks runs already and the last may not, all that runs is stopped."""
+    run = program.act(48, "say=ready", "sleep")
+    run.wait_for("ready")
+    run.send(signum)
+
+    assert 128 + signum == run.finish()
+
+
+def test_signals_during_the_teardown_do_no_harm(program: Program) -> None:
+    """Whatever else comes while ranks end, and however often: the first cause stays, and nobody is left."""
+    run = program.act(2, "note=TERM", "say=ready", "sleep", options=("--grace", "3600"))
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+    run.wait_for("got TERM", times=2)
+    for signum in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+        run.send(signum)
+
+    assert 143 == run.finish()
 
 
 def test_ignored_sigterm_ends_in_sigkill_after_the_grace(program: Program) -> None:
