@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-from signal import SIG_DFL, SIGINT, default_int_handler, getsignal, signal
 
 # `python -m` puts the current folder first: a user's subprocess.py or select.py would be taken for Python's own.
 if __name__ == "__main__":
     del sys.path[0]
+
+import gc
+from signal import SIG_DFL, SIGINT, default_int_handler, getsignal, signal
 
 # An early Ctrl-C, before the guardian listens, ends this as any program, without a traceback.
 if getsignal(SIGINT) is default_int_handler:
