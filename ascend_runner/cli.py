@@ -103,6 +103,7 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
                 "variables": mask({name: value for name, value in rank.env.items() if environ.get(name) != value}),
                 "unset": [name for name in environ if name not in rank.env],
                 "cwd": rank.cwd,
+                **({} if rank.cores is None else {"cores": sorted(rank.cores)}),
                 "log": rank.log_path,
             }
             for rank in job.ranks

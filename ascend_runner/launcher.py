@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ascend_runner import errors
 from ascend_runner.job import this_node
-from ascend_runner.job.plan import Request, Surroundings, plan, with_table_at
+from ascend_runner.job.plan import Request, Surroundings, plan, with_cores, with_table_at
 from ascend_runner.linux import files
 from ascend_runner.manager import Manager
 from ascend_runner.supervision.events import signal_name
@@ -65,7 +65,7 @@ class Launcher:
         if snapshot and job.table and not self._settings.no_table_checks:
             self._check_table(snapshot.table, job.table)
         self._refuse_missing_script(job)
-        return job
+        return self._bound(job) if self._settings.bind else job
 
     def run(self, job: JobSpec, console: Console) -> Outcome:
         """Make what the plan needs on disk, and run it. Errors: OutputError, with nothing started."""
@@ -118,6 +118,18 @@ class Launcher:
             told = [f"{finding} ({finding.code})" if finding.code else str(finding) for finding in refusals]
             hint = "--no-table-checks launches all the same"
             raise errors.RankTableError("\n  ".join([f"HCCL would refuse the rank table; {hint}:", *told]))
+
+    def _bound(self, job: JobSpec) -> JobSpec:
+        """Give each rank cores next to its NPU, as --bind asks for."""
+        from ascend_runner.frameworks import hccl  # these three only with --bind
+        from ascend_runner.linux import cores, npu
+
+        nproc = len(job.ranks)
+        devices = npu.of_ranks(nproc, hccl.visible_devices(self._environ))
+        placement = cores.place(self._settings.bind or cores.CORES, nproc, devices)
+        if not placement.is_near:
+            self._reporter.info("--bind splits the cores evenly: it is not known which of them are next to which NPU")
+        return with_cores(job, placement.cores)
 
     def _check_for_signals(self, seconds: float = 0.0) -> None:
         for signum in self._signals.wait(seconds):

@@ -10,7 +10,7 @@ from ascend_runner.errors import SettingsError
 from .settings import WORKDIR_DEVICE, WORKDIR_INHERIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from .settings import Settings
     from .this_node import NodeShare
@@ -23,7 +23,10 @@ MASTER_PORT: Final = "29500"  # torch's default; outside HCCL's 60000 to 60031
 
 
 class RankSpec(NamedTuple):
-    """All that is needed to start one rank. `prefix` stands before its lines on the console; None: not shown."""
+    """All that is needed to start one rank.
+
+    `prefix` stands before its lines on the console; None: not shown. `cores` are those it may run on; None: all.
+    """
 
     rank_id: int
     local_rank: int
@@ -33,6 +36,7 @@ class RankSpec(NamedTuple):
     cwd: str
     log_path: str
     prefix: bytes | None
+    cores: frozenset[int] | None = None
 
 
 class TableFile(NamedTuple):
@@ -153,6 +157,11 @@ def with_table_at(job: JobSpec, path: str) -> JobSpec:
         ranks=tuple(rank._replace(env={**rank.env, "RANK_TABLE_FILE": path}) for rank in job.ranks),
         table=job.table and job.table._replace(path=path),
     )
+
+
+def with_cores(job: JobSpec, cores: Sequence[frozenset[int]]) -> JobSpec:
+    """Give each rank of a plan its cores, in local order."""
+    return job._replace(ranks=tuple(rank._replace(cores=own) for rank, own in zip(job.ranks, cores)))
 
 
 def job_id_of(environ: Mapping[str, str], host_name: str) -> str:

@@ -22,6 +22,7 @@ WITH_VARIABLE = [
     ("nproc_per_node", "8", 8),
     ("log_dir", "logs", "logs"),
     ("workdir", "inherit", "inherit"),
+    ("bind", "numa", "numa"),
     ("grace", "0", 0.0),
     ("hang_timeout", "600", 600.0),
     ("log_max_size", "500M", 500 << 20),
@@ -43,6 +44,7 @@ BAD = [
     ("nproc_per_node", "1" * 5000, COUNT),
     ("log_dir", "a\0b", PATH),
     ("workdir", "a\0b", "'device', 'inherit' or a folder"),
+    ("bind", "socket", "one of none, cores, numa"),
     ("grace", "15s", SECONDS),
     ("grace", "-0.1", SECONDS),
     ("chip", "A2", "one of 910, 910B, A3, 310P, 950"),
@@ -82,6 +84,7 @@ def test_defaults() -> None:
         nproc_per_node=None,
         log_dir=None,
         workdir=None,
+        bind=None,
         grace=15.0,
         hang_timeout=None,
         log_max_size=0,
@@ -89,6 +92,8 @@ def test_defaults() -> None:
         console=None,
         no_prefix=False,
         dry_run=False,
+        check=False,
+        json=False,
         quiet=False,
         verbose=False,
     )
@@ -108,16 +113,28 @@ def test_variable_sets_what_its_flag_sets(name: str, text: str, value: object) -
     assert {**DEFAULTS, name: value} == settings.decode({}, {_variable(name): text})._asdict()
 
 
-@pytest.mark.parametrize("name", ["dry_run", "quiet", "verbose"])
+@pytest.mark.parametrize("name", ["dry_run", "check", "quiet", "verbose"])
 def test_switches_of_one_run_have_no_variable(name: str) -> None:
     """What is asked of one run only cannot be set for all runs."""
     assert {**DEFAULTS, name: True} == settings.decode({name: "1"}, {})._asdict()
     assert Settings() == settings.decode({}, {_variable(name): "1"})
 
 
+def test_json_is_a_form_of_the_check() -> None:
+    """--json says how --check prints, and nothing without it."""
+    assert settings.decode({"check": "1", "json": "1"}, {}).json
+    with pytest.raises(SettingsError, match=r"^--json is without --check, expected both"):
+        settings.decode({"json": "1"}, {})
+
+
+def test_none_binds_nothing() -> None:
+    """--bind none beats a variable that binds."""
+    assert settings.decode({"bind": "none"}, {"ASCEND_RUNNER_BIND": "cores"}).bind is None
+
+
 def test_every_option_is_tested_here() -> None:
     """A new option is added to the tables above."""
-    without_variable = {"dry_run", "quiet", "verbose"}
+    without_variable = {"dry_run", "check", "json", "quiet", "verbose"}
 
     assert {name for name, _text, _value in WITH_VARIABLE} | without_variable == {option.name for option in OPTIONS}
     assert without_variable == {option.name for option in OPTIONS if not option.has_variable}
