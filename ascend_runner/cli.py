@@ -57,6 +57,11 @@ def _run(
         return Outcome(cause=None, ranks=())
     settings = job_settings.decode(flags, environ)
     out.lowest = _lowest_level(settings)
+    if settings.check:
+        from ascend_runner.check.run import check  # only for a check
+
+        check(settings, environ, tuple(command), (signals, console, out))
+        return Outcome(cause=None, ranks=())
     if not command:
         raise errors.SettingsError(f"there is no command to run, expected: {command_line.USAGE}")
 
