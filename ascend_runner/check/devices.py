@@ -59,8 +59,8 @@ def devices(scene: Scene) -> Iterator[Line]:
         wanted = _ids(scene)
         indices = ",".join(str(present.index(device)) for device in sorted(wanted))
         yield warning(
-            f"the rank table gives this node the NPUs {', '.join(map(str, wanted))}, but its ranks would take the first"
-            f" {len(wanted)} of those to be seen, {reporter.rank_numbers(list(present))}",
+            f"the rank table gives this node the NPUs {', '.join(map(str, wanted))}, but ranks would take the first"
+            f" {len(wanted)} of /dev/davinci{reporter.rank_numbers(list(present))}",
             f"set {hccl.VISIBLE_DEVICES}={indices}"
             if wanted == tuple(sorted(wanted))
             else "order the table by device_id",

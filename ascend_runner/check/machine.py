@@ -19,7 +19,7 @@ from ascend_runner.platforms.variables import HCCL_BASE_PORT, HCCL_PORTS, is_who
 from .line import Line, error, ok, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .scene import Scene
 
@@ -135,7 +135,12 @@ def names(scene: Scene) -> Iterator[Line]:
     if node is None or node.nnodes == 1:
         return
     hosts = list(dict.fromkeys(filter(None, (node.master_addr, *node.hosts))))
-    answers = bounded.ask_all(hosts, _resolves, scene.patience)
+    if hosts:
+        yield from judge_names(hosts, bounded.ask_all(hosts, _resolves, scene.patience), scene.patience)
+
+
+def judge_names(hosts: Sequence[str], answers: Mapping[str, bool], patience: float) -> Iterator[Line]:
+    """Judge what a name server has said of hosts within `patience` seconds; who is missing has got no answer."""
     unknown = [host for host in hosts if answers.get(host) is False]
     silent = [host for host in hosts if host not in answers]
     if unknown:
@@ -145,10 +150,10 @@ def names(scene: Scene) -> Iterator[Line]:
         )
     if silent:
         yield error(
-            f"no answer within {scene.patience:g} s to where {_some(silent)} of {len(hosts)} nodes are",
+            f"no answer within {patience:g} s to where {_some(silent)} of {len(hosts)} nodes are",
             "look at the name servers in /etc/resolv.conf",
         )
-    if hosts and not unknown and not silent:
+    if not unknown and not silent:
         yield ok(f"{len(hosts)} known" if len(hosts) > 1 else f"{hosts[0]} is known")
 
 
@@ -161,7 +166,7 @@ def _resolves(host: str) -> bool:
         return False
 
 
-def _some(hosts: list[str]) -> str:
+def _some(hosts: Sequence[str]) -> str:
     more = len(hosts) - MOST_NAMED
     return ", ".join(hosts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -118,20 +118,31 @@ def test_names_are_known() -> None:
 
 
 def test_unknown_names_are_listed() -> None:
-    """Names that no server knows are told, and what may be the reason."""
-    given = scene("", nodes("localhost", "a.invalid", "b.invalid", "bad..name"))
+    """Names that cannot be resolved are told, and what may be the reason."""
+    given = scene("", nodes("localhost", "bad..name", "worse..name"))  # no server is asked for names like these
 
-    assert [("error", "a.invalid, b.invalid, bad..name of 4 nodes are not known by name")] == said(machine.names, given)
+    assert [("error", "bad..name, worse..name of 3 nodes are not known by name")] == said(machine.names, given)
     assert ["their pods may not run yet, or the job has no headless service (Volcano: the svc plugin)"] == advice(
         machine.names, given
     )
 
 
-def test_no_answer() -> None:
-    """A name server that does not answer is given up."""
-    given = scene("", nodes("localhost", "a.invalid"))._replace(patience=0.0)
+def test_many_unknown_names_are_counted() -> None:
+    """A job of thousands of nodes does not fill the screen."""
+    hosts = [f"node-{number}" for number in range(1000)]
+    (line,) = machine.judge_names(hosts, dict.fromkeys(hosts, False), 10.0)
 
-    assert ["error"] == [verdict for verdict, found in said(machine.names, given) if "no answer within 0 s" in found]
+    assert line.found.endswith("node-6, node-7 and 992 more of 1000 nodes are not known by name")
+
+
+def test_no_answer() -> None:
+    """Who has got no answer in time is told apart from who is not known."""
+    lines = machine.judge_names(["a", "b", "c"], {"a": True, "b": False}, 10.0)
+
+    assert [
+        "b of 3 nodes is not known by name",
+        "no answer within 10 s to where c of 3 nodes are",
+    ] == [line.found for line in lines]
 
 
 def test_one_node_has_no_others() -> None:
