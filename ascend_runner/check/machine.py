@@ -39,6 +39,7 @@ MORE_ROOM: Final = {
 }
 
 MEMLOCK: Final = 16_000 * 1024  # bytes; what ModelArts wants, for memory that the network card reads by itself
+IPC_LOCK: Final = 14  # linux/capability.h
 # ModelArts wants a million of each; most clusters give less and train well. A rank with its workers takes some hundred.
 OPEN_FILES: Final = 4096
 PROCESSES: Final = 16_384
@@ -51,20 +52,31 @@ LEEWAY: Final = 5.0  # seconds after the grace: SIGKILL, the sweep, the last lin
 
 
 class Limit(NamedTuple):
-    """A resource of getrlimit(2): its name, how much is enough, how a value is said, what is at stake, how to raise."""
+    """A resource of getrlimit(2): how much is enough and in which unit it is said; why, and how to have more."""
 
     name: str
     number: int
     enough: int
     unit: int
     stake: str
-    flag: str
+    remedy: str
 
 
 LIMITS: Final = (
-    Limit("locked memory", resource.RLIMIT_MEMLOCK, MEMLOCK, 1024, "RDMA and HCCL lock host memory", "memlock=-1"),
-    Limit("open files", resource.RLIMIT_NOFILE, OPEN_FILES, 1, "data loaders open many", "nofile=1048576"),
-    Limit("processes", resource.RLIMIT_NPROC, PROCESSES, 1, "all threads of this user count", "nproc=-1"),
+    Limit(
+        "locked memory",
+        resource.RLIMIT_MEMLOCK,
+        MEMLOCK,
+        1024,
+        "RDMA and HCCL lock host memory",
+        "give the container the capability IPC_LOCK, or docker --ulimit memlock=-1",
+    ),
+    Limit(
+        "open files", resource.RLIMIT_NOFILE, OPEN_FILES, 1, "data loaders open many", "docker --ulimit nofile=1048576"
+    ),
+    Limit(
+        "processes", resource.RLIMIT_NPROC, PROCESSES, 1, "all threads of this user count", "docker --ulimit nproc=-1"
+    ),
 )
 
 
@@ -241,13 +253,21 @@ def _existing(path: str) -> str:
     return path
 
 
-def limits(scene: Scene) -> Iterator[Line]:  # noqa: ARG001  every subject is asked alike
+def limits(scene: Scene) -> Iterator[Line]:
     """Compare this process' limits, which ranks inherit, with what training takes."""
     lines = [judge_limit(limit, resource.getrlimit(limit.number)[0]) for limit in LIMITS]
+    if _may_lock_memory(scene.root):
+        lines[0] = ok("locked memory unlimited (CAP_IPC_LOCK)")
     yield from (line for line in lines if line.to_do)
     fine = [line.found for line in lines if not line.to_do]
     if fine:
         yield ok(", ".join(fine))
+
+
+def _may_lock_memory(root: str) -> bool:
+    """Whether this process has CAP_IPC_LOCK, for which the limit of locked memory does not count (capabilities(7))."""
+    effective = next((line.split()[1] for line in _lines(f"{root}/proc/self/status") if line.startswith("CapEff")), "0")
+    return bool(int(effective, 16) >> IPC_LOCK & 1)
 
 
 def judge_limit(limit: Limit, soft: int) -> Line:
@@ -259,7 +279,7 @@ def judge_limit(limit: Limit, soft: int) -> Line:
         return ok(f"{limit.name} {said}")
     return warning(
         f"{limit.name}: {said}, expected {limit.enough // limit.unit} or more ({limit.stake})",
-        f"docker --ulimit {limit.flag}, or ulimit in the boot command",
+        limit.remedy,
     )
 
 
