@@ -192,11 +192,11 @@ def _judged_cards(cards: list[tuple[str, str, str]], processes: list[tuple[str, 
     ill = [(number, name, state) for number, name, state in cards if state != "OK"]
     for number, name, state in ill:
         say = warning if state == "Warning" else error
-        yield say(f"NPU {number} ({name}) is {state}", f"npu-smi info -t health -i {number} tells why")
+        yield say(f"NPU {number} ({name}) reports {state}", f"npu-smi info -t health -i {number} tells why")
     for number, pid, name in processes:
         yield warning(
             f"process {pid} ({name}) runs on NPU {number}",
             "if it is an earlier job's: end it, on the host if it is not to be seen here",
         )
     if not ill:
-        yield ok(f"{len(cards)} card{'s are' if len(cards) > 1 else ' is'} OK")
+        yield ok(f"{len(cards)} NPU{'s report' if len(cards) > 1 else ' reports'} OK")

@@ -75,7 +75,9 @@ def check(
 
 def text_of(subject: str, line: Line) -> str:
     """Give a verdict as it is shown: in columns, with what is to be done below."""
-    head = f"{line.verdict.value:{_VERDICT}}  {subject:{_SUBJECT}}  {_shown(line.found)}\n"
+    word = line.verdict.value
+    verdict = word if line.verdict is Verdict.OK else word.upper()  # what the eye is to find
+    head = f"{verdict:{_VERDICT}}  {subject:{_SUBJECT}}  {_shown(line.found)}\n"
     return head + (f"{'':{_VERDICT + _SUBJECT + 4}}to do: {_shown(line.to_do)}\n" if line.to_do else "")
 
 

@@ -257,11 +257,11 @@ def printing(screen: str) -> str:
 @pytest.mark.parametrize(
     ("health", "process", "expected"),
     [
-        ("OK", NOBODY, [("ok", "2 cards are OK")]),
-        ("Alarm", NOBODY, [("error", "NPU 7 (910) is Alarm")]),
-        ("Warning", NOBODY, [("warning", "NPU 7 (910) is Warning")]),
-        ("UNKNOWN", NOBODY, [("error", "NPU 7 (910) is UNKNOWN")]),
-        ("OK", SOMEBODY, [("warning", "process 4711 (python3.9) runs on NPU 7"), ("ok", "2 cards are OK")]),
+        ("OK", NOBODY, [("ok", "2 NPUs report OK")]),
+        ("Alarm", NOBODY, [("error", "NPU 7 (910) reports Alarm")]),
+        ("Warning", NOBODY, [("warning", "NPU 7 (910) reports Warning")]),
+        ("UNKNOWN", NOBODY, [("error", "NPU 7 (910) reports UNKNOWN")]),
+        ("OK", SOMEBODY, [("warning", "process 4711 (python3.9) runs on NPU 7"), ("ok", "2 NPUs report OK")]),
     ],
 )
 def test_health(tmp_path: Path, health: str, process: str, expected: list[tuple[str, str]]) -> None:
@@ -276,7 +276,7 @@ def test_npu_smi_where_the_driver_puts_it(tmp_path: Path) -> None:
     environ = with_npu_smi(tmp_path, printing(SCREEN.format(health="OK", process=NOBODY)))
     os.renames(tmp_path / "bin", tmp_path / "usr/local/sbin")
 
-    assert [("ok", "2 cards are OK")] == said(devices.health, scene(str(tmp_path), {**environ, "PATH": os.defpath}))
+    assert [("ok", "2 NPUs report OK")] == said(devices.health, scene(str(tmp_path), {**environ, "PATH": os.defpath}))
 
 
 def test_npu_smi_fails(tmp_path: Path) -> None:

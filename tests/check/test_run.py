@@ -30,7 +30,7 @@ def lines_of(ended: subprocess.CompletedProcess[str]) -> dict[str, list[tuple[st
     found: dict[str, list[tuple[str, str]]] = {}
     for line in ended.stdout.splitlines():
         if not line.startswith(" "):
-            found.setdefault(line[9:22].strip(), []).append((line[:9].strip(), line[22:]))
+            found.setdefault(line[9:22].strip(), []).append((line[:9].strip().lower(), line[22:]))
     return found
 
 
@@ -134,7 +134,7 @@ def test_fake_npu_smi(tmp_path: Path) -> None:
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ended = run_to_end("--check", "--nproc-per-node", "1", env=env, cwd=tmp_path)
 
-    assert [("error", "NPU 3 (910B3) is Critical")] == lines_of(ended)["health"]
+    assert [("error", "NPU 3 (910B3) reports Critical")] == lines_of(ended)["health"]
     assert 1 == ended.returncode
 
 
@@ -161,7 +161,7 @@ def test_stopped_in_the_middle(program: Program) -> None:
 def test_columns() -> None:
     """Verdict, subject and sentence stand below each other; what is to be done stands below its sentence."""
     assert "ok       grace        15 s\n" == text_of("grace", ok("15 s"))
-    assert "warning  other nodes  odd\n                      to do: that\n" == text_of(
+    assert "WARNING  other nodes  odd\n                      to do: that\n" == text_of(
         "other nodes", warning("odd", "that")
     )
 
