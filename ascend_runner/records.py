@@ -21,6 +21,8 @@ _WORDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: 
 
 def encode(value: object) -> Any:  # Any: what json.dumps takes
     """Make a JSON-able value of a record: its fields by name."""
+    if value is None or isinstance(value, (str, int, float)):  # nearly all are; to ask for a Mapping takes its time
+        return value
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
         if names is None:
