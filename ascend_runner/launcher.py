@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, Final
 
 from ascend_runner import errors
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.job import this_node
 from ascend_runner.job.plan import Request, Surroundings, plan, with_cores, with_table_at
 from ascend_runner.linux import files
@@ -86,10 +86,10 @@ class Launcher:
         return outcome._replace(report=document)
 
     def _write_report(self, path: str, document: Mapping[str, object]) -> None:
-        import json
+        from ascend_runner import report  # as above
 
         try:
-            files.write_whole(path, json.dumps(document, indent=1).encode())
+            files.write_whole(path, report.text(document).encode())
         except errors.OutputError as error:  # the job's own status must not be lost for that
             self._reporter.warn(str(error))
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping  # noqa: TC003  `decode` reads the annotations below, here and with TC001
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
 from ascend_runner import records
+from ascend_runner.annotations import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 from ascend_runner.diagnosis.finding import Accused, Finding  # noqa: TC001
 from ascend_runner.diagnosis.stack_groups import StackGroup  # noqa: TC001
 from ascend_runner.job.rerun import rerun_command
@@ -156,6 +156,17 @@ def make(outcome: Outcome, job: JobSpec, seen: Seen) -> Report:
 def encode(report: Report) -> Any:  # Any: what json.dumps takes
     """Make the JSON-able document of a report."""
     return records.encode(report)
+
+
+def text(document: Mapping[str, Any]) -> str:
+    """Write the document for people, grep and jq alike: a line for each member, and for each item of an array."""
+    import json  # here, and not where only a report's records are wanted
+
+    lines = []
+    for name, value in document.items():
+        items = ",\n  ".join(map(json.dumps, value)) if isinstance(value, list) else ""
+        lines.append(f' "{name}": ' + (f"[\n  {items}\n ]" if items else json.dumps(value)))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def decode(document: object) -> Report:

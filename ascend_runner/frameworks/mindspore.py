@@ -6,7 +6,7 @@ needs what HCCL needs, and nothing of this.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from .situation import Changes, Process
 

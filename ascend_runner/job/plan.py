@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os.path
-from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.errors import SettingsError
 
 from .settings import WORKDIR_DEVICE, WORKDIR_INHERIT

@@ -10,8 +10,8 @@ import os
 import subprocess
 from contextlib import contextmanager
 from signal import SIGCONT, SIGTERM
-from typing import TYPE_CHECKING, NamedTuple
 
+from ascend_runner.annotations import TYPE_CHECKING, NamedTuple
 from ascend_runner.supervision.events import Ending
 
 if TYPE_CHECKING:
