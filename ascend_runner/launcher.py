@@ -41,7 +41,7 @@ class Launcher:
         self._environ = environ
         self._signals = signals
         self._reporter = reporter
-        self._cwd = _current_folder()
+        self._cwd = current_folder()
         self._host = this_node.Host(os.uname().nodename, _own_addresses)
 
     def prepare(self, command: Sequence[str]) -> JobSpec:
@@ -213,7 +213,8 @@ def write_table(table: TableFile, warn: Callable[[str], None]) -> str:
     return table.fallback_path
 
 
-def _current_folder() -> str:
+def current_folder() -> str:
+    """Give the folder that the caller is in. Errors: SettingsError where it is gone, or closed to this user."""
     try:
         return os.getcwd()
     except OSError as error:

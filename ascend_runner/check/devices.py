@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Final
 
 from ascend_runner import reporter
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.frameworks import hccl
 from ascend_runner.linux import bounded, npu
 from ascend_runner.linux.cgroup import read
@@ -19,7 +19,7 @@ from ascend_runner.linux.open_files import name_of, open_files
 from .line import Line, error, ok, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .scene import Scene
 
@@ -37,7 +37,8 @@ _PROCESS: Final = re.compile(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|\s*(\S+)", re.
 
 def devices(scene: Scene) -> Iterator[Line]:
     """Compare the device nodes with what the job takes."""
-    present = npu.devices(scene.root)
+    nodes = npu.nodes(scene.root)
+    present = tuple(nodes)
     if not present:
         if scene.table and scene.npus:
             yield error(
@@ -48,11 +49,11 @@ def devices(scene: Scene) -> Iterator[Line]:
             yield warning("no NPU is to be seen (/dev/davinci*), the ranks would find none")
         return
 
-    unusable = list(_unusable(present, scene.root))
+    unusable = list(_unusable(nodes.values(), scene.root))
     yield from unusable
     if len(present) < scene.npus:
         yield error(
-            f"{_listed(present)}, fewer than this node has ranks, {scene.npus}",
+            f"{_listed(nodes)}, fewer than this node has ranks, {scene.npus}",
             "request as many as the rank table gives to this node, or map them into the container",
         )
     elif _are_others(present, scene):
@@ -66,14 +67,14 @@ def devices(scene: Scene) -> Iterator[Line]:
             else "order the table by device_id",
         )
     elif not unusable:
-        yield ok(f"{_listed(present)}{f' for {scene.nproc} ranks' if scene.nproc else ''}")
+        yield ok(f"{_listed(nodes)}{f' for {scene.nproc} ranks' if scene.nproc else ''}")
 
 
-def _unusable(present: tuple[int, ...], root: str) -> Iterator[Line]:
+def _unusable(nodes: Iterable[str], root: str) -> Iterator[Line]:
     missing = [name for name in COMPANIONS if not os.path.exists(f"{root}/dev/{name}")]
     if missing:
         yield error(f"there is no {' and no '.join(f'/dev/{name}' for name in missing)}", MOUNT)
-    names = [*(f"davinci{device}" for device in present), *COMPANIONS]
+    names = [*nodes, *COMPANIONS]
     closed = [
         path
         for path in (f"{root}/dev/{name}" for name in names)
@@ -101,8 +102,9 @@ def _ids(scene: Scene) -> tuple[int, ...]:
     return tuple(scene.table.rank(rank.rank_id).device_id for rank in scene.job.ranks)
 
 
-def _listed(present: tuple[int, ...]) -> str:
-    return f"{len(present)} NPU{'s' if len(present) > 1 else ''} (/dev/davinci{reporter.rank_numbers(list(present))})"
+def _listed(nodes: Mapping[int, str]) -> str:
+    prefix = next(iter(nodes.values())).rstrip("0123456789")
+    return f"{len(nodes)} NPU{'s' if len(nodes) > 1 else ''} (/dev/{prefix}{reporter.rank_numbers(list(nodes))})"
 
 
 def leftovers(scene: Scene) -> Iterator[Line]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
 
 from ascend_runner import errors, reporter
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.frameworks import conflicts
 from ascend_runner.frameworks.conflicts import Remedy
 from ascend_runner.frameworks.situation import Situation
@@ -25,8 +25,8 @@ MOST_ARGUMENTS: Final = 4  # of a command, that are shown
 
 def rank_table(scene: Scene) -> Iterator[Line]:
     """Say whether the table is there, and all that HCCL would say of it."""
-    if not scene.wants_table:
-        yield ok(f"none is wanted: --nproc-per-node {scene.settings.nproc_per_node}")
+    if not scene.wants_table or (scene.job and not scene.table):
+        yield ok(f"none is wanted for {scene.nproc} rank{'s' if scene.nproc > 1 else ''} on this node")
     elif isinstance(scene.table_error, errors.RankTableNotReadyError):
         yield warning(
             str(scene.table_error),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import resource
-from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.job.plan import Surroundings, find_log_dir
 from ascend_runner.linux import bounded
 from ascend_runner.linux.cgroup import read

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ascend_runner import errors
-from ascend_runner.launcher import Launcher, table_place
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
+from ascend_runner.launcher import Launcher, current_folder, table_place
 from ascend_runner.platforms import find
 from ascend_runner.reporter import Reporter
 
@@ -65,16 +64,16 @@ class Scene(NamedTuple):
 
 def look(settings: Settings, environ: Mapping[str, str], signals: Signals, command: tuple[str, ...]) -> Scene:
     """Find out what would be planned here for a command, without waiting. Errors: StopRequestedError."""
-    scene = _with_node(_with_table(Scene(settings, environ, command, os.getcwd())))
+    scene = _with_node(_with_table(Scene(settings, environ, command, current_folder())))
     told = Reporter(lambda _line: None)
 
-    # What HCCL would refuse is told line by line under the table's name, so the plan need not fail of it.
-    patient = settings._replace(rank_table_timeout=0.0, no_table_checks=True)
-    alone = patient._replace(nproc_per_node=1, rank_table=None)
-    job, error = _plan(Launcher(patient, environ, signals, told), command or STAND_IN)
+    # Nothing is waited for, and what HCCL would refuse is told line by line under the table's name.
+    trusting = settings._replace(rank_table_timeout=0.0, no_table_checks=True, dry_run=True)
+    alone = trusting._replace(nproc_per_node=1, rank_table=None)
+    job, error = _plan(Launcher(trusting, environ, signals, told), command or STAND_IN)
     if isinstance(error, errors.CommandError):
         scene = scene._replace(command_error=error)
-        job, error = _plan(Launcher(patient, environ, signals, told), STAND_IN)
+        job, error = _plan(Launcher(trusting, environ, signals, told), STAND_IN)
     trial, _ = (
         _plan(Launcher(alone, environ, signals, told), command or STAND_IN) if scene.table_error else (None, None)
     )

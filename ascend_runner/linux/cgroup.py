@@ -7,7 +7,8 @@ not there already. Sources: cgroups(7), proc(5) for mountinfo, the kernel's cgro
 from __future__ import annotations
 
 import os
-from typing import Final, NamedTuple
+
+from ascend_runner.annotations import Final, NamedTuple
 
 READ_LIMIT: Final = 1 << 20  # bytes; mountinfo of a node with many containers has some 100 KB
 

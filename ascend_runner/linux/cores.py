@@ -8,7 +8,8 @@ cgroup and all above it (the kernel's sched-bwc.rst and cgroup-v2.rst). Which of
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 
 from . import cgroup, npu
 

@@ -8,7 +8,8 @@ tests.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from . import cgroup
 
@@ -22,12 +23,13 @@ DRIVER: Final = "/sys/bus/pci/drivers/devdrv_device_driver"  # one link per NPU;
 
 def devices(root: str = "") -> tuple[int, ...]:
     """Give the ids of the NPUs that are to be seen, rising: CANN's device 0 is the first of them."""
-    try:
-        names = os.listdir(f"{root}/dev")
-    except OSError:
-        return ()
+    return tuple(nodes(root))
 
-    return _numbers(names, NODE) or _numbers(names, VIRTUAL_NODE)
+
+def nodes(root: str = "") -> dict[int, str]:
+    """Give the names of their device nodes in /dev, by id."""
+    names = _names(f"{root}/dev")
+    return _numbered(names, NODE) or _numbered(names, VIRTUAL_NODE)
 
 
 def of_ranks(nproc: int, visible: Sequence[str], root: str = "") -> tuple[int, ...]:
@@ -71,6 +73,6 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _numbers(names: list[str], prefix: str) -> tuple[int, ...]:
-    rest = (name[len(prefix) :] for name in names if name.startswith(prefix))
-    return tuple(sorted(int(number) for number in rest if number.isascii() and number.isdigit()))
+def _numbered(names: list[str], prefix: str) -> dict[int, str]:
+    found = ((name[len(prefix) :], name) for name in names if name.startswith(prefix))
+    return dict(sorted((int(number), name) for number, name in found if number.isascii() and number.isdigit()))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+
+from ascend_runner.annotations import TYPE_CHECKING, NamedTuple
 
 from .cgroup import read
 

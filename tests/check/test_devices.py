@@ -39,6 +39,13 @@ def test_as_many_as_there_are_ranks(tmp_path: Path, numbers: tuple[int, ...]) ->
     )
 
 
+def test_virtual_npus(tmp_path: Path) -> None:
+    """Parts of an NPU count like NPUs."""
+    root = tree(tmp_path, {f"dev/{name}": "" for name in ("vdavinci100", "vdavinci101", *COMPANIONS)})
+
+    assert [("ok", "2 NPUs (/dev/vdavinci100, 101) for 2 ranks")] == said(devices.devices, scene(root, nproc=2))
+
+
 def test_none_with_a_table(tmp_path: Path) -> None:
     """A table that gives NPUs to a container without any is an error."""
     given = scene(str(tmp_path), nproc=8, table=TABLE)

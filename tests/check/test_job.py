@@ -31,7 +31,14 @@ def test_table_is_fine() -> None:
 
 def test_no_table_is_wanted() -> None:
     """With --nproc-per-node a table is not missed."""
-    assert [("ok", "none is wanted: --nproc-per-node 2")] == said(job.rank_table, scene(nproc=2))
+    assert [("ok", "none is wanted for 2 ranks on this node")] == said(job.rank_table, scene(nproc=2))
+
+
+def test_table_that_the_plan_does_without() -> None:
+    """What the launcher plans without a table does not want one, whoever said how many ranks there are."""
+    given = scene(nproc=1)._replace(settings=Settings(), table_error=errors.RankTableError("no rank table"))
+
+    assert [("ok", "none is wanted for 1 rank on this node")] == said(job.rank_table, given)
 
 
 def test_table_is_not_there_yet() -> None:

@@ -111,6 +111,15 @@ def test_settings_that_a_start_would_refuse(tmp_path: Path) -> None:
     assert ["error"] == [verdict for verdict, _ in found["settings"]]
 
 
+def test_folder_that_is_gone(program: Program) -> None:
+    """Who stands nowhere is told so, without a traceback."""
+    ended = program.shell(f"mkdir x && cd x && rmdir ../x && exec {program.python} -m ascend_runner --check true")
+
+    assert 125 == ended.returncode
+    assert b"the current folder cannot be used" in ended.stdout
+    assert b"Traceback" not in ended.stdout
+
+
 def test_usage_is_no_finding() -> None:
     """A flag that cannot be read is the runner's own failure, as ever."""
     assert 125 == run_to_end("--check", "--grace", "long").returncode
