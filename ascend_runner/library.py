@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ascend_runner import errors, rank_table, result
+from ascend_runner.frameworks import conflicts
 from ascend_runner.job import plan, settings
 from ascend_runner.launcher import table_place, write_table
 from ascend_runner.rank_table import codec, source
@@ -94,7 +95,7 @@ def prepare(
     snapshot = source.await_snapshot(place, timeout=timeout)
     rank_size = str(max(1, snapshot.table.rank_size))
     if not snapshot.table.devices:
-        for variable in plan.TABLE_VARIABLES:
+        for variable in conflicts.TABLE:
             environ.pop(variable, None)
         environ["RANK_SIZE"] = rank_size
         return snapshot.table

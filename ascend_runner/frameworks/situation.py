@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from ascend_runner.platforms.node import Node
 
+    from .mindspore import Process
+
 
 def _unresolved(name: str) -> str:
     return name
@@ -30,14 +32,6 @@ class Situation(NamedTuple):
     cores: int | None = None
     isolate_devices: bool = False
     resolve: Callable[[str], str] = _unresolved
-
-
-class Process(NamedTuple):
-    """A process beside the ranks: the same command, with these variables, a log of its own and no rank."""
-
-    name: str
-    variables: Mapping[str, str]
-    unset: frozenset[str] = frozenset()
 
 
 class Changes(NamedTuple):
