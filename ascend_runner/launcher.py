@@ -167,7 +167,7 @@ class Launcher:
         """
         import socket  # only here: 10 ms, and most frameworks take names
 
-        for _ in range(RESOLVE_LIMIT):
+        for attempt in range(RESOLVE_LIMIT):
             try:
                 return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
             except OSError as error:
@@ -175,6 +175,8 @@ class Launcher:
             if self._settings.dry_run:
                 self._reporter.warn(f"{name!r} has no address yet ({reason}): the plan shows its name")
                 return name
+            if not attempt:
+                self._reporter.info(f"waiting for the address of {name!r}, at most {RESOLVE_LIMIT} s: {reason}")
             self._check_for_signals(1.0)
         raise errors.SettingsError(
             f"the host {name!r} has no address ({reason}), waited {RESOLVE_LIMIT} s: --master-addr names another"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ascend_runner.rank_table import Device, RankTable
 
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
-ADDRESS_VARIABLES: Final = ("MA_CURRENT_HOST_IP", "MA_CURRENT_IP", "HOST_IP", "POD_IP")
+ADDRESS_VARIABLES: Final = ("MA_CURRENT_HOST_IP", "MA_CURRENT_IP", "HOST_IP", "POD_IP", "XDL_IP")
 NAMES_SHOWN: Final = 8  # of what the table holds, in an error: enough to see the pattern, few enough to read
 
 

@@ -169,7 +169,7 @@ def test_only_server_is_this_node_whatever_its_name() -> None:
     assert NodeShare((0, 1), 2, server_id="10.0.0.9") == share
 
 
-@pytest.mark.parametrize("variable", ["MA_CURRENT_HOST_IP", "MA_CURRENT_IP", "HOST_IP", "POD_IP"])
+@pytest.mark.parametrize("variable", ["MA_CURRENT_HOST_IP", "MA_CURRENT_IP", "HOST_IP", "POD_IP", "XDL_IP"])
 def test_own_server_is_found_by_each_variable(variable: str) -> None:
     """Each of these variables may carry this node's server_id."""
     share = find_share(TWO_SERVERS, {variable: "10.0.0.2"}, HOST)
