@@ -6,8 +6,7 @@ begins here, must not pay for them.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from ascend_runner.annotations import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ascend_runner import errors, rank_table
@@ -35,6 +34,8 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # only here
+
     if name in {"errors", "rank_table"}:
         return import_module(f"ascend_runner.{name}")
 

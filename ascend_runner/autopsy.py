@@ -5,8 +5,7 @@ The one entry to the diagnosis for the manager: it reads the plogs and leaves ev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from ascend_runner.annotations import TYPE_CHECKING, NamedTuple
 from ascend_runner.diagnosis import endings, first_cause, log_evidence
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.linux import plog

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import ascend_runner
 from ascend_runner import errors, reporter
+from ascend_runner.annotations import TYPE_CHECKING
 from ascend_runner.errors import StopRequestedError
 from ascend_runner.job import command_line
 from ascend_runner.job import settings as job_settings

@@ -6,7 +6,7 @@ not an exception but data (`Outcome`), until somebody asks for one with `Outcome
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ascend_runner.annotations import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, Final
 
 from ascend_runner import errors
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.job import this_node
 from ascend_runner.job.plan import Request, Surroundings, plan, with_table_at
 from ascend_runner.job.settings import DIRECT

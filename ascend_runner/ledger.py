@@ -6,9 +6,9 @@ Kept by the manager, which decides nothing by it but who failed first of several
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from ascend_runner import reporter
+from ascend_runner.annotations import TYPE_CHECKING
 from ascend_runner.linux import memory
 from ascend_runner.supervision.outcome import RankFailed, RankNotStarted
 

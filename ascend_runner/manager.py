@@ -9,9 +9,9 @@ import os
 import time
 from collections import deque
 from signal import SIGCHLD, SIGCONT, SIGKILL, SIGTSTP
-from typing import TYPE_CHECKING, Final
 
 from ascend_runner import errors, reporter
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.ledger import Ledger
 from ascend_runner.linux import descendants
 from ascend_runner.linux.lines import LineCutter

@@ -6,19 +6,23 @@ of one of these.
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
 
+from ascend_runner.annotations import TYPE_CHECKING, Any, Final
 from ascend_runner.errors import AscendRunnerError
 
-RecordT = TypeVar("RecordT")
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    RecordT = TypeVar("RecordT")
 
 _WORDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
 def encode(value: object) -> Any:  # Any: what json.dumps takes
     """Make a JSON-able value of a record: its fields by name."""
+    if value is None or isinstance(value, (str, int, float)):  # nearly all are; to ask for a Mapping takes its time
+        return value
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
         if names is None:
@@ -36,6 +40,8 @@ def decode(record: type[RecordT], document: object, path: str = "") -> RecordT:
     """
     if not isinstance(document, dict):
         raise _error(path, "an object", document)
+    import typing  # 6 ms that whoever only writes a report does not pay
+
     hints = typing.get_type_hints(record)
     defaults: dict[str, object] = getattr(record, "_field_defaults", {})
     missing = [name for name in hints if name not in document and name not in defaults]
@@ -52,6 +58,8 @@ def decode(record: type[RecordT], document: object, path: str = "") -> RecordT:
 
 
 def _decode(hint: Any, value: object, path: str) -> object:  # Any: an annotation can be a class or a typing construct
+    import typing  # as above
+
     kind, arguments = typing.get_origin(hint), typing.get_args(hint)
     if kind is typing.Union:  # Optional
         return None if value is None else _decode(arguments[0], value, path)

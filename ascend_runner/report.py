@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping  # noqa: TC003  `decode` reads the annotations below, here and with TC001
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
 from ascend_runner import records
+from ascend_runner.annotations import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 from ascend_runner.diagnosis.finding import Accused, Finding  # noqa: TC001
 from ascend_runner.diagnosis.stack_groups import StackGroup  # noqa: TC001
 from ascend_runner.job.rerun import rerun_command

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 import time
-from typing import TYPE_CHECKING, Callable, Final
 
+from ascend_runner.annotations import TYPE_CHECKING, Callable, Final
 from ascend_runner.supervision.outcome import RankFailed, RankNotStarted
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+
+from ascend_runner.annotations import Final
 
 LINE_LIMIT: Final = 600  # characters of one line that a report shows: enough for an error, too few to bury it
 CUT: Final = " [...] "

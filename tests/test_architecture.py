@@ -46,13 +46,15 @@ FLOORS: Final = {
     "records": 1,
     "text": 1,
     "errors": 0,
+    "annotations": -1,
 }
 NEIGHBOURS: Final = {
     ("job", "launchers"),
     ("job", "frameworks"),
     ("__main__", "cli"),  # the second half of the same entrance, behind the fork
 }
-HERMITS: Final = {"supervision"}  # the rules of life and death stand alone, but for the one class of `Outcome.check`
+# The rules of life and death stand alone, but for the one class of `Outcome.check` and what annotations need.
+HERMITS: Final = {"supervision"}
 # `ascend_runner/__init__.py` is the doorplate: it hands on names of every floor, and only the entrances read it.
 READERS_OF_THE_DOORPLATE: Final = {"cli", "library", "rank_table_tool"}
 
@@ -112,6 +114,7 @@ HEAVY: Final = {
     "psutil",
     "rich",
     "socket",
+    "typing",
     "typing_extensions",
 }
 HEAVY_FOR_THE_GUARDIAN: Final = HEAVY | {"argparse", "subprocess", "threading", "selectors", "gettext"}
@@ -193,7 +196,7 @@ def _may_know(reader: str, known: str) -> bool:
     if known == "":
         return reader in READERS_OF_THE_DOORPLATE
     if reader in HERMITS:
-        return known == "errors"
+        return known in {"errors", "annotations"}
     return FLOORS[known] < FLOORS[reader] or (reader, known) in NEIGHBOURS
 
 
@@ -399,6 +402,7 @@ def test_guardian_is_forked_off_before_anything_heavy_is_imported(loaded_at: Cal
     assert {
         "ascend_runner",
         "ascend_runner.__main__",
+        "ascend_runner.annotations",
         "ascend_runner.errors",
         "ascend_runner.linux",
         "ascend_runner.linux.descendants",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGKILL, SIGSEGV, SIGTERM
-from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.supervision.events import signal_name
 
 if TYPE_CHECKING:

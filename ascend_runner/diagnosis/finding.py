@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
-
+from ascend_runner.annotations import NamedTuple, Optional
 from ascend_runner.text import rank_list
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 from signal import SIGHUP, SIGKILL, SIGTERM
-from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 
 from .codes import Kind
 from .endings import signal_behind

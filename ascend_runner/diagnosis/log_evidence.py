@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
-
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.text import CUT, lines_of, shown
 
 from .codes import Code, Found, Kind, first_code, first_phrase

@@ -7,7 +7,8 @@ report "Cluster Exception Location", the table LINK_ERROR_INFO), old and new wor
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from .finding import Peer
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
-
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.text import printable, rank_list
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os.path
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

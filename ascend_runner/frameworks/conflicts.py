@@ -6,8 +6,8 @@ Sources: HCCL's user guide and environment variable reference, torch_npu's list 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Callable, Final, NamedTuple
 
+from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, NamedTuple
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.variables import is_whole_number
 

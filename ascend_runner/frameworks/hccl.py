@@ -6,7 +6,7 @@ never the physical ids of a rank table (CANN's environment variable reference; t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from .situation import Changes
 

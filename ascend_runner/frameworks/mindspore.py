@@ -6,27 +6,17 @@ needs what HCCL needs, and nothing of this.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
-from .situation import Changes
+from .situation import Changes, Process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .situation import Situation
 
 SCHEDULER: Final = "MS_SCHED"
 WORKER: Final = "MS_WORKER"
 # What would make a rank of the scheduler, if the runner itself was started with it.
 WHO_IS_WHO: Final = frozenset({"MS_NODE_ID", "RANK_ID", "RANK", "LOCAL_RANK", "DEVICE_ID", "ASCEND_DEVICE_ID"})
-
-
-class Process(NamedTuple):
-    """A process beside the ranks: the same command, with these variables, a log of its own and no rank."""
-
-    name: str
-    variables: Mapping[str, str]
-    unset: frozenset[str] = frozenset()
 
 
 def cluster(situation: Situation) -> Changes:

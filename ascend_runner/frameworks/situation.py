@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from ascend_runner.annotations import TYPE_CHECKING, Callable, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ascend_runner.platforms.node import Node
-
-    from .mindspore import Process
 
 
 def _unresolved(name: str) -> str:
@@ -32,6 +30,14 @@ class Situation(NamedTuple):
     cores: int | None = None
     isolate_devices: bool = False
     resolve: Callable[[str], str] = _unresolved
+
+
+class Process(NamedTuple):
+    """A process beside the ranks: the same command, with these variables, a log of its own and no rank."""
+
+    name: str
+    variables: Mapping[str, str]
+    unset: frozenset[str] = frozenset()
 
 
 class Changes(NamedTuple):

@@ -6,8 +6,7 @@ Estimator that finds one expects a cluster of servers behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms import tf_config
 

@@ -7,7 +7,7 @@ which it asks before Slurm's), and scripts for ModelArts read NODE_RANK. TORCHEL
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ascend_runner.annotations import TYPE_CHECKING
 
 from .situation import Changes
 

@@ -6,8 +6,7 @@ start-up of 60: its import, and a parser object with an action for each option.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
 
 from .settings import OPTIONS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os.path
-from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks.decide import decide
 from ascend_runner.frameworks.situation import Situation

@@ -6,7 +6,6 @@ Loaded only then: the plain case, one process per device, is in `plan`.
 from __future__ import annotations
 
 import os.path
-from typing import TYPE_CHECKING
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import conflicts, hccl

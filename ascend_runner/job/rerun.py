@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+
+from ascend_runner.annotations import TYPE_CHECKING
 
 from .secrets import mask
 

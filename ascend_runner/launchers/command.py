@@ -6,8 +6,8 @@ The command starts with an executable and is no shell line (the task-training pl
 from __future__ import annotations
 
 import os.path
-from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ so that `conda activate` does not work there, and `conda run` adds a process and
 from __future__ import annotations
 
 import os.path
-from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.errors import SettingsError
 
 from .command import is_python

@@ -7,8 +7,8 @@ of a plain Python command the script is handed over.
 from __future__ import annotations
 
 import os.path
-from typing import Final
 
+from ascend_runner.annotations import Final
 from ascend_runner.errors import SettingsError
 
 from .command import python_command

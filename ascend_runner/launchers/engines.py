@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Final
+from ascend_runner.annotations import TYPE_CHECKING, Callable, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, NamedTuple
-
+from ascend_runner.annotations import TYPE_CHECKING, Callable, NamedTuple
 from ascend_runner.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ and finds the hosts by the variables that Open MPI 4 and 5 and Hydra read.
 
 from __future__ import annotations
 
-from typing import Final
-
+from ascend_runner.annotations import Final
 from ascend_runner.platforms.find import TASK_TRAINING
 
 from .handover import Handover, HostFile, Request, host_lines, hosts_of

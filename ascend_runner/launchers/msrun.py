@@ -7,7 +7,8 @@ takes `python` and `python3` only for the interpreter: any other word it would g
 from __future__ import annotations
 
 import os.path
-from typing import Final
+
+from ascend_runner.annotations import Final
 
 from .command import python_command
 from .conda import PATH

@@ -5,8 +5,7 @@ A command that calls one of them itself, or that is no plain Python command, sta
 
 from __future__ import annotations
 
-from typing import Final
-
+from ascend_runner.annotations import Final
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.find import TASK_TRAINING
 from ascend_runner.platforms.node import LOCALHOST

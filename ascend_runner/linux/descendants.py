@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from signal import SIGCONT, SIGKILL, SIGTERM
-from typing import TYPE_CHECKING, NamedTuple
+
+from ascend_runner.annotations import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ import contextlib
 import fcntl
 import os
 import stat
-from typing import Final
 
+from ascend_runner.annotations import Final
 from ascend_runner.errors import OutputError
 
 FOLDER_MODE: Final = 0o750

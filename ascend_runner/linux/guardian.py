@@ -11,8 +11,8 @@ import signal
 import sys
 import time
 from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
-from typing import TYPE_CHECKING, Final, NoReturn
 
+from ascend_runner.annotations import TYPE_CHECKING, Final, NoReturn
 from ascend_runner.errors import RUNNER_FAILED
 
 from . import descendants

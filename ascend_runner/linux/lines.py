@@ -6,7 +6,7 @@ piece as a newline does, so that a progress bar is seen while it moves, and keep
 
 from __future__ import annotations
 
-from typing import Final
+from ascend_runner.annotations import Final
 
 WRAP_AT: Final = 64 * 1024  # bytes
 

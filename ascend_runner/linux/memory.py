@@ -12,7 +12,8 @@ memory.oom_control with oom_kill since 4.13, memory.limit_in_bytes, memory.max_u
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple, Optional
+
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple, Optional
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.endings import Circumstances

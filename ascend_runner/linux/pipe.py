@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-from typing import Final
+
+from ascend_runner.annotations import Final
 
 SIZE: Final = 1024 * 1024  # bytes; the kernel's default limit for users (fs.pipe-max-size)
 F_SETPIPE_SZ: Final = 1031  # linux/fcntl.h; Python's fcntl names them from 3.10 on

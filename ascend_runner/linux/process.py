@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import subprocess
 from signal import SIGCONT, SIGTERM
-from typing import TYPE_CHECKING, NamedTuple
 
+from ascend_runner.annotations import TYPE_CHECKING, NamedTuple
 from ascend_runner.supervision.events import Ending
 
 if TYPE_CHECKING:

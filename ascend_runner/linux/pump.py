@@ -12,7 +12,8 @@ import signal
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from . import pipe
 

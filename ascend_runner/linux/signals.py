@@ -10,7 +10,8 @@ import os
 import select
 import signal
 from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
-from typing import TYPE_CHECKING, Final
+
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from types import FrameType

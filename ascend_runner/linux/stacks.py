@@ -12,8 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Final
 
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.diagnosis.stack_groups import ProcessStack, RankStack
 from ascend_runner.text import shown
 

@@ -5,7 +5,7 @@ Takes the table as plain facts and gives the sentence of the error, or nothing; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from ascend_runner.annotations import TYPE_CHECKING, NamedTuple
 
 from .node import LOCALHOST
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from ascend_runner.annotations import TYPE_CHECKING, Callable, NamedTuple
 
 from .node import MASTER_PORT, Node
 from .variables import Variables

@@ -7,8 +7,7 @@ doubt, and a job that has nothing else to go by is not started: each of its node
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
 
 from .node import LOCALHOST, MASTER_PORT, Node, Said

@@ -5,8 +5,7 @@ Sources: the Octopus guide to algorithm files, ModelArts' layout, the task-train
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Final, NamedTuple
-
+from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, NamedTuple
 from ascend_runner.errors import SettingsError
 
 if TYPE_CHECKING:

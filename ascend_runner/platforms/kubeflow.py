@@ -7,7 +7,7 @@ MASTER_ADDR and RANK imply. Sources: kubeflow/trainer, and pkg/controller.v1/pyt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from .contract import Contract
 from .variables import is_whole_number, whole_number

@@ -7,8 +7,7 @@ Source: component/ascend-operator of Ascend/mind-cluster (pkg/controllers/v1/env
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
 
 from .contract import Contract

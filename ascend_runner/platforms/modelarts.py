@@ -5,7 +5,7 @@ Sources: ModelArts' list of environment variables, its guide to custom images, i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from .contract import Contract
 

@@ -7,7 +7,7 @@ to every node: SLURM_NODEID is then the same everywhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from . import slurm
 from .contract import Contract

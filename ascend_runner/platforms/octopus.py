@@ -5,7 +5,7 @@ Source: its guide to algorithm files.
 
 from __future__ import annotations
 
-from typing import Final
+from ascend_runner.annotations import Final
 
 from . import modelarts
 

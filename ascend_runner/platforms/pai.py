@@ -5,7 +5,7 @@ Source: its page on built-in environment variables.
 
 from __future__ import annotations
 
-from typing import Final
+from ascend_runner.annotations import Final
 
 from .contract import Contract
 

@@ -6,7 +6,7 @@ one supervised rank.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Final, NamedTuple
+from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, NamedTuple
 
 from .variables import is_whole_number
 

@@ -6,8 +6,7 @@ fewer nodes than its job has.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
 
 from .contract import Contract

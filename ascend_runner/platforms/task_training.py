@@ -6,7 +6,7 @@ Source: the platform's guide to run commands.
 
 from __future__ import annotations
 
-from typing import Final
+from ascend_runner.annotations import Final
 
 from .contract import Contract
 

@@ -6,8 +6,7 @@ TensorFlow wants a number; both are read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
-
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.errors import SettingsError
 
 from .contract import Contract

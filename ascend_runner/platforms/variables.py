@@ -5,8 +5,7 @@ A variable that is set to nothing counts as not set, as for the runner's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ workers the pod's own name tells which of their hosts this is. Source: pkg/contr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from .contract import Contract
 from .variables import Variables

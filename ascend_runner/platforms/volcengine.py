@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from ascend_runner.annotations import Final
 
 from .contract import Contract
 

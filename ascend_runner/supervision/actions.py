@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from ascend_runner.annotations import NamedTuple, Union
 
 
 class Spawn(NamedTuple):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from signal import Signals
-from typing import NamedTuple, Union
+
+from ascend_runner.annotations import NamedTuple, Union
 
 
 class Ending(NamedTuple):

@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import enum
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, Signals
-from typing import TYPE_CHECKING, Callable, Final, NamedTuple
+
+from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, NamedTuple
 
 from .actions import Action, SetDeadline, SignalGroup, Spawn
 from .events import DeadlineReached, Emptied, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed

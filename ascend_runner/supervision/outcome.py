@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Union
+
+from ascend_runner.annotations import TYPE_CHECKING, NamedTuple, Union
 
 from .events import signal_name
 

@@ -11,7 +11,7 @@ import ascend_runner
 
 PACKAGE = Path(ascend_runner.__file__).parent
 PURE = {"__future__", "collections.abc", "enum", "os.path", "re", "signal", "typing"}
-BELOW = {"ascend_runner.text", "ascend_runner.supervision.events"}
+BELOW = {"ascend_runner.annotations", "ascend_runner.text", "ascend_runner.supervision.events"}
 
 
 def imports_of(path: Path) -> set[str]:
