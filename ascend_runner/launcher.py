@@ -7,10 +7,9 @@ import stat
 
 from ascend_runner import errors
 from ascend_runner.annotations import TYPE_CHECKING, Final
-from ascend_runner.job import this_node
+from ascend_runner.job import command_line, this_node
 from ascend_runner.job.plan import Request, Surroundings, plan, with_table_at
 from ascend_runner.job.settings import DIRECT
-from ascend_runner.launchers import command as words
 from ascend_runner.linux import files
 from ascend_runner.manager import Manager
 from ascend_runner.platforms import find
@@ -58,7 +57,7 @@ class Launcher:
         Errors: AscendRunnerError of every kind; StopRequestedError for a signal during the wait.
         """
         settings = self._settings
-        words.check(command)
+        command_line.check(command)
         self._enter_conda(command[0])
         said = Said(settings.nnodes, settings.node_rank, settings.master_addr, settings.master_port)
         alone = None if said.is_complete else self._find_single()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os.path
 
+from ascend_runner.annotations import TYPE_CHECKING
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import conflicts, hccl
 from ascend_runner.frameworks.decide import NONE
