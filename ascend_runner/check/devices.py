@@ -67,7 +67,7 @@ def devices(scene: Scene) -> Iterator[Line]:
             else "order the table by device_id",
         )
     elif not unusable:
-        yield ok(f"{_listed(nodes)}{f' for {scene.nproc} ranks' if scene.nproc else ''}")
+        yield ok(f"{_listed(nodes)}{_for_ranks(scene.nproc)}")
 
 
 def _unusable(nodes: Iterable[str], root: str) -> Iterator[Line]:
@@ -105,6 +105,10 @@ def _ids(scene: Scene) -> tuple[int, ...]:
 def _listed(nodes: Mapping[int, str]) -> str:
     prefix = next(iter(nodes.values())).rstrip("0123456789")
     return f"{len(nodes)} NPU{'s' if len(nodes) > 1 else ''} (/dev/{prefix}{reporter.rank_numbers(list(nodes))})"
+
+
+def _for_ranks(nproc: int) -> str:
+    return f" for {nproc} rank{'s' if nproc > 1 else ''}" if nproc else ""
 
 
 def leftovers(scene: Scene) -> Iterator[Line]:

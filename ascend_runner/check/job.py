@@ -8,7 +8,9 @@ from ascend_runner import errors, reporter
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.frameworks import conflicts
 from ascend_runner.frameworks.conflicts import Remedy
+from ascend_runner.frameworks.decide import NONE
 from ascend_runner.frameworks.situation import Situation
+from ascend_runner.job.settings import DIRECT
 from ascend_runner.launchers.command import python_command
 from ascend_runner.linux.cgroup import read
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     from .scene import Scene
 
-FRAMEWORK: Final = "auto"
 MOST_ARGUMENTS: Final = 4  # of a command, that are shown
 
 
@@ -62,11 +63,8 @@ def _judged_table(scene: Scene) -> Iterator[Line]:
 
 def this_node(scene: Scene) -> Iterator[Line]:
     """Say which part of the job is this node's; with a table that cannot be used yet, nobody knows."""
-    job = scene.job
-    if job:
-        pod = f" (pod {job.pod_name})" if job.pod_name else ""
-        ranks = reporter.rank_list([rank.rank_id for rank in job.ranks])
-        yield ok(f"{ranks} of {job.rank_size} on {job.server_id}{pod}")
+    if scene.job:
+        yield ok(reporter.placed(scene.job))
     elif isinstance(scene.job_error, errors.NodeNotFoundError):
         yield error(
             str(scene.job_error),
@@ -76,36 +74,40 @@ def this_node(scene: Scene) -> Iterator[Line]:
 
 def plan(scene: Scene) -> Iterator[Line]:
     """Say what else a start would refuse, or warn of."""
+    known = {sentence for _remedy, sentence in _conflicts(scene)}
+    known.update(scene.table.warnings if scene.table else ())
     told_elsewhere = (errors.NodeNotFoundError, errors.RankTableError)
-    if scene.job_error and not isinstance(scene.job_error, told_elsewhere):
+    if scene.job_error and not isinstance(scene.job_error, told_elsewhere) and str(scene.job_error) not in known:
         yield error(str(scene.job_error))
-    known = scene.table.warnings if scene.table else ()
-    for sentence in scene.warnings:
-        if sentence not in known:
-            yield warning(sentence)
+    yield from (warning(sentence) for sentence in scene.warnings if sentence not in known)
 
 
 def variables(scene: Scene) -> Iterator[Line]:
-    """Say which variables contradict each other, or the platform's own; and which the ranks are given anew."""
+    """Say which variables contradict each other, or the platform's own."""
     if scene.node is None:
         yield error(str(scene.node_error))
         return
 
-    job = scene.job
-    rank_ids = tuple(rank.rank_id for rank in job.ranks) if job else tuple(range(scene.nproc))
+    held = [found for found in _conflicts(scene) if found[0] is not Remedy.CLEAN]
+    yield from ((error if remedy is Remedy.REFUSE else warning)(sentence) for remedy, sentence in held)
+    if not held:
+        yield ok(f"no conflict; {scene.node.why}")
+
+
+def _conflicts(scene: Scene) -> tuple[tuple[Remedy, str], ...]:
+    if scene.node is None:
+        return ()
+    job, settings = scene.job, scene.settings
+    rank_ids = tuple(rank.rank_id for rank in job.ranks) if job and job.ranks else tuple(range(scene.nproc))
     situation = Situation(
         node=scene.node,
         rank_ids=rank_ids,
-        rank_size=job.rank_size if job else len(rank_ids),
+        rank_size=job.rank_size if job and job.rank_size else len(rank_ids),
         table_path=job.table.path if job and job.table else None,
         environ=scene.environ,
+        isolate_devices=settings.isolate_devices,
     )
-    held = conflicts.told(FRAMEWORK, situation)
-    for remedy, sentence in held:
-        if remedy is not Remedy.CLEAN:
-            yield (error if remedy is Remedy.REFUSE else warning)(sentence)
-    if all(remedy is Remedy.CLEAN for remedy, _sentence in held):
-        yield ok(f"no conflict; {scene.node.why}")
+    return conflicts.told(settings.framework if settings.launcher == DIRECT else NONE, situation)
 
 
 def command(scene: Scene) -> Iterator[Line]:
@@ -119,7 +121,7 @@ def command(scene: Scene) -> Iterator[Line]:
     if job is None:
         return
 
-    rank = job.ranks[0]
+    rank = job.processes[0]
     program = os.path.join(rank.cwd, rank.executable)
     missing = _missing_interpreter(program)
     if missing:

@@ -189,7 +189,7 @@ def room(scene: Scene) -> Iterator[Line]:
     surroundings = Surroundings(scene.environ, scene.cwd, "", os.path.isdir)
     folders = {
         "log folder": job.log_dir if job else find_log_dir(scene.settings, surroundings),
-        "work folder": job.ranks[0].cwd if job else scene.cwd,
+        "work folder": job.processes[0].cwd if job else scene.cwd,
         "shared memory": "/dev/shm",  # noqa: S108  asked how full it is, not used
     }
     answers = bounded.ask_all(list(folders), lambda what: _ask(scene.root + folders[what]), scene.patience)

@@ -8,6 +8,7 @@ from ascend_runner import errors
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.launcher import Launcher, current_folder, table_place
 from ascend_runner.platforms import find
+from ascend_runner.platforms.node import Said
 from ascend_runner.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Scene(NamedTuple):
     @property
     def nproc(self) -> int:
         """The number of ranks on this node, as far as it is known; else 0."""
-        return len(self.job.ranks) if self.job else self.settings.nproc_per_node or 0
+        return (len(self.job.ranks) if self.job else 0) or self.settings.nproc_per_node or 0
 
     @property
     def npus(self) -> int:
@@ -104,6 +105,8 @@ def _with_table(scene: Scene) -> Scene:
 
 def _with_node(scene: Scene) -> Scene:
     try:
-        return scene._replace(node=find.find(scene.environ))
+        settings = scene.settings
+        said = Said(settings.nnodes, settings.node_rank, settings.master_addr, settings.master_port)
+        return scene._replace(node=find.find(scene.environ, said))
     except errors.AscendRunnerError as error:
         return scene._replace(node_error=error)

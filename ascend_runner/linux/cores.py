@@ -11,7 +11,7 @@ import os
 
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 
-from . import cgroup, npu
+from . import cgroup
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -48,6 +48,8 @@ def place(mode: str, nproc: int, devices: Sequence[int], root: str = "") -> Plac
     Next to the NPU by the `numa_node` of its PCI device. Where that is not known for one of them, or the affinity mask
     leaves none of the cores there, all ranks are split evenly over the NUMA nodes (NUMA) or the cores (CORES).
     """
+    from . import npu  # only with --bind, while all jobs count the cores
+
     allowed = _allowed(root)
     nodes = _nodes(allowed, root)
     near = [npu.numa_node(device, root) for device in devices[:nproc]]

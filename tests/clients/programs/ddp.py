@@ -1,0 +1,46 @@
+"""Trains a small model with torch's DistributedDataParallel, and prints the loss of every step.
+
+It is the same on any number of ranks, since all of them together see the same examples.
+
+Started with `--die RANK`, that rank kills itself half-way, as the kernel does when memory runs out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+STEPS = 12
+EXAMPLES = 64  # of all ranks together, in each step
+
+distributed.init_process_group("gloo")
+rank, size = distributed.get_rank(), distributed.get_world_size()
+doomed = int(sys.argv[2]) if sys.argv[1:2] == ["--die"] else -1
+torch.manual_seed(7)
+torch.set_default_dtype(torch.float64)
+model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+print(f"rank {rank} of {size}, local rank {os.environ['LOCAL_RANK']}", flush=True)
+for step in range(STEPS):
+    inputs = torch.randn(EXAMPLES, 4)
+    wanted = inputs.sum(dim=1, keepdim=True).sin()
+    share = slice(rank * EXAMPLES // size, (rank + 1) * EXAMPLES // size)
+    loss = torch.nn.functional.mse_loss(model(inputs[share]), wanted[share])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+    mean = loss.detach().clone()
+    distributed.all_reduce(mean)
+    if rank == 0:
+        print(f"step {step} loss {float(mean) / size:.12f}", flush=True)
+    if rank == doomed and step == STEPS // 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+distributed.destroy_process_group()

@@ -1,0 +1,82 @@
+"""Open MPI: mpirun starts the runner once on each of two nodes; and the runner hands a command over to mpirun."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients.conftest import RUNNER, Ended, TwoNodes, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TELL = 'echo "$RANK of $WORLD_SIZE, node $NODE_RANK, on $(hostname), meets at $MASTER_ADDR"'
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@pytest.fixture
+def job(nodes: TwoNodes, tmp_path: Path) -> object:
+    """Give a way to run `mpirun -N 1 ascend-runner ... sh -c SCRIPT` on two nodes, called on node 0."""
+    # What ssh would be: it is called as `ssh HOST COMMAND ...`, and goes to node 1.
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\nshift\nexec {_quoted(nodes.on(1))} sh -c "$*"\n')
+    ssh.chmod(0o755)
+    network = ("--mca", "oob_tcp_if_include", "10.77.0.0/24", "--mca", "plm_rsh_agent", str(ssh))
+    hosts = ",".join(f"{address}:1" for address in nodes.addresses)
+    options = ("--nproc-per-node", "2", "--master-addr", nodes.addresses[0], "--log-dir", str(tmp_path / "log"))
+
+    def start(script: str) -> Ended:
+        words = ("mpirun", *network, "-N", "1", "--host", hosts, *RUNNER, *options, "sh", "-c", script)
+        return run(*nodes.on(0), *words, env=AS_ROOT, cwd=tmp_path)
+
+    return start
+
+
+def _quoted(words: tuple[str, ...]) -> str:
+    return " ".join(f"'{word}'" for word in words)
+
+
+def test_two_nodes(job: object) -> None:
+    """Each node has its ranks, and all the same address."""
+    ended = job(TELL)  # type: ignore[operator]  # the function above
+
+    assert 0 == ended.status, ended.screen
+    assert [
+        f"{rank} of 4, node {rank // 2}, on node-{rank // 2}, meets at 10.77.0.1" for rank in range(4)
+    ] == ended.lines
+
+
+def test_exit_status_is_carried_through(job: object) -> None:
+    """A rank's status is the runner's, and mpirun's; the other node is stopped by mpirun."""
+    ended = job('if [ "$RANK" = 3 ]; then exit 9; fi; exec sleep 300')  # type: ignore[operator]
+
+    assert 9 == ended.status, ended.screen
+    assert " ERROR rank 3 failed first: exit status 9, " in ended.screen
+
+
+def test_process_per_card_is_not_multiplied(tmp_path: Path) -> None:
+    """Under mpirun with several processes on a node, each runner is one rank."""
+    script = 'echo "$OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"'
+    options = ("--log-dir", str(tmp_path / "log"))
+    ended = run(
+        "mpirun", "--oversubscribe", "-np", "4", *RUNNER, *options, "sh", "-c", script, env=AS_ROOT, cwd=tmp_path
+    )
+
+    assert 0 == ended.status, ended.screen
+    assert [f"{rank} of 4" for rank in range(4)] == ended.lines
+    assert 4 == sum(name.endswith(".json") for name in os.listdir(tmp_path / "log"))
+
+
+def test_mpirun_as_launcher(tmp_path: Path) -> None:
+    """One mpirun is supervised, which starts the processes."""
+    script = 'echo "$OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"; exit "$1"'
+    options = ("--launcher", "mpirun", "--nproc-per-node", "2", "--log-dir", "log")
+    env = {"OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    for status in (0, 5):
+        ended = run(*RUNNER, *options, "sh", "-c", script, "sh", str(status), env=env, cwd=tmp_path)
+
+        assert status == ended.status, ended.screen
+        assert "[mpirun] 0 of 2\n" in ended.screen
+        assert "[mpirun] 1 of 2\n" in ended.screen
