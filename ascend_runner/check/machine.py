@@ -88,7 +88,8 @@ def ports(scene: Scene) -> Iterator[Line]:
         moved = scene.environ.get("HCCL_IF_BASE_PORT", "")
         base = int(moved) if is_whole_number(moved) else HCCL_BASE_PORT
         wanted.update(dict.fromkeys(range(base, base + HCCL_PORTS), HCCL))
-    if node and node.node_rank == 0:
+    is_met_already = scene.job is not None and bool(scene.job.ranks) and not scene.job.rank_size  # by who started this
+    if node and node.node_rank == 0 and not is_met_already:
         wanted[node.master_port] = "MASTER_PORT"
 
     taken = {socket.port: socket for socket in _sockets(scene.root) if socket.port in wanted}
@@ -153,16 +154,17 @@ def names(scene: Scene) -> Iterator[Line]:
 
 def judge_names(hosts: Sequence[str], answers: Mapping[str, bool], patience: float) -> Iterator[Line]:
     """Judge what a name server has said of hosts within `patience` seconds; who is missing has got no answer."""
+    nodes = f"{len(hosts)} node{'s' if len(hosts) > 1 else ''}"
     unknown = [host for host in hosts if answers.get(host) is False]
     silent = [host for host in hosts if host not in answers]
     if unknown:
         yield error(
-            f"{_some(unknown)} of {len(hosts)} nodes {'is' if len(unknown) == 1 else 'are'} not known by name",
+            f"{_some(unknown)} of {nodes} {'is' if len(unknown) == 1 else 'are'} not known by name",
             "their pods may not run yet, or the job has no headless service (Volcano: the svc plugin)",
         )
     if silent:
         yield error(
-            f"no answer within {patience:g} s to where {_some(silent)} of {len(hosts)} nodes are",
+            f"no answer within {patience:g} s to where {_some(silent)} of {nodes} are",
             "look at the name servers in /etc/resolv.conf",
         )
     if not unknown and not silent:

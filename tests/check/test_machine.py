@@ -59,6 +59,14 @@ def test_master_port_is_taken(tmp_path: Path) -> None:
     assert ["end it if it is an earlier job's, or set another MASTER_PORT on all nodes"] == advice(machine.ports, given)
 
 
+def test_master_port_of_who_started_this(tmp_path: Path) -> None:
+    """A rank that torchrun has started by itself finds torchrun on that port."""
+    given = scene(sockets(tmp_path, row(29500, "0A", 7)), {"HCCL_HOST_SOCKET_PORT_RANGE": "auto"}, nproc=1)
+
+    assert given.job
+    assert [] == said(machine.ports, given._replace(job=given.job._replace(rank_size=0)))
+
+
 def test_master_port_of_another_node(tmp_path: Path) -> None:
     """Only node 0's is taken."""
     environ = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "other"}
@@ -143,6 +151,9 @@ def test_no_answer() -> None:
         "b of 3 nodes is not known by name",
         "no answer within 10 s to where c of 3 nodes are",
     ] == [line.found for line in lines]
+    assert ["a of 1 node is not known by name"] == [
+        line.found for line in machine.judge_names(["a"], {"a": False}, 10.0)
+    ]
 
 
 def test_one_node_has_no_others() -> None:
