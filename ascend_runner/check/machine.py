@@ -153,16 +153,17 @@ def names(scene: Scene) -> Iterator[Line]:
 
 def judge_names(hosts: Sequence[str], answers: Mapping[str, bool], patience: float) -> Iterator[Line]:
     """Judge what a name server has said of hosts within `patience` seconds; who is missing has got no answer."""
+    nodes = f"{len(hosts)} node{'s' if len(hosts) > 1 else ''}"
     unknown = [host for host in hosts if answers.get(host) is False]
     silent = [host for host in hosts if host not in answers]
     if unknown:
         yield error(
-            f"{_some(unknown)} of {len(hosts)} nodes {'is' if len(unknown) == 1 else 'are'} not known by name",
+            f"{_some(unknown)} of {nodes} {'is' if len(unknown) == 1 else 'are'} not known by name",
             "their pods may not run yet, or the job has no headless service (Volcano: the svc plugin)",
         )
     if silent:
         yield error(
-            f"no answer within {patience:g} s to where {_some(silent)} of {len(hosts)} nodes are",
+            f"no answer within {patience:g} s to where {_some(silent)} of {nodes} are",
             "look at the name servers in /etc/resolv.conf",
         )
     if not unknown and not silent:
