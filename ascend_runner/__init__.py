@@ -10,10 +10,20 @@ from ascend_runner.annotations import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ascend_runner import errors, rank_table
-    from ascend_runner.library import CurrentRank, current_rank, launch, prepare
+    from ascend_runner.library import CurrentRank, Platform, current_rank, launch, platform, prepare
     from ascend_runner.supervision.outcome import Outcome
 
-__all__ = ["CurrentRank", "Outcome", "current_rank", "errors", "launch", "prepare", "rank_table"]
+__all__ = [
+    "CurrentRank",
+    "Outcome",
+    "Platform",
+    "current_rank",
+    "errors",
+    "launch",
+    "platform",
+    "prepare",
+    "rank_table",
+]
 __version__ = "0.1.0"
 
 

@@ -19,7 +19,7 @@ from ascend_runner.supervision.outcome import Interrupted, Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ascend_runner.job.plan import JobSpec
+    from ascend_runner.job.plan import JobSpec, RankSpec
     from ascend_runner.job.settings import Settings
 
 
@@ -86,8 +86,6 @@ def _hand_back(what: Outcome | errors.AscendRunnerError, fd: int | None) -> None
 def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
     import json  # only here: 4 ms
 
-    from ascend_runner.job.secrets import mask
-
     plan = {
         "job_id": job.job_id,
         "rank_size": job.rank_size,
@@ -98,17 +96,26 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
             {
                 "rank_id": rank.rank_id,
                 "local_rank": rank.local_rank,
-                "executable": rank.executable,
-                "argv": rank.argv,
-                "variables": mask({name: value for name, value in rank.env.items() if environ.get(name) != value}),
-                "unset": [name for name in environ if name not in rank.env],
-                "cwd": rank.cwd,
-                "log": rank.log_path,
+                **_process_plan(rank, environ),
             }
             for rank in job.ranks
         ],
+        "beside": [{"name": process.name, **_process_plan(process, environ)} for process in job.beside],
     }
     return json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
+
+
+def _process_plan(process: RankSpec, environ: Mapping[str, str]) -> dict[str, object]:
+    from ascend_runner.job.secrets import mask  # only here
+
+    return {
+        "executable": process.executable,
+        "argv": process.argv,
+        "variables": mask({name: value for name, value in process.env.items() if environ.get(name) != value}),
+        "unset": [name for name in environ if name not in process.env],
+        "cwd": process.cwd,
+        "log": process.log_path,
+    }
 
 
 def _lowest_level(settings: Settings) -> Level:

@@ -7,10 +7,13 @@ import stat
 
 from ascend_runner import errors
 from ascend_runner.annotations import TYPE_CHECKING, Final
-from ascend_runner.job import this_node
+from ascend_runner.job import command_line, this_node
 from ascend_runner.job.plan import Request, Surroundings, plan, with_table_at
+from ascend_runner.job.settings import DIRECT
 from ascend_runner.linux import files
 from ascend_runner.manager import Manager
+from ascend_runner.platforms import find
+from ascend_runner.platforms.node import Said
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.machine import STOP_SIGNALS
 
@@ -19,8 +22,11 @@ if TYPE_CHECKING:
 
     from ascend_runner.job.plan import JobSpec, TableFile
     from ascend_runner.job.settings import Settings
+    from ascend_runner.job.this_node import NodeShare
     from ascend_runner.linux.console import Console
     from ascend_runner.linux.signals import Signals
+    from ascend_runner.platforms.node import Node
+    from ascend_runner.platforms.single import Single
     from ascend_runner.rank_table import RankTable
     from ascend_runner.rank_table.source import Snapshot
     from ascend_runner.reporter import Reporter
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 USUAL_PLACES: Final = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hccl.json")
 
 
+RESOLVE_LIMIT: Final = 60  # seconds for the name of another node to become known
 INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # how their names begin
 
 
@@ -49,28 +56,138 @@ class Launcher:
 
         Errors: AscendRunnerError of every kind; StopRequestedError for a signal during the wait.
         """
-        executable = command[0] if _is_relative(command[0]) else self._find_executable(command[0], self._cwd)
-        snapshot = table = None
-        if self._settings.nproc_per_node is not None and self._settings.rank_table is None:
-            share = this_node.without_table(self._settings.nproc_per_node, self._host)
-        else:
-            snapshot = self._await_table()
-            for warning in snapshot.table.warnings:
-                self._reporter.warn(warning)
-            share = this_node.find_share(snapshot.table, self._environ, self._host)
-            table = _handed_on(snapshot)
+        settings = self._settings
+        command_line.check(command)
+        self._enter_conda(command[0])
+        said = Said(settings.nnodes, settings.node_rank, settings.master_addr, settings.master_port)
+        alone = None if said.is_complete else self._find_single()
+        if settings.launcher != DIRECT and not alone:
+            return self._told(self._prepare_handover(command, find.find(self._environ, said)))
 
-        surroundings = Surroundings(self._environ, self._cwd, self._host.name, os.path.isdir)
-        job = plan(Request(executable, tuple(command), table), self._settings, share, surroundings)
+        executable = command[0] if _is_relative(command[0]) else self._find_executable(command[0], self._cwd)
+        request = Request(executable, tuple(command))
+        if alone:
+            from ascend_runner.job.plan_once import plan_single  # only here: most start a process per device
+
+            self._reporter.info(f"{alone.why} (--nnodes 1 starts a process per device of this node all the same)")
+            job = plan_single(request, alone, settings, self._surroundings())
+        else:
+            job = self._prepare_ranks(request, find.find(self._environ, said))
+        self._refuse_missing_script(job)
+        return self._told(job)
+
+    def _find_single(self) -> Single | None:
+        """See whether somebody else has started a process per card already."""
+        if find.SINGLE_WITNESSES.isdisjoint(self._environ):
+            return None
+        from ascend_runner.platforms import single  # only where a variable speaks for it
+
+        return single.find(self._environ)
+
+    def _prepare_ranks(self, request: Request, node: Node) -> JobSpec:
+        """Plan one process per device of this node."""
+        snapshot, share = self._find_share(node)
+        table = _handed_on(snapshot) if snapshot else None
+        job = plan(request._replace(table=table), self._settings, share, self._surroundings())
         if snapshot and job.table and not self._settings.no_table_checks:
             self._check_table(snapshot.table, job.table)
-        self._refuse_missing_script(job)
         return job
+
+    def _prepare_handover(self, command: Sequence[str], node: Node) -> JobSpec:
+        """Plan one process that starts this node's ranks by itself."""
+        from ascend_runner.job import plan_once  # only here: most start a process per device
+
+        _, share = self._find_share(node)
+        surroundings = self._surroundings()
+        handover = plan_once.hand_over(tuple(command), share, self._settings, surroundings)
+        executable = self._find_executable(handover.argv[0], self._cwd)
+        return plan_once.plan_handover((executable, handover), share, self._settings, surroundings)
+
+    def _find_share(self, node: Node) -> tuple[Snapshot | None, NodeShare]:
+        """Find this node's ranks: by the rank table where it counts, else as many as the user or the platform says."""
+        self._reporter.debug(node.why)
+        nproc = self._settings.nproc_per_node or node.devices_per_node or 1
+        if not self._needs_table(node):
+            return None, this_node.without_table(nproc, node, self._host)
+
+        snapshot = self._await_table()
+        for warning in snapshot.table.warnings:
+            self._reporter.warn(warning)
+        if not snapshot.table.devices:  # a job on CPUs still gets a table, and none of it is handed on
+            return snapshot, this_node.without_table(self._settings.nproc_per_node or 1, node, self._host)
+        share = this_node.find_share(snapshot.table, self._environ, self._host)
+        return snapshot, this_node.agreed(share, snapshot.table, node)
+
+    def _needs_table(self, node: Node) -> bool:
+        """Whether a rank table decides: one that was asked for, that is announced and of use, or if none else does."""
+        settings = self._settings
+        if settings.rank_table is not None or settings.nproc_per_node is not None:
+            return settings.rank_table is not None
+        if not node.devices_per_node:
+            return True
+
+        # These number their ranks without one.
+        is_of_use = settings.launcher == DIRECT and settings.framework != "mindspore-cluster"
+        return is_of_use and bool(announced_table(self._environ))
+
+    def _told(self, job: JobSpec) -> JobSpec:
+        for note in job.notes:
+            self._reporter.debug(note)
+        for warning in job.warnings:
+            self._reporter.warn(warning)
+        return job
+
+    def _surroundings(self) -> Surroundings:
+        cores = len(os.sched_getaffinity(0))
+        return Surroundings(self._environ, self._cwd, self._host.name, os.path.isdir, cores, self._resolve)
+
+    def _enter_conda(self, command: str) -> None:
+        """Take the Python of a conda environment, where one is meant. Errors: SettingsError where it is not there."""
+        if not self._settings.conda_env and not self._environ.get("ANACONDA_DIR"):
+            return
+        from ascend_runner.launchers import conda  # only in an image with conda
+
+        found = conda.find(command, self._environ, self._settings.conda_env)
+        if found is None:
+            return
+        if os.path.exists(found.python):
+            self._environ = {**self._environ, **found.variables}
+        elif self._settings.conda_env:
+            raise errors.SettingsError(f"--conda-env is {self._settings.conda_env!r}, but there is no {found.python!r}")
+        else:
+            self._reporter.warn(
+                f"{conda.DEFAULT} names a conda environment, but there is no {found.python!r}: left aside"
+            )
+
+    def _resolve(self, name: str) -> str:
+        """Make an address of a host's name; wait for it, since a pod's name may come later than this node.
+
+        Errors: SettingsError when it has not come in time.
+        """
+        import socket  # only here: 10 ms, and most frameworks take names
+
+        for attempt in range(RESOLVE_LIMIT):
+            try:
+                return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+            except OSError as error:
+                reason = _reason(error)
+            if self._settings.dry_run:
+                self._reporter.warn(f"{name!r} has no address yet ({reason}): the plan shows its name")
+                return name
+            if not attempt:
+                self._reporter.info(f"waiting for the address of {name!r}, at most {RESOLVE_LIMIT} s: {reason}")
+            self._check_for_signals(1.0)
+        raise errors.SettingsError(
+            f"the host {name!r} has no address ({reason}), waited {RESOLVE_LIMIT} s: --master-addr names another"
+        )
 
     def run(self, job: JobSpec, console: Console) -> Outcome:
         """Make what the plan needs on disk, and run it. Errors: OutputError, with nothing started."""
         for folder in job.folders:
             files.make_folder(folder)
+        for file in job.host_files:
+            files.make_folder(os.path.dirname(file.path))
+            files.write_whole(file.path, file.content)
         if job.table:
             path = write_table(job.table, warn=self._reporter.warn)
             job = with_table_at(job, path) if path != job.table.path else job
@@ -126,7 +243,7 @@ class Launcher:
 
     def _refuse_missing_script(self, job: JobSpec) -> None:
         """Refuse a relative script that is here, but not in the ranks' working directory."""
-        first = job.ranks[0]
+        first = job.processes[0]
         if first.cwd == self._cwd:
             if _is_relative(first.executable):
                 self._find_executable(first.executable, first.cwd)
@@ -136,10 +253,10 @@ class Launcher:
         for word in candidates:
             if os.path.isabs(word) or not os.path.isfile(os.path.join(self._cwd, word)):
                 continue
-            for rank in job.ranks:
+            for rank in job.processes:
                 if not os.path.exists(os.path.join(rank.cwd, word)):
                     raise errors.SettingsError(
-                        f"{word!r} is in {self._cwd}, but not in the working directory of rank {rank.rank_id},"
+                        f"{word!r} is in {self._cwd}, but not in the working directory of {rank.title},"
                         f" {rank.cwd}: name it by its full path, or use --workdir inherit"
                     )
         if _is_relative(first.executable):
@@ -167,17 +284,20 @@ class Launcher:
 
 def table_place(named: str | None, environ: Mapping[str, str], cwd: str) -> str:
     """Tell where the rank table is, or will be. Errors: RankTableError, with all places that were looked at."""
-    named = named or environ.get("RANK_TABLE_FILE_V_1_0") or environ.get("RANK_TABLE_FILE")
-    if named:
-        return os.path.join(cwd, named)
-    for place in USUAL_PLACES:
-        if os.path.isdir(os.path.dirname(place)):
-            return place
+    place = named or announced_table(environ)
+    if place:
+        return os.path.join(cwd, place)
 
     raise errors.RankTableError(
         "no rank table: neither --rank-table, RANK_TABLE_FILE_V_1_0 nor RANK_TABLE_FILE is set, and there is no folder"
         f" for {' or '.join(USUAL_PLACES)}; --nproc-per-node N runs N ranks without one"
     )
+
+
+def announced_table(environ: Mapping[str, str]) -> str:
+    """Tell where the platform says that a rank table is, or will be; empty where it says nothing."""
+    named = environ.get("RANK_TABLE_FILE_V_1_0") or environ.get("RANK_TABLE_FILE")
+    return named or next((place for place in USUAL_PLACES if os.path.isdir(os.path.dirname(place))), "")
 
 
 def write_table(table: TableFile, warn: Callable[[str], None]) -> str:

@@ -10,6 +10,7 @@ import time
 from ascend_runner import reporter
 from ascend_runner.annotations import TYPE_CHECKING
 from ascend_runner.linux import memory
+from ascend_runner.supervision.outcome import RankFailed, RankNotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -35,7 +36,7 @@ class Ledger:
         self.usages: dict[int, Usage] = {}
         self.hang: tuple[StackGroup, ...] = ()
         self._job = job
-        self._specs = {spec.rank_id: spec for spec in job.ranks}
+        self._specs = {spec.rank_id: spec for spec in job.processes}
         self._started_at: dict[int, float] = {}
         self._began = (time.time(), time.monotonic())  # on the wall clock and on the monotonic one
         self._memory = memory.sample()
@@ -46,9 +47,12 @@ class Ledger:
         self._started_at[rank_id] = time.monotonic()
 
     def describe(self, outcome: Outcome) -> Outcome:
-        """Add to an outcome what was seen of each rank."""
+        """Add to an outcome what was seen of each rank, and the name of who is none."""
         seconds = time.monotonic() - self._began[1]
-        return outcome._replace(ranks=tuple(map(self._describe_rank, outcome.ranks)), seconds=seconds)
+        cause = outcome.cause
+        if isinstance(cause, (RankFailed, RankNotStarted)):
+            cause = cause._replace(name=self._specs[cause.rank_id].name)
+        return outcome._replace(cause=cause, ranks=tuple(map(self._describe_rank, outcome.ranks)), seconds=seconds)
 
     def by_suspicion(self, failures: Collection[Exited]) -> list[Exited]:
         """Order ranks that failed in one moment, the likeliest first cause first."""

@@ -10,13 +10,16 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 from ascend_runner import errors, rank_table, result
+from ascend_runner.frameworks import conflicts
 from ascend_runner.job import plan, settings
 from ascend_runner.launcher import table_place, write_table
+from ascend_runner.platforms import folders
 from ascend_runner.rank_table import codec, source
 
 if TYPE_CHECKING:
@@ -94,7 +97,7 @@ def prepare(
     snapshot = source.await_snapshot(place, timeout=timeout)
     rank_size = str(max(1, snapshot.table.rank_size))
     if not snapshot.table.devices:
-        for variable in plan.TABLE_VARIABLES:
+        for variable in conflicts.TABLE:
             environ.pop(variable, None)
         environ["RANK_SIZE"] = rank_size
         return snapshot.table
@@ -131,11 +134,44 @@ def current_rank(environ: Mapping[str, str] = os.environ) -> CurrentRank:
     path = environ.get("RANK_TABLE_FILE")
     return CurrentRank(
         rank_id=_number(environ, "RANK_ID"),
-        local_rank=_number(environ, "LOCAL_RANK"),
+        local_rank=_number(environ, "LOCAL_RANK" if environ.get("LOCAL_RANK") else "DEVICE_ID"),
         rank_size=_number(environ, "RANK_SIZE"),
         device_index=_number(environ, "DEVICE_ID"),
         table=rank_table.read(path) if path else None,
     )
+
+
+@attrs.frozen(kw_only=True)
+class Platform:
+    """Where the platform keeps a job's data, each as a Path; None where it has none.
+
+    `datasets` are those that DATASET_MAP lists, by their names, and `dataset` is the folder of all of them. What is in
+    `result` when the job ends is what the platform collects. A folder that a variable names need not exist yet.
+    """
+
+    dataset: Path | None
+    datasets: Mapping[str, Path]
+    cached_dataset: Path | None
+    model: Path | None
+    result: Path | None
+    code: Path | None
+
+
+def platform(environ: Mapping[str, str] = os.environ) -> Platform:
+    """Find the platform's folders: by its variables first, then where it is known to put them. In a rank or before.
+
+        import ascend_runner
+
+        folders = ascend_runner.platform()
+        for name, path in folders.datasets.items():
+            print(name, sorted(path.iterdir())[:3])
+
+    Errors: SettingsError for a DATASET_MAP that is no JSON object of names and paths.
+    """
+    found = folders.find(environ, os.path.isdir)
+    paths = {name: Path(path) if path else None for name, path in found._asdict().items() if name != "datasets"}
+
+    return Platform(datasets={name: Path(path) for name, path in found.datasets.items()}, **paths)
 
 
 def _flags(options: Mapping[str, OptionValue]) -> list[str]:

@@ -53,7 +53,7 @@ class Manager:
         self._job = job
         self._signals = signals
         self._reporter = reporter
-        self._specs = {spec.rank_id: spec for spec in job.ranks}
+        self._specs = {spec.rank_id: spec for spec in job.processes}
         self._ledger = Ledger(job)
         self._pump = Pump(console)
         self._leaders: dict[int, Leader] = {}  # not reaped: their numbers are still theirs
@@ -130,7 +130,7 @@ class Manager:
 
         self._leaders[spec.rank_id] = leader
         self._ledger.note_start(spec.rank_id, leader.pid)
-        self._reporter.debug(f"rank {spec.rank_id} has pid {leader.pid}, working directory {spec.cwd}")
+        self._reporter.debug(f"{spec.title} has pid {leader.pid}, working directory {spec.cwd}")
         return Spawned(spec.rank_id)
 
     # --- Observing ----------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Manager:
             has_stragglers = self._leaders[rank_id].pid in sessions
             if has_stragglers:
                 self._with_stragglers.add(rank_id)
-            self._reporter.debug(f"rank {rank_id} has ended: {ending}")
+            self._reporter.debug(f"{self._specs[rank_id].title} has ended: {ending}")
             events.append(Exited(rank_id, ending, has_stragglers))
         return events
 
@@ -224,7 +224,7 @@ class Manager:
         from ascend_runner.diagnosis import stack_groups  # only at a hang
         from ascend_runner.linux.stacks import Looker
 
-        looker = Looker(self._job.ranks[0].env.get("PATH", os.defpath))
+        looker = Looker(self._job.processes[0].env.get("PATH", os.defpath))
         pids = {
             rank_id: leader.pid for rank_id, leader in self._leaders.items() if rank_id not in self._ledger.ended_at
         }
@@ -251,7 +251,7 @@ class Manager:
     # --- Before and after ---------------------------------------------------------------------------------------------
 
     def _open_logs(self) -> None:
-        for spec in self._job.ranks:
+        for spec in self._job.processes:
             cutter = None if spec.prefix is None else LineCutter(spec.prefix)
             log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn)
             self._ledger.streams[spec.rank_id] = Stream(spec.rank_id, log, cutter)

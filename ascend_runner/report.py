@@ -44,8 +44,9 @@ class CauseReport(NamedTuple):
 
 
 class RankReport(NamedTuple):
-    """What became of one rank. `exit_code` is None where it died of `signal`, and both where it has not ended.
+    """What became of one rank, or, with a `name` and a `rank_id` below 0, of the process that is none.
 
+    `exit_code` is None where it died of `signal`, and both where it has not ended.
     `state` is "succeeded", "failed", "stopped" (told to stop, and did, however), "not_started" or "not_killed".
     Resources are those of the leader and of what it waited for (getrusage(2)). Of `log_size` bytes that the rank wrote,
     the log lacks `log_lost`, the first at `log_lost_from`.
@@ -73,10 +74,14 @@ class RankReport(NamedTuple):
     variables: Mapping[str, str] = {}  # those that the runner set or changed
     rerun: str = ""
     finding: Optional[Finding] = None
+    name: str = ""
 
 
 class Report(NamedTuple):
-    """One node's part of a job. `ranks` is in rank order; `hang` tells where the ranks stood, the odd one first."""
+    """One node's part of a job.
+
+    `ranks` is in rank order, `rank_size` 0 where it is not known; `hang` tells where the ranks stood, the odd first.
+    """
 
     job_id: str
     status: int
@@ -125,16 +130,18 @@ class Seen(NamedTuple):
 
 
 def file_name(job: JobSpec) -> str:
-    """Name the report's file: where nodes may share the folder, by the node, too."""
+    """Name the report's file: where nodes may share the folder, by the node, too; one of many by its rank."""
     if len(job.ranks) == job.rank_size:
         return f"{job.job_id}-report.json"
+    if not job.rank_size:
+        return f"{job.job_id}-report-rank-{job.ranks[0].rank_id}.json"
     node = "".join(char if char.isalnum() or char in "-_." else "_" for char in job.pod_name or job.server_id)
     return f"{job.job_id}-report-{node}.json"
 
 
 def make(outcome: Outcome, job: JobSpec, seen: Seen) -> Report:
     """Put together what became of the job."""
-    specs = {spec.rank_id: spec for spec in job.ranks}
+    specs = {spec.rank_id: spec for spec in job.processes}
     return Report(
         job_id=job.job_id,
         status=outcome.status,
@@ -214,6 +221,7 @@ def _rank(rank: RankOutcome, spec: RankSpec, seen: Seen) -> RankReport:
         variables=mask(changed),
         rerun=rerun_command(spec, seen.environ),
         finding=more.finding,
+        name=spec.name,
     )
 
 

@@ -77,24 +77,27 @@ def printable(text: str) -> str:
 
 def starting(job: JobSpec) -> str:
     """Say what is about to run where."""
-    ranks = rank_list([rank.rank_id for rank in job.ranks])
+    started = [process.name for process in job.beside]
+    if job.ranks:
+        ranks = rank_list([rank.rank_id for rank in job.ranks])
+        started.insert(0, f"{ranks} of {job.rank_size}" if job.rank_size else ranks)
     pod = f" (pod {job.pod_name})" if job.pod_name else ""
-    return f"starting {ranks} of {job.rank_size} on {job.server_id}{pod}, logs in {job.log_dir}"
+    return f"starting {' and '.join(started)} on {job.server_id}{pod}, logs in {job.log_dir}"
 
 
 def ended(outcome: Outcome, job: JobSpec) -> str:
     """Give the last words on a job: one line after a success, else the cause and what became of the others."""
     cause, seconds = outcome.cause, outcome.seconds
     if cause is None:
-        ranks = f"all {len(outcome.ranks)} ranks" if len(outcome.ranks) > 1 else f"rank {outcome.ranks[0].rank_id}"
-        return f"{ranks} ended with exit status 0 after {duration(seconds)}"
+        who = f"all {len(job.ranks)} ranks" if len(job.ranks) > 1 else (job.ranks or job.beside)[0].title
+        return f"{who} ended with exit status 0 after {duration(seconds)}"
     if isinstance(cause, RankFailed):
         return "\n".join(_rank_failed(cause, outcome, job))
     if isinstance(cause, RankNotStarted):
-        return "\n".join([str(cause), *_others(outcome, cause.rank_id)])
+        return "\n".join([str(cause), *_others(outcome, job, cause.rank_id)])
 
     head = f"{cause}, {duration(seconds)} after the start"
-    return "\n".join([head, f"  logs   {job.log_dir}", *_others(outcome, None)])
+    return "\n".join([head, f"  logs   {job.log_dir}", *_others(outcome, job, None)])
 
 
 def duration(seconds: float) -> str:
@@ -130,7 +133,7 @@ def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]
     accused = document.cause and document.cause.accused
     return [
         f"{cause}, {duration(failed.seconds)} after the start",
-        f"  device {failed.local_rank} on server {job.server_id}{pod}, pid {failed.pid}",
+        f"  {'' if failed.name else f'device {failed.local_rank} '}on server {job.server_id}{pod}, pid {failed.pid}",
         *(f"  {line}" for line in (finding.lines(failed.finding) if failed.finding else ())),
         *([f"  look   {finding.accused_words(accused)}"] if accused else []),
         f"  log    {failed.log_path}",
@@ -140,11 +143,11 @@ def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]
             else []
         ),
         f"  again  {failed.rerun}",
-        *_others(outcome, cause.rank_id),
+        *_others(outcome, job, cause.rank_id),
     ]
 
 
-def _others(outcome: Outcome, culprit: int | None) -> list[str]:
+def _others(outcome: Outcome, job: JobSpec, culprit: int | None) -> list[str]:
     """Say what became of the other ranks, one line per kind of end."""
     others = [rank for rank in outcome.ranks if rank.rank_id != culprit]
     fates: dict[str, list[int]] = {}
@@ -152,8 +155,15 @@ def _others(outcome: Outcome, culprit: int | None) -> list[str]:
         fates.setdefault(_fate(rank), []).append(rank.rank_id)
 
     label = "ranks " if culprit is None else "others"
-    lines = [f"{rank_numbers(rank_ids)}: {fate}" for fate, rank_ids in fates.items()]
+    lines = [f"{_named(rank_ids, job)}: {fate}" for fate, rank_ids in fates.items()]
     return [f"  {label if number == 0 else '      '} {line}" for number, line in enumerate(lines)]
+
+
+def _named(rank_ids: list[int], job: JobSpec) -> str:
+    """Write ranks briefly, and who is none by name."""
+    names = [process.name for process in job.beside if process.rank_id in rank_ids]
+    numbers = [rank_id for rank_id in rank_ids if rank_id >= 0]
+    return ", ".join([*([rank_numbers(numbers)] if numbers else []), *names])
 
 
 def _fate(rank: RankOutcome) -> str:

@@ -153,6 +153,7 @@ def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
         "server_id": os.uname().nodename,
         "pod_name": "",
         "rank_table": None,
+        "beside": [],
     } == plan
     assert {
         "rank_id": 1,
@@ -172,6 +173,10 @@ def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
         "JOB_ID": "modelarts-job-1",
         "LOCAL_RANK": "1",
         "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "NODE_RANK": "0",
+        "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // 2)),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29500",
         "RANK": "1",

@@ -158,6 +158,29 @@ def test_current_rank_reads_what_a_rank_was_given() -> None:
     assert rank.table == ascend_runner.rank_table.read(path)
 
 
+def test_current_rank_without_torchs_variables() -> None:
+    """MindSpore's ranks have no LOCAL_RANK: it is the number of their device."""
+    rank = ascend_runner.current_rank({"RANK_ID": "5", "RANK_SIZE": "8", "DEVICE_ID": "1"})
+
+    assert (5, 1, 1, None) == (rank.rank_id, rank.local_rank, rank.device_index, rank.table)
+
+
+def test_platform_gives_paths() -> None:
+    """What variables name, as Paths, with the names of datasets as they are."""
+    environ = {"DATASET_MAP": '{"道路": "/data/0"}', "RESULT": "/result", "DATASET": "/data"}
+    found = ascend_runner.platform(environ)
+
+    assert (Path("/data"), {"道路": Path("/data/0")}, Path("/result")) == (found.dataset, found.datasets, found.result)
+
+
+def test_platform_with_a_bad_map_is_one_error() -> None:
+    """The sentence says what the variable is, and what was expected."""
+    with pytest.raises(
+        SettingsError, match=r"^DATASET_MAP is '\{key1: value1\}', expected \{\"name\": \"path\", ...\} as"
+    ):
+        ascend_runner.platform({"DATASET_MAP": "{key1: value1}"})
+
+
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
@@ -173,7 +196,9 @@ def test_current_rank_outside_of_a_rank_is_an_error(environ: dict[str, str], sen
     assert sentence == str(caught.value)
 
 
-@pytest.mark.parametrize("function", [ascend_runner.launch, ascend_runner.prepare, ascend_runner.current_rank])
+@pytest.mark.parametrize(
+    "function", [ascend_runner.launch, ascend_runner.prepare, ascend_runner.current_rank, ascend_runner.platform]
+)
 def test_example_of_the_docstring_runs(function: object, tmp_path: Path) -> None:
     """Each public function is documented with an example, and the example works as it stands."""
     assert function.__doc__

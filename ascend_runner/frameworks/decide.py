@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Callable, Final
 
-from . import conflicts
 from .situation import Changes, Situation, together
 
 if TYPE_CHECKING:
@@ -31,6 +30,9 @@ PREPARED: Final = (
     ("mindspore-cluster", ("MS_SCHED_HOST", "MS_WORKER_NUM")),
 )
 
+# How the variables begin that can be in conflict with `auto`.
+SUBJECTS: Final = ("RANK", "WORLD_SIZE", "TORCHELASTIC_", "CM_", "MS_", "MINDSPORE_HCCL_", "HCCL_", "ASCEND_RT_")
+
 
 def decide(framework: str, situation: Situation) -> Changes:
     """Decide the variables of every rank, and the processes beside them.
@@ -38,7 +40,7 @@ def decide(framework: str, situation: Situation) -> Changes:
     Errors: SettingsError, one sentence, for what must not be set together.
     """
     meant, note = _meant(framework, situation)
-    parts = [conflicts.settle(meant, situation), Changes(notes=note)]
+    parts = [_settled(meant, situation), Changes(notes=note)]
     parts += [_part(place)(situation) for place in FRAMEWORKS[meant]]
 
     return together(parts, len(situation.rank_ids))
@@ -52,6 +54,18 @@ def _meant(framework: str, situation: Situation) -> tuple[str, tuple[str, ...]]:
             return prepared, (f"--framework auto is {prepared} here, since {' and '.join(names)} are set",)
 
     return framework, ()
+
+
+def _settled(framework: str, situation: Situation) -> Changes:
+    if framework == AUTO and not situation.isolate_devices and not any(map(_is_subject, situation.environ)):
+        return Changes()
+    from . import conflicts  # a table of rows, none of which holds otherwise: the time to start
+
+    return conflicts.settle(framework, situation)
+
+
+def _is_subject(name: str) -> bool:
+    return name.startswith(SUBJECTS)
 
 
 def _part(place: str) -> Callable[[Situation], Changes]:

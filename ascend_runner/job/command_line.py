@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
+SEPARATORS: Final = ("&&", "||")  # no program takes these as an argument; a lone ; or | some do
+SHELL: Final = "expected a command and its arguments, or bash -c '...' around a line for a shell"
 HELP: Final = "help"
 VERSION: Final = "version"
 
@@ -64,6 +66,24 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         flags[option.name] = value
 
     return flags, words
+
+
+def check(argv: Sequence[str]) -> None:
+    """Refuse a training command that only a shell could run. Errors: SettingsError.
+
+    It starts with an executable and is no shell line (the task-training platform's guide to run commands).
+    """
+    first, *others = argv
+    name, equals, _ = first.partition("=")
+    if equals and name.isidentifier():
+        raise SettingsError(f"the command starts with {first!r}, which sets a variable for a shell: {SHELL}")
+    # A path may have spaces in it, but hardly a separator.
+    words = first.split() or [""]
+    if len(words) > 1 and ("/" not in words[0] or {*words} & {*SEPARATORS}):
+        raise SettingsError(f"the command starts with {first!r}, which is a line for a shell: {SHELL}")
+    found = next((word for word in others if word in SEPARATORS), None)
+    if found:
+        raise SettingsError(f"the command has the word {found!r}, which joins commands in a shell: {SHELL}")
 
 
 def help_text() -> str:

@@ -6,24 +6,30 @@ import os.path
 
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.errors import SettingsError
+from ascend_runner.frameworks.decide import decide
+from ascend_runner.frameworks.situation import Situation
+from ascend_runner.platforms import find
 
 from .settings import WORKDIR_DEVICE, WORKDIR_INHERIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ascend_runner.launchers.handover import HostFile
+
     from .settings import Settings
     from .this_node import NodeShare
 
 TABLE_NAME: Final = "jobstart_hccl.json"
-TABLE_VARIABLES: Final = ("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0")
 FALLBACK_LOG_DIR: Final = "/tmp/log"  # noqa: S108  the platforms' own choice; made private, a stranger's is refused
-HCCL_CONNECT_TIMEOUT: Final = "1800"  # seconds, HCCL's default of 120 is too short for large jobs to load
-MASTER_PORT: Final = "29500"  # torch's default; outside HCCL's 60000 to 60031
+NO_RANK: Final = -1  # where a rank's number would stand: the one process of a node that has none
 
 
 class RankSpec(NamedTuple):
-    """All that is needed to start one rank. `prefix` stands before its lines on the console; None: not shown."""
+    """All that is needed to start one rank, or, with `name` and NO_RANK, a process that is none.
+
+    `prefix` stands before its lines on the console; None: not shown.
+    """
 
     rank_id: int
     local_rank: int
@@ -33,6 +39,12 @@ class RankSpec(NamedTuple):
     cwd: str
     log_path: str
     prefix: bytes | None
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called: "rank 3", "scheduler"."""
+        return self.name or f"rank {self.rank_id}"
 
 
 class TableFile(NamedTuple):
@@ -44,9 +56,11 @@ class TableFile(NamedTuple):
 
 
 class JobSpec(NamedTuple):
-    """All that is needed to run this node's part of a job. `folders` are to be made first.
+    """All that is needed to run this node's part of a job. `folders` are to be made first, and `host_files` written.
 
     `grace` and `hang_timeout` (None: no limit) are in seconds; `rotation` is (bytes, or 0 for never, and backups kept).
+    `rank_size` is 0 where it is not known. `beside` is what runs without being a rank, one process at most. `notes` and
+    `warnings` are what is to be said of the plan.
     """
 
     job_id: str
@@ -61,15 +75,29 @@ class JobSpec(NamedTuple):
     has_own_process_logs: bool
     folders: tuple[str, ...]
     table: TableFile | None
+    beside: tuple[RankSpec, ...] = ()
+    host_files: tuple[HostFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def processes(self) -> tuple[RankSpec, ...]:
+        """All that is started and watched, in the order of starting: those first at whom the ranks meet."""
+        return (*self.beside, *self.ranks)
 
 
 class Surroundings(NamedTuple):
-    """What the plan must know of the machine: its environment, the caller's folder, and which folders there are."""
+    """What the plan must know of the machine: its environment, the caller's folder, and which folders there are.
+
+    `cores` are those that this node may use (None: not known), `resolve` makes an address of a host's name.
+    """
 
     environ: Mapping[str, str]
     cwd: str
     host_name: str
     is_folder: Callable[[str], bool]
+    cores: int | None = None
+    resolve: Callable[[str], str] = str
 
 
 class Request(NamedTuple):
@@ -77,50 +105,134 @@ class Request(NamedTuple):
 
     executable: str
     argv: tuple[str, ...]
-    table: bytes | None
+    table: bytes | None = None
 
 
 def plan(request: Request, settings: Settings, share: NodeShare, surroundings: Surroundings) -> JobSpec:
-    """Decide everything for this node's ranks. Errors: SettingsError for a job id that cannot be a file name."""
-    job_id = _job_id(surroundings)
-    log_dir = find_log_dir(settings, surroundings)
-    table = None if request.table is None else place_table(request.table, log_dir, surroundings)
-    process_logs = [_process_log(surroundings, log_dir, job_id, rank_id) for rank_id in share.rank_ids]
-    inherited = {name: value for name, value in surroundings.environ.items() if name not in TABLE_VARIABLES}
-    shared = {**inherited, **_job_variables(share, surroundings, job_id)}
-    if table:
-        shared["RANK_TABLE_FILE"] = table.path
+    """Decide everything for this node's ranks.
+
+    Errors: SettingsError for a job id that cannot be a file name, and for variables that must not be set together.
+    """
+    draft = Draft(settings, surroundings)
+    environ = surroundings.environ
+    table = None if request.table is None else place_table(request.table, draft.log_dir, surroundings)
+    decided = decide(settings.framework, situation(settings, share, surroundings, table))
 
     ranks = tuple(
-        RankSpec(
+        draft.process(
+            request,
+            env={**decided.environment_of(local_rank, environ), "JOB_ID": draft.job_id},
+            numbers=(rank_id, local_rank),
+        )
+        for local_rank, rank_id in enumerate(share.rank_ids)
+    )
+    beside = tuple(
+        draft.process(
+            request,
+            env={**decided.environment_beside(process, environ), "JOB_ID": draft.job_id},
+            name=process.name,
+        )
+        for process in decided.processes
+    )
+    return draft.job(share, ranks, beside)._replace(table=table, notes=decided.notes, warnings=decided.warnings)
+
+
+def situation(
+    settings: Settings, share: NodeShare, surroundings: Surroundings, table: TableFile | None = None
+) -> Situation:
+    """Say for the frameworks' room what the ranks are started in."""
+    return Situation(
+        node=share.node,
+        rank_ids=share.rank_ids,
+        rank_size=share.rank_size,
+        table_path=table.path if table else None,
+        environ=surroundings.environ,
+        cores=surroundings.cores,
+        isolate_devices=settings.isolate_devices,
+        resolve=surroundings.resolve,
+    )
+
+
+class Draft:
+    """What all plans have in common: the job's name, its folders, and how one process is written down."""
+
+    def __init__(self, settings: Settings, surroundings: Surroundings) -> None:
+        """Errors: SettingsError for a job id that cannot be a file name."""
+        self.job_id = _job_id(surroundings)
+        self.log_dir = find_log_dir(settings, surroundings)
+        self._settings = settings
+        self._surroundings = surroundings
+        self._has_own_process_logs = not surroundings.environ.get("ASCEND_PROCESS_LOG_PATH")
+
+    def process(
+        self, request: Request, env: Mapping[str, str], numbers: tuple[int, int] = (NO_RANK, 0), name: str = ""
+    ) -> RankSpec:
+        """Write down a rank, by its number and local number, or a process that is none, by its name.
+
+        `env` is its whole environment, but for CANN's log folder.
+        """
+        rank_id, local_rank = numbers
+        process_log = env.get("ASCEND_PROCESS_LOG_PATH") or os.path.join(
+            self.log_dir, self.job_id, "ascend", "process_log", name or f"rank_{rank_id}"
+        )
+        file_name = name or f"rank-{rank_id}-device-{local_rank}"
+        return RankSpec(
             rank_id=rank_id,
             local_rank=local_rank,
             executable=request.executable,
             argv=request.argv,
-            env={**shared, **_rank_variables(share, local_rank), "ASCEND_PROCESS_LOG_PATH": process_logs[local_rank]},
-            cwd=_workdir(settings, surroundings, local_rank, log_dir),
-            log_path=os.path.join(log_dir, f"{job_id}-proc-rank-{rank_id}-device-{local_rank}.txt"),
-            prefix=_prefix(settings, rank_id),
+            env={**env, "ASCEND_PROCESS_LOG_PATH": process_log},
+            cwd=self._workdir(name or f"device{local_rank}"),
+            log_path=os.path.join(self.log_dir, f"{self.job_id}-proc-{file_name}.txt"),
+            prefix=self._prefix(rank_id, name),
+            name=name,
         )
-        for local_rank, rank_id in enumerate(share.rank_ids)
-    )
-    own_workdirs = [rank.cwd for rank in ranks if _workdir_setting(settings, surroundings) == WORKDIR_DEVICE]
-    own_process_logs = [] if surroundings.environ.get("ASCEND_PROCESS_LOG_PATH") else process_logs
 
-    return JobSpec(
-        job_id=job_id,
-        ranks=ranks,
-        rank_size=share.rank_size,
-        server_id=share.server_id,
-        pod_name=share.pod_name,
-        grace=settings.grace,
-        hang_timeout=settings.hang_timeout,
-        rotation=(settings.log_max_size, settings.log_backups),
-        log_dir=log_dir,
-        has_own_process_logs=bool(own_process_logs),
-        folders=(log_dir, *own_workdirs, *own_process_logs),
-        table=table,
-    )
+    def job(self, share: NodeShare, ranks: tuple[RankSpec, ...], beside: tuple[RankSpec, ...] = ()) -> JobSpec:
+        """Put the processes together with what the job needs besides."""
+        processes = (*beside, *ranks)
+        workdirs = [process.cwd for process in processes] if self._workdir_setting == WORKDIR_DEVICE else []
+        process_logs = [process.env["ASCEND_PROCESS_LOG_PATH"] for process in (*ranks, *beside)]
+        settings = self._settings
+        return JobSpec(
+            job_id=self.job_id,
+            ranks=ranks,
+            rank_size=share.rank_size,
+            server_id=share.server_id,
+            pod_name=share.pod_name,
+            grace=settings.grace,
+            hang_timeout=settings.hang_timeout,
+            rotation=(settings.log_max_size, settings.log_backups),
+            log_dir=self.log_dir,
+            has_own_process_logs=self._has_own_process_logs,
+            folders=(self.log_dir, *workdirs, *(process_logs if self._has_own_process_logs else ())),
+            table=None,
+            beside=beside,
+        )
+
+    @property
+    def _workdir_setting(self) -> str:
+        mount = self._surroundings.environ.get("MA_MOUNT_PATH")
+        return self._settings.workdir or (WORKDIR_DEVICE if mount else WORKDIR_INHERIT)
+
+    def _workdir(self, folder: str) -> str:
+        surroundings, workdir = self._surroundings, self._workdir_setting
+        if workdir == WORKDIR_INHERIT:
+            return surroundings.cwd
+        if workdir != WORKDIR_DEVICE:
+            return os.path.join(surroundings.cwd, workdir)
+
+        mount = surroundings.environ.get("MA_MOUNT_PATH")
+        if mount:
+            return os.path.join(surroundings.cwd, mount, "workspace", folder)
+        root = "/cache" if surroundings.is_folder("/cache") else self.log_dir
+        return os.path.join(root, folder)
+
+    def _prefix(self, rank_id: int, name: str) -> bytes | None:
+        settings = self._settings
+        if settings.console is not None and rank_id not in settings.console:
+            return None
+        return b"" if settings.no_prefix else f"[{name or f'rank {rank_id}'}] ".encode()
 
 
 def find_log_dir(settings: Settings, surroundings: Surroundings) -> str:
@@ -128,12 +240,8 @@ def find_log_dir(settings: Settings, surroundings: Surroundings) -> str:
     if settings.log_dir:
         return os.path.join(surroundings.cwd, settings.log_dir)
 
-    mount = surroundings.environ.get("MA_MOUNT_PATH")
-    for candidate in (surroundings.environ.get("BATCH_TASK_LOG_PATH"), mount and os.path.join(mount, "log")):
-        if candidate and surroundings.is_folder(candidate):
-            return os.path.join(surroundings.cwd, candidate)
-
-    return FALLBACK_LOG_DIR
+    found = next(filter(surroundings.is_folder, find.log_dirs(surroundings.environ)), "")
+    return os.path.join(surroundings.cwd, found) if found else FALLBACK_LOG_DIR
 
 
 def place_table(data: bytes, log_dir: str, surroundings: Surroundings) -> TableFile:
@@ -148,80 +256,20 @@ def place_table(data: bytes, log_dir: str, surroundings: Surroundings) -> TableF
 
 
 def with_table_at(job: JobSpec, path: str) -> JobSpec:
-    """Change a plan whose table file had to be written elsewhere: the ranks are told where."""
+    """Change a plan whose table file had to be written elsewhere: the ranks that read it are told where."""
     return job._replace(
-        ranks=tuple(rank._replace(env={**rank.env, "RANK_TABLE_FILE": path}) for rank in job.ranks),
+        ranks=tuple(
+            rank._replace(env={**rank.env, "RANK_TABLE_FILE": path}) if "RANK_TABLE_FILE" in rank.env else rank
+            for rank in job.ranks
+        ),
         table=job.table and job.table._replace(path=path),
     )
 
 
-def job_id_of(environ: Mapping[str, str], host_name: str) -> str:
-    """Give the name that the platform knows the job by, else the host's. Not checked."""
-    return (
-        environ.get("BATCH_JOB_ID") or environ.get("MA_VJ_NAME", "").replace("ma-job", "modelarts-job", 1) or host_name
-    )
-
-
 def _job_id(surroundings: Surroundings) -> str:
-    job_id = job_id_of(surroundings.environ, surroundings.host_name)
+    job_id = find.job_id(surroundings.environ) or surroundings.host_name
     if "/" in job_id or job_id in {".", ".."} or not job_id.isprintable():
         raise SettingsError(
-            f"the job id is {job_id!r} (from BATCH_JOB_ID, MA_VJ_NAME or the host name), expected a plain file name"
+            f"the job id is {job_id!r} (from {', '.join(find.JOB_IDS)} or the host name), expected a plain file name"
         )
     return job_id
-
-
-def _workdir_setting(settings: Settings, surroundings: Surroundings) -> str:
-    return settings.workdir or (WORKDIR_DEVICE if surroundings.environ.get("MA_MOUNT_PATH") else WORKDIR_INHERIT)
-
-
-def _workdir(settings: Settings, surroundings: Surroundings, local_rank: int, log_dir: str) -> str:
-    workdir = _workdir_setting(settings, surroundings)
-    if workdir == WORKDIR_INHERIT:
-        return surroundings.cwd
-    if workdir != WORKDIR_DEVICE:
-        return os.path.join(surroundings.cwd, workdir)
-
-    mount = surroundings.environ.get("MA_MOUNT_PATH")
-    if mount:
-        return os.path.join(surroundings.cwd, mount, "workspace", f"device{local_rank}")
-    root = "/cache" if surroundings.is_folder("/cache") else log_dir
-    return os.path.join(root, f"device{local_rank}")
-
-
-def _process_log(surroundings: Surroundings, log_dir: str, job_id: str, rank_id: int) -> str:
-    chosen = surroundings.environ.get("ASCEND_PROCESS_LOG_PATH")
-    return chosen or os.path.join(log_dir, job_id, "ascend", "process_log", f"rank_{rank_id}")
-
-
-def _rank_variables(share: NodeShare, local_rank: int) -> dict[str, str]:
-    """Give what differs from rank to rank. DEVICE_ID is the local index: CANN counts the container's devices from 0."""
-    rank_id = str(share.rank_ids[local_rank])
-    return {
-        "RANK_ID": rank_id,
-        "RANK": rank_id,
-        "DEVICE_ID": str(local_rank),
-        "ASCEND_DEVICE_ID": str(local_rank),
-        "LOCAL_RANK": str(local_rank),
-    }
-
-
-def _job_variables(share: NodeShare, surroundings: Surroundings, job_id: str) -> dict[str, str]:
-    environ = surroundings.environ
-    hosts = environ.get("VC_WORKER_HOSTS", "").split(",") if share.master_addr != "127.0.0.1" else [""]
-    return {
-        "JOB_ID": job_id,
-        "RANK_SIZE": str(share.rank_size),
-        "WORLD_SIZE": str(share.rank_size),
-        "LOCAL_WORLD_SIZE": str(len(share.rank_ids)),
-        "MASTER_ADDR": environ.get("MASTER_ADDR") or hosts[0] or share.master_addr,
-        "MASTER_PORT": environ.get("MASTER_PORT") or MASTER_PORT,
-        "PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED") or "1",  # or the last lines before a crash are lost
-        "HCCL_CONNECT_TIMEOUT": environ.get("HCCL_CONNECT_TIMEOUT") or HCCL_CONNECT_TIMEOUT,
-    }
-
-
-def _prefix(settings: Settings, rank_id: int) -> bytes | None:
-    if settings.console is not None and rank_id not in settings.console:
-        return None
-    return b"" if settings.no_prefix else f"[rank {rank_id}] ".encode()

@@ -14,6 +14,18 @@ GRACE: Final = 15.0  # seconds; the platforms' own scripts take 1 + 2 + 4 + 8
 LOG_BACKUPS: Final = 3  # files put aside beside the one that grows
 MOST_DIGITS: Final = 6  # of a rank or a count: no job has a million ranks, and a slip must not fill the memory
 CHIPS: Final = ("910", "910B", "A3", "310P", "950")  # those of rank_table.checks, which a start need not import
+# Those of frameworks.decide and launchers.engines, which reading the settings need not import.
+FRAMEWORKS: Final = ("auto", "mindspore", "mindspore-cluster", "torch", "tensorflow", "none")
+LAUNCHERS: Final = (
+    "direct",
+    "torchrun",
+    "torch.distributed.launch",
+    "init-method",
+    "mpirun",
+    "deepspeed",
+    "msrun",
+)
+DIRECT: Final = "direct"
 WORKDIR_DEVICE: Final = "device"
 WORKDIR_INHERIT: Final = "inherit"
 
@@ -29,6 +41,17 @@ class Settings(NamedTuple):
     no_table_checks: bool = False
     chip: str | None = None
     nproc_per_node: int | None = None
+    nnodes: int | None = None
+    node_rank: int | None = None
+    master_addr: str | None = None
+    master_port: int | None = None
+    framework: str = "auto"
+    isolate_devices: bool = False
+    conda_env: str | None = None
+    launcher: str = DIRECT
+    mpi_hostfile: str | None = None
+    mpich_hostfile: str | None = None
+    deepspeed_hostfile: str | None = None
     log_dir: str | None = None
     workdir: str | None = None
     grace: float = GRACE
@@ -160,9 +183,18 @@ def _ranks(text: str) -> frozenset[int] | None:
     return frozenset(ranks)
 
 
-def _chip(text: str) -> str:
-    if text not in CHIPS:
-        raise ValueError(f"one of {', '.join(CHIPS)}")
+def _one_of(*names: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"one of {', '.join(names)}")
+        return text
+
+    return parse
+
+
+def _name(text: str) -> str:
+    if not text or not text.isprintable() or " " in text:
+        raise ValueError("a name or an address")
     return text
 
 
@@ -194,11 +226,33 @@ OPTIONS: Final = (
     Option("no_table_checks", _switch, "", "launch although HCCL would refuse the table"),
     Option(
         "chip",
-        _chip,
+        _one_of(*CHIPS),
         "|".join(CHIPS),
         "what the table is checked for (default: what it or SOC_VERSION says, else any chip)",
     ),
-    Option("nproc_per_node", _count, "N", "no rank table: start N ranks on this machine"),
+    Option("nproc_per_node", _count, "N", "no rank table: start N ranks on each node (default: as the platform says)"),
+    Option("nnodes", _count, "N", "how many nodes the job has (default: as the platform says, else 1)"),
+    Option("node_rank", _whole_number, "N", "the number of this node, from 0 on (default: as the platform says)"),
+    Option("master_addr", _name, "HOST", "where node 0 is (default: as the platform says)"),
+    Option("master_port", _count, "PORT", "the port of node 0 (default: as the platform says, else 29500)"),
+    Option(
+        "framework",
+        _one_of(*FRAMEWORKS),
+        "NAME",
+        f"whose variables the ranks get: {', '.join(FRAMEWORKS)} (default: auto, which suits those that need no"
+        " scheduler)",
+    ),
+    Option("isolate_devices", _switch, "", "let each rank see its own device only, by ASCEND_RT_VISIBLE_DEVICES"),
+    Option("conda_env", _name, "NAME", "the conda environment that COMMAND runs in (default: DEFAULT_CONDA_ENV_NAME)"),
+    Option(
+        "launcher",
+        _one_of(*LAUNCHERS),
+        "NAME",
+        f"who starts the ranks of a node: {', '.join(LAUNCHERS)} (default: direct, this program)",
+    ),
+    Option("mpi_hostfile", _path, "PATH", "where Open MPI's list of hosts is written (default: /etc/mpi/hostfile)"),
+    Option("mpich_hostfile", _path, "PATH", "where MPICH's is (default: /etc/mpi/mpich_hostfile)"),
+    Option("deepspeed_hostfile", _path, "PATH", "where DeepSpeed's is (default: /job/hostfile)"),
     Option("log_dir", _path, "DIR", "where each rank's log goes (default: the platform's log folder, else /tmp/log)"),
     Option(
         "workdir",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
-from ascend_runner.errors import NodeNotFoundError
+from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
+from ascend_runner.platforms.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ascend_runner.platforms.agree import TableFacts
     from ascend_runner.rank_table import Device, RankTable
 
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
-ADDRESS_VARIABLES: Final = ("MA_CURRENT_HOST_IP", "MA_CURRENT_IP", "HOST_IP", "POD_IP")
+ADDRESS_VARIABLES: Final = ("MA_CURRENT_HOST_IP", "MA_CURRENT_IP", "HOST_IP", "POD_IP", "XDL_IP")
 NAMES_SHOWN: Final = 8  # of what the table holds, in an error: enough to see the pattern, few enough to read
 
 
@@ -23,32 +25,67 @@ class Host(NamedTuple):
 
 
 class NodeShare(NamedTuple):
-    """This node's part of a job: the ranks it starts, in local order, and where they run."""
+    """This node's part of a job: the ranks it starts, in local order, where they run, and its place among the nodes."""
 
     rank_ids: tuple[int, ...]
     rank_size: int
     server_id: str = ""
     pod_name: str = ""
-    master_addr: str = "127.0.0.1"
+    node: Node = Node()
 
 
-def without_table(nproc: int, host: Host) -> NodeShare:
-    """Give the share of a job that is this node alone."""
-    return NodeShare(tuple(range(nproc)), nproc, server_id=host.name)
+def without_table(nproc: int, node: Node, host: Host) -> NodeShare:
+    """Give the share of a node of a job that has `nproc` ranks on each node, and no rank table for them.
+
+    Errors: SettingsError where it is not certain which node this is, or where node 0 is.
+    """
+    if node.doubt or not node.master_addr:
+        from ascend_runner.platforms import agree  # only here and with a table
+
+        raise SettingsError(agree.without_table(node))
+
+    return NodeShare(node.rank_ids(nproc), nproc * node.nnodes, server_id=host.name, node=node)
 
 
 def find_share(table: RankTable, environ: Mapping[str, str], host: Host) -> NodeShare:
-    """Find the devices of this node in a table.
+    """Find the devices of this node in a table that has devices. Of the node's place it says nothing (see `agreed`).
 
     By pod name where the table has pods: two pods on one server start their own devices each. By address otherwise.
     Errors: NodeNotFoundError, naming what was looked for and what the table holds.
     """
-    if not table.devices:
-        # A job on CPUs still gets a table. Each node runs the command once, and no rank table is handed on.
-        return without_table(1, host)
-
     has_pods = any(device.pod_name for device in table.devices)
     return _share_of_pod(table, environ, host) if has_pods else _share_of_server(table, environ, host)
+
+
+def agreed(share: NodeShare, table: RankTable, node: Node) -> NodeShare:
+    """Add the node's place to a share of a table. Errors: RankTableError where the two contradict each other."""
+    from ascend_runner.platforms import agree  # only with a table
+
+    facts = _facts(share, table)
+    contradiction = agree.contradiction(node, facts)
+    if contradiction:
+        raise RankTableError(contradiction)
+
+    return share._replace(node=agree.with_table(node, facts))
+
+
+def _facts(share: NodeShare, table: RankTable) -> TableFacts:
+    from ascend_runner.platforms.agree import TableFacts
+
+    pods = tuple(dict.fromkeys(device.pod_name for device in table.devices)) if share.pod_name else ()
+    servers = sorted(
+        (server for server in table.servers if server.devices), key=lambda server: server.devices[0].rank_id
+    )
+    server_ids = [server.server_id for server in servers]
+    return TableFacts(
+        unit="pod" if pods else "server",
+        nodes=len(pods) + len(table.idle_pods) if pods else table.server_count,
+        position=pods.index(share.pod_name) if pods else server_ids.index(share.server_id),
+        devices=len(share.rank_ids),
+        server_id=share.server_id,
+        first_server_id=server_ids[0],
+        first_pod_name=pods[0] if pods else "",
+    )
 
 
 def _share_of_pod(table: RankTable, environ: Mapping[str, str], host: Host) -> NodeShare:
@@ -94,14 +131,7 @@ def _share_of_server(table: RankTable, environ: Mapping[str, str], host: Host) -
 
 def _share(table: RankTable, devices: Iterable[Device], *, server_id: str, pod_name: str = "") -> NodeShare:
     rank_ids = tuple(device.rank_id for device in devices)
-    is_alone = len(rank_ids) == table.rank_size  # not so for two pods of one server: each has a 127.0.0.1 of its own
-    return NodeShare(
-        rank_ids=rank_ids,
-        rank_size=table.rank_size,
-        server_id=server_id,
-        pod_name=pod_name,
-        master_addr="127.0.0.1" if is_alone else table.server_of(0).server_id,
-    )
+    return NodeShare(rank_ids, table.rank_size, server_id=server_id, pod_name=pod_name)
 
 
 def _told(names: Mapping[str, str]) -> str:

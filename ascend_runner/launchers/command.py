@@ -1,20 +1,14 @@
-"""The words of a training command: what cannot be run without a shell, and what of a Python command is the script.
-
-The command starts with an executable and is no shell line (the task-training platform's guide to run commands).
-"""
+"""The words of a Python command: its interpreter, its options, what is the script and what the script's arguments."""
 
 from __future__ import annotations
 
 import os.path
 
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
-from ascend_runner.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SEPARATORS: Final = ("&&", "||")  # no program takes these as an argument; a lone ; or | some do
-SHELL: Final = "expected a command and its arguments, or bash -c '...' around a line for a shell"
 VALUED: Final = "cmWX"  # options of python(1) whose value is the rest of the word, else the next word
 
 
@@ -31,21 +25,6 @@ class PythonCommand(NamedTuple):
     def words(self) -> tuple[str, ...]:
         """What runs, as the interpreter takes it: the script or -m and the module, and the arguments."""
         return (*(("-m",) if self.is_module else ()), self.target, *self.arguments)
-
-
-def check(argv: Sequence[str]) -> None:
-    """Refuse what only a shell could run. Errors: SettingsError."""
-    first, *others = argv
-    name, equals, _ = first.partition("=")
-    if equals and name.isidentifier():
-        raise SettingsError(f"the command starts with {first!r}, which sets a variable for a shell: {SHELL}")
-    # A path may have spaces in it, but hardly a separator.
-    words = first.split() or [""]
-    if len(words) > 1 and ("/" not in words[0] or {*words} & {*SEPARATORS}):
-        raise SettingsError(f"the command starts with {first!r}, which is a line for a shell: {SHELL}")
-    found = next((word for word in others if word in SEPARATORS), None)
-    if found:
-        raise SettingsError(f"the command has the word {found!r}, which joins commands in a shell: {SHELL}")
 
 
 def is_python(word: str) -> bool:

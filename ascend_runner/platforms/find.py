@@ -49,6 +49,14 @@ PLATFORMS: Final = (
     ("Kubeflow PyTorchJob", "kubeflow.PYTORCH_JOB", ("HOSTNAME", "MASTER_ADDR", "WORLD_SIZE", "RANK")),
 )
 
+# Without any of these nobody has started one process per card, and `single` needs no asking: the time to start.
+SINGLE_WITNESSES: Final = frozenset(
+    {
+        *("RANK_ID", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"),
+        *("MA_RUN_METHOD", "MS_ROLE", "TF_CONFIG"),
+    }
+)
+
 # How a platform's job is called. Slurm's number alone would be no name among other jobs' logs.
 JOB_IDS: Final = ("BATCH_JOB_ID", "MA_VJ_NAME", "SLURM_JOB_ID", "MINDX_TASK_ID")
 

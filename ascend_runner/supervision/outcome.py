@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class RankFailed(NamedTuple):
-    """The first rank that ended, by itself, otherwise than with exit status 0."""
+    """The first rank that ended, by itself, otherwise than with exit status 0. `name`: of a process that is no rank."""
 
     rank_id: int
     ending: Ending
+    name: str = ""
 
     @property
     def exit_status(self) -> int:
@@ -26,18 +27,19 @@ class RankFailed(NamedTuple):
         return self.ending.exit_status
 
     def __str__(self) -> str:
-        return f"rank {self.rank_id} failed first: {self.ending}"
+        return f"{self.name or f'rank {self.rank_id}'} failed first: {self.ending}"
 
 
 class RankNotStarted(NamedTuple):
-    """A rank's process could not be started."""
+    """A rank's process could not be started. `name`: of a process that is no rank."""
 
     rank_id: int
     reason: str
     exit_status: int
+    name: str = ""
 
     def __str__(self) -> str:
-        return f"rank {self.rank_id} could not be started: {self.reason}"
+        return f"{self.name or f'rank {self.rank_id}'} could not be started: {self.reason}"
 
 
 class Interrupted(NamedTuple):
@@ -74,8 +76,9 @@ Cause = Union[RankFailed, RankNotStarted, Interrupted, Hung]
 class RankOutcome(NamedTuple):
     """What became of one rank: `ending` is None where it was not started, or could not be killed.
 
-    The state machine gives the first four; what was seen of the process (its pid, the `seconds` it ran, the path of its
-    log, the number of bytes it wrote, its last lines) is added by the manager.
+    `rank_id` is below 0 for the process that has none. The state machine gives the first four; what was seen of the
+    process (its pid, the `seconds` it ran, the path of its log, the number of bytes it wrote, its last lines) is added
+    by the manager.
     """
 
     rank_id: int

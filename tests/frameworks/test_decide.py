@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ascend_runner.frameworks.decide import FRAMEWORKS, decide
-from ascend_runner.frameworks.situation import Situation
+from ascend_runner.frameworks import conflicts
+from ascend_runner.frameworks.decide import FRAMEWORKS, SUBJECTS, decide
+from ascend_runner.frameworks.situation import Changes, Situation
 from ascend_runner.platforms.find import find
 from tests.frameworks.framework_situations import TABLE, changes, situation
 from tests.platforms import platform_cases
@@ -179,3 +180,16 @@ def test_cluster_reads_no_table() -> None:
     found = situation(environ)._replace(table_path=TABLE)
 
     assert "RANK_TABLE_FILE" not in decide("mindspore-cluster", found).environment_of(0, environ)
+
+
+def test_without_its_subjects_nothing_is_in_conflict() -> None:
+    """What spares the start-up a table misses no row that could hold for `auto`."""
+    names = {
+        *(name for conflict in conflicts.CONFLICTS for name in conflict.names),
+        *("HCCL_CONNECT_TIMEOUT", "HCCL_WHITELIST_DISABLE", "HCCL_INTRA_PCIE_ENABLE", "HCCL_EVENT_TIMEOUT"),
+        *("HCCL_EXEC_TIMEOUT", "MS_WORKER_NUM", "CM_WORKER_SIZE", "ASCEND_RT_VISIBLE_DEVICES", "RANK_ID", "RANK_SIZE"),
+    }
+    harmless = situation({"PATH": "/bin", "DEVICE_ID": "3", "MASTER_PORT": "1", "LOCAL_RANK": "x"})
+
+    assert [] == [name for name in names if not name.startswith(SUBJECTS)]
+    assert Changes() == conflicts.settle("auto", harmless)

@@ -61,3 +61,49 @@ def test_help_names_each_option_beside_its_variable() -> None:
     assert max(map(len, text.splitlines())) <= 120
     assert {option.flag for option in OPTIONS} <= set(words)
     assert {f"[{option.variable}]" for option in OPTIONS if option.has_variable} <= set(words)
+
+
+# --- The training command ---------------------------------------------------------------------------------------------
+
+HINT = "expected a command and its arguments, or bash -c '...' around a line for a shell"
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["A=1", "python", "a.py"], f"the command starts with 'A=1', which sets a variable for a shell: {HINT}"),
+        (["A_b="], f"the command starts with 'A_b=', which sets a variable for a shell: {HINT}"),
+        (
+            ["cd x && python a.py"],
+            f"the command starts with 'cd x && python a.py', which is a line for a shell: {HINT}",
+        ),
+        (["python a.py"], f"the command starts with 'python a.py', which is a line for a shell: {HINT}"),
+        (["/a/b && c"], f"the command starts with '/a/b && c', which is a line for a shell: {HINT}"),
+        (["a", "&&", "b"], f"the command has the word '&&', which joins commands in a shell: {HINT}"),
+        (["a", "b", "||", "c"], f"the command has the word '||', which joins commands in a shell: {HINT}"),
+    ],
+)
+def test_refused(argv: list[str], sentence: str) -> None:
+    """What only a shell could run is refused with the way to have one."""
+    with pytest.raises(SettingsError) as caught:
+        command_line.check(argv)
+
+    assert sentence == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["python", "a.py", "A=1"],
+        ["./A=1"],
+        ["env", "A=1", "python", "a.py"],
+        ["bash", "-c", "cd x && A=1 python a.py"],
+        ["/my tools/run", "a b"],
+        ["find", ".", "-exec", "ls", ";"],
+        ["train", "--x=a && b"],
+        [""],
+    ],
+)
+def test_not_refused(argv: list[str]) -> None:
+    """Arguments may hold anything, and so may paths."""
+    command_line.check(argv)

@@ -10,11 +10,13 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.job.plan import JobSpec, RankSpec, Request, Surroundings, TableFile, plan, with_table_at
 from ascend_runner.job.settings import Settings
 from ascend_runner.job.this_node import NodeShare
+from ascend_runner.platforms.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-SHARE = NodeShare((8, 9), 16, server_id="10.0.0.2", pod_name="job-worker-1", master_addr="10.0.0.1")
+NODE = Node(node_rank=4, nnodes=8, master_addr="10.0.0.1")
+SHARE = NodeShare((8, 9), 16, server_id="10.0.0.2", pod_name="job-worker-1", node=NODE)
 NOTHING_SET = Settings()
 ALONE = NodeShare((0,), 1, server_id="some-host")
 MODELARTS = {"MA_MOUNT_PATH": "/mount", "MA_HOME": "/home/ma-user", "MA_VJ_NAME": "ma-job-605d", "PATH": "/bin"}
@@ -27,7 +29,7 @@ def _plan(
     *,
     folders: Collection[str] = (),
 ) -> JobSpec:
-    surroundings = Surroundings(environ, "/here", "some-host", lambda path: path in folders)
+    surroundings = Surroundings(environ, "/here", "some-host", lambda path: path in folders, cores=9)
     return plan(Request("/bin/python", ("python", "train.py"), b"{}\n"), settings, share, surroundings)
 
 
@@ -63,7 +65,11 @@ def test_plan_of_a_modelarts_node() -> None:
         "RANK_TABLE_FILE": "/mount/rank_table/jobstart_hccl.json",
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "29500",
+        "NODE_RANK": "4",
+        "GROUP_RANK": "4",
+        "GROUP_WORLD_SIZE": "8",
         "HCCL_CONNECT_TIMEOUT": "1800",
+        "OMP_NUM_THREADS": "4",
         "PYTHONUNBUFFERED": "1",
         "ASCEND_PROCESS_LOG_PATH": "/mount/log/modelarts-job-605d/ascend/process_log/rank_9",
     }
@@ -123,7 +129,7 @@ def test_what_only_the_plan_can_know_beats_the_environment(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["HCCL_CONNECT_TIMEOUT", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH", "MASTER_ADDR", "MASTER_PORT"]
+    "name", ["HCCL_CONNECT_TIMEOUT", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH", "OMP_NUM_THREADS"]
 )
 def test_what_the_user_may_choose_is_kept(name: str) -> None:
     """These are set only where they are unset; an empty one is unset."""
@@ -141,16 +147,6 @@ def test_other_variables_are_handed_on() -> None:
     environ = {"PATH": "/bin", "PYTHONPATH": "", "ASCEND_RUNNER_GRACE": "3"}
 
     assert environ.items() <= _env(environ).items()
-
-
-def test_ranks_meet_at_the_first_worker_host() -> None:
-    """Volcano's list names rank 0's host in a way that pods can resolve; it beats the table's server_id."""
-    assert "vj-worker-0.vj" == _env({"VC_WORKER_HOSTS": "vj-worker-0.vj,vj-worker-1.vj"})["MASTER_ADDR"]
-
-
-def test_ranks_of_one_node_meet_at_home() -> None:
-    """A job of one node needs no name service."""
-    assert "127.0.0.1" == _env({"VC_WORKER_HOSTS": "vj-worker-0.vj"}, ALONE)["MASTER_ADDR"]
 
 
 @pytest.mark.parametrize("name", ["RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"])
@@ -181,9 +177,10 @@ def test_with_table_ranks_know_one_table_only() -> None:
         ({"BATCH_JOB_ID": "", "MA_VJ_NAME": "ma-job-1"}, "modelarts-job-1"),
         ({"MA_VJ_NAME": "ma-job-of-ma-job"}, "modelarts-job-of-ma-job"),
         ({"MA_VJ_NAME": "other"}, "other"),
+        ({"SLURM_JOB_ID": "42"}, "slurm-42"),
         ({}, "some-host"),
     ],
-    ids=["BATCH_JOB_ID", "MA_VJ_NAME", "first-ma-job-only", "no-ma-job", "host"],
+    ids=["BATCH_JOB_ID", "MA_VJ_NAME", "first-ma-job-only", "no-ma-job", "slurm", "host"],
 )
 def test_job_id(environ: dict[str, str], job_id: str) -> None:
     """BATCH_JOB_ID, else MA_VJ_NAME with its first ma-job made modelarts-job, else the host name."""
@@ -200,8 +197,8 @@ def test_job_id_that_would_leave_its_folder_is_refused(job_id: str) -> None:
         _plan({"BATCH_JOB_ID": job_id})
 
     assert (
-        f"the job id is {job_id!r} (from BATCH_JOB_ID, MA_VJ_NAME or the host name), expected a plain file name"
-        == str(caught.value)
+        f"the job id is {job_id!r} (from BATCH_JOB_ID, MA_VJ_NAME, SLURM_JOB_ID, MINDX_TASK_ID or the host name),"
+        " expected a plain file name" == str(caught.value)
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.errors import SettingsError
+from ascend_runner.frameworks import decide
 from ascend_runner.job import settings
-from ascend_runner.job.settings import OPTIONS, Settings
+from ascend_runner.job.settings import FRAMEWORKS, LAUNCHERS, OPTIONS, Settings
+from ascend_runner.launchers import engines
 
 DEFAULTS = Settings()._asdict()
 PATH = "a path"
@@ -20,6 +22,17 @@ WITH_VARIABLE = [
     ("no_table_checks", "1", True),
     ("chip", "910B", "910B"),
     ("nproc_per_node", "8", 8),
+    ("nnodes", "2", 2),
+    ("node_rank", "0", 0),
+    ("master_addr", "10.0.0.1", "10.0.0.1"),
+    ("master_port", "29501", 29501),
+    ("framework", "mindspore-cluster", "mindspore-cluster"),
+    ("isolate_devices", "1", True),
+    ("conda_env", "py39", "py39"),
+    ("launcher", "torchrun", "torchrun"),
+    ("mpi_hostfile", "/tmp/hosts", "/tmp/hosts"),
+    ("mpich_hostfile", "hosts", "hosts"),
+    ("deepspeed_hostfile", "hosts", "hosts"),
     ("log_dir", "logs", "logs"),
     ("workdir", "inherit", "inherit"),
     ("grace", "0", 0.0),
@@ -41,6 +54,19 @@ BAD = [
     ("nproc_per_node", "1_0", COUNT),
     ("nproc_per_node", "٨", COUNT),
     ("nproc_per_node", "1" * 5000, COUNT),
+    ("nnodes", "0", COUNT),
+    ("node_rank", "-1", "a whole number, 0 or more"),
+    ("master_addr", "10.0.0.1 10.0.0.2", "a name or an address"),
+    ("master_port", "http", COUNT),
+    ("framework", "pytorch", "one of auto, mindspore, mindspore-cluster, torch, tensorflow, none"),
+    ("isolate_devices", "perhaps", "1 or 0"),
+    ("conda_env", "a\nb", "a name or an address"),
+    (
+        "launcher",
+        "accelerate",
+        "one of direct, torchrun, torch.distributed.launch, init-method, mpirun, deepspeed, msrun",
+    ),
+    ("mpi_hostfile", "a\0b", PATH),
     ("log_dir", "a\0b", PATH),
     ("workdir", "a\0b", "'device', 'inherit' or a folder"),
     ("grace", "15s", SECONDS),
@@ -80,6 +106,17 @@ def test_defaults() -> None:
         no_table_checks=False,
         chip=None,
         nproc_per_node=None,
+        nnodes=None,
+        node_rank=None,
+        master_addr=None,
+        master_port=None,
+        framework="auto",
+        isolate_devices=False,
+        conda_env=None,
+        launcher="direct",
+        mpi_hostfile=None,
+        mpich_hostfile=None,
+        deepspeed_hostfile=None,
         log_dir=None,
         workdir=None,
         grace=15.0,
@@ -125,6 +162,12 @@ def test_every_option_is_tested_here() -> None:
     assert [(_flag(option.name), _variable(option.name)) for option in OPTIONS] == [
         (option.flag, option.variable) for option in OPTIONS
     ]
+
+
+def test_names_are_those_of_the_rooms_that_know_them() -> None:
+    """The settings spell them out, so that reading the command line imports neither room."""
+    assert FRAMEWORKS == tuple(decide.FRAMEWORKS)
+    assert LAUNCHERS == engines.NAMES
 
 
 def test_flag_beats_variable() -> None:

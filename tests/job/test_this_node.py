@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ascend_runner import rank_table
-from ascend_runner.errors import NodeNotFoundError
-from ascend_runner.job.this_node import Host, NodeShare, find_share, without_table
+from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
+from ascend_runner.job.this_node import Host, NodeShare, agreed, find_share, without_table
+from ascend_runner.platforms.find import find
+from ascend_runner.platforms.node import Said
 
 if TYPE_CHECKING:
+    from ascend_runner.platforms.node import Node
     from ascend_runner.rank_table import RankTable
 
 
@@ -72,10 +75,7 @@ def test_own_pod_is_found_by_name(environ: dict[str, str], host_name: str) -> No
     """The pod's name is BATCH_TASK_CURRENT_INSTANCE, else MA_CURRENT_INSTANCE_NAME, else the host name."""
     share = find_share(TWO_PODS, environ, Host(host_name, _no_addresses))
 
-    expected = NodeShare(
-        rank_ids=(2, 3), rank_size=4, server_id="10.0.0.2", pod_name="job-worker-1", master_addr="10.0.0.1"
-    )
-    assert expected == share
+    assert NodeShare((2, 3), 4, server_id="10.0.0.2", pod_name="job-worker-1") == share
 
 
 def test_ranks_follow_pod_numbers_and_not_the_list() -> None:
@@ -99,9 +99,9 @@ def test_two_pods_on_one_server_start_their_own_devices_each() -> None:
 def test_two_pods_on_one_server_meet_at_the_server() -> None:
     """Pods have networks of their own: 127.0.0.1 would be another place in each."""
     table = _pods(("job-0", "10.0.0.1", [0]), ("job-1", "10.0.0.1", [1]))
-    shares = [find_share(table, {}, Host(name, _no_addresses)) for name in ("job-0", "job-1")]
+    nodes = [_node(table, {}, Host(name, _no_addresses)) for name in ("job-0", "job-1")]
 
-    assert ["10.0.0.1", "10.0.0.1"] == [share.master_addr for share in shares]
+    assert ["10.0.0.1", "10.0.0.1"] == [node.master_addr for node in nodes]
 
 
 def test_only_pod_is_this_node_whatever_its_name() -> None:
@@ -109,7 +109,7 @@ def test_only_pod_is_this_node_whatever_its_name() -> None:
     table = _pods(("npu8p", "10.0.0.1", [0, 1]))
     share = find_share(table, {"MA_CURRENT_INSTANCE_NAME": "other"}, HOST)
 
-    assert NodeShare((0, 1), 2, server_id="10.0.0.1", pod_name="npu8p", master_addr="127.0.0.1") == share
+    assert NodeShare((0, 1), 2, server_id="10.0.0.1", pod_name="npu8p") == share
 
 
 def test_only_pod_with_devices_is_not_taken_for_the_idle_one() -> None:
@@ -166,15 +166,15 @@ def test_only_server_is_this_node_whatever_its_name() -> None:
     """With one server there is nothing to mistake, and nobody is asked for addresses."""
     share = find_share(_servers(("10.0.0.9", [0, 1])), {"MA_CURRENT_HOST_IP": "1.2.3.4"}, HOST)
 
-    assert NodeShare((0, 1), 2, server_id="10.0.0.9", master_addr="127.0.0.1") == share
+    assert NodeShare((0, 1), 2, server_id="10.0.0.9") == share
 
 
-@pytest.mark.parametrize("variable", ["MA_CURRENT_HOST_IP", "MA_CURRENT_IP", "HOST_IP", "POD_IP"])
+@pytest.mark.parametrize("variable", ["MA_CURRENT_HOST_IP", "MA_CURRENT_IP", "HOST_IP", "POD_IP", "XDL_IP"])
 def test_own_server_is_found_by_each_variable(variable: str) -> None:
     """Each of these variables may carry this node's server_id."""
     share = find_share(TWO_SERVERS, {variable: "10.0.0.2"}, HOST)
 
-    assert NodeShare((2, 3), 4, server_id="10.0.0.2", master_addr="10.0.0.1") == share
+    assert NodeShare((2, 3), 4, server_id="10.0.0.2") == share
 
 
 def test_variables_are_asked_in_order() -> None:
@@ -225,7 +225,7 @@ def test_ranks_of_a_server_are_what_the_table_says() -> None:
     share = find_share(table, {"HOST_IP": "10.0.0.1"}, HOST)
 
     assert (2, 3) == share.rank_ids
-    assert "10.0.0.2" == share.master_addr
+    assert "10.0.0.2" == _node(table, {"HOST_IP": "10.0.0.1"}).master_addr
 
 
 def test_server_without_devices_has_nothing_to_start() -> None:
@@ -236,17 +236,96 @@ def test_server_without_devices_has_nothing_to_start() -> None:
     assert "this node has nothing to start: server '10.0.0.2' has no device in the rank table" == str(caught.value)
 
 
-# --- Nobody to find ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("table", [_pods(("job-0", "10.0.0.1", [])), _pods(), _servers(("10.0.0.1", []))])
-def test_table_without_devices_is_one_rank_on_this_machine(table: RankTable) -> None:
-    """A job on CPUs gets a table, too: each node runs the command once."""
-    assert NodeShare((0,), 1, server_id="some-host") == find_share(table, {}, HOST)
+# --- No table -------------------------------------------------------------------------------------------------------
 
 
 def test_without_table_ranks_are_those_of_this_machine() -> None:
     """N ranks, 0 to N - 1, that meet at 127.0.0.1."""
-    expected = NodeShare((0, 1, 2), 3, server_id="some-host", pod_name="", master_addr="127.0.0.1")
+    node = find({})
 
-    assert expected == without_table(3, HOST)
+    assert NodeShare((0, 1, 2), 3, server_id="some-host", node=node) == without_table(3, node, HOST)
+    assert "127.0.0.1" == node.master_addr
+
+
+def test_without_table_ranks_are_numbered_by_nodes() -> None:
+    """Every node has as many ranks, in the order of the nodes."""
+    node = find({}, Said(nnodes=3, node_rank=2, master_addr="a"))
+    share = without_table(2, node, HOST)
+
+    assert ((4, 5), 6) == (share.rank_ids, share.rank_size)
+
+
+def test_without_table_a_doubt_is_an_error() -> None:
+    """Each node of a job would take itself for the only one."""
+    node = find({"RANK": "1", "WORLD_SIZE": "2"})
+
+    with pytest.raises(SettingsError) as caught:
+        without_table(2, node, HOST)
+
+    assert node.doubt == str(caught.value)
+
+
+def test_without_table_and_without_address() -> None:
+    """Ranks of several nodes cannot meet at an address that nobody knows."""
+    with pytest.raises(SettingsError) as caught:
+        without_table(2, find({"PMI_SIZE": "2", "PMI_RANK": "1"}), HOST)
+
+    assert (
+        "there are 2 nodes (PMI_SIZE), but nothing says where node 0 is: expected --master-addr or MASTER_ADDR"
+        == str(caught.value)
+    )
+
+
+# --- The node's place by the table -----------------------------------------------------------------------------------
+
+
+def test_place_is_that_of_the_ranks() -> None:
+    """Nodes are counted in the order of their ranks, whatever number the platform gives them."""
+    table = _pods(("job-1", "10.0.0.2", [0]), ("job-0", "10.0.0.1", [0]), ("job-2", "10.0.0.3", []))
+    environ = {"MA_VJ_NAME": "job", "MA_NUM_HOSTS": "3", "VC_TASK_INDEX": "0"}
+    node = _node(table, environ, Host("job-1", _no_addresses))
+
+    assert (1, 3, "10.0.0.1") == (node.node_rank, node.nnodes, node.master_addr)
+
+
+def test_place_among_servers() -> None:
+    """Without pods the servers are the nodes, and those without devices count."""
+    table = _servers(("10.0.0.3", []), ("10.0.0.2", [2, 3]), ("10.0.0.1", [0, 1]))
+    node = _node(table, {"HOST_IP": "10.0.0.2"})
+
+    assert (1, 3, "10.0.0.1") == (node.node_rank, node.nnodes, node.master_addr)
+
+
+def test_ranks_meet_at_the_host_of_the_first_pod() -> None:
+    """Volcano's list names rank 0's host in a way that pods can resolve; it beats the table's server_id."""
+    hosts = {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1", "VC_WORKER_HOSTS": "job-worker-0.job,job-worker-1.job"}
+    node = _node(TWO_PODS, hosts, Host("job-worker-1", _no_addresses))
+
+    assert "job-worker-0.job" == node.master_addr
+
+
+@pytest.mark.parametrize(
+    ("environ", "sentence"),
+    [
+        ({"MA_NUM_HOSTS": "3"}, "MA_NUM_HOSTS says 3 nodes, but the rank table holds 2 pods"),
+        (
+            {"MA_NUM_HOSTS": "2", "MA_NUM_GPUS": "8"},
+            "MA_NUM_GPUS says 8 devices on each node, but the rank table gives 2 to this one, on server '10.0.0.2'",
+        ),
+        (
+            {"MA_NUM_HOSTS": "2", "MA_CURRENT_HOST_IP": "10.0.0.9"},
+            "MA_CURRENT_HOST_IP says 10.0.0.9, but the rank table has this node's devices on server '10.0.0.2'",
+        ),
+    ],
+)
+def test_contradiction_is_an_error(environ: dict[str, str], sentence: str) -> None:
+    """Counts and addresses that differ are not guessed about."""
+    with pytest.raises(RankTableError) as caught:
+        _node(TWO_PODS, {"MA_VJ_NAME": "job", **environ}, Host("job-worker-1", _no_addresses))
+
+    assert sentence == str(caught.value)
+
+
+def _node(table: RankTable, environ: dict[str, str], host: Host = HOST) -> Node:
+    """Give this node's place, by the table and its variables."""
+    return agreed(find_share(table, environ, host), table, find(environ)).node

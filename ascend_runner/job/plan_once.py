@@ -1,0 +1,93 @@
+"""Plans for a command that is started once on this node: as it is, or handed over to another engine.
+
+Loaded only then: the plain case, one process per device, is in `plan`.
+"""
+
+from __future__ import annotations
+
+import os.path
+
+from ascend_runner.annotations import TYPE_CHECKING
+from ascend_runner.errors import SettingsError
+from ascend_runner.frameworks import conflicts, hccl
+from ascend_runner.frameworks.decide import NONE
+from ascend_runner.frameworks.situation import together
+from ascend_runner.launchers import engines, handover
+
+from .plan import Draft, Request, situation
+from .settings import WORKDIR_DEVICE, WORKDIR_INHERIT
+from .this_node import NodeShare
+
+if TYPE_CHECKING:
+    from ascend_runner.launchers.handover import Handover
+    from ascend_runner.platforms.single import Single
+
+    from .plan import JobSpec, Surroundings
+    from .settings import Settings
+
+
+def plan_single(request: Request, single: Single, settings: Settings, surroundings: Surroundings) -> JobSpec:
+    """Plan one rank that somebody else has told everything: in the folder and in the environment as they are.
+
+    How many ranks there are is not known. Errors: SettingsError for a job id that cannot be a file name.
+    """
+    draft = Draft(settings._replace(workdir=settings.workdir or WORKDIR_INHERIT), surroundings)
+    helpful = {"JOB_ID": draft.job_id, "PYTHONUNBUFFERED": "1"}
+    numbers = (single.rank_id, single.local_rank)
+    rank = draft.process(request, {**helpful, **surroundings.environ}, numbers)
+
+    return draft.job(NodeShare((single.rank_id,), 0, server_id=surroundings.host_name), (rank,))
+
+
+def hand_over(argv: tuple[str, ...], share: NodeShare, settings: Settings, surroundings: Surroundings) -> Handover:
+    """Rewrite a command for the engine that was asked for. Errors: SettingsError."""
+    defaults = handover.HostFiles()
+    draft = Draft(settings, surroundings)
+    return engines.hand_over(
+        settings.launcher,
+        handover.Request(
+            argv,
+            share.node,
+            len(share.rank_ids),
+            surroundings.environ,
+            log_dir=os.path.join(draft.log_dir, draft.job_id, settings.launcher),
+            host_files=handover.HostFiles(
+                settings.mpi_hostfile or defaults.open_mpi,
+                settings.mpich_hostfile or defaults.mpich,
+                settings.deepspeed_hostfile or defaults.deepspeed,
+            ),
+            resolve=surroundings.resolve,
+        ),
+    )
+
+
+def plan_handover(
+    engine: tuple[str, Handover], share: NodeShare, settings: Settings, surroundings: Surroundings
+) -> JobSpec:
+    """Plan the one process, a program found and what it is to do, that starts this node's ranks by itself.
+
+    It gets no rank table: those who start their own ranks number them by themselves. Errors: SettingsError.
+    """
+    if settings.workdir == WORKDIR_DEVICE:
+        raise SettingsError(
+            f"--workdir device does not go with --launcher {settings.launcher}, which starts the ranks of a node in one"
+            " folder: expected inherit or a folder"
+        )
+    executable, handed = engine
+    is_alone = share.node.nnodes == 1
+    draft = Draft(settings._replace(workdir=settings.workdir or WORKDIR_INHERIT), surroundings)
+    current = situation(settings, share, surroundings)
+    changes = together([conflicts.settle(NONE, current), hccl.defaults(current)], nproc=0)
+    environ = {name: value for name, value in surroundings.environ.items() if name not in changes.unset}
+    process = draft.process(
+        Request(executable, handed.argv),
+        {**environ, **changes.job, **handed.variables, "JOB_ID": draft.job_id},
+        name=settings.launcher if is_alone else f"{settings.launcher}-node-{share.node.node_rank}",
+    )
+
+    job = draft.job(share._replace(rank_size=0 if is_alone else share.rank_size), ranks=(), beside=(process,))
+    return job._replace(
+        host_files=tuple(file._replace(path=os.path.join(surroundings.cwd, file.path)) for file in handed.files),
+        notes=(*changes.notes, handed.note),
+        warnings=changes.warnings,
+    )

@@ -1,0 +1,457 @@
+"""The same prefix on every platform: from a platform's variables to what each process of the node gets and does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ascend_runner.platforms import find, single
+from tests.conftest import ACTOR, run_to_end, sentence
+from tests.platforms import platform_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.conftest import Program
+
+CASES = [
+    (name, expected)
+    for name in platform_cases.names("ranks")
+    for expected in platform_cases.load(name).expected["ranks"]
+]
+# What the runner adds for every framework but `none`, or for all.
+OWN = {"JOB_ID", "ASCEND_PROCESS_LOG_PATH", "OMP_NUM_THREADS"}
+# Two nodes of ModelArts, this one the second; the table of two servers fits them.
+MODELARTS = {"MA_VJ_NAME": "job", "MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1", "MA_CURRENT_HOST_IP": "10.0.0.1"}
+
+
+def table(servers: Mapping[str, int]) -> bytes:
+    """Write a server list: so many devices on each server."""
+    ranks = iter(range(sum(servers.values())))
+    entries = [
+        {
+            "server_id": server_id,
+            "device": [
+                {"device_id": str(index), "device_ip": "", "rank_id": str(next(ranks))} for index in range(count)
+            ],
+        }
+        for server_id, count in servers.items()
+    ]
+    document = {"status": "completed", "version": "1.0", "server_count": str(len(servers)), "server_list": entries}
+    return json.dumps(document).encode()
+
+
+def plan_of(folder: Path, *args: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """Give the plan that --dry-run prints."""
+    ended = run_to_end("--dry-run", "--log-dir", "log", *args, "true", env=dict(env), cwd=folder)
+    assert 0 == ended.returncode, ended.stderr
+    plan: dict[str, Any] = json.loads(ended.stdout)
+    return plan
+
+
+def error_of(folder: Path, *args: str, env: Mapping[str, str]) -> str:
+    """Give the sentence of a run that the runner refuses."""
+    ended = run_to_end("--dry-run", "--log-dir", "log", *args, env=dict(env), cwd=folder)
+    assert 125 == ended.returncode, ended.stdout
+    return sentence(ended.stderr.splitlines()[-1]).partition("ERROR ")[2]
+
+
+def _told(case: platform_cases.Case) -> list[str]:
+    """Give what the user says, as flags."""
+    said = {name: value for name, value in case.said._asdict().items() if value is not None}
+    return [word for name, value in said.items() for word in ("--" + name.replace("_", "-"), str(value))]
+
+
+# --- Every platform's fixture -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), CASES, ids=[f"{name}-{expected['framework']}" for name, expected in CASES]
+)
+def test_ranks_of_a_platform(name: str, expected: dict[str, Any], tmp_path: Path) -> None:
+    """What its file expects of one rank, and of the process beside the ranks, is what the whole program plans."""
+    case = platform_cases.load(name)
+    node, nproc = find.find(case.variables, case.said), case.expected["nproc"]
+    args = [*_told(case), "--framework", expected["framework"]]
+    wanted = dict(expected["set"])
+    if expected["table"]:
+        own = node.address or "198.51.100.77"
+        servers = [own if index == node.node_rank else f"198.51.100.{index + 1}" for index in range(node.nnodes)]
+        (tmp_path / "table.json").write_bytes(table(dict.fromkeys(servers, nproc)))
+        args += ["--rank-table", "table.json", "--no-table-checks"]
+        if "RANK_TABLE_FILE" in wanted:
+            home = case.variables.get("MA_MOUNT_PATH") or case.variables.get("MA_HOME") or str(tmp_path / "log")
+            wanted["RANK_TABLE_FILE"] = f"{home}/rank_table/jobstart_hccl.json"
+    elif not node.devices_per_node or "RANK_TABLE_FILE" in case.variables:
+        args += ["--nproc-per-node", str(nproc)]
+    env = {**case.variables, "HOST_IP": "198.51.100.77"}
+    plan = plan_of(tmp_path, *args, env=env)
+    rank = plan["ranks"][expected["local_rank"]]
+
+    assert nproc == len(plan["ranks"])
+    assert wanted == {key: value for key, value in rank["variables"].items() if key not in OWN}
+    assert expected["unset"] == sorted(rank["unset"])
+    if "beside" in expected:
+        beside = {process["name"]: process for process in plan["beside"]}
+        assert expected["beside"].keys() == beside.keys()
+        for process, one in expected["beside"].items():
+            variables = beside[process]["variables"]
+            assert one["set"] == {key: value for key, value in variables.items() if key not in OWN}
+            assert one["unset"] == sorted(beside[process]["unset"])
+
+
+@pytest.mark.parametrize("name", platform_cases.names("single"))
+def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
+    """One rank in the environment as it is, though a table is announced; n x n is never started."""
+    case = platform_cases.load(name)
+    expected = case.expected["single"]
+    ended = run_to_end("--dry-run", "--log-dir", "log", "true", env={**case.variables}, cwd=tmp_path)
+    plan = json.loads(ended.stdout)
+    (rank,) = plan["ranks"]
+
+    assert (expected["rank_id"], expected["local_rank"]) == (rank["rank_id"], rank["local_rank"])
+    assert {"JOB_ID", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH"} >= rank["variables"].keys()
+    assert ([], str(tmp_path)) == (rank["unset"], rank["cwd"])
+    assert f"INFO {expected['why']} (--nnodes 1 starts a process per device" in ended.stderr
+
+
+def test_every_way_to_be_single_is_asked_for() -> None:
+    """What spares the start-up a question misses no witness."""
+    for name in platform_cases.names("single"):
+        assert not find.SINGLE_WITNESSES.isdisjoint(platform_cases.load(name).variables)
+    source = Path(single.__file__).read_text("utf-8")
+    assert [] == [name for name in find.SINGLE_WITNESSES if f'"{name}"' not in source and name != "TF_CONFIG"]
+
+
+def test_user_who_says_all_is_not_doubted(tmp_path: Path) -> None:
+    """--nnodes 1 beats variables that an earlier launcher has left."""
+    stale = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8"}
+    plan = plan_of(tmp_path, "--nnodes", "1", "--nproc-per-node", "2", env=stale)
+
+    assert [("0", "2"), ("1", "2")] == [
+        (rank["variables"]["RANK"], rank["variables"]["WORLD_SIZE"]) for rank in plan["ranks"]
+    ]
+
+
+# --- With a table or without ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a table of two servers with two devices each."""
+    (tmp_path / "table.json").write_bytes(table({"10.0.0.2": 2, "10.0.0.1": 2}))
+    return tmp_path
+
+
+def test_table_numbers_the_nodes(folder: Path) -> None:
+    """Ranks are the table's, and who meets where follows them."""
+    plan = plan_of(folder, "--rank-table", "table.json", "--no-table-checks", env=MODELARTS)
+
+    assert [2, 3] == [rank["rank_id"] for rank in plan["ranks"]]
+    assert "10.0.0.2" == plan["ranks"][0]["variables"]["MASTER_ADDR"]
+    assert "1" == plan["ranks"][0]["variables"]["NODE_RANK"]
+
+
+def test_table_that_contradicts_the_node_is_refused(folder: Path) -> None:
+    """Counts that differ are an error that names both."""
+    error = error_of(folder, "--rank-table", "table.json", "true", env={**MODELARTS, "MA_NUM_HOSTS": "4"})
+
+    assert "MA_NUM_HOSTS says 4 nodes, but the rank table holds 2 servers" == error
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "is_read"),
+    [
+        ((), {"MA_NUM_GPUS": "2"}, True),
+        (("--framework", "torch"), {"MA_NUM_GPUS": "2"}, True),
+        ((), {}, True),
+        (("--nproc-per-node", "2"), {}, False),
+        (("--framework", "mindspore-cluster"), {"MA_NUM_GPUS": "2"}, False),
+        (("--framework", "mindspore-cluster"), {}, True),
+        (("--launcher", "torch.distributed.launch"), {"MA_NUM_GPUS": "2"}, False),
+        (("--launcher", "torch.distributed.launch"), {}, True),
+    ],
+)
+def test_when_an_announced_table_is_awaited(
+    args: tuple[str, ...], env: dict[str, str], folder: Path, *, is_read: bool
+) -> None:
+    """Who numbers ranks without one does not wait for it, if the platform says how many devices a node has."""
+    host = {"MASTER_ADDR": "10.0.0.9"}
+    command = ("python3", "train.py")
+    env = {**MODELARTS, **host, **env, "RANK_TABLE_FILE": "table.json"}
+    ended = run_to_end("--dry-run", "--no-table-checks", "--log-dir", "log", *args, *command, env=env, cwd=folder)
+    assert 0 == ended.returncode, ended.stderr
+    plan = json.loads(ended.stdout)
+
+    # The table has the servers in another order than the node's own number says; only who reads it has a server_id.
+    assert ("10.0.0.1" == plan["server_id"]) is is_read
+    assert all(rank["variables"]["RANK_ID"] in {"2", "3"} for rank in plan["ranks"])
+
+
+def test_platform_that_counts_devices_needs_no_table(tmp_path: Path) -> None:
+    """Where no table is announced, the platform's own numbers start the job."""
+    env = {"MLP_WORKER_NUM": "2", "MLP_ROLE_INDEX": "1", "MLP_WORKER_GPU": "4", "MLP_WORKER_0_HOST": "a"}
+
+    assert [4, 5, 6, 7] == [rank["rank_id"] for rank in plan_of(tmp_path, env=env)["ranks"]]
+
+
+def test_doubt_is_an_error(tmp_path: Path) -> None:
+    """WORLD_SIZE and RANK alone could count nodes or processes."""
+    error = error_of(tmp_path, "--nproc-per-node", "2", "true", env={"WORLD_SIZE": "2", "RANK": "1"})
+
+    assert error == (
+        "WORLD_SIZE is 2 and RANK is 1, but no other variable says whether they count nodes or processes: expected"
+        " --nnodes and --node-rank (--nnodes 1 for this node alone)"
+    )
+
+
+def test_nodes_on_cpus_take_part_each(tmp_path: Path) -> None:
+    """A table without devices starts the command once on every node, as one rank of them."""
+    (tmp_path / "table.json").write_bytes(table({"10.0.0.1": 0, "10.0.0.2": 0}))
+    env = {**MODELARTS, "MASTER_ADDR": "10.0.0.2"}
+    (rank,) = plan_of(tmp_path, "--rank-table", "table.json", env=env)["ranks"]
+
+    assert (1, "2", None) == (rank["rank_id"], rank["variables"]["RANK_SIZE"], rank["variables"].get("RANK_TABLE_FILE"))
+
+
+def test_verbose_says_which_platform_and_what_was_cleaned(tmp_path: Path) -> None:
+    """The user can see what was seen, by which variables, and what the ranks do not get."""
+    env = {**MODELARTS, "MASTER_ADDR": "a", "TORCHELASTIC_RUN_ID": "none"}
+    ended = run_to_end("--verbose", "--dry-run", "--nproc-per-node", "1", "true", env=env, cwd=tmp_path)
+    lines = [sentence(line) for line in ended.stderr.splitlines()]
+
+    assert lines[0] == (
+        "DEBUG ModelArts, seen by MA_VJ_NAME: node rank 1 of 2 (VC_TASK_INDEX, MA_NUM_HOSTS), node 0 at a"
+        " (MASTER_ADDR), port 29500"
+    )
+    assert any(line.startswith("DEBUG TORCHELASTIC_* belong to torchrun") for line in lines)
+
+
+def test_what_is_forbidden_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """HCCL would fail half an hour later, without the sentence."""
+    env = {"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}
+    error = error_of(tmp_path, "--nproc-per-node", "1", "true", env=env)
+
+    assert "HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE are both 1, expected at most one of them" == error
+
+
+def test_what_is_odd_is_warned_of(tmp_path: Path) -> None:
+    """It may work, so it is started."""
+    env = {"HCCL_CONNECT_TIMEOUT": "60"}
+    ended = run_to_end("--nproc-per-node", "1", "--log-dir", "log", "true", env=env, cwd=tmp_path)
+
+    assert 0 == ended.returncode
+    assert " WARNING HCCL_CONNECT_TIMEOUT is '60', expected a whole number of seconds" in ended.stderr
+
+
+@pytest.mark.parametrize("word", ["KEY=VALUE", "a && b"])
+def test_line_for_a_shell_is_refused(word: str, tmp_path: Path) -> None:
+    """With the hint how a shell is called."""
+    error = error_of(tmp_path, "--nproc-per-node", "1", word, "python3", "train.py", env={})
+
+    assert error.endswith("expected a command and its arguments, or bash -c '...' around a line for a shell")
+
+
+def test_each_rank_sees_its_own_device(tmp_path: Path) -> None:
+    """--isolate-devices: of the devices that the user lets the ranks see, each gets one, which is its number 0."""
+    env = {"ASCEND_RT_VISIBLE_DEVICES": "4,6"}
+    ranks = plan_of(tmp_path, "--isolate-devices", "--nproc-per-node", "2", env=env)["ranks"]
+
+    assert [("4", "0"), ("6", "0")] == [
+        (rank["variables"]["ASCEND_RT_VISIBLE_DEVICES"], rank["variables"]["DEVICE_ID"]) for rank in ranks
+    ]
+
+
+# --- The process that is no rank --------------------------------------------------------------------------------------
+
+CLUSTER = ("--framework", "mindspore-cluster")
+WHO = 'echo "$MS_ROLE ${MS_NODE_ID-none} ${RANK_ID-none}"'
+
+
+def test_scheduler_has_a_log_of_its_own_and_no_rank(program: Program) -> None:
+    """It runs the same command beside the ranks, on node 0."""
+    run = program.start("--nproc-per-node", "2", *CLUSTER, "sh", "-c", WHO)
+
+    assert run.finish() == 0
+    assert program.log(1) == b"MS_WORKER 1 1\n"
+    assert (program.log_dir / "job-proc-scheduler.txt").read_bytes() == b"MS_SCHED none none\n"
+    assert "[scheduler] MS_SCHED none none\n" in run.lines
+    assert " INFO starting ranks 0, 1 of 2 and scheduler on " in run.screen
+    assert " INFO all 2 ranks ended with exit status 0 after " in run.screen
+
+
+@pytest.mark.parametrize("failing", ["MS_SCHED", "MS_WORKER"])
+def test_scheduler_and_ranks_end_together(failing: str, program: Program) -> None:
+    """Whoever of them fails, the job has failed with its status, and the others are stopped."""
+    script = f'if [ "$MS_ROLE" = {failing} ]; then exit 9; fi; exec sleep 100'
+    run = program.start("--nproc-per-node", "1", *CLUSTER, "sh", "-c", script)
+
+    assert run.finish() == 9
+    who, other = ("scheduler", "0") if failing == "MS_SCHED" else ("rank 0", "scheduler")
+    assert f" ERROR {who} failed first: exit status 9, " in run.screen
+    assert f"  others {other}: told to stop, killed by SIGTERM\n" in run.lines
+    report = json.loads((program.log_dir / "job-report.json").read_bytes())
+    assert {-1: "scheduler", 0: ""} == {rank["rank_id"]: rank["name"] for rank in report["ranks"]}
+
+
+def test_scheduler_runs_on_node_0_only(program: Program) -> None:
+    """The other nodes know where it is, and start ranks only."""
+    other = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1")
+    run = program.start("--nproc-per-node", "1", *CLUSTER, *other, "sh", "-c", 'echo "$MS_SCHED_HOST $MS_NODE_ID"')
+
+    assert run.finish() == 0
+    assert [path.name for path in program.log_dir.glob("*.txt")] == ["job-proc-rank-1-device-0.txt"]
+    assert program.log(1, 0) == b"127.0.0.1 1\n"
+
+
+def test_name_of_node_0_becomes_an_address(program: Program) -> None:
+    """MS_SCHED_HOST takes no names."""
+    where = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "localhost")
+    run = program.start("--nproc-per-node", "1", *CLUSTER, *where, "sh", "-c", 'echo "at $MS_SCHED_HOST"')
+
+    assert run.finish() == 0
+    assert program.log(1, 0) in {b"at 127.0.0.1\n", b"at ::1\n"}
+
+
+def test_wait_for_a_name_can_be_stopped(program: Program) -> None:
+    """A name that nobody knows (yet) is waited for; a signal ends the wait."""
+    where = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "nobody.invalid")
+    run = program.start("--verbose", "--nproc-per-node", "1", *CLUSTER, *where, "touch", "ran")
+    run.wait_for("waiting for the address of 'nobody.invalid'")
+    run.send(signal.SIGTERM)
+
+    assert run.finish() == 128 + signal.SIGTERM
+    assert not (program.folder / "ran").exists()
+
+
+def test_single_process_keeps_report_and_log_apart(program: Program) -> None:
+    """Eight runners under one mpirun write eight logs and eight reports."""
+    env = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+    run = program.start(*ACTOR, "say=hello", "exit=4", env=env)
+
+    assert run.finish() == 4
+    assert program.log(5, 1) == b"hello\n"
+    assert (program.log_dir / "job-report-rank-5.json").exists()
+    assert " ERROR rank 5 failed first: exit status 4" in run.screen
+
+
+# --- conda ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def anaconda(tmp_path: Path) -> Path:
+    """Lay out a conda installation with one environment, whose python is a shell script."""
+    python = tmp_path / "conda" / "envs" / "py39" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "this is conda, $LD_LIBRARY_PATH"\n')
+    python.chmod(0o755)
+    return tmp_path / "conda"
+
+
+@pytest.mark.parametrize("by_flag", [False, True])
+def test_conda_environment_runs_the_command(program: Program, anaconda: Path, *, by_flag: bool) -> None:
+    """The image's variables, or --conda-env, choose whose python runs, without a shell."""
+    name = {} if by_flag else {"DEFAULT_CONDA_ENV_NAME": "py39"}
+    flag = ("--conda-env", "py39") if by_flag else ()
+    env = {"ANACONDA_DIR": str(anaconda), "LD_LIBRARY_PATH": "/driver", **name}
+    run = program.start("--nproc-per-node", "1", *flag, "python", "train.py", env=env)
+
+    assert run.finish() == 0
+    assert program.log(0) == f"this is conda, {anaconda}/envs/py39/lib:/driver\n".encode()
+
+
+def test_conda_environment_that_is_not_there(program: Program, anaconda: Path) -> None:
+    """One that was asked for is an error; one that an image names is left aside with a warning."""
+    asked = program.start("--nproc-per-node", "1", "--conda-env", "no", "true", env={"ANACONDA_DIR": str(anaconda)})
+    assert asked.finish() == 125
+    assert f" ERROR --conda-env is 'no', but there is no '{anaconda}/envs/no/bin/python'\n" in asked.screen
+
+    env = {"ANACONDA_DIR": str(anaconda), "DEFAULT_CONDA_ENV_NAME": "no"}
+    named = program.start("--nproc-per-node", "1", "true", env=env)
+    assert named.finish() == 0
+    assert " WARNING DEFAULT_CONDA_ENV_NAME names a conda environment, but there is no " in named.screen
+
+
+# --- Another engine ---------------------------------------------------------------------------------------------------
+
+
+def _engine(program: Program, name: str) -> dict[str, str]:
+    """Put a program of this name first in PATH that tells how it was called, and what it got."""
+    path = program.folder / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        '#!/bin/sh\necho "$0 $*" | sed "s,.*/bin/,,"\necho "table ${RANK_TABLE_FILE-none}"\nexit ${END-0}\n'
+    )
+    path.chmod(0o755)
+    return {"PATH": f"{path.parent}:{os.environ['PATH']}"}
+
+
+def test_engine_is_one_process_that_starts_the_others(program: Program) -> None:
+    """It gets the arguments of its guide, the environment cleaned of the table, and a log of its own."""
+    env = {**_engine(program, "torchrun"), "RANK_TABLE_FILE": "/user/config"}
+    run = program.start(
+        "--launcher", "torchrun", "--nproc-per-node", "4", "python", "train.py", "--epochs", "5", env=env
+    )
+
+    assert run.finish() == 0
+    log = (program.log_dir / "job-proc-torchrun.txt").read_bytes()
+    assert log == b"torchrun --nproc_per_node=4 train.py --epochs 5\ntable none\n"
+    assert " INFO starting torchrun on " in run.screen
+    assert " INFO torchrun ended with exit status 0 after " in run.screen
+    assert "[torchrun] table none\n" in run.lines
+
+
+def test_engines_failure_is_the_jobs(program: Program) -> None:
+    """Its exit status is handed on, its last lines are shown."""
+    env = {**_engine(program, "torchrun"), "END": "7"}
+    run = program.start("--launcher", "torchrun", "--nproc-per-node", "2", "python", "train.py", env=env)
+
+    assert run.finish() == 7
+    assert " ERROR torchrun failed first: exit status 7" in run.screen
+
+
+def test_engine_that_is_not_there(program: Program) -> None:
+    """127, before anything is made."""
+    run = program.start("--launcher", "msrun", "--nproc-per-node", "2", "python", "train.py", env={"PATH": "/bin"})
+
+    assert run.finish() == 127
+    assert " ERROR there is no command 'msrun' in any folder of PATH\n" in run.screen
+    assert not program.log_dir.exists()
+
+
+def test_lists_of_hosts_are_written_first(program: Program) -> None:
+    """Open MPI's and MPICH's, where the options say."""
+    files = ("--mpi-hostfile", "etc/hosts", "--mpich-hostfile", "etc/mpich")
+    env = {
+        **_engine(program, "mpirun"),
+        "MA_NUM_HOSTS": "2",
+        "VC_TASK_INDEX": "0",
+        "VC_WORKER_HOSTS": "a,b",
+        "MA_NUM_GPUS": "4",
+    }
+    run = program.start("--launcher", "mpirun", *files, "python", "train.py", env=env)
+
+    assert run.finish() == 0
+    assert b"a slots=4\nb slots=4\n" == (program.folder / "etc" / "hosts").read_bytes()
+    assert b"a:4\nb:4\n" == (program.folder / "etc" / "mpich").read_bytes()
+    assert (
+        (program.log_dir / "job-proc-mpirun-node-0.txt").read_bytes().startswith(b"mpirun --allow-run-as-root -np 8 ")
+    )
+
+
+def test_engine_has_one_folder(tmp_path: Path) -> None:
+    """A folder per device is this program's own way."""
+    args = ("--launcher", "torchrun", "--workdir", "device", "--nproc-per-node", "2", "torchrun", "train.py")
+    env = {"PATH": f"{tmp_path}:/bin"}
+    (tmp_path / "torchrun").write_text("")
+    (tmp_path / "torchrun").chmod(0o755)
+
+    assert error_of(tmp_path, *args, env=env) == (
+        "--workdir device does not go with --launcher torchrun, which starts the ranks of a node in one folder:"
+        " expected inherit or a folder"
+    )
