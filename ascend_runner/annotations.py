@@ -42,7 +42,7 @@ else:
         _field_defaults = MappingProxyType({})
 
         def __init_subclass__(cls) -> None:
-            cls._fields = tuple(cls.__annotations__)
+            cls._fields = tuple(getattr(cls, "__annotations__", ()))  # 3.9 has none where nothing is annotated
             cls._field_defaults = {name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__}
             for index, name in enumerate(cls._fields):
                 setattr(cls, name, property(itemgetter(index)))

@@ -203,10 +203,10 @@ class Launcher:
         return outcome._replace(report=document)
 
     def _write_report(self, path: str, document: Mapping[str, object]) -> None:
-        import json
+        from ascend_runner import report  # as above
 
         try:
-            files.write_whole(path, json.dumps(document, indent=1).encode())
+            files.write_whole(path, report.text(document).encode())
         except errors.OutputError as error:  # the job's own status must not be lost for that
             self._reporter.warn(str(error))
 

@@ -165,6 +165,17 @@ def encode(report: Report) -> Any:  # Any: what json.dumps takes
     return records.encode(report)
 
 
+def text(document: Mapping[str, Any]) -> str:
+    """Write the document for people, grep and jq alike: a line for each member, and for each item of an array."""
+    import json  # here, and not where only a report's records are wanted
+
+    lines = []
+    for name, value in document.items():
+        items = ",\n  ".join(map(json.dumps, value)) if isinstance(value, list) else ""
+        lines.append(f' "{name}": ' + (f"[\n  {items}\n ]" if items else json.dumps(value)))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def decode(document: object) -> Report:
     """Read a report again. Errors: AscendRunnerError, naming the place in the document."""
     return records.decode(Report, document)

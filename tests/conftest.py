@@ -12,12 +12,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from ascend_runner.linux import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# How long an example takes is none of a test's business: machines are busy.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 WORKERS = Path(__file__).parent / "workers"
 ACTOR = [sys.executable, "-S", str(WORKERS / "actor.py")]

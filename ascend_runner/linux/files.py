@@ -115,17 +115,21 @@ def _refuse_living_writer(path: str) -> None:
 def _refuse_strangers(path: str) -> None:
     """Refuse symlinks and other users' property at each step of `path` that everybody may have put there."""
     step = os.path.abspath(path)
-    while step != os.path.dirname(step):
-        above = os.path.dirname(step)
-        found = _lstat(step)
-        if found is not None and _is_writable_by_all(above):
-            if stat.S_ISLNK(found.st_mode):
-                raise OutputError(f"{step!r} is a symlink in {above!r}, where everybody can write: refused")
-            if found.st_uid not in {os.geteuid(), 0}:
-                raise OutputError(
-                    f"{step!r} belongs to user {found.st_uid}, in {above!r}, where everybody can write: refused"
-                )
-        step = above
+    above = os.path.dirname(step)
+    while step != above:
+        if _is_writable_by_all(above):
+            _refuse_stranger(step, above)
+        step, above = above, os.path.dirname(above)
+
+
+def _refuse_stranger(path: str, above: str) -> None:
+    found = _lstat(path)
+    if found is None:
+        return
+    if stat.S_ISLNK(found.st_mode):
+        raise OutputError(f"{path!r} is a symlink in {above!r}, where everybody can write: refused")
+    if found.st_uid not in {os.geteuid(), 0}:
+        raise OutputError(f"{path!r} belongs to user {found.st_uid}, in {above!r}, where everybody can write: refused")
 
 
 def _is_writable_by_all(folder: str) -> bool:

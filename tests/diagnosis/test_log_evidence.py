@@ -179,7 +179,7 @@ PIECES: Final = (
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40))))
 def test_anything(pieces: list[bytes]) -> None:
     """Whatever a log holds, the evidence is bounded and fit for a terminal."""

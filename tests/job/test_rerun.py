@@ -48,7 +48,7 @@ def test_control_characters() -> None:
 words = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=20)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(arguments=st.lists(words, max_size=3), values=st.lists(words, min_size=3, max_size=3))
 def test_what_a_shell_makes_of_it(arguments: list[str], values: list[str]) -> None:
     """Bash runs the same command with the same variables in the same folder, whatever they hold."""

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.linux.lines import WRAP_AT, LineCutter
@@ -64,14 +64,12 @@ def streams(draw: st.DrawFn) -> Stream:
     return stream._replace(ends=sorted(ends))
 
 
-@settings(deadline=None)
 @given(streams(), st.sampled_from([PREFIX, b""]))
 def test_long_lines_are_shown_alike_however_they_are_read(stream: Stream, prefix: bytes) -> None:
     """Lines around the length of wrapping, with every ending, come out as the reference has it."""
     assert reference(stream.data, prefix) == cut(stream.data, prefix, stream.ends)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=6) | st.sampled_from([b"\r", b"\n", b"\r\n", b"ab\n", b"ab"]), max_size=30))
 def test_any_bytes_are_shown_alike_however_they_are_read(reads: list[bytes]) -> None:
     """Bytes of any kind, NUL and broken UTF-8 among them, come out as the reference has it."""
@@ -81,7 +79,6 @@ def test_any_bytes_are_shown_alike_however_they_are_read(reads: list[bytes]) -> 
     assert reference(data, PREFIX) == cut(data, PREFIX, ends)
 
 
-@settings(deadline=None)
 @given(streams())
 def test_no_byte_is_lost(stream: Stream) -> None:
     """Without prefix, and without the newlines that were put in, what is shown is what was written."""

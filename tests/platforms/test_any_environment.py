@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.errors import SettingsError
@@ -26,7 +26,6 @@ VALUES = st.one_of(
 ENVIRONMENTS = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=12)
 
 
-@settings(deadline=None)  # the time that an example takes is none of a test's business
 @given(ENVIRONMENTS)
 def test_single(environ: dict[str, str]) -> None:
     """Seeing whether the command runs once never breaks, but for a TF_CONFIG that cannot be read."""
@@ -36,7 +35,6 @@ def test_single(environ: dict[str, str]) -> None:
         assert found is None or (found.rank_id >= 0 and found.local_rank >= 0)
 
 
-@settings(deadline=None)  # the time that an example takes is none of a test's business
 @given(ENVIRONMENTS, st.integers(1, 3), st.sampled_from([*FRAMEWORKS]))
 def test_node_and_its_ranks(environ: dict[str, str], nproc: int, framework: str) -> None:
     """A node that is found is one of its nodes, and its ranks find an environment."""
@@ -53,7 +51,6 @@ def test_node_and_its_ranks(environ: dict[str, str], nproc: int, framework: str)
         assert "TORCHELASTIC_USE_AGENT_STORE" not in decided.environment_of(nproc - 1, environ)
 
 
-@settings(deadline=None)  # the time that an example takes is none of a test's business
 @given(st.sampled_from(platform_cases.names("node")), st.sampled_from(NAMES), VALUES)
 def test_platform_with_one_variable_broken(name: str, broken: str, value: str) -> None:
     """One wrong variable among right ones is a node or a sentence as well."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.errors import SettingsError
@@ -56,14 +56,12 @@ def _compressed(draw: st.DrawFn) -> tuple[str, tuple[str, ...]]:
     return f"{prefix}[{','.join(pieces)}]", tuple(hosts)
 
 
-@settings(deadline=None)  # the time that an example takes is none of a test's business
 @given(st.lists(_compressed(), min_size=1, max_size=4))
 def test_what_was_compressed_is_spelled_out(parts: list[tuple[str, tuple[str, ...]]]) -> None:
     """Compressing and spelling out are inverse, in order."""
     assert tuple(host for _, hosts in parts for host in hosts) == hosts_of(",".join(text for text, _ in parts), "LIST")
 
 
-@settings(deadline=None)  # the time that an example takes is none of a test's business
 @given(st.text("[]-,01an ", max_size=20))
 def test_any_text_is_a_list_or_one_sentence(text: str) -> None:
     """Nothing else comes out, whatever goes in."""

@@ -177,7 +177,7 @@ def test_table_is_total() -> None:
     assert dict.fromkeys(Phase, events) == {phase: set(row) for phase, row in TRANSITIONS.items()}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(1, 24), st.randoms(use_true_random=False))
 def test_laws_hold_in_random_histories(ranks: int, random: object) -> None:
     """What holds for four ranks holds in random histories of up to 24."""
