@@ -168,7 +168,9 @@ class Launcher:
 
         for attempt in range(RESOLVE_LIMIT):
             try:
-                return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+                found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+                # MindSpore takes an IPv6 address only beside MS_WORKER_IP.
+                return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
             except OSError as error:
                 reason = _reason(error)
             if self._settings.dry_run:
