@@ -101,6 +101,7 @@ class Launcher:
         surroundings = self._surroundings()
         handover = plan_once.hand_over(tuple(command), share, self._settings, surroundings)
         executable = self._find_executable(handover.argv[0], self._cwd)
+        self._reporter.info(f"--launcher {self._settings.launcher}: {handover.note}")
         return plan_once.plan_handover((executable, handover), share, self._settings, surroundings)
 
     def _find_share(self, node: Node) -> tuple[Snapshot | None, NodeShare]:

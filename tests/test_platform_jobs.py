@@ -482,6 +482,7 @@ def test_engine_is_one_process_that_starts_the_others(program: Program) -> None:
     assert run.finish() == 0
     log = (program.log_dir / "job-proc-torchrun.txt").read_bytes()
     assert log == b"torchrun --nproc_per_node=4 train.py --epochs 5\ntable none\n"
+    assert " INFO --launcher torchrun: handed over to torchrun\n" in run.screen
     assert " INFO starting torchrun on " in run.screen
     assert " INFO torchrun ended with exit status 0 after " in run.screen
     assert "[torchrun] table none\n" in run.lines

@@ -90,6 +90,6 @@ def plan_handover(
     job = draft.job(share, (), (process,))
     return job._replace(
         host_files=tuple(file._replace(path=os.path.join(surroundings.cwd, file.path)) for file in handed.files),
-        notes=(*changes.notes, handed.note),
+        notes=changes.notes,
         warnings=changes.warnings,
     )
