@@ -101,6 +101,7 @@ class Launcher:
         surroundings = self._surroundings()
         handover = plan_once.hand_over(tuple(command), share, self._settings, surroundings)
         executable = self._find_executable(handover.argv[0], self._cwd)
+        self._reporter.info(f"--launcher {self._settings.launcher}: {handover.note}")
         return plan_once.plan_handover((executable, handover), share, self._settings, surroundings)
 
     def _find_share(self, node: Node) -> tuple[Snapshot | None, NodeShare]:
@@ -168,7 +169,9 @@ class Launcher:
 
         for attempt in range(RESOLVE_LIMIT):
             try:
-                return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+                found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+                # MindSpore takes an IPv6 address only beside MS_WORKER_IP.
+                return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
             except OSError as error:
                 reason = _reason(error)
             if self._settings.dry_run:

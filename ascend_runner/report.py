@@ -131,9 +131,9 @@ class Seen(NamedTuple):
 
 def file_name(job: JobSpec) -> str:
     """Name the report's file: where nodes may share the folder, by the node, too; one of many by its rank."""
-    if len(job.ranks) == job.rank_size:
+    if job.ranks and len(job.ranks) == job.rank_size:
         return f"{job.job_id}-report.json"
-    if not job.rank_size:
+    if job.ranks and not job.rank_size:
         return f"{job.job_id}-report-rank-{job.ranks[0].rank_id}.json"
     node = "".join(char if char.isalnum() or char in "-_." else "_" for char in job.pod_name or job.server_id)
     return f"{job.job_id}-report-{node}.json"

@@ -46,8 +46,8 @@ def shown(line: str) -> str:
 
 def rank_list(rank_ids: list[int]) -> str:
     """Name ranks briefly: "rank 3", "ranks 0-4, 6, 7"."""
-    if min(rank_ids) < 0:
-        others = [rank_id for rank_id in rank_ids if rank_id >= 0]
+    others = [rank_id for rank_id in rank_ids if rank_id >= 0]
+    if len(others) < len(rank_ids):
         return " and ".join(["the process that is no rank", *([rank_list(others)] if others else [])])
     runs: list[list[int]] = []
     for rank_id in sorted(rank_ids):

@@ -6,11 +6,15 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from ascend_runner.job import command_line, settings
+from ascend_runner.launcher import Launcher
+from ascend_runner.linux.signals import Signals
 from ascend_runner.platforms import find, single
+from ascend_runner.reporter import Reporter
 from tests.conftest import ACTOR, run_to_end, sentence
 from tests.platforms import platform_cases
 
@@ -26,6 +30,7 @@ CASES = [
 ]
 # What the runner adds for every framework but `none`, or for all.
 OWN = {"JOB_ID", "ASCEND_PROCESS_LOG_PATH", "OMP_NUM_THREADS"}
+HOST_IP = "198.51.100.77"  # this machine, where a fixture does not say
 # Two nodes of ModelArts, this one the second; the table of two servers fits them.
 MODELARTS = {"MA_VJ_NAME": "job", "MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1", "MA_CURRENT_HOST_IP": "10.0.0.1"}
 
@@ -67,6 +72,19 @@ def _told(case: platform_cases.Case) -> list[str]:
     return [word for name, value in said.items() for word in ("--" + name.replace("_", "-"), str(value))]
 
 
+def _ranks_of(case: platform_cases.Case, folder: Path, *, has_table: bool) -> list[str]:
+    """Say how many ranks a node has: by a rank table, or, where the platform does not tell it, by a number."""
+    node, nproc = find.find(case.variables, case.said), case.expected["nproc"]
+    if has_table:
+        own = node.address or HOST_IP
+        servers = [own if index == node.node_rank else f"198.51.100.{index + 1}" for index in range(node.nnodes)]
+        (folder / "table.json").write_bytes(table(dict.fromkeys(servers, nproc)))
+        return ["--rank-table", str(folder / "table.json"), "--no-table-checks"]
+
+    is_told = node.devices_per_node and "RANK_TABLE_FILE" not in case.variables
+    return [] if is_told else ["--nproc-per-node", str(nproc)]
+
+
 # --- Every platform's fixture -----------------------------------------------------------------------------------------
 
 
@@ -76,24 +94,16 @@ def _told(case: platform_cases.Case) -> list[str]:
 def test_ranks_of_a_platform(name: str, expected: dict[str, Any], tmp_path: Path) -> None:
     """What its file expects of one rank, and of the process beside the ranks, is what the whole program plans."""
     case = platform_cases.load(name)
-    node, nproc = find.find(case.variables, case.said), case.expected["nproc"]
-    args = [*_told(case), "--framework", expected["framework"]]
+    args = [*_told(case), *_ranks_of(case, tmp_path, has_table=bool(expected["table"]))]
     wanted = dict(expected["set"])
-    if expected["table"]:
-        own = node.address or "198.51.100.77"
-        servers = [own if index == node.node_rank else f"198.51.100.{index + 1}" for index in range(node.nnodes)]
-        (tmp_path / "table.json").write_bytes(table(dict.fromkeys(servers, nproc)))
-        args += ["--rank-table", "table.json", "--no-table-checks"]
-        if "RANK_TABLE_FILE" in wanted:
-            home = case.variables.get("MA_MOUNT_PATH") or case.variables.get("MA_HOME") or str(tmp_path / "log")
-            wanted["RANK_TABLE_FILE"] = f"{home}/rank_table/jobstart_hccl.json"
-    elif not node.devices_per_node or "RANK_TABLE_FILE" in case.variables:
-        args += ["--nproc-per-node", str(nproc)]
-    env = {**case.variables, "HOST_IP": "198.51.100.77"}
-    plan = plan_of(tmp_path, *args, env=env)
+    if "RANK_TABLE_FILE" in wanted:
+        home = case.variables.get("MA_MOUNT_PATH") or case.variables.get("MA_HOME") or str(tmp_path / "log")
+        wanted["RANK_TABLE_FILE"] = f"{home}/rank_table/jobstart_hccl.json"
+    env = {**case.variables, "HOST_IP": HOST_IP}
+    plan = plan_of(tmp_path, *args, "--framework", expected["framework"], env=env)
     rank = plan["ranks"][expected["local_rank"]]
 
-    assert nproc == len(plan["ranks"])
+    assert case.expected["nproc"] == len(plan["ranks"])
     assert wanted == {key: value for key, value in rank["variables"].items() if key not in OWN}
     assert expected["unset"] == sorted(rank["unset"])
     if "beside" in expected:
@@ -105,6 +115,65 @@ def test_ranks_of_a_platform(name: str, expected: dict[str, Any], tmp_path: Path
             assert one["unset"] == sorted(beside[process]["unset"])
 
 
+HCCL = {"RANK_ID", "RANK_SIZE", "DEVICE_ID", "ASCEND_DEVICE_ID"}
+TORCH = {
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "GROUP_RANK",
+}
+CLUSTER_VARIABLES = {"MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM", "MS_NODE_ID"}
+CHIEF = {"CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_WORKER_IP"}
+TABLE = {"RANK_TABLE_FILE"}
+
+
+class Cell(NamedTuple):
+    """What a rank of a framework finds, with a rank table or without, and what it must not find."""
+
+    framework: str
+    has_table: bool
+    wanted: set[str]
+    unwanted: set[str]
+
+
+CELLS = [
+    Cell("auto", True, HCCL | TORCH | TABLE, CHIEF),
+    Cell("mindspore", True, HCCL | TABLE, CHIEF),
+    Cell("mindspore-cluster", False, CLUSTER_VARIABLES, CHIEF | TABLE),
+    Cell("torch", False, TORCH, CHIEF | TABLE),
+    Cell("torch", True, TORCH | TABLE, CHIEF),
+    Cell("tensorflow", True, HCCL | TABLE, CHIEF),
+    Cell("tensorflow", False, CHIEF, TABLE | {"RANK_ID", "RANK_SIZE"}),
+    Cell("none", True, HCCL | TABLE, CHIEF),
+]
+
+
+@pytest.mark.parametrize("name", platform_cases.names("nproc"))
+@pytest.mark.parametrize("cell", CELLS, ids=[f"{cell.framework}-{cell.has_table}" for cell in CELLS])
+def test_every_framework_on_every_platform(name: str, cell: Cell, tmp_path: Path) -> None:
+    """A rank finds what its framework reads, whatever the platform has set, and not what would disturb it."""
+    case = platform_cases.load(name)
+    args = [*_told(case), *_ranks_of(case, tmp_path, has_table=cell.has_table), "--framework", cell.framework]
+    flags, command = command_line.parse(["--dry-run", "--log-dir", str(tmp_path), *args, "true"])
+    environ = {"CM_WORKER_IP": HOST_IP, **case.variables, "HOST_IP": HOST_IP, "PATH": os.environ["PATH"]}
+    with Signals() as signals:
+        job = Launcher(settings.decode(flags, environ), environ, signals, Reporter(lambda _: None)).prepare(command)
+
+    wanted, unwanted = cell.wanted, cell.unwanted
+    if cell.framework == "tensorflow" and job.rank_size == 1:
+        wanted, unwanted = HCCL, CHIEF
+    found = set(job.ranks[-1].env)
+    assert set() == wanted - found
+    assert set() == unwanted & found
+    assert not any(variable.startswith("TORCHELASTIC_") for variable in found)
+    is_with_scheduler = cell.framework == "mindspore-cluster" and find.find(case.variables, case.said).node_rank == 0
+    assert (["scheduler"] if is_with_scheduler else []) == [process.name for process in job.beside]
+
+
 @pytest.mark.parametrize("name", platform_cases.names("single"))
 def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
     """One rank in the environment as it is, though a table is announced; n x n is never started."""
@@ -112,9 +181,9 @@ def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
     expected = case.expected["single"]
     ended = run_to_end("--dry-run", "--log-dir", "log", "true", env={**case.variables}, cwd=tmp_path)
     plan = json.loads(ended.stdout)
-    (rank,) = plan["ranks"]
+    (rank,) = plan["ranks"] + plan["beside"]
 
-    assert (expected["rank_id"], expected["local_rank"]) == (rank["rank_id"], rank["local_rank"])
+    assert (expected.get("rank_id"), expected.get("local_rank")) == (rank.get("rank_id"), rank.get("local_rank"))
     assert {"JOB_ID", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH"} >= rank["variables"].keys()
     assert ([], str(tmp_path)) == (rank["unset"], rank["cwd"])
     assert f"INFO {expected['why']} (--nnodes 1 starts a process per device" in ended.stderr
@@ -315,7 +384,7 @@ def test_name_of_node_0_becomes_an_address(program: Program) -> None:
     run = program.start("--nproc-per-node", "1", *CLUSTER, *where, "sh", "-c", 'echo "at $MS_SCHED_HOST"')
 
     assert run.finish() == 0
-    assert program.log(1, 0) in {b"at 127.0.0.1\n", b"at ::1\n"}
+    assert program.log(1, 0) == b"at 127.0.0.1\n"
 
 
 def test_wait_for_a_name_can_be_stopped(program: Program) -> None:
@@ -338,6 +407,18 @@ def test_single_process_keeps_report_and_log_apart(program: Program) -> None:
     assert program.log(5, 1) == b"hello\n"
     assert (program.log_dir / "job-report-rank-5.json").exists()
     assert " ERROR rank 5 failed first: exit status 4" in run.screen
+
+
+def test_process_without_a_rank_is_called_by_its_host(program: Program) -> None:
+    """A parameter server's log and report are apart from rank 0's, which may share the folder."""
+    cluster = '{"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "ps", "index": 0}}'
+    run = program.start(*ACTOR, "say=hello", env={"TF_CONFIG": cluster})
+    host = os.uname().nodename
+
+    assert run.finish() == 0
+    assert (program.log_dir / f"job-proc-{host}.txt").read_bytes() == b"hello\n"
+    assert (program.log_dir / f"job-report-{host}.json").exists()
+    assert f"[{host}] hello\n" in run.lines
 
 
 # --- conda ------------------------------------------------------------------------------------------------------------
@@ -401,6 +482,7 @@ def test_engine_is_one_process_that_starts_the_others(program: Program) -> None:
     assert run.finish() == 0
     log = (program.log_dir / "job-proc-torchrun.txt").read_bytes()
     assert log == b"torchrun --nproc_per_node=4 train.py --epochs 5\ntable none\n"
+    assert " INFO --launcher torchrun: handed over to torchrun\n" in run.screen
     assert " INFO starting torchrun on " in run.screen
     assert " INFO torchrun ended with exit status 0 after " in run.screen
     assert "[torchrun] table none\n" in run.lines

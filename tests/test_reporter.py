@@ -151,6 +151,24 @@ def test_beginning_says_what_runs_where() -> None:
         job(8, 9, pod_name="job-1")
     )
     assert "starting rank 0 of 16 on 10.0.0.1, logs in /log" == reporter.starting(job(0))
+    assert "starting rank 0 on 10.0.0.1, logs in /log" == reporter.starting(job(0)._replace(rank_size=0))
+
+
+def test_process_that_is_no_rank_is_called_by_its_name() -> None:
+    """Whether it starts, ends or fails: a number below 0 is never shown."""
+    scheduler = job(-1).ranks[0]._replace(name="scheduler")
+    both = job(0, 1)._replace(beside=(scheduler,))
+    ranks = (RankOutcome(-1, Ending(signum=SIGTERM), is_told_to_stop=True), RankOutcome(0, OK), RankOutcome(1, OK))
+    not_started = RankNotStarted(-1, "no memory", 125, name="scheduler")
+
+    assert "starting ranks 0, 1 of 16 and scheduler on 10.0.0.1, logs in /log" == reporter.starting(both)
+    assert "all 2 ranks ended with exit status 0 after 3.2 s" == reporter.ended(Outcome(None, ranks, 3.21), both)
+    assert "scheduler could not be started: no memory\n  others 0, 1: exit status 0" == reporter.ended(
+        Outcome(not_started, ranks), both
+    )
+    assert "  ranks  scheduler: told to stop, killed by SIGTERM" in reporter.ended(
+        Outcome(Interrupted(SIGTERM), ranks, 3.21), both
+    )
 
 
 def test_success_is_one_line() -> None:

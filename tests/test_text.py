@@ -54,7 +54,13 @@ def test_long_line() -> None:
 
 @pytest.mark.parametrize(
     ("words", "rank_ids"),
-    [("rank 3", [3]), ("ranks 0, 1", [1, 0]), ("ranks 0-2, 4, 6-9", [0, 1, 2, 4, 6, 7, 8, 9])],
+    [
+        ("rank 3", [3]),
+        ("ranks 0, 1", [1, 0]),
+        ("ranks 0-2, 4, 6-9", [0, 1, 2, 4, 6, 7, 8, 9]),
+        ("the process that is no rank", [-1]),
+        ("the process that is no rank and rank 3", [-1, 3]),
+    ],
 )
 def test_rank_list(words: str, rank_ids: list[int]) -> None:
     """Ranks are named briefly."""

@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 
 
 def plan_single(request: Request, single: Single, settings: Settings, surroundings: Surroundings) -> JobSpec:
-    """Plan one rank that somebody else has told everything: in the folder and in the environment as they are.
+    """Plan one process that somebody else has told everything: in the folder and in the environment as they are.
 
     How many ranks there are is not known. Errors: SettingsError for a job id that cannot be a file name.
     """
     draft = Draft(settings._replace(workdir=settings.workdir or WORKDIR_INHERIT), surroundings)
     helpful = {"JOB_ID": draft.job_id, "PYTHONUNBUFFERED": "1"}
-    numbers = (single.rank_id, single.local_rank)
-    rank = draft.process(request, {**helpful, **surroundings.environ}, numbers)
+    env = {**helpful, **surroundings.environ}
+    share = NodeShare((), 0, server_id=surroundings.host_name)
+    if single.rank_id is None or single.local_rank is None:
+        return draft.job(share, (), (draft.process(request, env, name=surroundings.host_name),))
 
-    return draft.job(NodeShare((single.rank_id,), 0, server_id=surroundings.host_name), (rank,))
+    return draft.job(share, (draft.process(request, env, (single.rank_id, single.local_rank)),))
 
 
 def hand_over(argv: tuple[str, ...], share: NodeShare, settings: Settings, surroundings: Surroundings) -> Handover:
@@ -85,9 +87,9 @@ def plan_handover(
         name=settings.launcher if is_alone else f"{settings.launcher}-node-{share.node.node_rank}",
     )
 
-    job = draft.job(share._replace(rank_size=0 if is_alone else share.rank_size), ranks=(), beside=(process,))
+    job = draft.job(share, (), (process,))
     return job._replace(
         host_files=tuple(file._replace(path=os.path.join(surroundings.cwd, file.path)) for file in handed.files),
-        notes=(*changes.notes, handed.note),
+        notes=changes.notes,
         warnings=changes.warnings,
     )

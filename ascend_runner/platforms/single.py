@@ -17,15 +17,18 @@ ENGINES: Final = frozenset({"torchrun", "msrun"})  # what MA_RUN_METHOD takes; a
 
 
 class Single(NamedTuple):
-    """The command is to be run once, as it is: who decided that and by which variables, and the rank if one is told."""
+    """The command is to be run once, as it is: who decided that and by which variables, and the rank.
+
+    None: it is no rank of the job's.
+    """
 
     why: str
-    rank_id: int = 0
-    local_rank: int = 0
+    rank_id: int | None = None
+    local_rank: int | None = None
 
 
 class _Witness(NamedTuple):
-    """One way to see it: what it means, where the rank and the local rank stand then, and when it holds."""
+    """One way to see it: what it means, where the rank and the local rank stand then (empty: none), when it holds."""
 
     meaning: str
     rank_id: str
@@ -117,9 +120,12 @@ def find(environ: Mapping[str, str]) -> Single | None:
     if witness is None:
         return None
 
+    why = f"{witness.meaning}, so the command is run once, as it is"
+    if not witness.rank_id:
+        return Single(why)
     rank_id, local_rank = environ.get(witness.rank_id, ""), environ.get(witness.local_rank, "")
     return Single(
-        f"{witness.meaning}, so the command is run once, as it is",
+        why,
         int(rank_id) if is_whole_number(rank_id) else 0,
         int(local_rank) if is_whole_number(local_rank) else 0,
     )

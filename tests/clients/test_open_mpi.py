@@ -19,11 +19,11 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 @pytest.fixture
 def job(nodes: TwoNodes, tmp_path: Path) -> object:
     """Give a way to run `mpirun -N 1 ascend-runner ... sh -c SCRIPT` on two nodes, called on node 0."""
-    # What ssh would be: it is called as `ssh HOST COMMAND ...`, and goes to node 1.
-    ssh = tmp_path / "ssh"
-    ssh.write_text(f'#!/bin/sh\nshift\nexec {_quoted(nodes.on(1))} sh -c "$*"\n')
-    ssh.chmod(0o755)
-    network = ("--mca", "oob_tcp_if_include", "10.77.0.0/24", "--mca", "plm_rsh_agent", str(ssh))
+    # What ssh would be: called as `agent HOST COMMAND ...`, and goes to node 1.
+    agent = tmp_path / "agent"
+    agent.write_text(f'#!/bin/sh\nshift\nexec {_quoted(nodes.on(1))} sh -c "$*"\n')
+    agent.chmod(0o755)
+    network = ("--mca", "oob_tcp_if_include", "10.77.0.0/24", "--mca", "plm_rsh_agent", str(agent))
     hosts = ",".join(f"{address}:1" for address in nodes.addresses)
     options = ("--nproc-per-node", "2", "--master-addr", nodes.addresses[0], "--log-dir", str(tmp_path / "log"))
 

@@ -84,14 +84,15 @@ def test_death_of_one_rank_ends_both_nodes(nodes: TwoNodes, tmp_path: Path) -> N
     started = [_start_node(nodes, index, tmp_path, "--die", "1") for index in range(2)]
     first, second = (node.finish() for node in started)
 
-    assert (137, 1) == (first.status, second.status), first.screen + second.screen
+    # gloo gives up with an exception, or, in a thread of its own, by abort().
+    assert (137, True) == (first.status, second.status in {1, 134}), first.screen + second.screen
     assert " ERROR rank 1 failed first: killed by SIGKILL, " in first.screen
     assert "  others 0: told to stop" in first.screen
     report = json.loads((tmp_path / "node-1" / "log" / "modelarts-job-1-report-ma-job-1-worker-1.json").read_bytes())
     finding = next(rank["finding"] for rank in report["ranks"] if rank["rank_id"] == report["cause"]["rank_id"])
     assert report["cause"]["rank_id"] in {2, 3}
-    assert "Connection closed by peer" in finding["exception"]
-    assert "either" == finding["code_kind"]
+    assert f"[{nodes.addresses[0]}]" in finding["exception"]
+    assert "the rank itself or a peer" == finding["code_kind"]
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "torch.distributed.launch"])

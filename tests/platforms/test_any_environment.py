@@ -32,7 +32,7 @@ def test_single(environ: dict[str, str]) -> None:
     with suppress(SettingsError):
         found = single.find(environ)
 
-        assert found is None or (found.rank_id >= 0 and found.local_rank >= 0)
+        assert found is None or ((found.rank_id or 0) >= 0 and (found.local_rank or 0) >= 0)
 
 
 @given(ENVIRONMENTS, st.integers(1, 3), st.sampled_from([*FRAMEWORKS]))
