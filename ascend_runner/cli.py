@@ -27,7 +27,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
     """Run the command line; the exit status. What came of it is written to `result_fd` as well (see result.py)."""
     with Signals() as signals:
         console = Console(_skipped_notice)
-        console.start()
+        try:
+            console.start()
+        except errors.AscendRunnerError as error:
+            os.write(2, reporter.own_line(Level.ERROR, str(error)))
+            return error.exit_status
         out = Reporter(console.say)
         result: Outcome | errors.AscendRunnerError
         try:
@@ -108,7 +112,9 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
             for rank in job.ranks
         ],
     }
-    return json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
+    # JSON lets DEL and the control characters beyond it stand, and a terminal obeys some of them.
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def _lowest_level(settings: Settings) -> Level:

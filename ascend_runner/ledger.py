@@ -105,7 +105,7 @@ class Ledger:
             user_seconds=usage and usage.user_seconds,
             system_seconds=usage and usage.system_seconds,
             log_lost=sum(gap.size for gap in gaps),
-            log_lost_from=gaps[0].offset if gaps else None,
+            log_lost_from=min((gap.offset for gap in gaps), default=None),
             finding=finding,
         )
 

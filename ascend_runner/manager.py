@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 SWEEP_LIMIT: Final = 5.0  # seconds for what had left its rank's session to die of SIGKILL
 DRAIN_LIMIT: Final = 5.0  # seconds for the last bytes to reach the log files; a healthy disk needs milliseconds
+GIVEN_UP_LIMIT: Final = 0.5  # seconds for both, where SIGKILL had its time already and a process is still there
+SPARE_FILES: Final = 4  # descriptors kept free while ranks are started, so that with none left a teardown has some
 
 
 class Manager:
@@ -61,6 +63,7 @@ class Manager:
         self._deadline: float | None = None  # the machine's
         self._hang_at: float | None = None  # when silence becomes a hang
         self._events: deque[Event] = deque()
+        self._spare_files: list[int] = []
         self._state = machine.State(grace=job.grace, waiting=())
 
     def run(self) -> Outcome:
@@ -70,6 +73,11 @@ class Manager:
         """
         self._open_logs()
         self._pump.start()
+        if not descendants.is_proc_ours():
+            self._reporter.warn(
+                "/proc is another PID namespace's: what leaves its rank's session will not be found and ended"
+                " (unshare --mount-proc)"
+            )
         self._reporter.info(reporter.starting(self._job))
 
         if self._job.hang_timeout is not None:
@@ -85,8 +93,13 @@ class Manager:
             self._get_ready_to_report()
             self._reap_if_gone(event)
 
-        self._sweep()
-        if not self._pump.finish(DRAIN_LIMIT):
+        has_survivors = self._sweep()
+        is_drained = self._pump.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT)
+        if self._pump.failure:
+            raise errors.AscendRunnerError(
+                f"the ranks' output could not be read any more ({self._pump.failure!r}), and all was stopped"
+            ) from self._pump.failure
+        if not is_drained and not has_survivors:
             self._reporter.warn(
                 "some output was still unread when the time for it was over: the last lines may be missing"
             )
@@ -109,6 +122,9 @@ class Manager:
                 signalled[leader.pid] = action.signum
             elif isinstance(action, SetDeadline):
                 self._deadline = time.monotonic() + action.seconds
+        if self._state.spawning is None:
+            while self._spare_files:
+                os.close(self._spare_files.pop())
         if signalled:
             self._signal_own_groups(signalled)
 
@@ -255,11 +271,15 @@ class Manager:
             cutter = None if spec.prefix is None else LineCutter(spec.prefix)
             log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn)
             self._ledger.streams[spec.rank_id] = Stream(spec.rank_id, log, cutter)
+        self._spare_files += (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(SPARE_FILES))
 
-    def _sweep(self) -> None:
-        """End what has left its rank's session: nothing that this job started may outlive it."""
+    def _sweep(self) -> bool:
+        """End what has left its rank's session: nothing that this job started may outlive it.
+
+        Whom not even SIGKILL ends is named; whether there is anybody.
+        """
         keep = frozenset(leader.pid for leader in self._leaders.values())
-        deadline = time.monotonic() + SWEEP_LIMIT
+        deadline = time.monotonic() + (GIVEN_UP_LIMIT if self._state.alive else SWEEP_LIMIT)
         escaped: dict[int, str] = {}
         while descendants.reap_adopted(keep):
             escaped.update((found.pid, found.name) for found in descendants.kill_all(keep))
@@ -270,10 +290,17 @@ class Manager:
             names = ", ".join(f"{pid} ({name})" for pid, name in escaped.items())
             self._reporter.warn(f"ended what had left its rank's session: {names}")
 
+        living = [found for found in descendants.descendants(os.getpid()) if not found.is_zombie]
+        rank_of = {leader.pid: f"rank {rank_id}: " for rank_id, leader in self._leaders.items()}
+        told = [rank_of.get(found.session, "") + descendants.describe(found) for found in living]
+        if told:
+            self._reporter.warn(f"not even SIGKILL has ended {', '.join(told)}")
+        return bool(told)
+
 
 def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
     """Say why a rank could not be started, and what exit status that means."""
-    reason = (error.strerror or str(error)).lower()
+    reason = (error.strerror or str(error)).lower() + LIMITS.get(error.errno or 0, "")
     if error.filename == spec.cwd and spec.cwd != spec.executable:
         return f"working directory {spec.cwd!r}: {reason}", errors.RUNNER_FAILED
     if isinstance(error, FileNotFoundError):
@@ -283,4 +310,11 @@ def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
     return reason, errors.RUNNER_FAILED
 
 
-NOT_EXECUTABLE: Final = 8  # ENOEXEC, without an import of errno for one number
+# Without an import of errno for some numbers.
+NOT_EXECUTABLE: Final = 8  # ENOEXEC
+LIMITS: Final = {
+    7: " (the environment and the words of the command together)",  # E2BIG
+    11: " (RLIMIT_NPROC, see ulimit -u, or the container's limit of processes)",  # EAGAIN, of fork(2)
+    23: " (in the whole system)",  # ENFILE
+    24: " (RLIMIT_NOFILE, see ulimit -n)",  # EMFILE
+}
