@@ -271,7 +271,10 @@ class Manager:
             cutter = None if spec.prefix is None else LineCutter(spec.prefix)
             log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn)
             self._ledger.streams[spec.rank_id] = Stream(spec.rank_id, log, cutter)
-        self._spare_files += (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(SPARE_FILES))
+        try:
+            self._spare_files += (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(SPARE_FILES))
+        except OSError as error:
+            raise errors.OutputError(f"cannot open {os.devnull!r}: {_reason(error)}") from error
 
     def _sweep(self) -> bool:
         """End what has left its rank's session: nothing that this job started may outlive it.
@@ -300,7 +303,7 @@ class Manager:
 
 def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
     """Say why a rank could not be started, and what exit status that means."""
-    reason = (error.strerror or str(error)).lower() + LIMITS.get(error.errno or 0, "")
+    reason = _reason(error)
     if error.filename == spec.cwd and spec.cwd != spec.executable:
         return f"working directory {spec.cwd!r}: {reason}", errors.RUNNER_FAILED
     if isinstance(error, FileNotFoundError):
@@ -308,6 +311,10 @@ def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
     if isinstance(error, PermissionError) or error.errno == NOT_EXECUTABLE:
         return f"{spec.executable!r}: {reason}", errors.COMMAND_NOT_EXECUTABLE
     return reason, errors.RUNNER_FAILED
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower() + LIMITS.get(error.errno or 0, "")
 
 
 # Without an import of errno for some numbers.
