@@ -153,9 +153,9 @@ class Program:
         self._runs.append(run)
         return run
 
-    def act(self, ranks: int, *steps: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Run:
+    def act(self, ranks: int, *steps: str, options: tuple[str, ...] = (), under: tuple[str, ...] = ()) -> Run:
         """Start so many ranks that do what tests/workers/actor.py understands."""
-        return self.start("--nproc-per-node", str(ranks), *options, *ACTOR, *steps, env=env)
+        return self.start("--nproc-per-node", str(ranks), *options, *ACTOR, *steps, under=under)
 
     python = sys.executable
 
