@@ -49,7 +49,9 @@ def _tell(sentence: str) -> None:
     poll.register(2, select.POLLOUT)
     if poll.poll(LAST_WORDS_LIMIT * 1000):
         with suppress(OSError):
-            os.write(2, own_line(Level.WARNING, printable(sentence))[-select.PIPE_BUF :])  # so much a pipe with room takes at once
+            os.write(
+                2, own_line(Level.WARNING, printable(sentence))[-select.PIPE_BUF :]
+            )  # so much a pipe with room takes at once
 
 
 def _run(result_fd: int | None) -> int:

@@ -7,8 +7,6 @@ import signal
 import stat
 from typing import TYPE_CHECKING
 
-import pytest
-
 from ascend_runner.linux import descendants
 from tests.conftest import wait_until
 
@@ -105,25 +103,3 @@ def test_log_folder_removed_while_running(program: Program) -> None:
 
     assert run.finish() == 0
     assert program.log(0) == b"before\nafter\n"
-
-
-@pytest.mark.parametrize("limit", [24, 40])
-def test_too_few_descriptors_start_nothing_that_stays(program: Program, limit: int) -> None:
-    """With RLIMIT_NOFILE reached, what was started is torn down, and the status is 125."""
-    command = f"ulimit -n {limit}; exec {program.python} -m ascend_runner --nproc-per-node 64 --log-dir log sleep 1000"
-    ended = program.shell(command)
-
-    assert ended.returncode == 125
-    assert b"too many open files" in ended.stdout
-
-
-def test_early_end_of_standard_files(program: Program) -> None:
-    """With stdin, stdout and stderr closed the logs are complete and the status is the ranks'."""
-    command = (
-        f"exec {program.python} -m ascend_runner --nproc-per-node 2 --log-dir log sh -c 'echo hi; exit 3' <&- >&- 2>&-"
-    )
-    ended = program.shell(command)
-
-    assert ended.returncode == 3
-    logs = sorted((program.folder / "log").glob("*rank-*.txt"))
-    assert b"hi\n" in [log.read_bytes() for log in logs]

@@ -50,8 +50,8 @@ def test_processes(elsewhere: Program, limit: int) -> None:
     """With RLIMIT_NPROC reached, for guardian, threads or ranks: likewise."""
     user = f"{NOBODYS + os.getpid() % 1000}"
     capability = "+dac_read_search"  # the interpreter may stand in a folder of root's
-    another = ("setpriv", "--reuid", user, "--regid", user, "--clear-groups")
-    another = permitted(*another, "--inh-caps", capability, "--ambient-caps", capability)
+    ids = ("--reuid", user, "--regid", user, "--clear-groups")
+    another = permitted("setpriv", *ids, "--inh-caps", capability, "--ambient-caps", capability)
     run = elsewhere.start(
         "--verbose", "--nproc-per-node", "16", "sleep", "1000", under=(*another, "prlimit", f"--nproc={limit}:{limit}")
     )

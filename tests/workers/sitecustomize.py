@@ -12,6 +12,7 @@ class Hold:
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> None:
+        """Wait, if that is the module."""
         if name == os.environ.get("HOLD_AT"):
             folder = os.environ["HOLD_DIR"]
             with open(f"{folder}/held", "w"):
@@ -20,4 +21,4 @@ class Hold:
                 time.sleep(0.002)
 
 
-sys.meta_path.insert(0, Hold)  # type: ignore[arg-type]  # it need not be a finder of a class of importlib's
+sys.meta_path.insert(0, Hold)
