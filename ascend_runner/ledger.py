@@ -50,12 +50,15 @@ class Ledger:
         seconds = time.monotonic() - self._began[1]
         return outcome._replace(ranks=tuple(map(self._describe_rank, outcome.ranks)), seconds=seconds)
 
-    def by_suspicion(self, failures: Collection[Exited]) -> list[Exited]:
-        """Order ranks that failed in one moment, the likeliest first cause first."""
+    def by_suspicion(self, failures: Collection[Exited], *, is_ordered: bool) -> list[Exited]:
+        """Order ranks that failed in one wake-up, the likeliest first cause first.
+
+        `is_ordered` is whether they are in the order in which the kernel saw them end.
+        """
         from ascend_runner import autopsy  # only where several ranks fail in one moment
 
         remains = [self._remains(event.rank_id, event.ending) for event in failures]
-        order = autopsy.order(remains, memory.since(self._memory))
+        order = autopsy.order(remains, memory.since(self._memory), is_ordered=is_ordered)
         return sorted(failures, key=lambda event: order.index(event.rank_id))
 
     def seen(self, outcome: Outcome, environ: Mapping[str, str], warnings: Collection[str]) -> Seen:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ascend_runner import errors, reporter
 from ascend_runner.ledger import Ledger
 from ascend_runner.linux import descendants
+from ascend_runner.linux.death_order import DeathOrder
 from ascend_runner.linux.lines import LineCutter
 from ascend_runner.linux.log_file import LogFile, Rotation
 from ascend_runner.linux.process import Leader
@@ -59,6 +60,7 @@ class Manager:
         self._ledger = Ledger(job)
         self._pump = Pump(console)
         self._leaders: dict[int, Leader] = {}  # not reaped: their numbers are still theirs
+        self._death_order = DeathOrder()
         self._with_stragglers: set[int] = set()  # ranks whose leader has ended, but not their session
         self._deadline: float | None = None  # the machine's
         self._hang_at: float | None = None  # when silence becomes a hang
@@ -93,6 +95,7 @@ class Manager:
             self._get_ready_to_report()
             self._reap_if_gone(event)
 
+        self._death_order.close()
         has_survivors = self._sweep()
         is_drained = self._pump.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT)
         if self._pump.failure:
@@ -145,6 +148,7 @@ class Manager:
             return SpawnFailed(spec.rank_id, *_spawn_failure(error, spec))
 
         self._leaders[spec.rank_id] = leader
+        self._death_order.add(spec.rank_id, leader.pid)
         self._ledger.note_start(spec.rank_id, leader.pid)
         self._reporter.debug(f"rank {spec.rank_id} has pid {leader.pid}, working directory {spec.cwd}")
         return Spawned(spec.rank_id)
@@ -192,8 +196,8 @@ class Manager:
         """Look at every leader, and at who is left of the sessions whose leader has ended."""
         endings = {
             rank_id: ending
-            for rank_id, leader in self._leaders.items()
-            if rank_id not in self._ledger.ended_at and (ending := leader.peek())
+            for rank_id in dict.fromkeys((*self._death_order.ended(), *self._leaders))
+            if rank_id not in self._ledger.ended_at and (ending := self._leaders[rank_id].peek())
         }
         now = time.monotonic()
         leader_pids = frozenset(leader.pid for leader in self._leaders.values())
@@ -230,7 +234,8 @@ class Manager:
         failures = [event for event in deaths if isinstance(event, Exited) and not event.ending.is_success]
         if len(failures) > 1:
             self._pump.settle()
-            failures = self._ledger.by_suspicion(failures)
+            is_ordered = set(self._death_order.ended()).issuperset(event.rank_id for event in failures)
+            failures = self._ledger.by_suspicion(failures, is_ordered=is_ordered)
         own = [event for event in failures if event.ending.exit_status - 128 not in machine.STOP_SIGNALS | {SIGKILL}]
         others = [event for event in (*failures, *deaths) if event not in own]
         return [*own, *signals, *dict.fromkeys(others)]
@@ -262,6 +267,7 @@ class Manager:
     def _reap_if_gone(self, event: Event) -> None:
         """Give a rank's number back, only now that the machine knows: until then it may signal the group."""
         if isinstance(event, Emptied) or (isinstance(event, Exited) and not event.has_stragglers):
+            self._death_order.discard(event.rank_id)
             self._ledger.usages[event.rank_id] = self._leaders.pop(event.rank_id).reap()
 
     # --- Before and after ---------------------------------------------------------------------------------------------

@@ -366,6 +366,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     args = parser.parse_args()
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the schedules send it, and count on its being heard
     seeds = range(args.seed, args.seed + args.schedules)
     failed = 0
     start = time.monotonic()
