@@ -53,6 +53,15 @@ class Console:
         pipe.grow(STDOUT)
         threads.start(self._thread)
 
+    def has_room(self, size: int) -> bool:
+        """Whether the queue takes so many bytes more."""
+        return self._queued + size <= QUEUE_LIMIT
+
+    def skip(self, lines: int) -> None:
+        """Count lines of ranks that are not shown."""
+        with self._changed:
+            self._skipped_lines += lines
+
     def show(self, rank_id: int, pieces: Iterable[bytes | memoryview]) -> None:
         """Queue whole lines of a rank, which go to stdout; without room, count them instead."""
         blocks = [(STDOUT, piece) for piece in pieces if piece]

@@ -131,8 +131,12 @@ class Pump:
         self.last_activity = time.monotonic()
         stream.remember(data)
         stream.log.write(data)
-        if stream.cutter:
+        if stream.cutter is None:
+            return
+        if self._console.has_room(len(data)):
             self._console.show(stream.rank_id, stream.cutter.feed(data))
+        else:  # a console that stalls for hours must not cost the ranks more than one that is read
+            self._console.skip(stream.cutter.skip(data))
 
     def _end(self, fd: int, stream: Stream) -> None:
         self._epoll.unregister(fd)
