@@ -42,7 +42,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
             result = Outcome(Interrupted(stop.signum), ranks=())
             status = stop.exit_status
         except errors.AscendRunnerError as error:
-            out.error("\n  ".join(errors.sentences(error)))
+            told = errors.sentences(error)
+            if isinstance(error, errors.RankTableFormatError):  # names of a table stand in these
+                told = list(map(reporter.printable, told))
+            out.error("\n  ".join(told))
             result, status = error, error.exit_status
         finally:
             console.close()

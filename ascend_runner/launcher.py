@@ -11,6 +11,7 @@ from ascend_runner.job import this_node
 from ascend_runner.job.plan import Request, Surroundings, plan, with_table_at
 from ascend_runner.linux import files
 from ascend_runner.manager import Manager
+from ascend_runner.reporter import printable
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.machine import STOP_SIGNALS
 
@@ -115,7 +116,7 @@ class Launcher:
             if finding not in refusals:
                 self._reporter.warn(str(finding))
         if refusals:
-            told = [f"{finding} ({finding.code})" if finding.code else str(finding) for finding in refusals]
+            told = [printable(f"{finding} ({finding.code})" if finding.code else str(finding)) for finding in refusals]
             hint = "--no-table-checks launches all the same"
             raise errors.RankTableError("\n  ".join([f"HCCL would refuse the rank table; {hint}:", *told]))
 

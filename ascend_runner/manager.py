@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 SWEEP_LIMIT: Final = 5.0  # seconds for what had left its rank's session to die of SIGKILL
 DRAIN_LIMIT: Final = 5.0  # seconds for the last bytes to reach the log files; a healthy disk needs milliseconds
 GIVEN_UP_LIMIT: Final = 0.5  # seconds for both, where SIGKILL had its time already and a process is still there
-SPARE_FILES: Final = 4  # descriptors kept free while ranks are started, so that with none left a teardown has some
 
 
 class Manager:
@@ -65,7 +64,6 @@ class Manager:
         self._deadline: float | None = None  # the machine's
         self._hang_at: float | None = None  # when silence becomes a hang
         self._events: deque[Event] = deque()
-        self._spare_files: list[int] = []
         self._state = machine.State(grace=job.grace, waiting=())
 
     def run(self) -> Outcome:
@@ -125,9 +123,6 @@ class Manager:
                 signalled[leader.pid] = action.signum
             elif isinstance(action, SetDeadline):
                 self._deadline = time.monotonic() + action.seconds
-        if self._state.spawning is None:
-            while self._spare_files:
-                os.close(self._spare_files.pop())
         if signalled:
             self._signal_own_groups(signalled)
 
@@ -277,10 +272,6 @@ class Manager:
             cutter = None if spec.prefix is None else LineCutter(spec.prefix)
             log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn)
             self._ledger.streams[spec.rank_id] = Stream(spec.rank_id, log, cutter)
-        try:
-            self._spare_files += (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(SPARE_FILES))
-        except OSError as error:
-            raise errors.OutputError(f"cannot open {os.devnull!r}: {_reason(error)}") from error
 
     def _sweep(self) -> bool:
         """End what has left its rank's session: nothing that this job started may outlive it.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.conftest import Program, Run
 
 # Clears the screen, in both notations; sets the title; forges a line; turns the text around; ends a shell word.
-NASTY = "x\x1b[2J\x9b2J\x1b]0;title\x07\n[ascend-runner] 00:00:00 INFO all is well\r\u202e'; touch forged; '-0"
+NASTY = "x\x1b[2J\x9b2J\x1b]0;t\x07\n[ascend-runner] 00:00:00 INFO all is well\r\u202e\n  forged'; touch forged; '-0"
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
 
@@ -30,7 +30,7 @@ def written(path: Path) -> list[Path]:
 def check_screen(run: Run) -> None:
     """Fail where a terminal would obey, or be shown a line that nobody has said."""
     assert not STEERING.search(run.screen)
-    assert not [line for line in run.lines if line.startswith("[ascend-runner] 00:00:00 INFO")]
+    assert not [line for line in run.lines if line.startswith(("[ascend-runner] 00:00:00 INFO", "  forged"))]
 
 
 @pytest.mark.parametrize("job_id", ["../../x", "a/b", "/etc/x", "..", ".", "a\nb", "\x1b[2J", "a\x9bb", NASTY])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ascend_runner.linux import descendants
-from tests.conftest import WORKERS
+from tests.conftest import WORKERS, is_gone, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +60,7 @@ def test_runner_names_whom_it_gives_up(program: Program) -> None:
         assert run.finish() == 143
         told = named(run)
 
+    wait_until(lambda: is_gone(rank) and is_gone(child))
     who = r"(\d+) \(python[\d.]*, state [tD](?:, in \w*stop[\w.]*)?\)"
     by_runner = re.fullmatch(rf"rank 0: {who}, {who}|{who}, rank 0: {who}", told[0])
     assert by_runner, told
@@ -79,6 +80,7 @@ def test_guardian_names_whom_it_gives_up(program: Program) -> None:
         os.kill(run.runner_pid, signal.SIGKILL)
         assert run.finish() == 137
 
+    wait_until(lambda: is_gone(rank))
     (told,) = named(run)
     assert told.startswith(f"{rank} (python")
     assert ", state t" in told
