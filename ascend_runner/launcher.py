@@ -11,7 +11,6 @@ from ascend_runner.job import this_node
 from ascend_runner.job.plan import Request, Surroundings, plan, with_table_at
 from ascend_runner.linux import files
 from ascend_runner.manager import Manager
-from ascend_runner.reporter import printable
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.machine import STOP_SIGNALS
 
@@ -108,6 +107,7 @@ class Launcher:
         """Say now what HCCL would refuse half an hour later. Errors: RankTableError with all of it."""
         from ascend_runner.rank_table import checks
         from ascend_runner.rank_table.findings import ERROR
+        from ascend_runner.text import printable
 
         chip = self._settings.chip or checks.chip_of(self._environ)
         findings = checks.check(table, file.path, chip, size=len(file.data))
