@@ -355,7 +355,10 @@ def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]],
     # A signal that comes as the last rank ends may find the job done.
     if not any(plan.endswith("linger") for plan in schedule.plans) and all(expected > 128 for expected in allowed):
         allowed.add(0)
-    return [] if status in allowed else [f"exit status {status}, expected {sorted(allowed)}"]
+    if status in allowed:
+        return []
+    order = ", ".join(f"{expected} after {(moment - first) / 1e6:.0f} ms" for moment, expected in sorted(causes))
+    return [f"exit status {status}, expected {sorted(allowed)} (causes: {order})"]
 
 
 def main() -> int:

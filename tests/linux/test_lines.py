@@ -130,7 +130,6 @@ def test_finish_is_the_end_of_a_line_once() -> None:
     assert b"" == cutter.finish()
 
 
-@settings(deadline=None)
 @given(streams(), st.data())
 def test_skipped_lines_are_those_that_would_have_been_shown(stream: Stream, choices: st.DataObject) -> None:
     """Whatever is left out is counted, and what comes after it is shown as if nothing had been left out."""
