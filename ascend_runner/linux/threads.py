@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading  # noqa: TC003  whoever calls this has it, and typing, for TYPE_CHECKING, is dearer
 
 from ascend_runner.errors import AscendRunnerError
-
-if TYPE_CHECKING:
-    import threading
 
 
 def start(thread: threading.Thread) -> None:
