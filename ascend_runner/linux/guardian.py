@@ -37,7 +37,8 @@ def guard(run: Callable[[], int], tell: Callable[[str], None], parent: int = 0) 
 
     Every descendant is gone when this returns, but for children that were there before: those of a script that called
     `exec ascend-runner`, or that reads its output (`ascend-runner ... > >(tee log)`). With `parent`, the pid of a
-    process that waits for this one, all is torn down when that dies. Whom not even SIGKILL ends is named to `tell`.
+    process that waits for this one, all is torn down when that dies. Whom not even SIGKILL ends is named to `tell`,
+    where the runner could not.
     Errors: OSError where no process can be forked.
     """
     _open_missing_standard_files()
@@ -59,7 +60,7 @@ def guard(run: Callable[[], int], tell: Callable[[str], None], parent: int = 0) 
     status = _forward_until_end(runner, watched)
     was_killed = os.WIFSIGNALED(status)
     survivors = _sweep(strangers, SWEEP_LIMIT if was_killed else LAST_LOOK)
-    if survivors:
+    if survivors and (was_killed or os.WEXITSTATUS(status) == RUNNER_FAILED):  # else the runner has named them
         tell(f"not even SIGKILL has ended {', '.join(map(descendants.describe, survivors))}")
     return 128 + os.WTERMSIG(status) if was_killed else os.WEXITSTATUS(status)
 
