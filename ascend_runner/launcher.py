@@ -227,6 +227,7 @@ class Launcher:
         """Say now what HCCL would refuse half an hour later. Errors: RankTableError with all of it."""
         from ascend_runner.rank_table import checks
         from ascend_runner.rank_table.findings import ERROR
+        from ascend_runner.text import printable
 
         chip = self._settings.chip or checks.chip_of(self._environ)
         findings = checks.check(table, file.path, chip, size=len(file.data))
@@ -235,7 +236,7 @@ class Launcher:
             if finding not in refusals:
                 self._reporter.warn(str(finding))
         if refusals:
-            told = [f"{finding} ({finding.code})" if finding.code else str(finding) for finding in refusals]
+            told = [printable(f"{finding} ({finding.code})" if finding.code else str(finding)) for finding in refusals]
             hint = "--no-table-checks launches all the same"
             raise errors.RankTableError("\n  ".join([f"HCCL would refuse the rank table; {hint}:", *told]))
 
