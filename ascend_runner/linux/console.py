@@ -16,7 +16,6 @@ import time
 from collections import deque
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
-
 from ascend_runner.errors import AscendRunnerError
 
 from . import pipe, threads
