@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import RankTable
+from tests.rank_table.rank_table_edits import edited
 from tests.rank_table.rank_table_files import FIXTURES, invalid, valid
 from tests.rank_table.rank_table_strategies import (
     group_list_documents,
@@ -445,6 +446,56 @@ def test_bytes_never_escape_as_another_error(data: bytes) -> None:
 def test_json_never_escapes_as_another_error(dialect: str, rest: dict[str, object], entries: list[object]) -> None:
     """Whatever the document, there is a table or a RankTableError."""
     _load(json.dumps({**rest, "status": "completed", dialect: entries}).encode())
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"[" * 5000 + b"]" * 5000, "the document is not JSON at line 1 column "),
+        (b'{"status": 1' + b"0" * 5000 + b"}", "the document is not JSON at line 1 column "),
+        (b'{"status": 1e999}', "the document is not JSON at line 1 column "),
+        (b'{"status": NaN}', "the document is not JSON at line 1 column "),
+        (b'{"status": "\\ud800"}', "the document is not JSON at line 1 column "),
+        ("\ufeff{}".encode("utf-16-le"), "the document is UTF-16 or UTF-32, expected UTF-8"),
+        ("\ufeff{".encode("utf-16-be"), "the document is UTF-16 or UTF-32, expected UTF-8"),
+        ("\ufeff{}".encode("utf-32-be"), "the document is UTF-16 or UTF-32, expected UTF-8"),
+        ("{}".encode("utf-16-le"), "the document is not JSON at line 1 column "),
+    ],
+    ids=["deep", "digits", "exponent", "NaN", "surrogate", "UTF-16", "UTF-16 half", "UTF-32", "UTF-16 without mark"],
+)
+def test_document_that_no_waiting_mends(data: bytes, sentence: str) -> None:
+    """A document that is whole, but not what HCCL reads, is refused at once."""
+    with pytest.raises(RankTableFormatError) as caught:
+        codec.loads(data)
+
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("end", [b"", b"}}", b" x", b'{"status": "completed"}'])
+def test_document_that_is_being_written(end: bytes) -> None:
+    """Half of a document, and a short one over a longer one, may become one."""
+    data = valid("server_list_8_devices")
+    with pytest.raises(RankTableNotReadyError):
+        codec.loads(data + end if end else data[:-5])
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**300 + 7])
+def test_large_numbers_are_kept(number: int) -> None:
+    """A whole number of a key that nobody knows keeps its digits when a table is written anew."""
+    data = edited("server_list_integers", **{"uid": number, "server_list[0].device[0].uid": number})
+    written = json.loads(codec.hand_on(codec.loads(data), data))
+
+    assert not codec.loads(data).is_native
+    assert number == written["uid"] == written["server_list"][0]["device"][0]["uid"]
+
+
+@pytest.mark.parametrize(("version", "written"), [(1.0, "1.0"), (1, "1.0"), (1.1, "1.0"), (1.2, "1.2")])
+def test_version_that_is_a_number(version: float, written: str) -> None:
+    """Some programs write the version as a number."""
+    table = codec.loads(edited("server_list_8_devices", version=version))
+
+    assert written == json.loads(codec.dumps(table))["version"]
+    assert not table.is_native
 
 
 @pytest.mark.parametrize(
