@@ -193,7 +193,7 @@ def _check_servers(report: Report, chip: str | None) -> None:
 
 
 def _check_empty(report: Report) -> None:
-    """A job without devices has a group list, and runs without HCCL; the other dialects exist for HCCL alone."""
+    """Tell of a table without devices. A job without any has a group list; the other dialects exist for HCCL alone."""
     if report.table.dialect == SERVER_LIST and not report.table.servers:
         report.add(ERROR, "server_list is empty, expected at least one server", "server_list", BAD_VALUE)
     elif report.table.dialect == RANK_LIST:

@@ -29,8 +29,7 @@ WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # of UTF-16
 # before a number, and "x" for the rest.
 LONG_NUMBER: Final = b" " + 19 * b"0"
 SHAPES: Final = bytes(
-    ord("0" if chr(code).isdigit() and code < 128 else " " if chr(code) in " \t\r\n[:,-" else "x")
-    for code in range(256)
+    ord("0" if code in b"0123456789" else " " if code in b" \t\r\n[:,-" else "x") for code in range(256)
 )
 COMPLETED: Final = "completed"
 FORMAT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE  # people look at these files

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from typing import Any, Final
 
+import attrs
 import orjson
 import pytest
 from hypothesis import given
@@ -18,6 +21,7 @@ from tests.rank_table.rank_table_files import FIXTURES, invalid, valid
 from tests.rank_table.rank_table_strategies import (
     group_list_documents,
     json_values,
+    lab_list_documents,
     rank_list_tables,
     server_list_tables,
 )
@@ -420,6 +424,28 @@ def test_group_list_converts(document: dict[str, Any]) -> None:
     listed = {(pod["server_id"], int(device["device_id"])) for pod in instances for device in pod["devices"]}
     assert listed == {(server.server_id, d.device_id) for server in converted.servers for d in server.devices}
     assert list(range(len(listed))) == [device.rank_id for device in converted.devices]
+
+
+@given(lab_list_documents())
+def test_lab_list_converts(document: dict[str, Any]) -> None:
+    """A conversion keeps the ranks that the lab form states, each with its device and server."""
+    converted = codec.loads(codec.dumps(codec.loads(orjson.dumps(document))))
+
+    instances = [instance for group in document["group_list"] for instance in group["instance_list"]]
+    listed = {(int(one["rank_id"]), one["server_id"], int(one["devices"][0]["device_id"])) for one in instances}
+    assert listed == {
+        (d.rank_id, server.server_id, d.device_id) for server in converted.servers for d in server.devices
+    }
+
+
+@given(server_list_tables() | rank_list_tables())
+def test_packed_round_trip(table: RankTable) -> None:
+    """A packed table is the table inside, and handed on as that."""
+    document = codec.dumps(table)
+    data = base64.b64encode(gzip.compress(document, 1))
+
+    assert table == codec.loads(data)
+    assert document == codec.hand_on(attrs.evolve(table, is_native=True), data)
 
 
 @given(st.binary(max_size=200))

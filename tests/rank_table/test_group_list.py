@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _decode(*groups: tuple[str, ...]) -> RankTable:
     """Read a table of pods with one device each, on a server of their own."""
-    document = {
+    document: dict[str, object] = {
         "group_list": [
             {
                 "instance_list": [

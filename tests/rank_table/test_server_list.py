@@ -30,8 +30,8 @@ def test_numbers_are_rewritten() -> None:
 def test_encoding_has_the_key_order_of_hccl_and_strings_only() -> None:
     """The document is what ModelArts' own launcher writes, servers made of records one by one."""
     devices = (Device(device_id=4, device_ip="192.1.10.254", rank_id=0),)
-    document = encode(RankTable(servers=(Server(server_id="192.168.0.25", devices=devices),)))
-    document["server_list"] = [encode_entry(server) for server in document["server_list"]]
+    servers = (Server(server_id="192.168.0.25", devices=devices),)
+    document = {**encode(RankTable(servers=servers)), "server_list": [encode_entry(server) for server in servers]}
 
     expected = {
         "status": "completed",
