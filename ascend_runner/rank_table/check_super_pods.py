@@ -89,7 +89,7 @@ def _check_neighbours(report: Report, servers: list[Server], pod_of: dict[str, s
 
 
 def _check_presence(report: Report) -> None:
-    """Look at who has a super_device_id: none need have one, which makes plain servers, but one alone must not lack it."""
+    """Look at who has a super_device_id: all, or none, which makes plain servers."""
     devices = report.table.devices
     without = [device for device in devices if device.more.get("super_device_id") is None]
     if report.table.super_pods and devices and len(without) == len(devices):

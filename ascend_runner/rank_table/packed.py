@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.errors import RankTableFormatError
@@ -40,12 +39,9 @@ def unpack(data: bytes, *, source: str, largest: int = LARGEST) -> bytes:
                 sentence = f"the packed table has more than {largest} bytes when it is unpacked"
                 raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)
 
-        document = BytesIO()
-        document.writelines(_pieces(zipped))
+        return b"".join(_pieces(zipped))
     except (binascii.Error, zlib.error) as error:
         raise NotPackedError(str(error)) from None
-
-    return document.getvalue()
 
 
 def _pieces(zipped: bytes) -> Iterator[bytes]:
