@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ABSENT: Final = object()
 THE_TABLE: Final = "the table"
+THE_ENTRY: Final = "the entry"
 # The lists that make up a table of each dialect, each with those that its entries hold; the innermost hold devices.
 PODS: Final[Lists] = {"group_list": {"instance_list": {"devices": {}}}}
 LISTS: Final[Mapping[str, Lists]] = {
@@ -45,7 +46,10 @@ NAMES: Final[Mapping[str, tuple[str, str]]] = {
 
 @attrs.frozen
 class Difference:
-    """One fact that the two tables state differently: `first` and `second` are None where a table does not state it."""
+    """One fact that the two tables state differently: `first` and `second` are None where a table does not state it.
+
+    `what` is a path in what it is about, or THE_ENTRY where only one table has that at all.
+    """
 
     about: str
     what: str
@@ -155,7 +159,7 @@ def _compare_entries(
     if first is not None and second is not None:
         yield from compare_values(about, first, second)
     else:
-        yield Difference(about, "the entry", *(_named(entry) for entry in (first, second)))
+        yield Difference(about, THE_ENTRY, *(_named(entry) for entry in (first, second)))
 
 
 def _named(entry: Mapping[str, object] | None) -> object:

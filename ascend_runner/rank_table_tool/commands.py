@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ascend_runner.errors import RankTableError, RankTableFormatError, SettingsError, UnreadableError
 from ascend_runner.rank_table import checks, codec, source
-from ascend_runner.rank_table.compare import compare
+from ascend_runner.rank_table.compare import THE_ENTRY, Difference, compare
 from ascend_runner.rank_table.edit import merge as merge_tables
 from ascend_runner.rank_table.edit import subset as subset_of
 from ascend_runner.rank_table.fields import shown
@@ -128,8 +128,7 @@ def diff(options: Namespace) -> int:
 
     files.say(f"A is {plain(name_of(options.first))}, B is {plain(name_of(options.second))}\n")
     for found in differences[:MOST_DIFFERENCES]:
-        what = f"{plain(found.about)}: {plain(found.what)}"
-        files.say(f"{what} is {_said(found.first)} in A, {_said(found.second)} in B\n")
+        files.say(f"{plain(_difference(found))}\n")
     if len(differences) > MOST_DIFFERENCES:
         files.say(f"and {len(differences) - MOST_DIFFERENCES} more\n")
     files.say("All of this counts in the checksum by which HCCL compares tables (EI0005), the order of lists too.\n")
@@ -203,8 +202,13 @@ def _write_table(output: str, data: bytes, table: RankTable) -> None:
         files.tell(f"warning: {checks.name_problem(path)}")
 
 
-def _said(value: object) -> str:
-    return "missing" if value is None else shown(value)
+def _difference(found: Difference) -> str:
+    if found.what == THE_ENTRY:
+        where, entry = ("A", found.first) if found.second is None else ("B", found.second)
+        return f"{found.about} is in {where} only{f': {entry}' if isinstance(entry, str) else ''}"
+
+    first, second = ("missing" if value is None else shown(value) for value in (found.first, found.second))
+    return f"{found.about}: {found.what} is {first} in A, {second} in B"
 
 
 def _read_conf(path: str) -> dict[int, str]:

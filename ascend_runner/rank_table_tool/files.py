@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ascend_runner.rank_table.model import RankTable
 
 STANDARD: Final = "-"
+MOST_DIGITS: Final = 10  # a descriptor's number has fewer
 READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
 
 
@@ -148,7 +149,7 @@ def _descriptor_of(path: str) -> int | None:
     for _ in range(40):  # links, as the kernel follows at most
         folder, name = os.path.split(path)
         folder = os.path.realpath(folder)
-        if folder == own and name.isdigit():
+        if folder == own and name.isascii() and name.isdigit() and len(name) < MOST_DIGITS:
             return int(name)
         if not os.path.islink(path):
             return None

@@ -354,7 +354,9 @@ def test_diff_of_dialects(tmp_path: Path, capsys: Capture) -> None:
     assert 1 == main(["diff", GROUP, PLAIN])
     out, err = capsys.readouterr()
     assert "A is a group list, B a server list: what HCCL is given for each is compared\n" in err
+    assert "server 10.0.0.4 is in A only\n" in out
     assert "rank 0: device_ip is '192.168.102.1' in A, '192.168.101.1' in B\n" in out
+    assert "rank 7 is in B only: device 7 on 10.0.0.1\n" in out
 
 
 def test_reader_that_leaves() -> None:
@@ -448,6 +450,13 @@ def test_output_to_a_descriptor(name: str, tmp_path: Path) -> None:
     ran = subprocess.run(["/bin/bash", "-c", script], capture_output=True, check=True)
 
     assert (b"", b"a\n" + Path(PODS).read_bytes() + b"b\n") == (ran.stderr, there.read_bytes())
+
+
+@pytest.mark.parametrize("name", ["/dev/fd/99", "/dev/fd/99999999999", "/proc/self/fd/²", "/dev"])
+def test_output_to_what_is_not_there(name: str, capsys: Capture) -> None:
+    """A descriptor that is not open, or a folder, is one sentence."""
+    assert 2 == main(["convert", PLAIN, "-o", name])
+    assert f"ascend-rank-table: {name} cannot be written: " in capsys.readouterr().err
 
 
 def test_output_to_a_link(tmp_path: Path) -> None:
