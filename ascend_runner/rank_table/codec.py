@@ -144,14 +144,17 @@ def _parse(data: bytes, source: str) -> object:
             raise _not_ready(source, f"it {why}") from None
         raise RankTableFormatError(f"the document {why}", source=source, code=BAD_TABLE) from None
 
-    return _parse_exactly(data) if has_long_number else document
+    return _parse_exactly(data, document) if has_long_number else document
 
 
-def _parse_exactly(data: bytes) -> object:
-    """Parse what orjson takes, but keep every digit of whole numbers."""
+def _parse_exactly(data: bytes, document: object) -> object:
+    """Parse what orjson takes, but keep every digit of whole numbers, unless the document is too deep for that."""
     import json  # no real table has such numbers
 
-    return json.loads(data)
+    try:
+        return json.loads(data)
+    except RecursionError:
+        return document
 
 
 def _is_whole(data: bytes) -> bool:

@@ -43,7 +43,7 @@ def show(options: Namespace) -> int:
     name = name_of(options.file)
     if options.svg == STANDARD and options.json:
         raise SettingsError("--json and --svg - would both go to standard output: give --svg a file")
-    if options.svg and os.path.exists(options.svg) and os.path.exists(name) and os.path.samefile(options.svg, name):
+    if options.svg and files.identity_of(name) and files.identity_of(name) == files.identity_of(options.svg):
         raise SettingsError(f"--svg {options.svg} is the table itself: the picture needs a file of its own")
 
     table, _ = _read(options.file)
@@ -96,12 +96,12 @@ def generate(options: Namespace) -> int:
 def merge(options: Namespace) -> int:
     """Write several tables as one."""
     _refuse_one_input_twice(options.files)
-    names = [name_of(path) for path in options.files if path != STANDARD]
-    for index, name in enumerate(names):
-        if any(
-            os.path.exists(name) and os.path.exists(other) and os.path.samefile(name, other) for other in names[:index]
-        ):
+    seen: set[tuple[int, int] | None] = set()
+    for name in map(name_of, options.files):
+        identity = files.identity_of(name)
+        if identity in seen:
             raise SettingsError(f"{name} is given twice, and a server cannot be in a table twice")
+        seen |= {identity} - {None}
 
     return _write(options, merge_tables([_read(path)[0] for path in options.files]))
 

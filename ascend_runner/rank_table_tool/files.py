@@ -59,6 +59,16 @@ def read_table(path: str) -> tuple[RankTable, bytes]:
     return codec.loads(data, source=name_of(path)), data
 
 
+def identity_of(name: str) -> tuple[int, int] | None:
+    """Tell a file from all others, whatever it is called; None where there is none."""
+    try:
+        status = os.stat(name)
+    except OSError:
+        return None
+
+    return status.st_dev, status.st_ino
+
+
 def regular_path(path: str) -> str:
     """Give the real path of what is a regular file, or will be one; "" for pipes, devices and standard streams."""
     if path == STANDARD or _descriptor_of(path) is not None:

@@ -515,6 +515,13 @@ def test_large_numbers_are_kept(number: int) -> None:
     assert number == written["uid"] == written["server_list"][0]["device"][0]["uid"]
 
 
+def test_large_number_in_a_deep_document() -> None:
+    """What is too deep for exact digits is still read."""
+    deep = valid("server_list_8_devices").replace(b"{", b'{"x": ' + b"[" * 1000 + b"1" * 30 + b"]" * 1000 + b",", 1)
+
+    assert 8 == codec.loads(deep).rank_size
+
+
 @pytest.mark.parametrize(("version", "written"), [(1.0, "1.0"), (1, "1.0"), (1.1, "1.0"), (1.2, "1.2")])
 def test_version_that_is_a_number(version: float, written: str) -> None:
     """Some programs write the version as a number."""
