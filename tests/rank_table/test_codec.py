@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from typing import Any, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import orjson
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import RankTable
+from tests.rank_table.rank_table_changes import changed
 from tests.rank_table.rank_table_edits import edited
 from tests.rank_table.rank_table_files import FIXTURES, invalid, valid
 from tests.rank_table.rank_table_strategies import (
@@ -25,6 +27,9 @@ from tests.rank_table.rank_table_strategies import (
     rank_list_tables,
     server_list_tables,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REFUSED: Final = {
     "group_list_device_count_0_with_devices": (
@@ -472,6 +477,26 @@ def test_bytes_never_escape_as_another_error(data: bytes) -> None:
 def test_json_never_escapes_as_another_error(dialect: str, rest: dict[str, object], entries: list[object]) -> None:
     """Whatever the document, there is a table or a RankTableError."""
     _load(json.dumps({**rest, "status": "completed", dialect: entries}).encode())
+
+
+@given(st.sampled_from(sorted(FIXTURES.glob("*valid/*.json"))), st.integers(0, 2**64))
+def test_changed_fixture_never_escapes_as_another_error(path: Path, seed: int) -> None:
+    """Whatever is changed in a table, there is another or a RankTableError; and the other is the same written anew."""
+    chance = Random(seed)  # noqa: S311 - dice
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError:
+        return
+
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        document = changed(document, chance)
+    data = json.dumps(document).encode()
+    try:
+        table = codec.loads(data)
+        again = codec.loads(codec.dumps(table))
+    except RankTableError:
+        return
+    assert [_facts(device) for device in table.devices] == [_facts(device) for device in again.devices]
 
 
 @pytest.mark.parametrize(
