@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from ascend_runner.rank_table.model import RANK_LIST, Device, RankTable, Server, SuperPod
+
+# For laws about these: on a busy machine a case may take long, and that is no failure.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # Few characters and not all of Unicode, whose table alone takes Hypothesis a second; odd ones among them.
 texts = st.text('aZ09-. "\\/\n\x00é码𝄞', max_size=8)

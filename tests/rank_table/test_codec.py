@@ -24,6 +24,7 @@ from tests.rank_table.rank_table_strategies import (
     group_list_documents,
     json_values,
     lab_list_documents,
+    patient,
     rank_list_tables,
     server_list_tables,
 )
@@ -410,6 +411,7 @@ def test_byte_order_mark_is_passed_over() -> None:
     assert 8 == codec.loads(b"\xef\xbb\xbf" + valid("server_list_8_devices")).rank_size
 
 
+@patient
 @given(server_list_tables() | rank_list_tables())
 def test_round_trip(table: RankTable) -> None:
     """Whatever table is written is read back equal, from bytes that are the same each time."""
@@ -419,6 +421,7 @@ def test_round_trip(table: RankTable) -> None:
     assert written == codec.dumps(codec.loads(written))
 
 
+@patient
 @given(group_list_documents())
 def test_group_list_converts(document: dict[str, Any]) -> None:
     """A conversion keeps every device with its server, and counts ranks without a gap."""
@@ -431,6 +434,7 @@ def test_group_list_converts(document: dict[str, Any]) -> None:
     assert list(range(len(listed))) == [device.rank_id for device in converted.devices]
 
 
+@patient
 @given(lab_list_documents())
 def test_lab_list_converts(document: dict[str, Any]) -> None:
     """A conversion keeps the ranks that the lab form states, each with its device and server."""
@@ -443,6 +447,7 @@ def test_lab_list_converts(document: dict[str, Any]) -> None:
     }
 
 
+@patient
 @given(server_list_tables() | rank_list_tables())
 def test_packed_round_trip(table: RankTable) -> None:
     """A packed table is the table inside, and handed on as that."""
@@ -453,12 +458,14 @@ def test_packed_round_trip(table: RankTable) -> None:
     assert document == codec.hand_on(attrs.evolve(table, is_native=True), data)
 
 
+@patient
 @given(st.binary(max_size=200))
 def test_bytes_never_escape_as_another_error(data: bytes) -> None:
     """Whatever the bytes, there is a table or a RankTableError."""
     _load(data)
 
 
+@patient
 @given(
     st.sampled_from(["group_list", "server_list", "rank_list"]),
     st.dictionaries(
@@ -479,6 +486,7 @@ def test_json_never_escapes_as_another_error(dialect: str, rest: dict[str, objec
     _load(json.dumps({**rest, "status": "completed", dialect: entries}).encode())
 
 
+@patient
 @given(st.sampled_from(sorted(FIXTURES.glob("*valid/*.json"))), st.integers(0, 2**64))
 def test_changed_fixture_never_escapes_as_another_error(path: Path, seed: int) -> None:
     """Whatever is changed in a table, there is another or a RankTableError; and the other is the same written anew."""
