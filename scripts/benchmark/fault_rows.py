@@ -113,10 +113,11 @@ def _race(seed: int) -> bool:
         words = ("sh", "-c", script.replace("$FIFO", f"{path}/fifo"))
         with measure.started(OURS.command(path, *words, ranks=RANKS), stderr=subprocess.PIPE) as popen:
             writers = [os.open(f"{path}/fifo-{rank_id}", os.O_WRONLY) for rank_id in range(RANKS)]
+            (runner,) = descendants.children(popen.pid)
+            pid = descendants.children(runner)[culprit]
             os.write(writers[culprit], b"fail\n")
-            gone = select.poll()
-            gone.register(writers[culprit], 0)  # POLLERR: its reader has ended
-            gone.poll(measure.LIMIT * 1000)
+            while (found := descendants.look(pid)) and not found.is_zombie:
+                time.sleep(0.0002)
             start = time.monotonic()
             others = [rank_id for rank_id in range(RANKS) if rank_id != culprit]
             for moment, rank_id in sorted((start + dice.uniform(0.001, 0.05), rank_id) for rank_id in others):
