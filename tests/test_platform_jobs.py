@@ -387,6 +387,15 @@ def test_name_of_node_0_becomes_an_address(program: Program) -> None:
     assert program.log(1, 0) == b"at 127.0.0.1\n"
 
 
+def test_what_is_no_name_is_not_waited_for(tmp_path: Path) -> None:
+    """One sentence instead of a minute."""
+    where = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "a..b", "--nproc-per-node", "1")
+
+    assert "'a..b' is no name of a host: --master-addr names another" == error_of(
+        tmp_path, *where, *CLUSTER, "true", env={}
+    )
+
+
 def test_wait_for_a_name_can_be_stopped(program: Program) -> None:
     """A name that nobody knows (yet) is waited for; a signal ends the wait."""
     where = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "nobody.invalid")
