@@ -22,18 +22,36 @@ import os  # noqa: E402  the line above must come first
 
 from .linux import guardian  # noqa: E402
 
+LAST_WORDS_LIMIT = 1.0  # seconds
+
 
 def main() -> None:
     """Run the command line under a guardian and end the process with its status."""
     parent, _, result_fd = os.environ.pop("ASCEND_RUNNER_LAUNCH", "").partition(":")  # see result.LAUNCH_VARIABLE
     try:
-        status = guardian.guard(lambda: _run(int(result_fd) if result_fd else None), int(parent or 0))
+        status = guardian.guard(lambda: _run(int(result_fd) if result_fd else None), _tell, int(parent or 0))
     except OSError as error:
         sys.stderr.write(f"[ascend-runner] ERROR cannot start: {error}\n")
         status = 125
 
     # Nothing is left to be finalised here, and finalising takes as long as starting a rank.
     os._exit(status)
+
+
+def _tell(sentence: str) -> None:
+    """Say a last sentence, where stderr takes it: a terminal under Ctrl-S must not keep the guardian."""
+    import select
+    from contextlib import suppress
+
+    from .reporter import Level, own_line, printable
+
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    if poll.poll(LAST_WORDS_LIMIT * 1000):
+        with suppress(OSError):
+            os.write(
+                2, own_line(Level.WARNING, printable(sentence))[-select.PIPE_BUF :]
+            )  # so much a pipe with room takes at once
 
 
 def _run(result_fd: int | None) -> int:

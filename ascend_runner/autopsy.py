@@ -36,11 +36,14 @@ class Remains(NamedTuple):
     started_at: float = 0.0
 
 
-def order(remains: Sequence[Remains], circumstances: Circumstances) -> tuple[int, ...]:
-    """Give the ranks whose failure was seen in one wake-up in the order in which their failures shall count."""
+def order(remains: Sequence[Remains], circumstances: Circumstances, *, is_ordered: bool = False) -> tuple[int, ...]:
+    """Give the ranks whose failure was seen in one wake-up in the order in which their failures shall count.
+
+    `is_ordered` is whether `remains` are in the order in which the kernel saw them end.
+    """
     deaths = [_death(rank, log_evidence.read(rank.tail, rank.ending), circumstances) for rank in remains]
 
-    return tuple(death.rank_id for death in first_cause.by_suspicion(deaths))
+    return tuple(death.rank_id for death in first_cause.by_suspicion(deaths, is_ordered=is_ordered))
 
 
 def examine(

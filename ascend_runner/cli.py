@@ -27,7 +27,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
     """Run the command line; the exit status. What came of it is written to `result_fd` as well (see result.py)."""
     with Signals() as signals:
         console = Console(_skipped_notice)
-        console.start()
+        try:
+            console.start()
+        except errors.AscendRunnerError as error:
+            os.write(2, reporter.own_line(Level.ERROR, str(error)))
+            return error.exit_status
         out = Reporter(console.say)
         result: Outcome | errors.AscendRunnerError
         try:
@@ -38,7 +42,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
             result = Outcome(Interrupted(stop.signum), ranks=())
             status = stop.exit_status
         except errors.AscendRunnerError as error:
-            out.error("\n  ".join(errors.sentences(error)))
+            told = errors.sentences(error)
+            if isinstance(error, errors.RankTableFormatError):  # names of a table stand in these
+                told = list(map(reporter.printable, told))
+            out.error("\n  ".join(told))
             result, status = error, error.exit_status
         finally:
             console.close()
@@ -57,6 +64,11 @@ def _run(
         return Outcome(cause=None, ranks=())
     settings = job_settings.decode(flags, environ)
     out.lowest = _lowest_level(settings)
+    if settings.check:
+        from ascend_runner.check.run import check  # only for a check
+
+        check(settings, environ, tuple(command), (signals, console, out))
+        return Outcome(cause=None, ranks=())
     if not command:
         raise errors.SettingsError(f"there is no command to run, expected: {command_line.USAGE}")
 
@@ -102,7 +114,9 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
         ],
         "beside": [{"name": process.name, **_process_plan(process, environ)} for process in job.beside],
     }
-    return json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
+    # JSON lets DEL and the control characters beyond it stand, and a terminal obeys some of them.
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def _process_plan(process: RankSpec, environ: Mapping[str, str]) -> dict[str, object]:
@@ -114,6 +128,7 @@ def _process_plan(process: RankSpec, environ: Mapping[str, str]) -> dict[str, ob
         "variables": mask({name: value for name, value in process.env.items() if environ.get(name) != value}),
         "unset": [name for name in environ if name not in process.env],
         "cwd": process.cwd,
+        **({} if process.cores is None else {"cores": sorted(process.cores)}),
         "log": process.log_path,
     }
 

@@ -100,6 +100,12 @@ class OutputError(AscendRunnerError):
     """A folder or file that the runner writes to cannot be made, or must not be used."""
 
 
+class CheckFailedError(AscendRunnerError):
+    """A check has found what a job on this node would fail of."""
+
+    exit_status = 1  # an answer, not a failure of the runner's
+
+
 class NotARankError(AscendRunnerError):
     """A function for ranks was called outside of one."""
 

@@ -8,9 +8,9 @@ import stat
 from ascend_runner import errors
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.job import command_line, this_node
-from ascend_runner.job.plan import Request, Surroundings, plan, with_table_at
+from ascend_runner.job.plan import Request, Surroundings, plan, with_cores, with_table_at
 from ascend_runner.job.settings import DIRECT
-from ascend_runner.linux import files
+from ascend_runner.linux import cores, files
 from ascend_runner.manager import Manager
 from ascend_runner.platforms import find
 from ascend_runner.platforms.node import Said
@@ -47,7 +47,7 @@ class Launcher:
         self._environ = environ
         self._signals = signals
         self._reporter = reporter
-        self._cwd = _current_folder()
+        self._cwd = current_folder()
         self._host = this_node.Host(os.uname().nodename, _own_addresses)
 
     def prepare(self, command: Sequence[str]) -> JobSpec:
@@ -90,7 +90,7 @@ class Launcher:
         job = plan(request._replace(table=table), self._settings, share, self._surroundings())
         if snapshot and job.table and not self._settings.no_table_checks:
             self._check_table(snapshot.table, job.table)
-        return job
+        return self._bound(job) if self._settings.bind else job
 
     def _prepare_handover(self, command: Sequence[str], node: Node) -> JobSpec:
         """Plan one process that starts this node's ranks by itself."""
@@ -138,8 +138,8 @@ class Launcher:
         return job
 
     def _surroundings(self) -> Surroundings:
-        cores = len(os.sched_getaffinity(0))
-        return Surroundings(self._environ, self._cwd, self._host.name, os.path.isdir, cores, self._resolve)
+        count = cores.available()
+        return Surroundings(self._environ, self._cwd, self._host.name, os.path.isdir, count, self._resolve)
 
     def _enter_conda(self, command: str) -> None:
         if self._settings.conda_env or self._environ.get("ANACONDA_DIR"):
@@ -196,6 +196,7 @@ class Launcher:
         """Say now what HCCL would refuse half an hour later. Errors: RankTableError with all of it."""
         from ascend_runner.rank_table import checks
         from ascend_runner.rank_table.findings import ERROR
+        from ascend_runner.text import printable
 
         chip = self._settings.chip or checks.chip_of(self._environ)
         findings = checks.check(table, file.path, chip, size=len(file.data))
@@ -204,9 +205,21 @@ class Launcher:
             if finding not in refusals:
                 self._reporter.warn(str(finding))
         if refusals:
-            told = [f"{finding} ({finding.code})" if finding.code else str(finding) for finding in refusals]
+            told = [printable(f"{finding} ({finding.code})" if finding.code else str(finding)) for finding in refusals]
             hint = "--no-table-checks launches all the same"
             raise errors.RankTableError("\n  ".join([f"HCCL would refuse the rank table; {hint}:", *told]))
+
+    def _bound(self, job: JobSpec) -> JobSpec:
+        """Give each rank cores next to its NPU, as --bind asks for."""
+        from ascend_runner.frameworks import hccl  # these two only with --bind
+        from ascend_runner.linux import npu
+
+        nproc = len(job.ranks)
+        devices = npu.of_ranks(nproc, hccl.visible_devices(self._environ))
+        placement = cores.place(self._settings.bind or cores.CORES, nproc, devices)
+        if not placement.is_near:
+            self._reporter.info("--bind splits the cores evenly: it is not known which of them are next to which NPU")
+        return with_cores(job, placement.cores)
 
     def _check_for_signals(self, seconds: float = 0.0) -> None:
         for signum in self._signals.wait(seconds):
@@ -293,7 +306,8 @@ def write_table(table: TableFile, warn: Callable[[str], None]) -> str:
     return table.fallback_path
 
 
-def _current_folder() -> str:
+def current_folder() -> str:
+    """Give the folder that the caller is in. Errors: SettingsError where it is gone, or closed to this user."""
     try:
         return os.getcwd()
     except OSError as error:

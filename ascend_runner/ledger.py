@@ -54,12 +54,15 @@ class Ledger:
             cause = cause._replace(name=self._specs[cause.rank_id].name)
         return outcome._replace(cause=cause, ranks=tuple(map(self._describe_rank, outcome.ranks)), seconds=seconds)
 
-    def by_suspicion(self, failures: Collection[Exited]) -> list[Exited]:
-        """Order ranks that failed in one moment, the likeliest first cause first."""
+    def by_suspicion(self, failures: Collection[Exited], *, is_ordered: bool) -> list[Exited]:
+        """Order ranks that failed in one wake-up, the likeliest first cause first.
+
+        `is_ordered` is whether they are in the order in which the kernel saw them end.
+        """
         from ascend_runner import autopsy  # only where several ranks fail in one moment
 
         remains = [self._remains(event.rank_id, event.ending) for event in failures]
-        order = autopsy.order(remains, memory.since(self._memory))
+        order = autopsy.order(remains, memory.since(self._memory), is_ordered=is_ordered)
         return sorted(failures, key=lambda event: order.index(event.rank_id))
 
     def seen(self, outcome: Outcome, environ: Mapping[str, str], warnings: Collection[str]) -> Seen:
@@ -109,7 +112,7 @@ class Ledger:
             user_seconds=usage and usage.user_seconds,
             system_seconds=usage and usage.system_seconds,
             log_lost=sum(gap.size for gap in gaps),
-            log_lost_from=gaps[0].offset if gaps else None,
+            log_lost_from=min((gap.offset for gap in gaps), default=None),
             finding=finding,
         )
 

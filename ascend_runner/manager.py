@@ -14,6 +14,7 @@ from ascend_runner import errors, reporter
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.ledger import Ledger
 from ascend_runner.linux import descendants
+from ascend_runner.linux.death_order import DeathOrder
 from ascend_runner.linux.lines import LineCutter
 from ascend_runner.linux.log_file import LogFile, Rotation
 from ascend_runner.linux.process import Leader
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 SWEEP_LIMIT: Final = 5.0  # seconds for what had left its rank's session to die of SIGKILL
 DRAIN_LIMIT: Final = 5.0  # seconds for the last bytes to reach the log files; a healthy disk needs milliseconds
+GIVEN_UP_LIMIT: Final = 0.5  # seconds for both, where SIGKILL had its time already and a process is still there
 
 
 class Manager:
@@ -57,6 +59,7 @@ class Manager:
         self._ledger = Ledger(job)
         self._pump = Pump(console)
         self._leaders: dict[int, Leader] = {}  # not reaped: their numbers are still theirs
+        self._death_order = DeathOrder()
         self._with_stragglers: set[int] = set()  # ranks whose leader has ended, but not their session
         self._deadline: float | None = None  # the machine's
         self._hang_at: float | None = None  # when silence becomes a hang
@@ -70,6 +73,11 @@ class Manager:
         """
         self._open_logs()
         self._pump.start()
+        if not descendants.is_proc_ours():
+            self._reporter.warn(
+                "/proc is another PID namespace's: what leaves its rank's session will not be found and ended"
+                " (unshare --mount-proc)"
+            )
         self._reporter.info(reporter.starting(self._job))
 
         if self._job.hang_timeout is not None:
@@ -85,8 +93,14 @@ class Manager:
             self._get_ready_to_report()
             self._reap_if_gone(event)
 
-        self._sweep()
-        if not self._pump.finish(DRAIN_LIMIT):
+        self._death_order.close()
+        has_survivors = self._sweep()
+        is_drained = self._pump.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT)
+        if self._pump.failure:
+            raise errors.AscendRunnerError(
+                f"the ranks' output could not be read any more ({self._pump.failure!r}), and all was stopped"
+            ) from self._pump.failure
+        if not is_drained and not has_survivors:
             self._reporter.warn(
                 "some output was still unread when the time for it was over: the last lines may be missing"
             )
@@ -129,6 +143,7 @@ class Manager:
             return SpawnFailed(spec.rank_id, *_spawn_failure(error, spec))
 
         self._leaders[spec.rank_id] = leader
+        self._death_order.add(spec.rank_id, leader.pid)
         self._ledger.note_start(spec.rank_id, leader.pid)
         self._reporter.debug(f"{spec.title} has pid {leader.pid}, working directory {spec.cwd}")
         return Spawned(spec.rank_id)
@@ -176,8 +191,8 @@ class Manager:
         """Look at every leader, and at who is left of the sessions whose leader has ended."""
         endings = {
             rank_id: ending
-            for rank_id, leader in self._leaders.items()
-            if rank_id not in self._ledger.ended_at and (ending := leader.peek())
+            for rank_id in dict.fromkeys((*self._death_order.ended(), *self._leaders))
+            if rank_id not in self._ledger.ended_at and (ending := self._leaders[rank_id].peek())
         }
         now = time.monotonic()
         leader_pids = frozenset(leader.pid for leader in self._leaders.values())
@@ -214,7 +229,8 @@ class Manager:
         failures = [event for event in deaths if isinstance(event, Exited) and not event.ending.is_success]
         if len(failures) > 1:
             self._pump.settle()
-            failures = self._ledger.by_suspicion(failures)
+            is_ordered = set(self._death_order.ended()).issuperset(event.rank_id for event in failures)
+            failures = self._ledger.by_suspicion(failures, is_ordered=is_ordered)
         own = [event for event in failures if event.ending.exit_status - 128 not in machine.STOP_SIGNALS | {SIGKILL}]
         others = [event for event in (*failures, *deaths) if event not in own]
         return [*own, *signals, *dict.fromkeys(others)]
@@ -246,6 +262,7 @@ class Manager:
     def _reap_if_gone(self, event: Event) -> None:
         """Give a rank's number back, only now that the machine knows: until then it may signal the group."""
         if isinstance(event, Emptied) or (isinstance(event, Exited) and not event.has_stragglers):
+            self._death_order.discard(event.rank_id)
             self._ledger.usages[event.rank_id] = self._leaders.pop(event.rank_id).reap()
 
     # --- Before and after ---------------------------------------------------------------------------------------------
@@ -256,10 +273,13 @@ class Manager:
             log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn)
             self._ledger.streams[spec.rank_id] = Stream(spec.rank_id, log, cutter)
 
-    def _sweep(self) -> None:
-        """End what has left its rank's session: nothing that this job started may outlive it."""
+    def _sweep(self) -> bool:
+        """End what has left its rank's session: nothing that this job started may outlive it.
+
+        Whom not even SIGKILL ends is named; whether there is anybody.
+        """
         keep = frozenset(leader.pid for leader in self._leaders.values())
-        deadline = time.monotonic() + SWEEP_LIMIT
+        deadline = time.monotonic() + (GIVEN_UP_LIMIT if self._state.alive else SWEEP_LIMIT)
         escaped: dict[int, str] = {}
         while descendants.reap_adopted(keep):
             escaped.update((found.pid, found.name) for found in descendants.kill_all(keep))
@@ -270,10 +290,17 @@ class Manager:
             names = ", ".join(f"{pid} ({name})" for pid, name in escaped.items())
             self._reporter.warn(f"ended what had left its rank's session: {names}")
 
+        living = [found for found in descendants.descendants(os.getpid()) if not found.is_zombie]
+        rank_of = {leader.pid: f"rank {rank_id}: " for rank_id, leader in self._leaders.items()}
+        told = [rank_of.get(found.session, "") + descendants.describe(found) for found in living]
+        if told:
+            self._reporter.warn(f"not even SIGKILL has ended {', '.join(told)}")
+        return bool(told)
+
 
 def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
     """Say why a rank could not be started, and what exit status that means."""
-    reason = (error.strerror or str(error)).lower()
+    reason = _reason(error)
     if error.filename == spec.cwd and spec.cwd != spec.executable:
         return f"working directory {spec.cwd!r}: {reason}", errors.RUNNER_FAILED
     if isinstance(error, FileNotFoundError):
@@ -283,4 +310,15 @@ def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
     return reason, errors.RUNNER_FAILED
 
 
-NOT_EXECUTABLE: Final = 8  # ENOEXEC, without an import of errno for one number
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower() + LIMITS.get(error.errno or 0, "")
+
+
+# Without an import of errno for some numbers.
+NOT_EXECUTABLE: Final = 8  # ENOEXEC
+LIMITS: Final = {
+    7: " (the environment and the words of the command together)",  # E2BIG
+    11: " (RLIMIT_NPROC, see ulimit -u, or the container's limit of processes)",  # EAGAIN, of fork(2)
+    23: " (in the whole system)",  # ENFILE
+    24: " (RLIMIT_NOFILE, see ulimit -n)",  # EMFILE
+}

@@ -44,25 +44,28 @@ class Reporter:
 
     def debug(self, sentence: str) -> None:
         """Say what only --verbose shows."""
-        self.say(Level.DEBUG, sentence)
+        self.say(Level.DEBUG, printable(sentence))
 
     def info(self, sentence: str) -> None:
         """Say what is going on."""
-        self.say(Level.INFO, sentence)
+        self.say(Level.INFO, printable(sentence))
 
     def warn(self, sentence: str) -> None:
         """Say what is odd but works."""
         self.warnings.append(sentence)
-        self.say(Level.WARNING, sentence)
+        self.say(Level.WARNING, printable(sentence))
 
     def error(self, sentence: str) -> None:
-        """Say what has failed."""
+        """Say what has failed; of all that is said, this may be several lines."""
         self.say(Level.ERROR, sentence)
 
 
 def own_line(level: Level, sentence: str) -> bytes:
-    """Give the line as it is written; what a terminal would take for a command is escaped."""
-    clean = "\n".join(map(printable, sentence.split("\n")))
+    """Give the line as it is written; what a terminal would take for a command is escaped.
+
+    Further lines are indented: a newline in some name cannot begin what looks like a line of the runner's own.
+    """
+    clean = "\n  ".join(map(printable, sentence.split("\n  ")))
     return f"{NAME} {time.strftime('%H:%M:%S')} {level.name} {clean}\n".encode(errors="backslashreplace")
 
 
@@ -77,12 +80,16 @@ def printable(text: str) -> str:
 
 def starting(job: JobSpec) -> str:
     """Say what is about to run where."""
+    return f"starting {placed(job)}, logs in {job.log_dir}"
+
+
+def placed(job: JobSpec) -> str:
+    """Say which part of a job is this node's: "ranks 0-7 of 8 on 10.0.0.1"."""
     started = [process.name for process in job.beside]
     if job.ranks:
         ranks = rank_list([rank.rank_id for rank in job.ranks])
         started.insert(0, f"{ranks} of {job.rank_size}" if job.rank_size else ranks)
-    pod = f" (pod {job.pod_name})" if job.pod_name else ""
-    return f"starting {' and '.join(started)} on {job.server_id}{pod}, logs in {job.log_dir}"
+    return f"{' and '.join(started)} on {_node(job)}"
 
 
 def ended(outcome: Outcome, job: JobSpec) -> str:
@@ -129,11 +136,10 @@ def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]
 
     document = report.decode(outcome.report)
     failed = next(rank for rank in document.ranks if rank.rank_id == cause.rank_id)
-    pod = f" (pod {job.pod_name})" if job.pod_name else ""
     accused = document.cause and document.cause.accused
     return [
         f"{cause}, {duration(failed.seconds)} after the start",
-        f"  {'' if failed.name else f'device {failed.local_rank} '}on server {job.server_id}{pod}, pid {failed.pid}",
+        f"  {'' if failed.name else f'device {failed.local_rank} '}on server {_node(job)}, pid {failed.pid}",
         *(f"  {line}" for line in (finding.lines(failed.finding) if failed.finding else ())),
         *([f"  look   {finding.accused_words(accused)}"] if accused else []),
         f"  log    {failed.log_path}",
@@ -145,6 +151,11 @@ def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]
         f"  again  {failed.rerun}",
         *_others(outcome, job, cause.rank_id),
     ]
+
+
+def _node(job: JobSpec) -> str:
+    pod = f" (pod {job.pod_name})" if job.pod_name else ""
+    return printable(f"{job.server_id}{pod}")
 
 
 def _others(outcome: Outcome, job: JobSpec, culprit: int | None) -> list[str]:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,25 @@ LIMIT = GRACE + 6.0
 TIE = 60_000_000
 DEADLY = ("SEGV", "KILL", "ABRT", "BUS", "HUP", "INT", "TERM", "FPE")
 STOPPING = ("TERM", "INT", "HUP", "QUIT")
+# How likely each is, by itself; see `Place`.
+SURROUNDINGS = {
+    "container": 0.1,
+    "nohup": 0.1,
+    "closed": 0.1,
+    "stalled": 0.1,
+    "long": 0.1,
+    "full": 0.1,
+    "little": 0.05,
+    "clock": 0.1,
+    "table": 0.1,
+}
+CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+CONTAINER_IS_PERMITTED = (
+    shutil.which("unshare") is not None
+    and subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+)
+FULL = 100_000  # bytes
+TABLE = ROOT / "fixtures" / "valid" / "group_list_8_devices.json"
 
 
 class Schedule(NamedTuple):
@@ -44,6 +64,7 @@ class Schedule(NamedTuple):
     plans: tuple[str, ...]
     blows: tuple[tuple[float, str, str], ...]
     options: tuple[str, ...]
+    surroundings: tuple[str, ...] = ()  # in what kind of place the runner finds itself; see `Place`
 
     @property
     def is_beheaded(self) -> bool:
@@ -54,6 +75,9 @@ class Schedule(NamedTuple):
 def draw(seed: int) -> Schedule:
     """Draw a schedule."""
     dice = random.Random(seed)
+    surroundings = tuple(word for word, share in SURROUNDINGS.items() if dice.random() < share)
+    deadly = DEADLY if "nohup" not in surroundings else tuple(name for name in DEADLY if name != "HUP")
+    meeting = f"at={dice.randrange(200, 700)}" if dice.random() < 0.2 else ""
     plans = []
     for _ in range(RANKS):
         words = []
@@ -62,26 +86,41 @@ def draw(seed: int) -> Schedule:
         if dice.random() < 0.25:
             words.append("child=" + dice.choice(("plain", "group", "session", "daemon")))
         if dice.random() < 0.03:
-            words.append(f"forks={dice.choice((10, 60))}")
+            words.append(f"forks={dice.choice((10, 60, 500))}")
         works = (f"write={dice.randrange(20_000)}", f"write={dice.randrange(900_000)}", f"nap={dice.randrange(60)}")
         words += dice.choices(works, k=dice.randrange(3))
-        words.append(
-            dice.choices(
-                ("exit=0", f"exit={dice.randrange(1, 125)}", "die=" + dice.choice(DEADLY), "linger"), (6, 1, 1, 3)
-            )[0]
-        )
+        words += filter(None, [meeting])
+        ends = ("exit=0", f"exit={dice.randrange(1, 125)}", "die=" + dice.choice(deadly), "linger", "stop,linger")
+        words.append(dice.choices(ends, (6, 1, 1, 3, 0.5))[0])
         plans.append(",".join(words))
-    blows = []
+    blows = _draw_blows(dice, plans, surroundings)
+    options = dice.choice(((), ("--console", "none"), ("--quiet",), ("--no-prefix",)))
+    if dice.random() < 0.1 and not any(name == "REMOVE" for _moment, name, _whom in blows):
+        options += ("--log-max-size", "64K", "--log-backups", "1000")
+    return Schedule(seed, tuple(plans), tuple(sorted(blows)), options, surroundings)
+
+
+def _draw_blows(dice: random.Random, plans: list[str], surroundings: tuple[str, ...]) -> list[tuple[float, str, str]]:
+    blows: list[tuple[float, str, str]] = []
     if any(plan.endswith("linger") for plan in plans) or dice.random() < 0.5:
-        blows.append((dice.uniform(0, 0.8), dice.choice(STOPPING), "guardian"))
+        heard = STOPPING if "nohup" not in surroundings else ("TERM", "INT", "QUIT")
+        blows.append((dice.uniform(0, 0.8), dice.choice(heard), "guardian"))
     if dice.random() < 0.3:
         blows.append((dice.uniform(0, 1.2), dice.choice(STOPPING), "guardian"))
     if dice.random() < 0.2:
         blows.append((dice.uniform(0.1, 0.6), "KILL", dice.choice(("runner", "guardian"))))
     if dice.random() < 0.1:
         blows.append((dice.uniform(0, 0.4), "USR1", "guardian"))
-    options = dice.choice(((), ("--console", "none"), ("--quiet",), ("--log-max-size", "0")))
-    return Schedule(seed, tuple(plans), tuple(sorted(blows)), options)
+    if dice.random() < 0.15:
+        moment = dice.uniform(0, 1.0)
+        blows += [(moment, dice.choice(STOPPING), "guardian") for _ in range(dice.choice((2, 5)))]
+    if dice.random() < 0.1:
+        blows.append((dice.uniform(0.1, 0.6), "REMOVE", "logs"))
+    if "table" in surroundings:
+        blows.append((dice.uniform(0, 0.6), "CHANGE", "table"))
+    if "container" in surroundings:  # its first process takes all others with it, and no other launcher is there
+        blows = [blow for blow in blows if blow[1] != "KILL"]
+    return blows
 
 
 def play(schedule: Schedule) -> list[str]:
@@ -92,7 +131,10 @@ def play(schedule: Schedule) -> list[str]:
         os.close(reader)
         descendants.become_subreaper()
         folder = Path(tempfile.mkdtemp(prefix="ascend-runner-chaos-"))
-        wrong = check(schedule, folder)
+        try:
+            wrong = check(schedule, folder)
+        except Exception:  # noqa: BLE001  whatever it is, it is told, and must not run on in this copy of us
+            wrong = traceback.format_exc().splitlines()
         shutil.rmtree(folder, ignore_errors=True)
         os.write(writer, "\n".join(wrong).encode()[:60_000])
         os._exit(0)
@@ -108,13 +150,15 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
     book = folder / "book"
     book.write_bytes(bytes(chatter.ENTRY.size * RANKS))
     worker = [sys.executable, "-S", "-E", str(ROOT / "tests" / "workers" / "chatter.py"), str(book), *schedule.plans]
-    argv = [sys.executable, "-m", "ascend_runner", "--nproc-per-node", str(RANKS), "--log-dir", str(folder / "log")]
-    argv += ["--grace", str(GRACE), *schedule.options, *worker]
-    env = {"PATH": os.environ["PATH"], "MA_VJ_NAME": "chaos", "PYTHONPATH": str(ROOT)}
+    place = Place(schedule, folder)
+    argv = [*place.command(), "--log-dir", str(folder / "log"), "--grace", str(GRACE), *schedule.options, *worker]
     start = time.monotonic()
     with open(folder / "screen", "wb") as screen:
-        popen = subprocess.Popen(argv, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=screen, stderr=screen)
-    struck = strike(schedule, popen, start)
+        output = place.pipe[1] if place.pipe else screen.fileno()
+        popen = subprocess.Popen(
+            argv, env=place.env(), cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=screen
+        )
+    struck = strike(schedule, popen, start, place)
     last_blow = max((moment for moment, _name, _whom in schedule.blows), default=0.0)
     try:
         status = popen.wait(max(last_blow, 3.0) + LIMIT - (time.monotonic() - start) + 1.0)
@@ -122,10 +166,12 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
         popen.kill()
         popen.wait()
         return [f"still running after {time.monotonic() - start:.1f} s", *own_lines(folder)]
+    finally:
+        place.leave()
     guardian_killed = status == -signal.SIGKILL
     wrong = survivors(LIMIT if guardian_killed else 0.0)
-    wrong += wrong_logs(schedule, folder)
-    if not schedule.is_beheaded:
+    wrong += wrong_logs(schedule, folder, place)
+    if not schedule.is_beheaded and not ("little" in schedule.surroundings and status == 125):
         wrong += wrong_status(schedule, status, struck, folder)
     return [*wrong, *own_lines(folder)] if wrong else []
 
@@ -136,7 +182,93 @@ def own_lines(folder: Path) -> list[str]:
     return [line for line in lines if not line.startswith(("[rank ", "  | "))][-40:]
 
 
-def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float) -> list[tuple[str, int]]:
+class Place:
+    """The surroundings of one run, as words.
+
+    container   the first process of a PID namespace of its own (where that is permitted)
+    nohup       SIGHUP is ignored                  closed      no stdin, stdout, stderr
+    stalled     stdout is a pipe that nobody reads  long        an environment with a string of 128 KiB
+    full        no file may grow over 100 kB       little      too few descriptors for all ranks, or nearly so
+    clock       the wall clock jumps back and forth at every look
+    table       a rank table, which is rewritten while the ranks run
+    """
+
+    def __init__(self, schedule: Schedule, folder: Path) -> None:
+        words = schedule.surroundings
+        self.words = set(words) - ({"container"} if not CONTAINER_IS_PERMITTED else set())
+        self.folder = folder
+        self.few_files = 20 + schedule.seed % 24
+        self.pipe = os.pipe() if "stalled" in words else None
+        self.removed: dict[str, int] = {}  # log files that were removed, and fds that still reach them
+
+    def command(self) -> list[str]:
+        """Give the words that start the program here."""
+        command = [*CONTAINER] if "container" in self.words else []
+        if "full" in self.words:
+            command += ["prlimit", f"--fsize={FULL}"]
+        if "little" in self.words:
+            command += ["prlimit", f"--nofile={self.few_files}"]
+        if "nohup" in self.words:
+            command += ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+        if "closed" in self.words:
+            command += ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+        program = ["-m", "ascend_runner"]
+        if "clock" in self.words:
+            program = [str(ROOT / "tests" / "workers" / "library_run.py"), "wild-clock", "-"]
+        ranks = ["--nproc-per-node", str(RANKS)]
+        if "table" in self.words:
+            shutil.copy(TABLE, self.table)
+            ranks = ["--rank-table", str(self.table), "--no-table-checks"]
+        return [*command, sys.executable, *program, *ranks]
+
+    def env(self) -> dict[str, str]:
+        """Give the variables."""
+        env = {"PATH": os.environ["PATH"], "MA_VJ_NAME": "chaos", "PYTHONPATH": str(ROOT)}
+        env["CHAOS_START"] = str(time.monotonic_ns())
+        if "long" in self.words:
+            env["LONG"] = "x" * (128 * 1024 - 6)
+        return env
+
+    @property
+    def table(self) -> Path:
+        """The rank table, if there is one."""
+        return self.folder / "jobstart_hccl.json"
+
+    def guardian(self, popen: subprocess.Popen[bytes]) -> int | None:
+        """Give the pid of the program's first process."""
+        if "container" not in self.words:
+            return popen.pid
+        return next(iter(descendants.children(popen.pid)), None)
+
+    def change(self, what: str) -> None:
+        """Remove the log files, or rewrite the table, once all ranks have their logs."""
+        logs = sorted((self.folder / "log").glob("chaos-proc-*"))
+        if len(logs) < RANKS:
+            return
+        if what == "table":
+            self.table.write_text("{}")
+            return
+        for path in logs:
+            self.removed[path.name] = os.open(path, os.O_RDONLY)
+            path.unlink()
+
+    def log(self, rank_id: int) -> bytes:
+        """Give what the log of a rank holds: that of one which had ended when it was removed is not laid down anew."""
+        path = self.folder / "log" / f"chaos-proc-rank-{rank_id}-device-{rank_id}.txt"
+        if not path.exists() and path.name in self.removed:
+            with open(self.removed.pop(path.name), "rb") as file:
+                return file.read()
+        backups = sorted(path.parent.glob(path.name + ".*"), key=lambda found: -int(found.suffix[1:]))
+        return b"".join(found.read_bytes() for found in (*backups, path) if found.exists())
+
+    def leave(self) -> None:
+        """Close what was held open of the run itself."""
+        for fd in self.pipe or ():
+            os.close(fd)
+        self.pipe = None
+
+
+def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, place: Place) -> list[tuple[str, int]]:
     """Deal the blows at their times; those that were dealt, with the time (ns)."""
     struck = []
     for moment, name, whom in schedule.blows:
@@ -147,11 +279,16 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float) -> 
         else:
             return struck
         # Before there is a runner, the bare interpreter is there, and dies of a signal as any program does.
-        while not descendants.children(popen.pid) and popen.poll() is None:
+        guardian = place.guardian(popen)
+        while not (guardian and descendants.children(guardian)) and popen.poll() is None:
             time.sleep(0.001)
+            guardian = place.guardian(popen)
+        if whom in {"logs", "table"}:
+            place.change(whom)
+            continue
         try:
-            pid = popen.pid if whom == "guardian" else descendants.children(popen.pid)[0]
-            os.kill(pid, signal.Signals["SIG" + name])
+            pid = guardian if whom == "guardian" else descendants.children(guardian or 0)[0]
+            os.kill(pid or 0, signal.Signals["SIG" + name])
             struck.append((name, time.monotonic_ns()))
         except (IndexError, ProcessLookupError):
             continue
@@ -171,14 +308,13 @@ def survivors(seconds: float) -> list[str]:
     return [f"left behind: {found.pid} ({found.name})" for found in left]
 
 
-def wrong_logs(schedule: Schedule, folder: Path) -> list[str]:
+def wrong_logs(schedule: Schedule, folder: Path, place: Place) -> list[str]:
     """Compare each log with the stream that the rank was writing, and with its book."""
     wrong = []
     book = (folder / "book").read_bytes()
     for rank_id in range(RANKS):
         written, _death = chatter.ENTRY.unpack_from(book, chatter.ENTRY.size * rank_id)
-        path = folder / "log" / f"chaos-proc-rank-{rank_id}-device-{rank_id}.txt"
-        found = path.read_bytes() if path.exists() else b""
+        found = place.log(rank_id)
         expected = bytearray()
         number = 0
         while len(expected) < len(found):
@@ -186,7 +322,8 @@ def wrong_logs(schedule: Schedule, folder: Path) -> list[str]:
             number += 1
         if found != bytes(expected[: len(found)]):
             wrong.append(f"the log of rank {rank_id} is not what the rank wrote")
-        if len(found) < written and not schedule.is_beheaded:
+        has_room = "full" not in place.words or len(found) < FULL
+        if len(found) < written and not schedule.is_beheaded and has_room:
             wrong.append(f"the log of rank {rank_id} has {len(found)} bytes, the rank wrote {written}")
         if len(found) > written + chatter.CHUNK:
             wrong.append(f"the log of rank {rank_id} has {len(found)} bytes, the rank wrote only {written}")
@@ -197,6 +334,8 @@ def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]],
     """Compare the exit status with what the deaths and signals, in their order, make of it."""
     book = (folder / "book").read_bytes()
     # SIGUSR1 is forwarded, and kills a rank that has not yet got itself a handler for it (128 + 10).
+    if "nohup" in schedule.surroundings:
+        struck = [(name, moment) for name, moment in struck if name != "HUP"]
     causes = [(moment, 128 + signal.Signals["SIG" + name]) for name, moment in struck if name in (*STOPPING, "USR1")]
     for rank_id, plan in enumerate(schedule.plans):
         _written, death = struct.unpack_from("=QQ", book, chatter.ENTRY.size * rank_id)
@@ -216,7 +355,10 @@ def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]],
     # A signal that comes as the last rank ends may find the job done.
     if not any(plan.endswith("linger") for plan in schedule.plans) and all(expected > 128 for expected in allowed):
         allowed.add(0)
-    return [] if status in allowed else [f"exit status {status}, expected {sorted(allowed)}"]
+    if status in allowed:
+        return []
+    order = ", ".join(f"{expected} after {(moment - first) / 1e6:.0f} ms" for moment, expected in sorted(causes))
+    return [f"exit status {status}, expected {sorted(allowed)} (causes: {order})"]
 
 
 def main() -> int:
@@ -227,6 +369,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     args = parser.parse_args()
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the schedules send it, and count on its being heard
     seeds = range(args.seed, args.seed + args.schedules)
     failed = 0
     start = time.monotonic()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -80,9 +80,9 @@ def sentence(line: str) -> str:
 class Run:
     """One run of the program, with its screen read line by line as it comes."""
 
-    def __init__(self, args: list[str], env: dict[str, str], cwd: Path) -> None:
+    def __init__(self, command: list[str], env: dict[str, str], cwd: Path) -> None:
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "ascend_runner", *args],
+            command,
             env={**CLEAN, **env},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
@@ -151,15 +151,16 @@ class Program:
         self.log_dir = folder / "log"
         self._runs: list[Run] = []
 
-    def start(self, *args: str, env: dict[str, str] | None = None) -> Run:
-        """Start `ascend-runner --log-dir ... ARGS`."""
-        run = Run(["--log-dir", str(self.log_dir), *args], {"MA_VJ_NAME": "job", **(env or {})}, self.folder)
+    def start(self, *args: str, env: dict[str, str] | None = None, under: tuple[str, ...] = ()) -> Run:
+        """Start `UNDER ascend-runner --log-dir ... ARGS`; `under` is a program that starts others, as unshare(1)."""
+        command = [*under, sys.executable, "-m", "ascend_runner", "--log-dir", str(self.log_dir), *args]
+        run = Run(command, {"MA_VJ_NAME": "job", **(env or {})}, self.folder)
         self._runs.append(run)
         return run
 
-    def act(self, ranks: int, *steps: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Run:
+    def act(self, ranks: int, *steps: str, options: tuple[str, ...] = (), under: tuple[str, ...] = ()) -> Run:
         """Start so many ranks that do what tests/workers/actor.py understands."""
-        return self.start("--nproc-per-node", str(ranks), *options, *ACTOR, *steps, env=env)
+        return self.start("--nproc-per-node", str(ranks), *options, *ACTOR, *steps, under=under)
 
     python = sys.executable
 
@@ -175,6 +176,11 @@ class Program:
             check=False,
             timeout=LIMIT,
         )
+
+    def report(self) -> dict[str, Any]:
+        """Read the report of the job."""
+        document: dict[str, Any] = json.loads((self.log_dir / "job-report.json").read_bytes())
+        return document
 
     def log(self, rank_id: int, local_rank: int | None = None) -> bytes:
         """Read what a rank's log file holds."""
@@ -209,4 +215,12 @@ def is_gone(pid: int) -> bool:
     return found is None or found.is_zombie
 
 
-SIGNALS_TO_DIE_OF = (signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL, signal.SIGHUP)
+def permitted(*words: str) -> tuple[str, ...]:
+    """Give the words of a program that starts others, or skip the test, with the reason, where it may not do so."""
+    try:
+        tried = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=LIMIT, check=False)
+    except FileNotFoundError:
+        pytest.skip(f"{words[0]} is not installed")
+    if tried.returncode:
+        pytest.skip(f"{' '.join(words)} is not permitted here: {tried.stderr.strip()}")
+    return words

@@ -28,6 +28,7 @@ FLOORS: Final = {
     "__main__": 8,
     "library": 8,
     "rank_table_tool": 8,
+    "check": 7,
     "launcher": 7,
     "manager": 6,
     "ledger": 5,
@@ -50,6 +51,7 @@ FLOORS: Final = {
     "annotations": -1,
 }
 NEIGHBOURS: Final = {
+    ("check", "launcher"),  # what would be planned is asked of who plans
     ("job", "launchers"),
     ("job", "frameworks"),
     ("__main__", "cli"),  # the second half of the same entrance, behind the fork

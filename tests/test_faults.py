@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import stat
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import TYPE_CHECKING
 
 from ascend_runner.linux import descendants
 from tests.conftest import wait_until
@@ -17,17 +14,11 @@ if TYPE_CHECKING:
     from tests.conftest import Program
 
 
-def report(program: Program) -> dict[str, Any]:
-    """Read the report of the job."""
-    document: dict[str, Any] = json.loads((program.log_dir / "job-report.json").read_bytes())
-    return document
-
-
 def test_success_is_written_down(program: Program) -> None:
     """After a success the report tells of each rank its times, status, resources and bytes logged."""
     assert program.act(2, "say=hello").finish() == 0
 
-    document = report(program)
+    document = program.report()
     assert (0, None, 2) == (document["status"], document["cause"], len(document["ranks"]))
     rank = document["ranks"][1]
     assert ("succeeded", 0, 6, 0) == (rank["state"], rank["exit_code"], rank["log_size"], rank["log_lost"])
@@ -41,7 +32,7 @@ def test_failure_is_written_down_with_its_traceback(program: Program) -> None:
     script = "import os\nif os.environ['RANK_ID'] == '1': raise ValueError('loss is nan at step 17')\nopen('/dev/null')"
     assert program.start("--nproc-per-node", "2", "python3", "-c", script).finish() == 1
 
-    document = report(program)
+    document = program.report()
     assert ("rank_failed", 1) == (document["cause"]["kind"], document["cause"]["rank_id"])
     assert document["ranks"][1]["finding"]["exception"] == "ValueError: loss is nan at step 17"
     assert "RANK_ID=1 " in document["ranks"][1]["rerun"]
@@ -64,7 +55,7 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
     assert run.finish() == 124
     assert "ERROR the ranks stand here, the odd one first:" in run.screen
     assert "ERROR no rank wrote anything for 1 s (--hang-timeout), " in run.screen
-    assert [rank_id for group in report(program)["hang"] for rank_id in group["rank_ids"]] == [0, 1]
+    assert [rank_id for group in program.report()["hang"] for rank_id in group["rank_ids"]] == [0, 1]
 
 
 def test_output_keeps_a_job_from_hanging(program: Program) -> None:
@@ -112,25 +103,3 @@ def test_log_folder_removed_while_running(program: Program) -> None:
 
     assert run.finish() == 0
     assert program.log(0) == b"before\nafter\n"
-
-
-@pytest.mark.parametrize("limit", [24, 40])
-def test_too_few_descriptors_start_nothing_that_stays(program: Program, limit: int) -> None:
-    """With RLIMIT_NOFILE reached, what was started is torn down, and the status is 125."""
-    command = f"ulimit -n {limit}; exec {program.python} -m ascend_runner --nproc-per-node 64 --log-dir log sleep 1000"
-    ended = program.shell(command)
-
-    assert ended.returncode == 125
-    assert b"too many open files" in ended.stdout
-
-
-def test_early_end_of_standard_files(program: Program) -> None:
-    """With stdin, stdout and stderr closed the logs are complete and the status is the ranks'."""
-    command = (
-        f"exec {program.python} -m ascend_runner --nproc-per-node 2 --log-dir log sh -c 'echo hi; exit 3' <&- >&- 2>&-"
-    )
-    ended = program.shell(command)
-
-    assert ended.returncode == 3
-    logs = sorted((program.folder / "log").glob("*rank-*.txt"))
-    assert b"hi\n" in [log.read_bytes() for log in logs]

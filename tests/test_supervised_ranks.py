@@ -38,15 +38,6 @@ def test_first_failure_ends_the_job_with_its_status(program: Program) -> None:
     assert run.screen.endswith("  others 0, 2: told to stop, killed by SIGTERM\n")
 
 
-@pytest.mark.parametrize("signum", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL, signal.SIGHUP])
-def test_rank_that_dies_of_a_signal_gives_128_plus_signal(program: Program, signum: signal.Signals) -> None:
-    """A rank that dies of signal S ends the job with 128 + S, and S is named."""
-    run = program.act(2, f"0:die={signum.name[3:]}", "sleep")
-
-    assert run.finish() == 128 + signum
-    assert f"ERROR rank 0 failed first: killed by {signum.name}" in run.screen
-
-
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_being_stopped_is_never_success(program: Program, signum: signal.Signals) -> None:
     """A runner that is told to stop stops the ranks with SIGTERM and ends with 128 + its signal."""

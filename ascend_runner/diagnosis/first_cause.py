@@ -1,7 +1,8 @@
 """Who of several that failed at once is named, and whom those point at who only complain of others.
 
 What was seen earlier always goes first: that order is the state machine's. These rules are for deaths that were seen in
-one and the same wake-up, where the order of observation says nothing.
+one and the same wake-up. Even where the kernel tells their order, whoever complains of a peer gives way: a process that
+dies closes its connections first, and takes a while to be gone.
 """
 
 from __future__ import annotations
@@ -66,9 +67,13 @@ def suspicion(death: Death) -> Suspicion:
     }[death.evidence.kind]
 
 
-def by_suspicion(deaths: Sequence[Death]) -> tuple[Death, ...]:
-    """Order deaths of one wake-up, the likeliest first cause first; equally likely ones keep their order."""
-    return tuple(sorted(deaths, key=suspicion))
+def by_suspicion(deaths: Sequence[Death], *, is_ordered: bool = False) -> tuple[Death, ...]:
+    """Order deaths of one wake-up, the likeliest first cause first; equally likely ones keep their order.
+
+    With `is_ordered`, they are in the order in which the kernel saw them: it decides between all who do not complain.
+    """
+    least = Suspicion.ENDED_FROM_OUTSIDE if is_ordered else Suspicion.FAILED_BY_ITSELF
+    return tuple(sorted(deaths, key=lambda death: max(least, suspicion(death))))
 
 
 def accused(deaths: Sequence[Death], places: Mapping[int, Place]) -> Accused | None:

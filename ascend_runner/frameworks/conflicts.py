@@ -214,21 +214,31 @@ CONFLICTS: Final = (
 
 def settle(framework: str, situation: Situation) -> Changes:
     """Refuse, clean and warn, as the table says. Errors: SettingsError, for the first that is forbidden."""
-    held = [conflict for conflict in CONFLICTS if conflict.holds(framework, situation)]
+    said = told(framework, situation)
+    for remedy, sentence in said:
+        if remedy is Remedy.REFUSE:
+            raise SettingsError(sentence)
+
+    stale = (conflict.names for conflict in CONFLICTS if conflict.names and conflict.holds(framework, situation))
+    return Changes(
+        unset=frozenset(name for names in stale for name in _matching(names, situation.environ)),
+        notes=tuple(sentence for remedy, sentence in said if remedy is Remedy.CLEAN),
+        warnings=tuple(sentence for remedy, sentence in said if remedy is Remedy.WARN),
+    )
+
+
+def told(framework: str, situation: Situation) -> tuple[tuple[Remedy, str], ...]:
+    """Give the sentence of every row that holds."""
     facts = {
         **situation.environ,
         "nproc": str(len(situation.rank_ids)),
         "rank_size": str(situation.rank_size),
         "port": str(situation.node.master_port),
     }
-    for conflict in held:
-        if conflict.remedy is Remedy.REFUSE:
-            raise SettingsError(conflict.sentence.format_map(facts))
-
-    return Changes(
-        unset=frozenset(name for conflict in held for name in _matching(conflict.names, situation.environ)),
-        notes=tuple(conflict.sentence for conflict in held if conflict.remedy is Remedy.CLEAN),
-        warnings=tuple(conflict.sentence.format_map(facts) for conflict in held if conflict.remedy is Remedy.WARN),
+    return tuple(
+        (conflict.remedy, conflict.sentence.format_map(facts))
+        for conflict in CONFLICTS
+        if conflict.holds(framework, situation)
     )
 
 

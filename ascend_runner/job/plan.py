@@ -13,7 +13,7 @@ from ascend_runner.platforms import find
 from .settings import WORKDIR_DEVICE, WORKDIR_INHERIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ascend_runner.launchers.handover import HostFile
 
@@ -28,7 +28,7 @@ NO_RANK: Final = -1  # where a rank's number would stand: the one process of a n
 class RankSpec(NamedTuple):
     """All that is needed to start one rank, or, with `name` and NO_RANK, a process that is none.
 
-    `prefix` stands before its lines on the console; None: not shown.
+    `prefix` stands before its lines on the console; None: not shown. `cores` are those it may run on; None: all.
     """
 
     rank_id: int
@@ -40,6 +40,7 @@ class RankSpec(NamedTuple):
     log_path: str
     prefix: bytes | None
     name: str = ""
+    cores: frozenset[int] | None = None
 
     @property
     def title(self) -> str:
@@ -264,6 +265,11 @@ def with_table_at(job: JobSpec, path: str) -> JobSpec:
         ),
         table=job.table and job.table._replace(path=path),
     )
+
+
+def with_cores(job: JobSpec, cores: Sequence[frozenset[int]]) -> JobSpec:
+    """Give each rank of a plan its cores, in local order."""
+    return job._replace(ranks=tuple(rank._replace(cores=own) for rank, own in zip(job.ranks, cores)))
 
 
 def _job_id(surroundings: Surroundings) -> str:

@@ -14,6 +14,7 @@ GRACE: Final = 15.0  # seconds; the platforms' own scripts take 1 + 2 + 4 + 8
 LOG_BACKUPS: Final = 3  # files put aside beside the one that grows
 MOST_DIGITS: Final = 6  # of a rank or a count: no job has a million ranks, and a slip must not fill the memory
 CHIPS: Final = ("910", "910B", "A3", "310P", "950")  # those of rank_table.checks, which a start need not import
+BINDINGS: Final = ("none", "cores", "numa")  # those of linux.cores, which a start need not import
 # Those of frameworks.decide and launchers.engines, which reading the settings need not import.
 FRAMEWORKS: Final = ("auto", "mindspore", "mindspore-cluster", "torch", "tensorflow", "none")
 LAUNCHERS: Final = (
@@ -54,6 +55,7 @@ class Settings(NamedTuple):
     deepspeed_hostfile: str | None = None
     log_dir: str | None = None
     workdir: str | None = None
+    bind: str | None = None
     grace: float = GRACE
     hang_timeout: float | None = None
     log_max_size: int = 0
@@ -61,6 +63,8 @@ class Settings(NamedTuple):
     console: frozenset[int] | None = None
     no_prefix: bool = False
     dry_run: bool = False
+    check: bool = False
+    json: bool = False
     quiet: bool = False
     verbose: bool = False
 
@@ -105,6 +109,8 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     settings = Settings(**values)  # type: ignore[arg-type]  # each option parses to the type of its field
     if settings.quiet and settings.verbose:
         raise SettingsError("--quiet and --verbose contradict each other, expected one of them")
+    if settings.json and not settings.check:
+        raise SettingsError("--json is without --check, expected both: it is a form of what --check prints")
     return settings
 
 
@@ -128,6 +134,12 @@ def _workdir(text: str) -> str:
     if not text or "\0" in text:
         raise ValueError("'device', 'inherit' or a folder")
     return text
+
+
+def _bind(text: str) -> str | None:
+    if text not in BINDINGS:
+        raise ValueError(f"one of {', '.join(BINDINGS)}")
+    return None if text == BINDINGS[0] else text
 
 
 def _seconds(text: str) -> float:
@@ -269,6 +281,12 @@ OPTIONS: Final = (
         "working directory of each rank: a folder per device, this one, or DIR (default: device where MA_MOUNT_PATH is"
         " set, else inherit)",
     ),
+    Option(
+        "bind",
+        _bind,
+        "|".join(BINDINGS),
+        "place each rank next to its NPU: on cores of its own, or on all of its NUMA node (default: none)",
+    ),
     Option("grace", _seconds, "SECONDS", f"from the first SIGTERM to SIGKILL (default: {GRACE:g})"),
     Option(
         "hang_timeout",
@@ -283,6 +301,15 @@ OPTIONS: Final = (
     Option("console", _ranks, "all|none|RANKS", "whose lines are shown, such as 0 or 0,8-15 (default: all)"),
     Option("no_prefix", _switch, "", "show lines without '[rank N] '"),
     Option("dry_run", _switch, "", "print the plan as JSON and start nothing", has_variable=False),
+    Option(
+        "check",
+        _switch,
+        "",
+        "start nothing; say what would hinder the job on this node, and exit with 1 if something would; COMMAND may be"
+        " left out",
+        has_variable=False,
+    ),
+    Option("json", _switch, "", "print what --check found as JSON", has_variable=False),
     Option("quiet", _switch, "", "of the runner's own lines show only warnings and errors", has_variable=False),
     Option("verbose", _switch, "", "show all of the runner's own lines", has_variable=False),
 )

@@ -7,6 +7,7 @@ So only this thread ever blocks, ranks are never slowed, and at the end the proc
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -15,8 +16,9 @@ import time
 from collections import deque
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
+from ascend_runner.errors import AscendRunnerError
 
-from . import pipe
+from . import pipe, threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,10 +48,19 @@ class Console:
         self._thread = threading.Thread(target=self._run, name="console", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. Errors: AscendRunnerError where there are too many (RLIMIT_NPROC)."""
         # In pieces of 64 KiB, writer and reader wait for each other's turn on a busy machine, until the queue is full.
         pipe.grow(STDOUT)
-        self._thread.start()
+        threads.start(self._thread)
+
+    def has_room(self, size: int) -> bool:
+        """Whether the queue takes so many bytes more."""
+        return self._queued + size <= QUEUE_LIMIT
+
+    def skip(self, lines: int) -> None:
+        """Count lines of ranks that are not shown."""
+        with self._changed:
+            self._skipped_lines += lines
 
     def show(self, rank_id: int, pieces: Iterable[bytes | memoryview]) -> None:
         """Queue whole lines of a rank, which go to stdout; without room, count them instead."""
@@ -99,8 +110,9 @@ class Console:
             own_lines.insert(0, b"\n" + self._skipped_notice(unseen))
         # In a thread of its own, too: poll(2) promises room for some bytes, and the write of a line can still block.
         rescue = threading.Thread(target=self._write_own_lines, args=(own_lines,), name="last words", daemon=True)
-        rescue.start()
-        rescue.join(STALL_LIMIT)
+        with contextlib.suppress(AscendRunnerError):
+            threads.start(rescue)
+            rescue.join(STALL_LIMIT)
 
     def _put(self, blocks: list[tuple[int, bytes | memoryview]], size: int) -> None:
         self._blocks.extend(blocks)

@@ -46,8 +46,24 @@ def ask_for_signal_at_parent_death(signum: int) -> None:
     _prctl(PR_SET_PDEATHSIG, signum)
 
 
+def is_proc_ours() -> bool:
+    """Whether /proc calls processes by the numbers that they have for this one.
+
+    After `unshare --pid --fork` without `--mount-proc` it shows the namespace around: our number is a stranger's there.
+    """
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False  # there is no /proc at all
+
+
 def children(pid: int) -> list[int]:
-    """Give the pids whose parent is `pid`, zombies included. Empty for a process that has ended."""
+    """Give the pids whose parent is `pid`, zombies included. Empty for a process that has ended.
+
+    Empty, too, where /proc is not ours: who stands there under this number is nobody to kill.
+    """
+    if not is_proc_ours():
+        return []
     found: list[int] = []
     try:
         for tid in os.listdir(f"/proc/{pid}/task"):
@@ -87,6 +103,22 @@ def look(pid: int) -> Descendant | None:
     state, _ppid, pgid, session = after.split(None, 4)[:4]
     name = before.partition(b"(")[2].decode(errors="replace")
     return Descendant(pid, name, state.decode(), int(pgid), int(session))
+
+
+def describe(found: Descendant) -> str:
+    """Say who it is and where it hangs: "4711 (python, state D, in rpc_wait_bit_killable)"."""
+    function = wchan(found.pid)
+
+    return f"{found.pid} ({found.name}, state {found.state}{f', in {function}' if function else ''})"
+
+
+def wchan(pid: int) -> str:
+    """Name the kernel function in which a process sleeps (proc(5)), "" where that cannot be known."""
+    try:
+        name = _read(f"/proc/{pid}/wchan").decode(errors="replace").strip()
+    except OSError:
+        return ""  # it has gone, or the kernel keeps it to itself
+    return "" if name == "0" else name
 
 
 def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:

@@ -27,15 +27,19 @@ FORWARDED: Final = STOPPING | frozenset({SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
 # the second would mean "kill now" and cost the ranks their grace.
 ONE_INTENTION: Final = 0.02  # seconds
 
-SWEEP_LIMIT: Final = 5.0  # seconds; what SIGKILL has not ended by then sits in the kernel, and waiting does not help
+# Seconds; what SIGKILL has not ended by then sits in the kernel, and waiting does not help.
+SWEEP_LIMIT: Final = 5.0
+LAST_LOOK: Final = 1.0  # after a runner that has ended by itself: it has waited its own five seconds
 
 
-def guard(run: Callable[[], int], parent: int = 0) -> int:
+def guard(run: Callable[[], int], tell: Callable[[str], None], parent: int = 0) -> int:
     """Run `run` in a forked child and return the status to exit with: what `run` returned, or 128 + its signal.
 
     Every descendant is gone when this returns, but for children that were there before: those of a script that called
     `exec ascend-runner`, or that reads its output (`ascend-runner ... > >(tee log)`). With `parent`, the pid of a
-    process that waits for this one, all is torn down when that dies. Errors: OSError where no process can be forked.
+    process that waits for this one, all is torn down when that dies. Whom not even SIGKILL ends is named to `tell`,
+    where the runner could not.
+    Errors: OSError where no process can be forked.
     """
     _open_missing_standard_files()
     descendants.become_subreaper()
@@ -54,8 +58,11 @@ def guard(run: Callable[[], int], parent: int = 0) -> int:
         _run_and_exit(run, guardian)
 
     status = _forward_until_end(runner, watched)
-    _sweep(strangers)
-    return status
+    was_killed = os.WIFSIGNALED(status)
+    survivors = _sweep(strangers, SWEEP_LIMIT if was_killed else LAST_LOOK)
+    if survivors and (was_killed or os.WEXITSTATUS(status) == RUNNER_FAILED):  # else the runner has named them
+        tell(f"not even SIGKILL has ended {', '.join(map(descendants.describe, survivors))}")
+    return 128 + os.WTERMSIG(status) if was_killed else os.WEXITSTATUS(status)
 
 
 def _run_and_exit(run: Callable[[], int], guardian: int) -> NoReturn:
@@ -98,7 +105,7 @@ def _forward_until_end(runner: int, watched: frozenset[signal.Signals]) -> int:
 
 
 def _reap(runner: int) -> int | None:
-    """Reap all that has ended; the runner's exit status, once it is among them."""
+    """Reap all that has ended; the runner's wait status, once it is among them."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -107,18 +114,20 @@ def _reap(runner: int) -> int | None:
         if pid == 0:
             return None
         if pid == runner:
-            return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            return status
 
 
-def _sweep(strangers: frozenset[int]) -> None:
-    """End and reap every descendant that the runner has left, within `SWEEP_LIMIT`."""
-    deadline = time.monotonic() + SWEEP_LIMIT
+def _sweep(strangers: frozenset[int], seconds: float) -> list[descendants.Descendant]:
+    """End and reap every descendant that the runner has left; who is still there after `seconds`."""
+    deadline = time.monotonic() + seconds
     while True:
-        descendants.kill_all(keep=strangers)
+        killed = descendants.kill_all(keep=strangers)
         descendants.reap_adopted(keep=strangers)
         left = deadline - time.monotonic()
-        if left <= 0 or strangers.issuperset(descendants.children(os.getpid())):
-            return
+        if strangers.issuperset(descendants.children(os.getpid())):
+            return []
+        if left <= 0:
+            return killed
         signal.sigtimedwait({SIGCHLD}, left)
 
 

@@ -34,6 +34,15 @@ class LineCutter:
         self._rest = data[end:]
         return [first, memoryview(prefixed)[: len(prefixed) - len(prefix) - len(self._rest)]]
 
+    def skip(self, data: bytes) -> int:
+        """Leave out what `feed` would give, without the work of making it; how many lines that is."""
+        if b"\r" in data or b"\r" in self._rest or self._has_long_line(data):
+            return sum(bytes(piece).count(b"\n") for piece in self._feed_slowly(data))
+
+        end = data.rfind(b"\n") + 1
+        self._rest = data[end:] if end else self._rest + data
+        return data.count(b"\n")
+
     def finish(self) -> bytes:
         """Give the last line, if the stream ended without a newline; one is added."""
         rest, self._rest = self._rest, b""

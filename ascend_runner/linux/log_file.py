@@ -92,15 +92,14 @@ class LogFile:
             while written < len(data):
                 written += os.write(self._fd, data[written:])
         except OSError as error:
-            self._miss(len(data) - written, written, error)
+            self._miss(self._offset + written, len(data) - written, error)
         else:
             self._heal()
         self._offset += len(data)
         self._size += written
         self._is_at_line_start = data[-1] == ord("\n")
 
-    def _miss(self, size: int, written: int, error: OSError) -> None:
-        offset = self._offset + written
+    def _miss(self, offset: int, size: int, error: OSError) -> None:
         if self.gaps and sum(self.gaps[-1]) == offset:
             self.gaps[-1] = Gap(self.gaps[-1].offset, self.gaps[-1].size + size)
         else:
@@ -136,14 +135,16 @@ class LogFile:
             fd = files.open_new_log(self.path)
         except OutputError:
             return  # the bytes go where nobody will read them, yet a later try may save them
-        with contextlib.suppress(OSError):
-            offset = 0
-            while sent := os.sendfile(fd, self._fd, offset, COPY_SIZE):
-                offset += sent
-        size = self._size
+        self._on_change(f"{self.path!r} had been removed, and is laid down anew with all it held")
+        copied = 0
+        try:
+            while sent := os.sendfile(fd, self._fd, copied, COPY_SIZE):
+                copied += sent
+        except OSError as error:
+            lost = self._size - copied
+            self._miss(self._offset - lost, lost, error)
         self._switch_to(fd)
-        self._size = size
-        self._on_change(f"{self.path!r} had been removed, and was laid down anew with all it held")
+        self._size = copied
 
     def _switch_to(self, fd: int) -> None:
         os.close(self._fd)

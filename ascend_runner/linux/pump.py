@@ -15,7 +15,7 @@ from collections import deque
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
 
-from . import pipe
+from . import pipe, threads
 
 if TYPE_CHECKING:
     from .console import Console
@@ -61,6 +61,7 @@ class Pump:
 
     def __init__(self, console: Console) -> None:
         self.last_activity = time.monotonic()  # when a rank wrote last
+        self.failure: BaseException | None = None  # what ended the thread before its time
         self._console = console
         self._streams: dict[int, Stream] = {}  # by the pipe's read end
         self._epoll = select.epoll()
@@ -71,8 +72,8 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="pump", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread. Errors: AscendRunnerError where there are too many (RLIMIT_NPROC)."""
+        threads.start(self._thread)
 
     def add(self, stream: Stream) -> int:
         """Read one more rank. The fd returned is the write end for the rank; the caller closes its own copy."""
@@ -89,18 +90,26 @@ class Pump:
         self._is_settled.wait(seconds)
 
     def finish(self, seconds: float) -> bool:
-        """Wait until every pipe has reached its end, at most `seconds`; whether all was read."""
+        """Wait until every pipe has reached its end, at most `seconds`; whether all was read. May be called again."""
+        if self._epoll.closed:
+            return True
         self._is_finishing = True
         os.write(self._waker, b"\0")
         self._thread.join(seconds)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            return False
+        self._epoll.close()
+        for fd in (self._waker_reader, self._waker, *self._streams):
+            os.close(fd)
+        return True
 
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
         try:
             self._pump_until_all_have_ended()
-        except BaseException:
+        except BaseException as error:
             # Nobody reads the pipes any more, and ranks that wait for that would hang: the job has to end.
+            self.failure = error
             os.kill(os.getpid(), signal.SIGTERM)
             raise
 
@@ -123,8 +132,12 @@ class Pump:
         self.last_activity = time.monotonic()
         stream.remember(data)
         stream.log.write(data)
-        if stream.cutter:
+        if stream.cutter is None:
+            return
+        if self._console.has_room(len(data)):
             self._console.show(stream.rank_id, stream.cutter.feed(data))
+        else:  # a console that stalls for hours must not cost the ranks more than one that is read
+            self._console.skip(stream.cutter.skip(data))
 
     def _end(self, fd: int, stream: Stream) -> None:
         self._epoll.unregister(fd)

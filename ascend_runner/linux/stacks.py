@@ -17,7 +17,7 @@ from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.diagnosis.stack_groups import ProcessStack, RankStack
 from ascend_runner.text import shown
 
-from .descendants import descendants
+from .descendants import descendants, is_proc_ours, wchan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,6 +43,9 @@ class Looker:
 
         Where py-spy fails, `refusal` says why, and the kernel's view stands in.
         """
+        if not is_proc_ours():
+            self.refusal = "/proc is another PID namespace's"
+            return ()
         pids = {rank_id: _family(pid) for rank_id, pid in leaders.items()}
         self._found = {pid: _kernel_stack(pid) for family in pids.values() for pid in family}
         if self.py_spy:
@@ -60,9 +63,12 @@ class Looker:
             threading.Thread(target=self._work_off, args=(waiting, deadline), name="py-spy", daemon=True)
             for _number in range(min(LOOKERS, len(pids)))
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        try:
+            for thread in threads:
+                thread.start()
+        except RuntimeError as error:  # RLIMIT_NPROC
+            self.refusal = f"py-spy cannot be started: {error}"
+        for thread in filter(threading.Thread.is_alive, threads):
             thread.join(max(0.0, deadline + KILL_LIMIT - time.monotonic()))
 
     def _work_off(self, waiting: list[int], deadline: float) -> None:
@@ -120,12 +126,6 @@ def find_py_spy(search_path: str) -> str:
         if folder and os.access(path, os.X_OK):
             return path
     return ""
-
-
-def wchan(pid: int) -> str:
-    """Name the kernel function in which a process sleeps (proc(5)), "" where that cannot be known."""
-    name = _read(pid, "wchan").strip()
-    return "" if name == "0" else shown(name)
 
 
 def _family(leader: int) -> list[int]:

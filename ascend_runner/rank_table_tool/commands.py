@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.errors import RankTableError, RankTableFormatError
+from ascend_runner.linux import npu
 from ascend_runner.rank_table import checks, codec, source
 from ascend_runner.rank_table.compare import compare_documents, compare_tables
 from ascend_runner.rank_table.edit import merge as merge_tables
@@ -78,7 +79,7 @@ def wait(options: Namespace) -> int:
 def generate(options: Namespace) -> int:
     """Write this machine's own table."""
     conf = _read_conf(options.hccn_conf)
-    devices = options.devices if options.devices is not None or conf else _present_devices()
+    devices = options.devices if options.devices is not None or conf else npu.devices()
     server_id = options.server_id or _own_address()
     table, warnings = generation.make_table(server_id, devices, conf, _ask_hccn_tool)
     for warning in warnings:
@@ -202,13 +203,6 @@ def _ask_hccn_tool(device_id: int) -> str:
         return generation.parse_tool(ran.stdout.decode(errors="replace"))
 
     return ""
-
-
-def _present_devices() -> tuple[int, ...]:
-    """Give the numbers of /dev/davinciN."""
-    names = (name.removeprefix("davinci") for name in os.listdir("/dev") if name.startswith("davinci"))
-
-    return tuple(sorted(int(name) for name in names if name.isdigit() and name.isascii()))
 
 
 def _own_address() -> str:

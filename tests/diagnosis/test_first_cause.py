@@ -57,6 +57,14 @@ def test_tie_in_every_order() -> None:
         assert tuple(deaths) == by_suspicion(order)
 
 
+def test_order_of_the_kernel() -> None:
+    """Where it is known, it decides between all who do not complain of a peer; those who do still give way."""
+    deaths = [Death(1, Ending(signum=SIGKILL)), complaining(0), by_itself(3)]
+
+    assert (deaths[0], deaths[2], deaths[1]) == by_suspicion(deaths, is_ordered=True)
+    assert (deaths[2], deaths[0], deaths[1]) == by_suspicion(deaths)
+
+
 def test_equal_suspicion_keeps_the_order() -> None:
     """Among those that are equally likely the order in which they were seen holds."""
     assert (by_itself(5), by_itself(2)) == by_suspicion([by_itself(5), by_itself(2)])

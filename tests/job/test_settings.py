@@ -35,6 +35,7 @@ WITH_VARIABLE = [
     ("deepspeed_hostfile", "hosts", "hosts"),
     ("log_dir", "logs", "logs"),
     ("workdir", "inherit", "inherit"),
+    ("bind", "numa", "numa"),
     ("grace", "0", 0.0),
     ("hang_timeout", "600", 600.0),
     ("log_max_size", "500M", 500 << 20),
@@ -69,6 +70,7 @@ BAD = [
     ("mpi_hostfile", "a\0b", PATH),
     ("log_dir", "a\0b", PATH),
     ("workdir", "a\0b", "'device', 'inherit' or a folder"),
+    ("bind", "socket", "one of none, cores, numa"),
     ("grace", "15s", SECONDS),
     ("grace", "-0.1", SECONDS),
     ("chip", "A2", "one of 910, 910B, A3, 310P, 950"),
@@ -119,6 +121,7 @@ def test_defaults() -> None:
         deepspeed_hostfile=None,
         log_dir=None,
         workdir=None,
+        bind=None,
         grace=15.0,
         hang_timeout=None,
         log_max_size=0,
@@ -126,6 +129,8 @@ def test_defaults() -> None:
         console=None,
         no_prefix=False,
         dry_run=False,
+        check=False,
+        json=False,
         quiet=False,
         verbose=False,
     )
@@ -145,16 +150,28 @@ def test_variable_sets_what_its_flag_sets(name: str, text: str, value: object) -
     assert {**DEFAULTS, name: value} == settings.decode({}, {_variable(name): text})._asdict()
 
 
-@pytest.mark.parametrize("name", ["dry_run", "quiet", "verbose"])
+@pytest.mark.parametrize("name", ["dry_run", "check", "quiet", "verbose"])
 def test_switches_of_one_run_have_no_variable(name: str) -> None:
     """What is asked of one run only cannot be set for all runs."""
     assert {**DEFAULTS, name: True} == settings.decode({name: "1"}, {})._asdict()
     assert Settings() == settings.decode({}, {_variable(name): "1"})
 
 
+def test_json_is_a_form_of_the_check() -> None:
+    """--json says how --check prints, and nothing without it."""
+    assert settings.decode({"check": "1", "json": "1"}, {}).json
+    with pytest.raises(SettingsError, match=r"^--json is without --check, expected both"):
+        settings.decode({"json": "1"}, {})
+
+
+def test_none_binds_nothing() -> None:
+    """--bind none beats a variable that binds."""
+    assert settings.decode({"bind": "none"}, {"ASCEND_RUNNER_BIND": "cores"}).bind is None
+
+
 def test_every_option_is_tested_here() -> None:
     """A new option is added to the tables above."""
-    without_variable = {"dry_run", "quiet", "verbose"}
+    without_variable = {"dry_run", "check", "json", "quiet", "verbose"}
 
     assert {name for name, _text, _value in WITH_VARIABLE} | without_variable == {option.name for option in OPTIONS}
     assert without_variable == {option.name for option in OPTIONS if not option.has_variable}

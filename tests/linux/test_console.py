@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -240,3 +241,47 @@ def test_nonblocking_outputs_are_waited_for(console: Console, screen: Screen, fd
 
     assert MEBIBYTE == screen.out.data
     assert MEBIBYTE == screen.err.data
+
+
+def read_slowly(screen: Screen, size: int, pause: float) -> threading.Thread:
+    """Read stdout in pieces with pauses between, as a remote terminal does, while the console is closed."""
+
+    def run() -> None:
+        for _ in range(size // PIPE_CAPACITY):
+            screen.out.chunks.append(os.read(screen.out.fd, PIPE_CAPACITY))
+            time.sleep(pause)
+
+    thread = threading.Thread(target=run, name="reader", daemon=True)
+    thread.start()
+    return thread
+
+
+def test_slow_reader_at_the_end_gets_all(console: Console, screen: Screen) -> None:
+    """While a console takes something every now and then it is waited for, longer than for one that stalls."""
+    with screen:
+        console.start()
+        console.show(0, [MEBIBYTE] * 3)
+        console.say(b"own\n")
+        reader = read_slowly(screen, len(MEBIBYTE) * 2, 0.05)  # 1.6 s in all; the rest fits into the pipe
+        close(console)
+        reader.join()
+
+    assert (MEBIBYTE * 3 == screen.out.data) is True
+    assert b"own\n" == screen.err.data
+
+
+def test_reader_too_slow_at_the_end_misses_lines(console: Console, screen: Screen) -> None:
+    """It is waited for five seconds; then what it misses is counted, and the runner's own lines still come."""
+    with screen:
+        console.start()
+        console.show(0, [MEBIBYTE] * 8)
+        console.say(b"the cause\n")
+        reader = read_slowly(screen, len(MEBIBYTE) * 2, 0.2)
+        close(console)
+
+        assert screen.err.fd >= 0
+        reader.join()
+        screen.out.leave()
+    skipped, _, rest = screen.err.data.lstrip(b"\n").partition(b" skipped\n")
+    assert 0 < int(skipped) < 8 * LINES_PER_MEBIBYTE
+    assert b"the cause\n" == rest

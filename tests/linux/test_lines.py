@@ -125,3 +125,19 @@ def test_finish_is_the_end_of_a_line_once() -> None:
 
     assert b"> a\n" == cutter.finish()
     assert b"" == cutter.finish()
+
+
+@given(streams(), st.data())
+def test_skipped_lines_are_those_that_would_have_been_shown(stream: Stream, choices: st.DataObject) -> None:
+    """Whatever is left out is counted, and what comes after it is shown as if nothing had been left out."""
+    shown, skipped = LineCutter(PREFIX), LineCutter(PREFIX)
+    ends = [*stream.ends, len(stream.data)]
+    for start, end in zip([0, *stream.ends], ends):
+        read = stream.data[start:end]
+        pieces = b"".join(shown.feed(read))
+        if choices.draw(st.booleans()):
+            assert pieces.count(b"\n") == skipped.skip(read)
+        else:
+            assert pieces == b"".join(skipped.feed(read))
+
+    assert shown.finish() == skipped.finish()

@@ -64,7 +64,7 @@ def test_removed_file_is_laid_down_anew(tmp_path: Path) -> None:
     log.close()
 
     assert b"before\nafter\n" == path.read_bytes()
-    assert [f"'{path}' had been removed, and was laid down anew with all it held"] == told
+    assert [f"'{path}' had been removed, and is laid down anew with all it held"] == told
 
 
 def test_rotation_keeps_the_newest(tmp_path: Path) -> None:

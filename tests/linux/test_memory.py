@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.linux import memory
+from ascend_runner.linux import cgroup, memory
 from ascend_runner.linux.memory import MemorySample
 
 if TYPE_CHECKING:
@@ -189,26 +189,25 @@ def test_import_is_light() -> None:
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
-    assert "['ascend_runner.linux.memory']\n" == printed
+    assert "['ascend_runner.linux.cgroup', 'ascend_runner.linux.memory']\n" == printed
 
 
 @pytest.fixture
 def small_cgroup() -> Iterator[Path]:
     """Give a memory cgroup of 48 MiB below the own one; needs to be root where cgroups can be written."""
-    found = memory._own_cgroup("")  # noqa: SLF001  only to find where on this machine a test may do its work
+    found = cgroup.find("memory", "memory.oom_control", "memory.events")
     if found is None or os.geteuid() != 0:
         pytest.skip("no memory cgroup of our own to be had")
-    files, folders = found
-    cgroup = Path(folders[0]) / f"test-{os.getpid()}"
+    folder = Path(found.folders[0]) / f"test-{os.getpid()}"
     try:
-        cgroup.mkdir()
-        (cgroup / files[1]).write_text(str(48 << 20))
+        folder.mkdir()
+        (folder / ("memory.limit_in_bytes" if found.is_v1 else "memory.max")).write_text(str(48 << 20))
     except OSError as error:
-        if cgroup.exists():
-            cgroup.rmdir()
+        if folder.exists():
+            folder.rmdir()
         pytest.skip(f"no memory cgroup of our own to be had: {error}")
-    yield cgroup
-    cgroup.rmdir()
+    yield folder
+    folder.rmdir()
 
 
 # What the runner does, with a rank that takes more than the cgroup in which both are has.

@@ -284,3 +284,24 @@ def test_stopped_leader_acts_on_sigterm(output: Output) -> None:
     reap_group(leader)
 
     assert b"asked" in shown.splitlines()
+
+
+def test_leader_has_its_cores_and_the_runner_keeps_its_own(output: Output) -> None:
+    """A leader starts with the mask of its spec; that of the thread which started it is as before."""
+    own = os.sched_getaffinity(0)
+    core = min(own)
+    command = spec("/bin/sh", "-c", "grep Cpus_allowed_list /proc/$$/status")._replace(cores=frozenset({core}))
+    leader = Leader(command, output.writer)
+
+    assert f"Cpus_allowed_list:\t{core}\n".encode() == output.read()
+    assert own == os.sched_getaffinity(0)
+    leader.reap()
+
+
+def test_cores_come_back_after_a_failed_start(output: Output) -> None:
+    """Where the program cannot be started, the runner has its own cores all the same."""
+    own = os.sched_getaffinity(0)
+    with pytest.raises(FileNotFoundError):
+        Leader(spec("/nowhere/program")._replace(cores=frozenset({min(own)})), output.writer)
+
+    assert own == os.sched_getaffinity(0)

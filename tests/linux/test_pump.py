@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ascend_runner.linux.console import Console
+from ascend_runner.linux.console import QUEUE_LIMIT, Console
 from ascend_runner.linux.lines import LineCutter
 from ascend_runner.linux.log_file import LogFile, Rotation
 from ascend_runner.linux.pump import TAIL_SIZE, Pump, Stream
@@ -117,6 +117,21 @@ def test_stalled_console_does_not_stall_the_ranks(pumping: Pumping, console: Con
         console.close()
 
     assert (data == pumping.log()) is True
+
+
+def test_lines_without_room_on_the_console_are_counted(pumping: Pumping, console: Console, screen: Screen) -> None:
+    """With the queue full lines are left out and told, and the file has them."""
+    filling = (b"x" * 63 + b"\n") * (QUEUE_LIMIT // 64)
+    with screen:
+        console.show(1, [filling])
+        write_all(pumping.add(is_shown=True), b"a\nb\nc")
+        assert pumping.pump.finish(LIMIT)
+        console.start()
+        screen.out.read(len(filling))
+        console.close()
+
+    assert b"a\nb\nc" == pumping.log()
+    assert b"3 skipped\n" == screen.err.data
 
 
 def test_child_that_keeps_the_pipe_is_not_waited_for(pumping: Pumping) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from ascend_runner.diagnosis.stack_groups import group
 from ascend_runner.linux import descendants
-from ascend_runner.linux.stacks import Looker, decode_dump, find_py_spy, wchan
+from ascend_runner.linux.stacks import Looker, decode_dump, find_py_spy
 from tests.conftest import wait_until
 
 if TYPE_CHECKING:
@@ -193,11 +193,11 @@ def test_wchan() -> None:
     try:
         wait_until_asleep(sleeping.pid)
 
-        assert wchan(sleeping.pid).isprintable()
+        assert descendants.wchan(sleeping.pid).isprintable()
     finally:
         sleeping.kill()
         sleeping.wait()
-    assert "" == wchan(sleeping.pid)
+    assert "" == descendants.wchan(sleeping.pid)
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"{}", b"[]", b"null"])

@@ -7,6 +7,8 @@ note=SIG   print the signal's name whenever it comes
 await=PATH go on when that file exists       touch=PATH  make that file
 child=HOW  leave a sleeping child behind: plain, group (its own), session (its own), daemon (twice forked, own session)
 stubborn=HOW  the same, ignoring SIGTERM
+forks=N    leave that many sleeping children behind, every other one in a session of its own
+orphans=N  make that many processes lose their parent and end, and wait until somebody has reaped them all
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import time
 
 NAP = 0.005
+PROCESSES_OF_A_CONTAINER = 3  # guardian, runner, this one
 
 
 def main() -> None:
@@ -102,6 +105,30 @@ def leave_child(how: str, on_term: signal.Handlers = signal.SIG_DFL) -> None:
     os.close(ready_reader)
 
 
+def fork_many(count: str) -> None:
+    for number in range(int(count)):
+        if os.fork() == 0:
+            if number % 2:
+                os.setsid()
+            signal.pause()
+            os._exit(0)
+
+
+def make_orphans(count: str) -> None:
+    reader, writer = os.pipe()
+    for _ in range(int(count)):
+        parent = os.fork()
+        if parent == 0:
+            if os.fork() == 0:
+                os.close(writer)
+                os.read(reader, 1)  # until all are there
+            os._exit(0)
+        os.waitpid(parent, 0)
+    os.close(writer)
+    while len(list(filter(str.isdigit, os.listdir("/proc")))) > PROCESSES_OF_A_CONTAINER:
+        time.sleep(NAP)
+
+
 STEPS = {
     "say": say,
     "exit": lambda status: sys.exit(int(status)),
@@ -114,6 +141,8 @@ STEPS = {
     "touch": touch,
     "child": child,
     "stubborn": stubborn,
+    "forks": fork_many,
+    "orphans": make_orphans,
 }
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """A rank that writes a known stream of lines and keeps a book of it: what was written, and when it began to die.
 
 usage: chatter.py BOOK RANK_PLAN...    the plan of this rank is the argument at RANK_ID, words joined by commas
-plan words: write=N (bytes), nap=MS, exit=N, die=SIGNAL, ignore=SIGNAL, linger (until a signal ends it),
-            child=HOW (as actor.py), forks=N (that many sleeping children)
+plan words: write=N (bytes), nap=MS, at=MS (sleep until so long after CHAOS_START), exit=N, die=SIGNAL, ignore=SIGNAL,
+            stop (SIGSTOP to itself), linger (until a signal ends it), child=HOW (as actor.py),
+            forks=N (that many sleeping children)
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ def perform(writer: Writer, name: str, value: str) -> None:
         writer.write(int(value))
     elif name == "nap":
         time.sleep(int(value) / 1000)
+    elif name == "at":
+        moment = int(os.environ["CHAOS_START"]) / 1e9 + int(value) / 1000
+        time.sleep(max(0.0, moment - time.monotonic()))
+    elif name == "stop":
+        actor.die("STOP")
     elif name == "forks":
         fork(int(value))
     else:

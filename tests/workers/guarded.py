@@ -96,4 +96,4 @@ BODIES: dict[str, Callable[[str], int]] = {
 
 if __name__ == "__main__":
     name, _, value = sys.argv[1].partition("=")
-    os._exit(guardian.guard(lambda: BODIES[name](value)))
+    os._exit(guardian.guard(lambda: BODIES[name](value), say))

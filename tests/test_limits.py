@@ -1,0 +1,115 @@
+"""Limits that are reached in the middle: descriptors, processes, the environment. What was started is torn down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable
+
+import pytest
+
+from tests.conftest import CLEAN, Program, permitted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST = 128 * 1024  # bytes of one string that a program is started with, its end included (execve(2))
+NOBODYS = 54321  # a user without processes
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Program]:
+    """Give a way to run the program as another user, who can read the interpreter and write its folder."""
+    folder = Path(tempfile.mkdtemp(prefix="ascend-runner-test-"))
+    folder.chmod(0o777)
+    program = Program(folder)
+    yield program
+    program.close()
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("limit", [*range(20, 30), 40, 46])
+def test_descriptors(program: Program, limit: int) -> None:
+    """With RLIMIT_NOFILE reached, wherever that is: 125, the cause in one sentence, and nobody is left."""
+    run = program.start("--verbose", "--nproc-per-node", "16", "sleep", "1000", under=limited(f"-n {limit}"))
+
+    assert run.finish() == 125
+    assert "too many open files" in run.screen
+    assert "Traceback" not in run.screen
+    if limit >= 40:
+        assert "DEBUG rank 0 has pid " in run.screen
+        assert "could not be started: too many open files (RLIMIT_NOFILE, see ulimit -n)\n" in run.screen
+        assert "  others 0" in run.screen
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 10])
+def test_processes(elsewhere: Program, limit: int) -> None:
+    """With RLIMIT_NPROC reached, for guardian, threads or ranks: likewise."""
+    user = f"{NOBODYS + os.getpid() % 1000}"
+    capability = "+dac_read_search"  # the interpreter may stand in a folder of root's
+    ids = ("--reuid", user, "--regid", user, "--clear-groups")
+    another = permitted("setpriv", *ids, "--inh-caps", capability, "--ambient-caps", capability)
+    run = elsewhere.start(
+        "--verbose", "--nproc-per-node", "16", "sleep", "1000", under=(*another, "prlimit", f"--nproc={limit}:{limit}")
+    )
+
+    assert run.finish() == 125
+    assert "temporarily unavailable" in run.screen or "RLIMIT_NPROC" in run.screen
+    assert "Traceback" not in run.screen
+    if limit >= 10:
+        assert "DEBUG rank 0 has pid " in run.screen
+        assert "could not be started: resource temporarily unavailable (RLIMIT_NPROC, see ulimit -u, " in run.screen
+
+
+def test_long_strings_in_the_environment(program: Program) -> None:
+    """Strings of 128 KiB reach the ranks whole."""
+    values = {name: "x" * (LONGEST - len(f"{name}=") - 1) for name in ("LONG_0", "LONG_1", "LONG_2")}
+    run = program.start("--nproc-per-node", "2", "sh", "-c", "echo ${#LONG_0} ${#LONG_1} ${#LONG_2}", env=values)
+
+    assert run.finish() == 0
+    assert b"131064 131064 131064\n" == program.log(0) == program.log(1)
+
+
+def test_no_room_for_the_ranks_variables(program: Program) -> None:
+    """Where the runner's environment just fits, and the ranks' does not: 125, and the cause is named."""
+    small = permitted("prlimit", "--stack=1048576")  # a quarter of it is for words and variables (execve(2))
+
+    def variables(size: int) -> dict[str, str]:
+        return {"LONG": "x" * (LONGEST - 100), "FILL": "x" * size}
+
+    def fits(size: int) -> bool:
+        words = [*small, "/bin/true", *["x" * 64] * 6]  # about as long as the runner's
+        env = {**CLEAN, **variables(size)}
+        return subprocess.run(words, env=env, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    run = program.start("--nproc-per-node", "2", "true", env=variables(largest(fits)), under=small)
+
+    assert run.finish() == 125
+    assert "rank 0 could not be started: argument list too long (the environment and the words of the" in run.screen
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """Find the largest size that fits."""
+    low, high = 0, LONGEST - 100
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("name", ["MA_VJ_NAME", "BATCH_JOB_ID"])
+def test_long_job_id(program: Program, name: str) -> None:
+    """A name that no file can have is the runner's failure, in one sentence."""
+    run = program.start("--nproc-per-node", "2", "true", env={name: "x" * 100_000})
+
+    assert run.finish() == 125
+    assert "file name too long" in run.screen
+    assert "Traceback" not in run.screen
+
+
+def limited(options: str) -> tuple[str, ...]:
+    """Give the words that start a program under a shell's limits."""
+    return ("sh", "-c", f'ulimit {options} && exec "$@"', "sh")

@@ -1,0 +1,108 @@
+"""A clock that jumps, a pump that dies, a table that changes, a thousand starts: none of it does harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import ascend_runner
+from ascend_runner.linux import descendants
+from tests.conftest import WORKERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from tests.conftest import Program
+
+LIBRARY_RUN = f"{sys.executable} {WORKERS / 'library_run.py'}"
+
+
+def test_wall_clock_set_back_and_forth(program: Program) -> None:
+    """Durations, the grace and the hang timeout are of the monotonic clock; times in the report fit each other."""
+    first, other = "until [ -e ready ]; do sleep 0.01; done; exit 3", "trap '' TERM; touch ready; sleep 1000"
+    script = shlex.quote(f"if [ $RANK_ID = 0 ]; then {first}; fi; {other}")
+    options = "--nproc-per-node 2 --grace 0.5 --hang-timeout 3600 --log-dir log"
+    ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} wild-clock - {options} sh -c {script}")
+
+    assert ended.returncode == 3
+    report = program.report()
+    assert 0.5 <= report["seconds"] < 20
+    assert all(0 <= rank["seconds"] <= report["seconds"] for rank in report["ranks"])
+    assert report["started_at"][:10] == report["ended_at"][:10]
+    assert report["started_at"] <= report["ranks"][1]["started_at"] <= report["ranks"][1]["ended_at"]
+
+
+def test_wall_clock_while_a_table_is_awaited(program: Program) -> None:
+    """The limit of the wait is of the monotonic clock, too."""
+    options = "--rank-table missing --rank-table-timeout 0.5 --log-dir log"
+    ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} wild-clock - {options} true")
+
+    assert ended.returncode == 125
+    assert b"0.5 s" in ended.stdout
+
+
+def test_pump_that_dies(program: Program) -> None:
+    """When nobody reads the ranks' output any more, they are stopped: 125, and the reason is named."""
+    ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} broken-console log sh -c 'yes'")
+
+    assert ended.returncode == 125
+    assert b"ERROR the ranks' output could not be read any more (MemoryError('no room for rank " in ended.stdout
+
+
+def test_table_that_changes_after_the_start(program: Program) -> None:
+    """Ranks have a copy of their own: what the platform writes later is no table of this job."""
+    path = program.folder / "jobstart_hccl.json"
+    device = {"device_id": "0", "device_ip": "10.0.0.1"}
+    instance = {"pod_name": "pod-0", "server_id": "10.1.0.1", "devices": [device]}
+    group = {"device_count": "1", "instance_count": "1", "instance_list": [instance]}
+    document = {"status": "completed", "group_count": "1", "group_list": [group]}
+    path.write_text(json.dumps(document))
+    show, wait = "cat $RANK_TABLE_FILE", f"until [ -e {program.folder}/go ]; do sleep 0.01; done"
+    script = f"{show}; echo; echo ready; {wait}; {show}"
+    run = program.start("--no-table-checks", "--rank-table", str(path), "sh", "-c", script)
+    run.wait_for("ready")
+    for changed in ({**document, "status": "initializing"}, {**document, "group_list": []}, {}):
+        path.write_text(json.dumps(changed))
+    path.unlink()
+    (program.folder / "go").touch()
+
+    assert run.finish() == 0
+    before, after = program.log(0).split(b"\nready\n")
+    assert b"10.1.0.1" in before
+    assert before == after
+
+
+# --- Many starts ------------------------------------------------------------------------------------------------------
+
+
+def test_many_jobs_in_one_process(program: Program) -> None:
+    """No descriptor, no thread, no process and no memory is left of any of two hundred, after a hundred to warm up."""
+    ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 300")
+
+    assert ended.returncode == 0
+    first, last = [list(map(int, line.split())) for line in ended.stdout.splitlines()]
+    assert first[:3] == last[:3]
+    assert last[3] - first[3] < 180  # blocks: less than one for each start
+
+
+def test_starts_of_the_library_leak_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`launch` leaves neither descriptors nor processes, and nothing in the folder for temporary files."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+
+    def launch() -> None:
+        ascend_runner.launch(["/bin/true"], nproc_per_node=1, log_dir=tmp_path / "log", quiet=True).check()
+
+    launch()
+    before = len(os.listdir("/proc/self/fd")), descendants.children(os.getpid())
+    for _ in range(20):
+        launch()
+
+    assert before == (len(os.listdir("/proc/self/fd")), descendants.children(os.getpid()))
+    assert [] == list(temporary.iterdir())

@@ -1,0 +1,86 @@
+"""Processes that not even SIGKILL ends are waited for within bounds and named, by the runner and by the guardian."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ascend_runner.linux import descendants
+from tests.conftest import WORKERS, is_gone, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Program, Run
+
+
+@contextmanager
+def held(*pids: int) -> Iterator[None]:
+    """Keep these processes from dying for a while."""
+    holder = subprocess.Popen(
+        [sys.executable, str(WORKERS / "holder.py"), *map(str, pids)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert holder.stdin
+    assert holder.stdout
+    try:
+        answer = holder.stdout.readline()
+        if answer != "held\n":
+            pytest.skip(f"no process may be traced here: {answer.strip()}")
+        yield
+    finally:
+        holder.stdin.close()
+        holder.wait()
+        holder.stdout.close()
+
+
+def named(run: Run) -> list[str]:
+    """Give what the warnings say of those who are not to be ended."""
+    return re.findall(r"WARNING not even SIGKILL has ended (.*)\n", run.screen)
+
+
+def test_runner_names_whom_it_gives_up(program: Program) -> None:
+    """A rank, and what has left its session, each with pid, state and kernel function, on the console and in report."""
+    run = program.act(2, "1:child=session", "say=ready", "sleep", options=("--grace", "0.3"))
+    run.wait_for("ready", times=2)
+    rank, other = descendants.children(run.runner_pid)
+    (child,) = descendants.children(other)
+    with held(rank, child):
+        run.send(signal.SIGTERM)
+        assert run.finish() == 143
+        (told,) = named(run)
+
+    wait_until(lambda: is_gone(rank) and is_gone(child))
+    who = r"(\d+) \(python[\d.]*, state [tD](?:, in \w*stop[\w.]*)?\)"
+    by_runner = re.fullmatch(rf"rank 0: {who}, {who}|{who}, rank 0: {who}", told)
+    assert by_runner, told
+    assert {str(rank), str(child)} == set(filter(None, by_runner.groups()))
+    assert "ranks  0: killed, but does not die" in run.screen.replace("told to stop, ", "")
+    assert "not_killed" == program.report()["ranks"][0]["state"]
+    assert any(str(rank) in warning and str(child) in warning for warning in program.report()["warnings"])
+    assert run.lines[-1].startswith(("  ranks", "      ")), "the cause is the last on the screen"
+
+
+def test_guardian_names_whom_it_gives_up(program: Program) -> None:
+    """After a SIGKILL of the runner nobody else could tell."""
+    run = program.act(2, "say=ready", "sleep")
+    run.wait_for("ready", times=2)
+    rank, _other = descendants.children(run.runner_pid)
+    with held(rank):
+        os.kill(run.runner_pid, signal.SIGKILL)
+        assert run.finish() == 137
+
+    wait_until(lambda: is_gone(rank))
+    (told,) = named(run)
+    assert told.startswith(f"{rank} (python")
+    assert ", state t" in told
