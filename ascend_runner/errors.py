@@ -47,6 +47,10 @@ class RankTableError(AscendRunnerError):
     """A rank table cannot be had or cannot be used."""
 
 
+class UnreadableError(RankTableError):
+    """A file cannot be opened or read at all, so that nothing can be said about a table."""
+
+
 class RankTableFormatError(RankTableError):
     """A document is complete, but it is not a rank table that can be used. Waiting would not mend it."""
 

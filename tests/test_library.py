@@ -205,7 +205,10 @@ def test_example_of_the_docstring_runs(function: object, tmp_path: Path) -> None
     lines = textwrap.dedent("\n".join(function.__doc__.split("\n")[1:])).split("\n")
     example = "\n".join(line[4:] for line in lines if line.startswith("    "))
     rank = {"RANK_ID": "0", "LOCAL_RANK": "0", "RANK_SIZE": "8", "DEVICE_ID": "0", "MA_MOUNT_PATH": str(tmp_path)}
-    environ = {**CLEAN, **rank, "RANK_TABLE_FILE": str(VALID / "server_list_8_devices.json")}
+    (tmp_path / "log").mkdir()  # the platform's; without it logs go to /tmp/log, which may be somebody else's
+    # The example calls "python", which Debian has in a virtual environment only.
+    path = os.pathsep.join([os.path.dirname(sys.executable), CLEAN.get("PATH", os.defpath)])
+    environ = {**CLEAN, **rank, "PATH": path, "RANK_TABLE_FILE": str(VALID / "server_list_8_devices.json")}
     done = subprocess.run(
         [sys.executable, "-c", example],
         env=environ,

@@ -101,9 +101,10 @@ def _check_missing_ip(report: Report, device: Device, seen: _Seen, *, needs_none
     if not needs_none:
         sentence = f"device_ip is {said}, with several servers every device needs one"
         report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
-    elif device.device_ip:
+    elif device.device_ip:  # it need not be there, but what is there is read
         sentence = f"device_ip is {said}, which is no address: it serves on one server only"
-        report.add_of_device(WARNING, sentence, device, "device_ip", BAD_VALUE)
+        severity = WARNING if seen.is_alone else ERROR
+        report.add_of_device(severity, sentence, device, "device_ip", BAD_VALUE)
 
 
 def _check_count(report: Report, device: Device, count: int, seen: _Seen) -> None:

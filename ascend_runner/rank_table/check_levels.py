@@ -35,8 +35,8 @@ def check(report: Report) -> None:
     """Look at every rank and every level of it."""
     table = report.table
     problems = Problems(table.source)
-    top = Fields(problems, table.more)
-    size = sum(len(server.devices) for server in table.servers)
+    top = Fields(problems, dict(table.more))
+    size = len(table.devices)
     if size > MOST_RANKS:
         top.refuse(f"rank_count is {size}, HCCL takes at most {MOST_RANKS}", "rank_count")
     if "detour" in top.values:
@@ -54,7 +54,7 @@ def check(report: Report) -> None:
 
 
 def _fields_of(device: Device, top: Fields) -> Fields:
-    return Fields(top.problems, device.more, top, "rank_list", device.place)
+    return Fields(top.problems, dict(device.more), top, "rank_list", device.place)
 
 
 def _check_local_ids(top: Fields, server: Server) -> None:
@@ -70,7 +70,7 @@ def _check_local_ids(top: Fields, server: Server) -> None:
 
 def _check_backups(report: Report, top: Fields) -> None:
     """HCCL takes one spare device in a table, for one whose local_id no rank has."""
-    devices = [device for server in report.table.servers for device in server.devices]
+    devices = report.table.devices
     spares = [_fields_of(device, top) for device in devices if device.more.get("local_id") == BACKUP]
     for spare in spares[1:]:
         spare.refuse(f"local_id is {BACKUP}, that of a spare device, which only one rank may have", "local_id")

@@ -19,7 +19,7 @@ NIC_LOCATION: Final = "para_plane_nic_location"
 def check(report: Report) -> None:
     """Warn, not more: the runner and `convert` hand HCCL a server list."""
     table = report.table
-    if not any(server.devices for server in table.servers):
+    if not table.devices:
         return
 
     if table.dialect == LAB_LIST:
@@ -30,8 +30,7 @@ def check(report: Report) -> None:
 
 def _check_cloud(report: Report) -> None:
     table = report.table
-    devices = [device for server in table.servers for device in server.devices]
-    beyond = next((device for device in devices if device.device_id > LAST_DEVICE), None)
+    beyond = next((device for device in table.devices if device.device_id > LAST_DEVICE), None)
     if beyond:
         sentence = f"device_id is {beyond.device_id}: unconverted, HCCL takes a group list only up to {LAST_DEVICE}"
         report.add_of_device(WARNING, sentence, beyond, "device_id", BAD_TABLE)
@@ -56,7 +55,7 @@ def _check_lab(report: Report) -> None:
         sentence = f"{NIC_LOCATION} is {shown(location)}, unconverted, HCCL wants 'device'"
         report.add(WARNING, sentence, NIC_LOCATION, BAD_TABLE)
 
-    size = sum(len(server.devices) for server in table.servers)
+    size = len(table.devices)
     average, rest = divmod(size, len(table.servers))
     if rest or average not in AVERAGES:
         sentence = f"{size} devices on {len(table.servers)} servers: unconverted, HCCL wants 1, 2, 4, 8 or 16 on each"

@@ -20,6 +20,7 @@ def check(report: Report) -> None:
     """Look at the super-pods, and at the place of every server and device in them."""
     _check_ids(report)
     pod_of = _check_coverage(report)
+    _check_presence(report)
     numbers: dict[tuple[str, int], Device] = {}
     for server in report.table.servers:
         for device in server.devices:
@@ -87,12 +88,24 @@ def _check_neighbours(report: Report, servers: list[Server], pod_of: dict[str, s
         previous = pod
 
 
+def _check_presence(report: Report) -> None:
+    """Look at who has a super_device_id: all, or none, which makes plain servers."""
+    devices = report.table.devices
+    without = [device for device in devices if device.more.get("super_device_id") is None]
+    if report.table.super_pods and devices and len(without) == len(devices):
+        sentence = "no device has a super_device_id, which makes plain servers, while super_pod_list is there"
+        report.add(WARNING, sentence, "super_pod_list", MISSING_FIELD)
+        return
+
+    severity = ERROR if report.table.super_pods else WARNING
+    for device in without if len(without) < len(devices) else ():
+        sentence = "super_device_id is missing, while other devices have one"
+        report.add_of_device(severity, sentence, device, "super_device_id", MISSING_FIELD)
+
+
 def _check_number(report: Report, device: Device) -> int:
     number = device.more.get("super_device_id")
     if number is None:
-        if report.table.super_pods:
-            sentence = "super_device_id is missing, while super_pod_list is there"
-            report.add_of_device(ERROR, sentence, device, "super_device_id", MISSING_FIELD)
         return NO_NUMBER
 
     text = str(number)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ascend_runner.rank_table import check_addresses, check_levels, check_native, check_super_pods, rank_list
 from ascend_runner.rank_table.fields import counted, shown
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, ERROR, WARNING, Finding
-from ascend_runner.rank_table.model import RANK_LIST
+from ascend_runner.rank_table.model import RANK_LIST, SERVER_LIST
 from ascend_runner.rank_table.report import Report
 from ascend_runner.rank_table.server_list import MISTAKEN, PLAIN, SUPER_PODS
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # 910_93, 950 the A5.
 LAST_DEVICE: Final[Mapping[str, int]] = {"910": 7, "910B": 15, "A3": 15, "310P": 31, "950": 64}
 CHIPS: Final = tuple(LAST_DEVICE)
-# Chips whose servers must all take part with as many devices.
-EVEN_CHIPS: Final = frozenset({"910", "310P"})
 # On a 910 the devices 0-3 and 4-7 are two rings: four devices are one ring, or two pairs that face each other.
 SETS_OF_4: Final = frozenset(
     map(
@@ -69,8 +67,7 @@ def check(
     """
     report = Report(table)
     chip = chip or implied_chip(table)
-    if path:
-        _check_file(report, path, size)
+    _check_file(report, path, size)
     _check_version(report, chip)
     _check_servers(report, chip)
     if table.dialect == RANK_LIST:
@@ -90,7 +87,6 @@ def check_reading(
     path: str = "",
     chip: str | None = None,
     *,
-    size: int = 0,
     as_it_stands: bool = False,
 ) -> tuple[Finding, ...]:
     """Tell all that is to be said about a document, be it a table or not; the parameters are those of `check`.
@@ -98,13 +94,24 @@ def check_reading(
     Where the document is no table, warnings are left out: they could be the consequence of what is wrong.
     """
     draft = reading.draft
-    found = [*draft.notes, *check(draft, path, chip, size=size, as_it_stands=as_it_stands)]
+    found = [*draft.notes, *check(draft, path, chip, size=reading.size, as_it_stands=as_it_stands)]
+    if reading.is_packed and as_it_stands:
+        sentence = "the table is packed (base64 of gzip): unconverted, HCCL cannot read it"
+        found.append(Finding(severity=WARNING, sentence=sentence, source=draft.source, code=BAD_TABLE))
     if reading.problems:
         told = {problem.path for problem in reading.problems}
         found = [finding for finding in found if finding.severity == ERROR and finding.path not in told]
         found += [_as_finding(problem) for problem in reading.problems]
 
     return tuple(sorted(found, key=_rank_of))
+
+
+def name_problem(path: str) -> str:
+    """Say why HCCL would not read a file of this name; "" where it would. It wants the first ".json" to be the end."""
+    if path.find(".json") == len(path) - len(".json"):
+        return ""
+
+    return f"HCCL would not read {path}: '.json' must stand once in its path, at the end"
 
 
 def implied_chip(table: Draft | RankTable) -> str | None:
@@ -130,10 +137,8 @@ def chip_of(environ: Mapping[str, str]) -> str | None:
 
 
 def _check_file(report: Report, path: str, size: int) -> None:
-    """HCCL looks for the first ".json" of the path, and wants it to be its end."""
-    if path.find(".json") != len(path) - len(".json"):
-        sentence = f"HCCL would not read {path}: '.json' must stand once in its path, at the end"
-        report.add(ERROR, sentence, "", BAD_TABLE)
+    if path and name_problem(path):
+        report.add(ERROR, name_problem(path), "", BAD_TABLE)
     if len(path.encode(errors="surrogateescape")) > LONGEST_PATH:
         report.add(ERROR, f"the path of the table has more than {LONGEST_PATH} bytes", "", BAD_TABLE)
 
@@ -162,9 +167,8 @@ def _check_version(report: Report, chip: str | None) -> None:
 
 def _check_servers(report: Report, chip: str | None) -> None:
     servers = report.table.servers
-    if not any(server.devices for server in servers):
-        report.add(WARNING, "the table has no device", "")
-        return
+    if not report.table.devices:
+        _check_empty(report)
 
     last_device = LAST_DEVICE[chip] if chip else max(LAST_DEVICE.values())
     what = f"the {chip}" if chip else "any chip"
@@ -183,10 +187,19 @@ def _check_servers(report: Report, chip: str | None) -> None:
                 report.add_of_device(ERROR, sentence, device, "device_id", BAD_VALUE)
         _check_ranks(report, server)
 
-    if chip in EVEN_CHIPS:
-        _check_even(report, chip)
     if chip == "910":
+        _check_even(report)
         _check_rings(report)
+
+
+def _check_empty(report: Report) -> None:
+    """Tell of a table without devices. A job without any has a group list; the other dialects exist for HCCL alone."""
+    if report.table.dialect == SERVER_LIST and not report.table.servers:
+        report.add(ERROR, "server_list is empty, expected at least one server", "server_list", BAD_VALUE)
+    elif report.table.dialect == RANK_LIST:
+        report.add(ERROR, "rank_list is empty, expected at least one rank", "rank_list", BAD_VALUE)
+    elif report.table.dialect != SERVER_LIST:
+        report.add(WARNING, "the table has no device", "")
 
 
 def _check_ranks(report: Report, server: Server) -> None:
@@ -196,14 +209,14 @@ def _check_ranks(report: Report, server: Server) -> None:
         report.add_of_server(WARNING, f"{sentence}, which CANN does not support", server)
 
 
-def _check_even(report: Report, chip: str) -> None:
+def _check_even(report: Report) -> None:
     servers = [server for server in report.table.servers if server.devices]
-    expected = len(servers[0].devices)
-    for server in servers[1:]:
+    expected = len(servers[0].devices) if servers else 0
+    for server in servers:
         if len(server.devices) != expected:
             sentence = (
                 f"server '{server.server_id}' has {counted(len(server.devices), 'device')}, the first server has"
-                f" {expected}: on the {chip} every server needs as many"
+                f" {expected}: on the 910 every server needs as many"
             )
             report.add_of_server(ERROR, sentence, server, BAD_VALUE)
 

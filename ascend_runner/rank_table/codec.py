@@ -1,7 +1,7 @@
 """Bytes to rank table and back. Sees by a document's content which dialect it is; the only module that knows orjson.
 
-`loads` tells two kinds of trouble apart: a document that may still become a table (RankTableNotReadyError: empty, not
-JSON, or its status is not "completed"), and one that is complete but no table (RankTableFormatError).
+`loads` tells two kinds of trouble apart: a document that may still become a table (RankTableNotReadyError: empty, half
+of a JSON text, or its status is not "completed"), and one that is complete but no table (RankTableFormatError).
 """
 
 from __future__ import annotations
@@ -24,16 +24,28 @@ if TYPE_CHECKING:
     from ascend_runner.rank_table.model import Draft, RankTable
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # HCCL's parser passes over it, orjson does not
+WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # of UTF-16 and UTF-32
+# A whole number that may need more than 64 bits, once the document is reduced to "0" for digits, " " for what can stand
+# before a number, and "x" for the rest.
+LONG_NUMBER: Final = b" " + 19 * b"0"
+SHAPES: Final = bytes(
+    ord("0" if code in b"0123456789" else " " if code in b" \t\r\n[:,-" else "x") for code in range(256)
+)
 COMPLETED: Final = "completed"
 FORMAT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE  # people look at these files
 
 
 @attrs.frozen
 class Reading:
-    """What one look at a complete document gave: what it says, and what keeps that from being a table."""
+    """What one look at a complete document gave: what it says, and what keeps that from being a table.
+
+    `size` is that of the document in bytes, unpacked; `is_packed` tells whether it was packed.
+    """
 
     draft: Draft
     problems: tuple[RankTableFormatError, ...]
+    size: int = 0
+    is_packed: bool = False
 
 
 def loads(data: bytes, *, source: str = "the rank table") -> RankTable:
@@ -42,7 +54,8 @@ def loads(data: bytes, *, source: str = "the rank table") -> RankTable:
     Raises RankTableNotReadyError and RankTableFormatError: see the head of this module. The latter's `others` are all
     that is wrong besides, what HCCL would refuse in any table included.
     """
-    draft, problems = _decode(data, source)
+    document = _unpack(data, source)
+    draft, problems = _decode(document, source)
     if not problems.found() and is_sound(draft.servers):
         return draft.table()
 
@@ -57,10 +70,11 @@ def examine(data: bytes, *, source: str = "the rank table") -> Reading:
 
     Raises as `loads` does where it is not completed, or of no dialect.
     """
-    draft, problems = _decode(data, source)
+    document = _unpack(data, source)
+    draft, problems = _decode(document, source)
     problems.extend(find_problems(draft))
 
-    return Reading(draft, problems.found())
+    return Reading(draft, problems.found(), len(document), document is not data)
 
 
 def dumps(table: RankTable) -> bytes:
@@ -68,9 +82,9 @@ def dumps(table: RankTable) -> bytes:
 
     A server list ("template 1"), or a rank list where that is what the table was.
     """
-    encode = rank_list.encode if table.dialect == RANK_LIST else server_list.encode
+    dialect = rank_list if table.dialect == RANK_LIST else server_list
 
-    return _print(encode(table))
+    return _print(dialect.encode(table), dialect.encode_entry)
 
 
 def dumps_group_list(table: RankTable) -> bytes:
@@ -88,10 +102,20 @@ def hand_on(table: RankTable, data: bytes) -> bytes:
     return _unpack(data, table.source) if table.is_native else dumps(table)
 
 
-def _print(document: Mapping[str, object]) -> bytes:
+def _print(document: Mapping[str, object], encode_entry: Callable[[object], object] | None = None) -> bytes:
     try:
-        return orjson.dumps(document, option=FORMAT)
-    except orjson.JSONEncodeError as error:  # half of a surrogate pair, say, in a server_id
+        return orjson.dumps(document, encode_entry, option=FORMAT)
+    except orjson.JSONEncodeError:
+        return _print_slowly(document, encode_entry)
+
+
+def _print_slowly(document: Mapping[str, object], encode_entry: Callable[[object], object] | None) -> bytes:
+    """Write what orjson cannot: whole numbers of more than 64 bits, and deeper nesting."""
+    import json
+
+    try:
+        return f"{json.dumps(document, default=encode_entry, ensure_ascii=False, indent=2)}\n".encode()
+    except (ValueError, RecursionError) as error:  # half of a surrogate pair, say, in a server_id
         raise RankTableError(f"the table cannot be written as JSON: {error}") from None
 
 
@@ -108,24 +132,56 @@ def _unpack(data: bytes, source: str) -> bytes:
 def _parse(data: bytes, source: str) -> object:
     if not data or data.isspace():
         raise _not_ready(source, "it is empty")
+    if data.startswith(WIDE_MARKS):
+        raise RankTableFormatError("the document is UTF-16 or UTF-32, expected UTF-8", source=source, code=BAD_TABLE)
+
+    has_long_number = LONG_NUMBER in data.translate(SHAPES)
+    try:
+        document = orjson.loads(data.removeprefix(BYTE_ORDER_MARK))
+    except orjson.JSONDecodeError as error:
+        why = _why_not_json(data, error)
+        if not _is_whole(data):
+            raise _not_ready(source, f"it {why}") from None
+        raise RankTableFormatError(f"the document {why}", source=source, code=BAD_TABLE) from None
+
+    return _parse_exactly(data, document) if has_long_number else document
+
+
+def _parse_exactly(data: bytes, document: object) -> object:
+    """Parse what orjson takes, but keep every digit of whole numbers, unless the document is too deep for that."""
+    import json  # no real table has such numbers
 
     try:
-        return orjson.loads(data.removeprefix(BYTE_ORDER_MARK))
-    except orjson.JSONDecodeError as error:
-        raise _not_ready(source, _why_not_json(data, error)) from None
+        return json.loads(data)
+    except RecursionError:
+        return document
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether a more lenient parser takes a document (NaN, huge numbers, any depth): then it is not half of one."""
+    import json  # only a document that is not ready pays for it
+
+    try:
+        json.loads(data, parse_int=str)  # int() refuses thousands of digits
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+
+    return True
 
 
 def _why_not_json(data: bytes, error: orjson.JSONDecodeError) -> str:
     try:
         data.decode()
     except UnicodeDecodeError as not_text:  # orjson gives no position for it
-        return f"it is not JSON: byte {not_text.start} is not UTF-8"
+        return f"is not JSON: byte {not_text.start} is not UTF-8"
 
-    return f"it is not JSON at line {error.lineno} column {error.colno}: {error.msg}"
+    return f"is not JSON at line {error.lineno} column {error.colno}: {error.msg}"
 
 
 def _decode(data: bytes, source: str) -> tuple[Draft, Problems]:
-    document = parse(data, source=source)
+    document = _parse(data, source)
     if not isinstance(document, dict):
         sentence = f"the document is {shown(document)}, expected an object"
         raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)

@@ -1,26 +1,55 @@
-"""What differs between two tables, rank by rank, so that EI0005 ("ranks disagree") can be explained.
+"""What differs between two nodes' tables, rank by rank, so that EI0005 ("ranks disagree") can be explained.
 
 HCCL compares a checksum of the parsed document: every value and the order of lists count, keys that it ignores
-included, while spaces and the order of keys do not. So two tables can say the same of every rank and still differ.
+included, while spaces and the order of keys do not. So documents are compared, all of them. The entries of a table's
+own lists are first brought together by what they are about: ranks, servers, pods, super-pods. That they stand in
+another order is a difference of its own.
 """
 
 from __future__ import annotations
 
+from itertools import zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from ascend_runner.rank_table.model import GROUP_LIST, LAB_LIST, RANK_LIST, SERVER_LIST
 
-    from ascend_runner.rank_table.model import Device, RankTable, Server
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ascend_runner.rank_table.model import RankTable
+
+    Lists = Mapping[str, "Lists"]
 
 ABSENT: Final = object()
+THE_TABLE: Final = "the table"
+THE_ENTRY: Final = "the entry"
+# The lists that make up a table of each dialect, each with those that its entries hold; the innermost hold devices.
+PODS: Final[Lists] = {"group_list": {"instance_list": {"devices": {}}}}
+LISTS: Final[Mapping[str, Lists]] = {
+    SERVER_LIST: {"server_list": {"device": {}}, "super_pod_list": {}},
+    RANK_LIST: {"rank_list": {}},
+    GROUP_LIST: PODS,
+    LAB_LIST: PODS,
+}
+DEVICE_LISTS: Final = frozenset({"device", "devices", "rank_list"})
+# What an entry of the other lists is, and the key that names it.
+NAMES: Final[Mapping[str, tuple[str, str]]] = {
+    "server_list": ("server", "server_id"),
+    "super_pod_list": ("super-pod", "super_pod_id"),
+    "group_list": ("group", "group_name"),
+    "instance_list": ("pod", "pod_name"),
+}
 
 
 @attrs.frozen
 class Difference:
-    """One fact that the two tables state differently: `first` and `second` are None where a table does not state it."""
+    """One fact that the two tables state differently: `first` and `second` are None where a table does not state it.
+
+    `what` is a path in what it is about, or THE_ENTRY where only one table has that at all.
+    """
 
     about: str
     what: str
@@ -28,25 +57,33 @@ class Difference:
     second: object
 
 
-def compare_tables(first: RankTable, second: RankTable) -> Iterator[Difference]:
-    """Tell what differs in the whole, then about servers, then rank by rank."""
-    yield from _compare_values("the table", "version", first.version or None, second.version or None)
-    yield from _compare_values("the table", "rank_size", first.rank_size, second.rank_size)
-    yield from _compare_values("the table", "server_count", first.server_count, second.server_count)
-    yield from _compare_maps("the table", first.more, second.more)
-    pods = ({pod.super_pod_id: list(pod.server_ids) for pod in table.super_pods} for table in (first, second))
-    yield from _compare_maps("the super-pods", *pods)
-    yield from _compare_servers(first, second)
+@attrs.define
+class _Parts:
+    """A document taken apart: its objects by what they are about, those of ranks apart, and the order of each list."""
 
-    by_rank = zip(_facts_by_rank(first, second.rank_size), _facts_by_rank(second, first.rank_size))
-    for rank_id, (ours, theirs) in enumerate(by_rank):
-        if ours and theirs:
-            yield from _compare_maps(f"rank {rank_id}", ours, theirs)
-        else:
-            yield Difference(f"rank {rank_id}", "device", *(_place(facts) for facts in (ours, theirs)))
+    ranks_in_order: Iterator[int]
+    objects: dict[str, Mapping[str, object]] = attrs.field(factory=dict)
+    ranks: dict[int, Mapping[str, object]] = attrs.field(factory=dict)
+    orders: dict[tuple[str, str], tuple[str, ...]] = attrs.field(factory=dict)
 
 
-def compare_documents(first: object, second: object) -> Iterator[Difference]:
+def compare(
+    first: RankTable, first_document: object, second: RankTable, second_document: object
+) -> Iterator[Difference]:
+    """Tell what differs between two tables and the documents that they were read from.
+
+    The whole comes first, then servers, pods and super-pods, then rank by rank, and the order of lists last.
+    """
+    ours, theirs = _take_apart(first, first_document), _take_apart(second, second_document)
+    yield from compare_values(THE_TABLE, {"rank_size": first.rank_size}, {"rank_size": second.rank_size})
+    for about in dict.fromkeys((*ours.objects, *theirs.objects)):
+        yield from _compare_entries(about, ours.objects.get(about), theirs.objects.get(about))
+    for rank_id in range(max(first.rank_size, second.rank_size)):
+        yield from _compare_entries(f"rank {rank_id}", ours.ranks.get(rank_id), theirs.ranks.get(rank_id))
+    yield from _compare_orders(ours, theirs)
+
+
+def compare_values(about: str, first: object, second: object) -> Iterator[Difference]:
     """Tell at which paths two JSON values differ as HCCL compares them.
 
     Not recursive: a document may be nested more deeply than Python calls may be.
@@ -58,46 +95,89 @@ def compare_documents(first: object, second: object) -> Iterator[Difference]:
             keys = sorted(ours.keys() | theirs.keys(), reverse=True)
             inner = ((f"{path}.{key}" if path else key, key) for key in keys)
             to_compare += [(name, ours.get(key, ABSENT), theirs.get(key, ABSENT)) for name, key in inner]
-        elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-            pairs = list(enumerate(zip(ours, theirs)))
+        elif isinstance(ours, list) and isinstance(theirs, list):
+            pairs = list(enumerate(zip_longest(ours, theirs, fillvalue=ABSENT)))
             to_compare += [(f"{path}[{index}]", *pair) for index, pair in reversed(pairs)]
-        elif type(ours) is not type(theirs) or isinstance(ours, (dict, list)) or ours != theirs:
-            yield Difference("the document", path, *(None if value is ABSENT else value for value in (ours, theirs)))
+        elif type(ours) is not type(theirs) or ours != theirs:
+            yield Difference(about, path, _stated(ours), _stated(theirs))
 
 
-def _compare_servers(first: RankTable, second: RankTable) -> Iterator[Difference]:
-    ours = {server.server_id: server for server in first.servers}
-    theirs = {server.server_id: server for server in second.servers}
-    for server_id in dict.fromkeys((*ours, *theirs)):
-        if server_id in ours and server_id in theirs:
-            yield from _compare_maps(f"server {server_id}", ours[server_id].more, theirs[server_id].more)
+def _stated(value: object) -> object:
+    """Tell null, which a table states, from nothing."""
+    if value is ABSENT:
+        return None
+
+    return "null" if value is None else value
 
 
-def _facts_by_rank(table: RankTable, at_least: int) -> Iterator[Mapping[str, object]]:
-    servers = {device.rank_id: server for server in table.servers for device in server.devices}
-    for device in table.devices:
-        yield _facts(device, servers[device.rank_id])
-    for _ in range(table.rank_size, at_least):
-        yield {}
+def _take_apart(table: RankTable, document: object) -> _Parts:
+    devices = sorted(table.devices, key=attrgetter("place"))
+    parts = _Parts(device.rank_id for device in devices)
+    if isinstance(document, dict):
+        _take(parts, THE_TABLE, document, LISTS[table.dialect])
+    if table.dialect != RANK_LIST:  # which names no servers
+        servers = {device.rank_id: server.server_id for server in table.servers for device in server.devices}
+        pods = {device.rank_id: {"pod_name": device.pod_name} if device.pod_name else {} for device in devices}
+        for rank_id, entry in parts.ranks.items():
+            parts.ranks[rank_id] = {"server_id": servers[rank_id], **pods[rank_id], **entry}
+
+    return parts
 
 
-def _place(facts: Mapping[str, object]) -> str | None:
-    return f"{facts['device_id']} on {facts['server_id']}" if facts else None
+def _take(parts: _Parts, about: str, fields: Mapping[str, object], lists: Lists) -> None:
+    """Take an object apart: its lists of entries from what else it holds."""
+    parts.objects[about] = {key: value for key, value in fields.items() if key not in lists}
+    for key, inner in lists.items():
+        entries = fields.get(key)
+        if not isinstance(entries, list):
+            parts.objects[about] = {**parts.objects[about], **({key: entries} if key in fields else {})}
+        elif key in DEVICE_LISTS:
+            rank_ids = [next(parts.ranks_in_order) for _ in entries]
+            parts.ranks.update(zip(rank_ids, entries))
+            parts.orders[about, key] = tuple(f"rank {rank_id}" for rank_id in rank_ids)
+        else:
+            names = _names_of(about, key, entries)
+            parts.orders[about, key] = names
+            for name, entry in zip(names, entries):
+                _take(parts, name, entry, inner)
 
 
-def _facts(device: Device, server: Server) -> Mapping[str, object]:
-    facts: dict[str, object] = {"server_id": server.server_id, "device_id": device.device_id}
-    if device.pod_name:
-        facts["pod_name"] = device.pod_name
+def _names_of(about: str, key: str, entries: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """Name the entries of a list by their own names where each has another, and by their places otherwise."""
+    noun, name_key = NAMES[key]
+    names = tuple(f"{noun} {entry.get(name_key)}" for entry in entries)
+    if len(set(names)) == len(names) and all(entry.get(name_key) for entry in entries):
+        return names
 
-    return {**facts, "device_ip": device.device_ip, **device.more}
-
-
-def _compare_maps(about: str, first: Mapping[str, object], second: Mapping[str, object]) -> Iterator[Difference]:
-    for key in dict.fromkeys((*first, *second)):
-        yield from _compare_values(about, key, first.get(key), second.get(key))
+    within = "" if about == THE_TABLE else f"{about}, "
+    return tuple(f"{within}{key}[{index}]" for index in range(len(entries)))
 
 
-def _compare_values(about: str, what: str, first: object, second: object) -> Iterator[Difference]:
-    if first != second:
-        yield Difference(about, what, first, second)
+def _compare_entries(
+    about: str, first: Mapping[str, object] | None, second: Mapping[str, object] | None
+) -> Iterator[Difference]:
+    if first is not None and second is not None:
+        yield from compare_values(about, first, second)
+    else:
+        yield Difference(about, THE_ENTRY, *(_named(entry) for entry in (first, second)))
+
+
+def _named(entry: Mapping[str, object] | None) -> object:
+    """Say which entry it is: a device's, by its place."""
+    if entry is None or "device_id" not in entry:
+        return entry
+
+    server = f" on {entry['server_id']}" if "server_id" in entry else ""
+    return f"device {entry['device_id']}{server}"
+
+
+def _compare_orders(first: _Parts, second: _Parts) -> Iterator[Difference]:
+    """Tell the first place at which a list stands in another order, of what both have in it."""
+    for about, key in dict.fromkeys((*first.orders, *second.orders)):
+        ours, theirs = first.orders.get((about, key), ()), second.orders.get((about, key), ())
+        both = set(ours) & set(theirs)
+        pairs = zip((name for name in ours if name in both), (name for name in theirs if name in both))
+        swapped = next((pair for pair in pairs if pair[0] != pair[1]), None)
+        if swapped:
+            index = next(index for index, pair in enumerate(zip(ours, theirs)) if pair[0] != pair[1])
+            yield Difference(about, f"the order of {key}, where [{index}]", *swapped)

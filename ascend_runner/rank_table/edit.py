@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -43,7 +44,7 @@ def merge(tables: Sequence[RankTable]) -> RankTable:
         for pod in part.super_pods:
             pods.setdefault(pod.super_pod_id, []).extend(pod.server_ids)
 
-    first_ranks = [sum(part.rank_size for part in parts[:index]) for index in range(len(parts))]
+    first_ranks = accumulate((part.rank_size for part in parts), initial=0)
     moved = (_with_ranks(part.servers, first) for part, first in zip(parts, first_ranks))
 
     return attrs.evolve(

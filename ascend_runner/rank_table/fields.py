@@ -17,10 +17,11 @@ from ascend_runner.errors import RankTableFormatError
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
 UNREADABLE: Final = -1  # stands for a whole number that could not be read: no number of a rank table is negative
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
+BEYOND_NUMBERS: Final = 10**MOST_DIGITS
 MOST_SHOWN: Final = 60  # characters of a wrong value in a sentence
 
 
@@ -55,7 +56,7 @@ class Fields:
     """One JSON object of a document, and the way to it."""
 
     problems: Problems
-    values: Mapping[str, object]
+    values: dict[str, object]
     _parent: Fields | None = None
     _key: str = ""
     index: int = 0
@@ -90,6 +91,15 @@ class Fields:
         self._refuse_value(key, "a non-empty string" if default is None else "a string")
         return ""
 
+    def version(self, *, default: str | None = None) -> str:
+        """Read the version: a text like "1.0", or that number, which some programs write as 1."""
+        value = self.values.get("version")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            self.problems.first_non_text = self.problems.first_non_text or self.path("version")
+            return str(float(value))
+
+        return self.text("version", default=default)
+
     def whole_number(self, key: str) -> int:
         """Read a number from 0, written as one or as a string of digits; UNREADABLE where it is none."""
         value = self.values.get(key)
@@ -98,7 +108,7 @@ class Fields:
             self.problems.first_non_number = self.problems.first_non_number or self.path(key)
             return int(value)
 
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < BEYOND_NUMBERS:
             self.problems.first_non_text = self.problems.first_non_text or self.path(key)
             return value
 
@@ -139,8 +149,14 @@ class Fields:
         return []
 
     def rest(self, known: Collection[str]) -> dict[str, object]:
-        """Give the other keys as they stand in the document."""
-        return {key: value for key, value in self.values.items() if key not in known}
+        """Give the other keys as they stand in the document. To be asked last: the known ones are taken out of it.
+
+        It is the document's own object: copies would be a third of the memory that a large table takes.
+        """
+        for key in known:
+            self.values.pop(key, None)
+
+        return self.values
 
     def _refuse_item(self, item: object, key: str, index: int) -> bool:
         path = f"{self.path(key)}[{index}]"

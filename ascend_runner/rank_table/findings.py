@@ -39,6 +39,17 @@ class Finding:
         return said_of(self.sentence, self.path, self.source)
 
 
+def rewritten(wanted: str, path: str, source: str) -> Finding:
+    """Tell of a JSON type in `path` that HCCL does not take, and that this is mended."""
+    return Finding(
+        severity=WARNING,
+        sentence=f"HCCL wants a {wanted} here: the table is not handed on as it stands, but written anew",
+        path=path,
+        source=source,
+        code=MISSING_FIELD,
+    )
+
+
 def as_error(findings: Sequence[Finding]) -> RankTableFormatError:
     """Give findings, at least one, as an error that tells the first and carries the others."""
     first, *others = (

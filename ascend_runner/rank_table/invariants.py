@@ -70,7 +70,7 @@ def _id_problems(table: Draft | RankTable) -> Iterator[RankTableFormatError]:
 
 def _rank_problems(table: Draft | RankTable) -> Iterator[RankTableFormatError]:
     """Report each rank_id that is out of range or there already; with none of these, no rank can be missing."""
-    devices = sorted((device for server in table.servers for device in server.devices), key=attrgetter("place"))
+    devices = sorted(table.devices, key=attrgetter("place"))
     seen: dict[int, str] = {}
     for device in devices:
         rank_id = device.rank_id

@@ -7,6 +7,7 @@ Knows nothing of JSON. Numbers are numbers here and strings on the wire. Invaria
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ import attrs
 from ascend_runner.rank_table.invariants import require_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ascend_runner.rank_table.findings import Finding
 
@@ -132,6 +133,11 @@ class Draft:
     layout: Layout = NO_LAYOUT
     source: str = ""
 
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices by rank, as far as their ranks could be read."""
+        return _by_rank(self.servers)
+
     def table(self) -> RankTable:
         """Give the table; RankTableFormatError where it is none."""
         fields = {field.name: getattr(self, field.name) for field in attrs.fields(Draft)}
@@ -165,11 +171,8 @@ class RankTable:
 
     def __attrs_post_init__(self) -> None:
         """Refuse what is no table (RankTableFormatError with all that is wrong)."""
+        object.__setattr__(self, "devices", _by_rank(self.servers))
         require_table(self)
-
-        devices = [device for server in self.servers for device in server.devices]
-        devices.sort(key=_rank_id)
-        object.__setattr__(self, "devices", tuple(devices))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -208,5 +211,5 @@ class RankTable:
         return next(server for server in self.servers if any(device is wanted for device in server.devices))
 
 
-def _rank_id(device: Device) -> int:
-    return device.rank_id
+def _by_rank(servers: Iterable[Server]) -> tuple[Device, ...]:
+    return tuple(sorted((device for server in servers for device in server.devices), key=attrgetter("rank_id")))

@@ -10,10 +10,9 @@ Numbers are numbers in this dialect. What a rank's levels hold is `Device.more`,
 from __future__ import annotations
 
 from collections import Counter
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from ascend_runner.rank_table.findings import MISSING_FIELD, WARNING, Finding
+from ascend_runner.rank_table.findings import rewritten
 from ascend_runner.rank_table.model import RANK_LIST, Device, Draft, Layout, Server
 
 if TYPE_CHECKING:
@@ -30,14 +29,17 @@ HOST_TYPES: Final = ("IPV4", "IPV6")  # by CANN's document only of a machine's o
 
 def decode(top: Fields) -> Draft:
     """Read a completed table. What is wrong with it is told by `top.problems`."""
-    version = top.text("version")
+    version = top.version()
     if version not in {VERSION, ""}:
         top.refuse(f"version is '{version}', expected '{VERSION}'", "version")
 
     entries = top.objects("rank_list")
     top.check_count("rank_count", len(entries), "rank", of="rank_list")
     ranks = [(_decode_instance(entry), _decode_device(entry)) for entry in entries]
-    notes = (_rewrite_note(top),) if top.problems.first_non_number else ()
+    # Of texts only the version is looked at here: numbers are what the others are to be.
+    version_path = "version" if isinstance(top.values.get("version"), (int, float)) else ""
+    unlike = (("string", version_path), ("number", top.problems.first_non_number))
+    notes = tuple(rewritten(wanted, path, top.problems.source) for wanted, path in unlike if path)
 
     return Draft(
         servers=_gather_servers(ranks),
@@ -53,27 +55,29 @@ def decode(top: Fields) -> Draft:
 
 def encode(table: Draft | RankTable) -> dict[str, object]:
     """Give the table as the document that HCCL reads."""
-    devices = sorted((device for server in table.servers for device in server.devices), key=attrgetter("rank_id"))
-
     return {
         "status": "completed",
         "version": VERSION,
         **table.more,
-        "rank_count": len(devices),
-        "rank_list": [{"rank_id": device.rank_id, "device_id": device.device_id, **device.more} for device in devices],
+        "rank_count": len(table.devices),
+        "rank_list": table.devices,
     }
 
 
-def _decode_device(fields: Fields) -> Device:
-    rest = fields.rest(KNOWN_OF_RANK)
-    rest["local_id"] = fields.whole_number("local_id")
+def encode_entry(device: object) -> dict[str, object]:
+    """Give an entry of the encoded `rank_list` as an object: one by one, as all of them would fill the memory."""
+    if not isinstance(device, Device):
+        raise TypeError(f"{type(device)} is nothing that a rank list holds")
 
-    return Device(
-        device_id=fields.whole_number("device_id"),
-        rank_id=fields.whole_number("rank_id"),
-        more=rest,
-        place=fields.index,
-    )
+    return {"rank_id": device.rank_id, "device_id": device.device_id, **device.more}
+
+
+def _decode_device(fields: Fields) -> Device:
+    local_id, device_id, rank_id = map(fields.whole_number, ("local_id", "device_id", "rank_id"))
+    rest = fields.rest(KNOWN_OF_RANK)
+    rest["local_id"] = local_id
+
+    return Device(device_id=device_id, rank_id=rank_id, more=rest, place=fields.index)
 
 
 def _decode_instance(fields: Fields) -> str:
@@ -119,13 +123,3 @@ def _address(value: object) -> Iterator[str]:
 def _objects(value: object) -> list[dict[str, object]]:
     """Pass over what is no array of objects: checks tell of it."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _rewrite_note(top: Fields) -> Finding:
-    return Finding(
-        severity=WARNING,
-        sentence="HCCL wants a number here: the table is not handed on as it stands, but written anew",
-        path=top.problems.first_non_number,
-        source=top.problems.source,
-        code=MISSING_FIELD,
-    )

@@ -7,12 +7,11 @@ Ranks are what the document states: their order need not be that of the lists.
 
 from __future__ import annotations
 
-from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.rank_table.fields import shown
-from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD, WARNING, Finding
+from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, WARNING, Finding, rewritten
 from ascend_runner.rank_table.model import NOTHING_MORE, SERVER_LIST, Device, Draft, Layout, Server, SuperPod
 
 if TYPE_CHECKING:
@@ -43,40 +42,44 @@ def decode(top: Fields) -> Draft:
     entries = top.objects("server_list")
     top.check_count("server_count", len(entries), "server", of="server_list")
 
-    devices_of = [entry.objects("device") for entry in entries]
-    firsts = (0, *accumulate(len(devices) for devices in devices_of))
-    busy = [index for index, devices in enumerate(devices_of) if devices]
-    servers = tuple(_decode_server(*server) for server in zip(entries, devices_of, firsts))
+    servers: list[Server] = []
+    firsts: dict[str, int] = {}  # of each list of devices
+    place = 0
+    for entry in entries:
+        servers.append(_decode_server(entry, place))
+        if servers[-1].devices:
+            firsts[entry.path("device")] = place
+        place += len(servers[-1].devices)
     super_pods = tuple(_decode_super_pod(entry) for entry in top.objects("super_pod_list", is_needed=False))
     if any(gap.startswith("super_pod_list") for gap in top.problems.gaps):
         super_pods = ()  # with some of it lost, none of it can be checked
     elif version == SUPER_PODS and not super_pods and "super_pod_list" in top.values:
         notes = (*notes, _empty_list_note(top))
     if top.problems.first_non_text:
-        notes = (*notes, _rewrite_note(top))
+        notes = (*notes, rewritten("string", top.problems.first_non_text, top.problems.source))
 
     return Draft(
-        servers=servers,
+        servers=tuple(servers),
         version=version,
         super_pods=super_pods,
         more=top.rest(KNOWN_TOP),
         notes=notes,
         is_native=not notes,
-        layout=Layout(
-            lists=tuple(entries[index].path("device") for index in busy),
-            firsts=tuple(firsts[index] for index in busy),
-        ),
+        layout=Layout(lists=tuple(firsts), firsts=tuple(firsts.values())),
         source=top.problems.source,
     )
 
 
 def encode(table: Draft | RankTable) -> dict[str, object]:
-    """Give the table as the document that HCCL reads: version 1.2 where that is what it was, and 1.0 otherwise."""
+    """Give the table as the document that HCCL reads: version 1.2 where that is what it was, and 1.0 otherwise.
+
+    Its servers are still records, which `encode_entry` makes objects of.
+    """
     document: dict[str, object] = {
         "status": "completed",
         "version": SUPER_PODS if table.version == SUPER_PODS else PLAIN,
         "server_count": str(len(table.servers)),
-        "server_list": [_encode_server(server) for server in table.servers],
+        "server_list": table.servers,
     }
     if table.super_pods:
         document["super_pod_list"] = [_encode_super_pod(super_pod) for super_pod in table.super_pods]
@@ -85,12 +88,19 @@ def encode(table: Draft | RankTable) -> dict[str, object]:
     return {**document, **table.more} if table.dialect == SERVER_LIST else document
 
 
+def encode_entry(server: object) -> dict[str, object]:
+    """Give an entry of the encoded `server_list` as an object: one by one, as all of them would fill the memory."""
+    if not isinstance(server, Server):
+        raise TypeError(f"{type(server)} is nothing that a server list holds")
+
+    devices = [_encode_device(device) for device in server.devices]
+    return {"server_id": server.server_id, **server.more, "device": devices}
+
+
 def _decode_version(top: Fields) -> tuple[str, tuple[Finding, ...]]:
     """Read the version, and tell where HCCL would choose another parser by it."""
     value = top.values.get("version")
-    version = str(value) if isinstance(value, float) else top.text("version", default="")
-    if isinstance(value, float):
-        top.problems.first_non_text = "version"
+    version = top.version(default="")
     if version in {PLAIN, SUPER_PODS}:
         return version, ()
 
@@ -112,10 +122,10 @@ def _decode_version(top: Fields) -> tuple[str, tuple[Finding, ...]]:
     return version, (note,)
 
 
-def _decode_server(fields: Fields, devices: list[Fields], first_place: int) -> Server:
+def _decode_server(fields: Fields, first_place: int) -> Server:
     server_id = fields.text("server_id")
+    decoded = [_decode_device(device, place) for place, device in enumerate(fields.objects("device"), first_place)]
     more = _decode_rest(fields, KNOWN_OF_SERVER, TEXTS_OF_SERVER)
-    decoded = [_decode_device(device, place) for place, device in enumerate(devices, first_place)]
     named = (more.get(key) for key in ADDRESSES) if more else ()
 
     return Server(
@@ -127,13 +137,12 @@ def _decode_server(fields: Fields, devices: list[Fields], first_place: int) -> S
 
 
 def _decode_device(fields: Fields, place: int) -> Device:
-    return Device(
-        device_id=fields.whole_number("device_id"),
-        device_ip=fields.text("device_ip", default=""),
-        rank_id=fields.whole_number("rank_id"),
-        more=_decode_rest(fields, KNOWN_OF_DEVICE, TEXTS_OF_DEVICE),
-        place=place,
-    )
+    device_id = fields.whole_number("device_id")
+    device_ip = fields.text("device_ip", default="")
+    rank_id = fields.whole_number("rank_id")
+    more = _decode_rest(fields, KNOWN_OF_DEVICE, TEXTS_OF_DEVICE)
+
+    return Device(device_id=device_id, device_ip=device_ip, rank_id=rank_id, more=more, place=place)
 
 
 def _decode_rest(fields: Fields, known: Collection[str], texts: Collection[str]) -> Mapping[str, object]:
@@ -156,16 +165,6 @@ def _decode_super_pod(fields: Fields) -> SuperPod:
     return SuperPod(super_pod_id, tuple(server.text("server_id", default="") for server in servers))
 
 
-def _rewrite_note(top: Fields) -> Finding:
-    return Finding(
-        severity=WARNING,
-        sentence="HCCL wants a string here: the table is not handed on as it stands, but written anew",
-        path=top.problems.first_non_text,
-        source=top.problems.source,
-        code=MISSING_FIELD,
-    )
-
-
 def _empty_list_note(top: Fields) -> Finding:
     return Finding(
         severity=WARNING,
@@ -174,12 +173,6 @@ def _empty_list_note(top: Fields) -> Finding:
         source=top.problems.source,
         code=BAD_TABLE,
     )
-
-
-def _encode_server(server: Server) -> dict[str, object]:
-    devices = [_encode_device(device) for device in server.devices]
-
-    return {"server_id": server.server_id, **server.more, "device": devices}
 
 
 def _encode_device(device: Device) -> dict[str, object]:

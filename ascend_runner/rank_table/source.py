@@ -15,12 +15,14 @@ import os
 import stat
 import time
 from contextlib import suppress
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.errors import OutputError, RankTableError, RankTableFormatError, RankTableNotReadyError
+from ascend_runner.errors import OutputError, RankTableFormatError, RankTableNotReadyError, UnreadableError
 from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.findings import BAD_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +57,8 @@ class Snapshot:
 def read(path: str | os.PathLike[str]) -> RankTable:
     """Read a table from a file, or from the jobstart_hccl.json of a folder.
 
-    Raises RankTableNotReadyError (missing, empty, not JSON, not completed) and RankTableError (anything else).
+    Raises RankTableNotReadyError (missing, empty, half-written, not completed), UnreadableError (cannot be opened or
+    read) and RankTableFormatError (anything else).
     """
     return read_snapshot(path).table
 
@@ -122,6 +125,19 @@ def await_snapshot(
         now = clock()
 
 
+def read_all(fd: int, path: str) -> bytes:
+    """Read what is left of an open file, pipe or device. Raises OSError, and RankTableFormatError beyond 1 GiB."""
+    data = BytesIO()
+    size = os.fstat(fd).st_size  # 0 of what is no file
+    while size <= LARGEST_FILE and (chunk := os.read(fd, CHUNK)):
+        size = max(size, data.tell() + len(chunk))
+        data.write(chunk)
+    if size > LARGEST_FILE:
+        raise RankTableFormatError(f"the file is larger than {LARGEST_FILE >> 30} GiB", source=path, code=BAD_TABLE)
+
+    return data.getvalue()
+
+
 def write(path: str | os.PathLike[str], data: bytes) -> None:
     """Make `path` a regular file with this content, so that whoever opens it finds the old content or the new, whole.
 
@@ -176,12 +192,12 @@ class _Watch:
             self.stamp = None
             if error.errno in {errno.ENOENT, errno.ESTALE}:
                 raise _not_ready(self.path, "it does not exist") from None
-            raise RankTableError(f"the rank table {self.path} cannot be opened: {error.strerror}") from error
+            raise UnreadableError(f"the rank table {self.path} cannot be opened: {error.strerror}") from error
 
         try:
             return self._read_open_file(fd, now)
         except OSError as error:
-            raise RankTableError(f"the rank table {self.path} cannot be read: {error.strerror}") from error
+            raise UnreadableError(f"the rank table {self.path} cannot be read: {error.strerror}") from error
         finally:
             os.close(fd)
 
@@ -196,7 +212,7 @@ class _Watch:
             self.stamp_since = min(self.stamp_since, now)
             self.is_settled = now - self.stamp_since >= COARSEST_STAMP
 
-        data = _read_all(fd, self.path)
+        data = read_all(fd, self.path)
         if _stamp(fd) != stamp:
             self.stamp = None
             raise _not_ready(self.path, "it changed while it was read")
@@ -210,18 +226,6 @@ def _stamp(fd: int) -> Stamp:
         raise OSError(errno.EINVAL, "it is not a regular file")
 
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _read_all(fd: int, path: str) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := os.read(fd, CHUNK):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > LARGEST_FILE:
-            raise RankTableFormatError(f"the file is larger than {LARGEST_FILE >> 30} GiB", source=path)
-
-    return b"".join(chunks)
 
 
 def _not_ready(path: str, reason: str) -> RankTableNotReadyError:

@@ -1,10 +1,25 @@
-"""The tool without its console script: python -m ascend_runner.rank_table_tool COMMAND."""
+"""`ascend-rank-table` and `python -m ascend_runner.rank_table_tool`: the command line, after a Ctrl-C-proof start."""
 
 from __future__ import annotations
 
 import sys
 
-from ascend_runner.rank_table_tool.main import main
+# `python -m` puts the current folder first: a user's json.py would be taken for Python's own.
+if __name__ == "__main__":
+    del sys.path[0]
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run one command; the exit status."""
+    try:
+        from ascend_runner.rank_table_tool.main import main as run  # it takes a moment, in which a user may give up
+
+        return run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
 
 if __name__ == "__main__":
     sys.exit(main())

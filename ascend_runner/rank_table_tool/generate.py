@@ -7,6 +7,7 @@ machine, so that everything else is pure.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.errors import RankTableError
@@ -34,11 +35,11 @@ def parse_devices(text: str) -> tuple[int, ...]:
         if last < first:
             raise ValueError(f"the range {part.strip()} ends before it begins")
         found += range(first, last + 1)
-    twice = next((number for number in found if found.count(number) > 1), None)
+        if len(found) > MOST_DEVICES:
+            raise ValueError(f"{len(found)} devices are more than any machine has")
+    twice = next((number for number, count in Counter(found).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"device {twice} is there twice")
-    if len(found) > MOST_DEVICES:
-        raise ValueError(f"{len(found)} devices are more than any machine has")
 
     return tuple(found)
 
@@ -59,18 +60,19 @@ def make_table(
     server_id: str,
     devices: Sequence[int] | None,
     conf: Mapping[int, str],
-    ask_tool: Callable[[int], str],
+    ask_tool: Callable[[Sequence[int]], Mapping[int, str]],
 ) -> tuple[RankTable, tuple[str, ...]]:
     """Make the table of one machine, ranks in the order of the devices, and say what is missing.
 
-    `devices` None means those of `conf`. `ask_tool` gives a device's address as hccn_tool knows it, or "".
+    `devices` None means those of `conf`. `ask_tool` gives the addresses of some devices as far as hccn_tool knows them.
     """
     chosen = tuple(sorted(conf)) if devices is None else tuple(devices)
     if not chosen:
         raise RankTableError("there is no device: neither hccn.conf nor /dev names one, and none is given by --devices")
 
-    addresses = {device_id: conf.get(device_id) or ask_tool(device_id) for device_id in chosen}
-    missing = [device_id for device_id in chosen if not addresses[device_id]]
+    unknown = [device_id for device_id in chosen if device_id not in conf]
+    addresses = {**conf, **(ask_tool(unknown) if unknown else {})}
+    missing = [device_id for device_id in unknown if not addresses.get(device_id)]
     warnings = (
         (f"no address is known of device {ranges(missing)}: the table serves on this machine only",) if missing else ()
     )
@@ -79,7 +81,7 @@ def make_table(
             Server(
                 server_id=server_id,
                 devices=tuple(
-                    Device(device_id=device_id, device_ip=addresses[device_id], rank_id=rank_id)
+                    Device(device_id=device_id, device_ip=addresses.get(device_id, ""), rank_id=rank_id)
                     for rank_id, device_id in enumerate(chosen)
                 ),
             ),

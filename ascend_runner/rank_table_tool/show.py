@@ -18,12 +18,12 @@ SPACE: Final = "  "  # between columns
 def text_of(table: RankTable, name: str, *, lists_all: bool = False) -> str:
     """Say what a table is, and list it: by device where it is small or that is asked for, by server otherwise."""
     by_device = lists_all or table.rank_size <= MOST_LISTED
-    rows = _device_rows(table) if by_device else _server_rows(table)
+    rows = list(_device_rows(table) if by_device else _server_rows(table))
     heads = ("super-pod", "server", "pod", "ranks" if not by_device else "rank", "device", "device_ip")
     idle = f"without devices: {', '.join(map(plain, table.idle_pods))}" if table.idle_pods else ""
     lines = [f"{plain(name)}: {dialect_of(table)}", size_of(table), idle]
 
-    return "\n".join((*filter(None, lines), "", *_columns(heads, list(rows)))) + "\n"
+    return "\n".join((*filter(None, lines), *(("", *_columns(heads, rows)) if rows else ()))) + "\n"
 
 
 def facts_of(table: RankTable) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from ascend_runner.rank_table.model import RANK_LIST, Device, RankTable, Server, SuperPod
 
+# For laws about these: on a busy machine a case may take long, and that is no failure.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 # Few characters and not all of Unicode, whose table alone takes Hypothesis a second; odd ones among them.
 texts = st.text('aZ09-. "\\/\n\x00é码𝄞', max_size=8)
 names = st.text('aZ09-. "\\/\n\x00é码𝄞', min_size=1, max_size=8)
-numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+numbers = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False)
 json_values = st.recursive(
     st.none() | st.booleans() | numbers | texts,
     lambda values: st.lists(values, max_size=4) | st.dictionaries(texts, values, max_size=4),
@@ -85,3 +89,28 @@ def group_list_documents(draw: st.DrawFn) -> dict[str, object]:
         groups.append({"device_count": str(size), "instance_count": str(len(instances)), "instance_list": instances})
 
     return {"status": "completed", "group_count": str(len(groups)), "group_list": groups}
+
+
+@st.composite
+def lab_list_documents(draw: st.DrawFn) -> dict[str, object]:
+    """Draw a completed document of the lab form: an instance per device, the ranks in any order, numbers or strings."""
+    size = draw(st.integers(0, 8))
+    ranks = iter(draw(st.permutations(range(size))))
+    write = draw(st.sampled_from([str, int]))
+    groups: list[dict[str, object]] = []
+    first = 0
+    for end in sorted({*draw(st.lists(st.integers(0, size), max_size=2)), size}):
+        instances = [
+            {
+                "devices": [{"device_id": write(device_id), "device_ip": ""}],
+                "rank_id": write(next(ranks)),
+                "server_id": draw(st.sampled_from("abc")),
+            }
+            for device_id in range(first, end)
+        ]
+        servers = {instance["server_id"] for instance in instances}
+        counts = {"device_num": len(instances), "server_num": len(servers), "instance_count": len(instances)}
+        groups.append({**{key: write(count) for key, count in counts.items()}, "instance_list": instances})
+        first = end
+
+    return {"status": "completed", "deploy_mode": "lab", "group_count": write(len(groups)), "group_list": groups}

@@ -41,6 +41,9 @@ def test_placeholder(value: str) -> None:
 
     assert [(WARNING, FIRST_PATH, alone, BAD_VALUE)] == _found(ONE, **{FIRST_IP: value})
     assert [(ERROR, FIRST_PATH, several, BAD_VALUE)] == _found(TWO, **{FIRST_IP: value})
+    assert [(ERROR, FIRST_PATH, alone, BAD_VALUE)] == _found(
+        TWO, **{FIRST_IP: value, "server_list[0].host_ip": "172.16.0.1"}
+    )
 
 
 @pytest.mark.parametrize("value", ["", GONE])

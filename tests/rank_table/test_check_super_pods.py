@@ -79,11 +79,20 @@ def test_servers_of_a_pod_stand_together() -> None:
 
 
 def test_missing_device_number() -> None:
-    """With super-pods every device has a super_device_id; without, none needs one."""
-    sentence = "super_device_id is missing, while super_pod_list is there"
+    """Every device has a super_device_id or none has: one that lacks it is refused where there are super-pods."""
+    sentence = "super_device_id is missing, while other devices have one"
 
     assert [(ERROR, NUMBER, sentence, MISSING_FIELD)] == _found(**{NUMBER: GONE})
-    assert [] == _found(**{NUMBER: GONE, "super_pod_list": GONE})
+    assert [(WARNING, NUMBER, sentence, MISSING_FIELD)] == _found(**{NUMBER: GONE, "super_pod_list": GONE})
+
+
+def test_no_device_has_a_number() -> None:
+    """Without a super_device_id servers are plain ones, which does not go with super-pods, and is fine without."""
+    none = {f"server_list[{server}].device[{device}].super_device_id": GONE for server in range(4) for device in (0, 1)}
+    sentence = "no device has a super_device_id, which makes plain servers, while super_pod_list is there"
+
+    assert [(WARNING, "super_pod_list", sentence, MISSING_FIELD)] == _found(**none)
+    assert [] == _found(**none, super_pod_list=GONE)
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "", "4294967295", "9" * 50])

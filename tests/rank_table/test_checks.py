@@ -105,13 +105,26 @@ def test_odd_number_of_devices_on_the_910() -> None:
     assert [(WARNING, sentence)] == _said(_servers((0, 1, 2)), "910")
 
 
-@pytest.mark.parametrize("chip", ["910", "310P"])
-def test_uneven_servers(chip: str) -> None:
-    """On these chips every server must have as many devices as the others."""
-    sentence = f"server '10.0.0.1' has 1 device, the first server has 2: on the {chip} every server needs as many"
+def test_uneven_servers() -> None:
+    """On a 910, and on no other chip, every server must have as many devices as the others."""
+    sentence = "server '10.0.0.1' has 1 device, the first server has 2: on the 910 every server needs as many"
 
-    assert [(ERROR, sentence)] == _said(_servers((0, 1), (0,)), chip)
+    assert [(ERROR, sentence)] == _said(_servers((0, 1), (0,)), "910")
+    assert [] == _said(_servers((0, 1), (0,)), "310P")
     assert [] == _said(_servers((0, 1), (0,)), "910B")
+
+
+def test_table_without_anything() -> None:
+    """A server list or rank list is for HCCL, which wants devices; a group list may be a job's that has none."""
+    no_server = (ERROR, "server_list", "server_list is empty, expected at least one server", BAD_VALUE)
+    no_device = (ERROR, "server_list[0].device", "server '10.0.0.1' has no device", BAD_TABLE)
+    no_rank = (ERROR, "rank_list", "rank_list is empty, expected at least one rank", BAD_VALUE)
+
+    assert [no_server] == findings(edited("server_list_8_devices", server_list=[], server_count="0"))
+    assert [no_device] == findings(edited("server_list_8_devices", **{"server_list[0].device": []}))
+    assert [no_rank] == findings(edited("rank_list_2_servers", rank_list=[], rank_count=0))
+    assert [(WARNING, "", "the table has no device", "")] == findings(valid("group_list_without_devices"))
+    assert [no_server] == findings(edited("server_list_8_devices", server_list=[], server_count="0"), "910")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
-from typing import Any, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import orjson
 import pytest
 from hypothesis import given
@@ -13,13 +17,20 @@ from hypothesis import strategies as st
 from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import RankTable
+from tests.rank_table.rank_table_changes import changed
+from tests.rank_table.rank_table_edits import edited
 from tests.rank_table.rank_table_files import FIXTURES, invalid, valid
 from tests.rank_table.rank_table_strategies import (
     group_list_documents,
     json_values,
+    lab_list_documents,
+    patient,
     rank_list_tables,
     server_list_tables,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REFUSED: Final = {
     "group_list_device_count_0_with_devices": (
@@ -400,6 +411,7 @@ def test_byte_order_mark_is_passed_over() -> None:
     assert 8 == codec.loads(b"\xef\xbb\xbf" + valid("server_list_8_devices")).rank_size
 
 
+@patient
 @given(server_list_tables() | rank_list_tables())
 def test_round_trip(table: RankTable) -> None:
     """Whatever table is written is read back equal, from bytes that are the same each time."""
@@ -409,6 +421,7 @@ def test_round_trip(table: RankTable) -> None:
     assert written == codec.dumps(codec.loads(written))
 
 
+@patient
 @given(group_list_documents())
 def test_group_list_converts(document: dict[str, Any]) -> None:
     """A conversion keeps every device with its server, and counts ranks without a gap."""
@@ -421,12 +434,38 @@ def test_group_list_converts(document: dict[str, Any]) -> None:
     assert list(range(len(listed))) == [device.rank_id for device in converted.devices]
 
 
+@patient
+@given(lab_list_documents())
+def test_lab_list_converts(document: dict[str, Any]) -> None:
+    """A conversion keeps the ranks that the lab form states, each with its device and server."""
+    converted = codec.loads(codec.dumps(codec.loads(orjson.dumps(document))))
+
+    instances = [instance for group in document["group_list"] for instance in group["instance_list"]]
+    listed = {(int(one["rank_id"]), one["server_id"], int(one["devices"][0]["device_id"])) for one in instances}
+    assert listed == {
+        (d.rank_id, server.server_id, d.device_id) for server in converted.servers for d in server.devices
+    }
+
+
+@patient
+@given(server_list_tables() | rank_list_tables())
+def test_packed_round_trip(table: RankTable) -> None:
+    """A packed table is the table inside, and handed on as that."""
+    document = codec.dumps(table)
+    data = base64.b64encode(gzip.compress(document, 1))
+
+    assert table == codec.loads(data)
+    assert document == codec.hand_on(attrs.evolve(table, is_native=True), data)
+
+
+@patient
 @given(st.binary(max_size=200))
 def test_bytes_never_escape_as_another_error(data: bytes) -> None:
     """Whatever the bytes, there is a table or a RankTableError."""
     _load(data)
 
 
+@patient
 @given(
     st.sampled_from(["group_list", "server_list", "rank_list"]),
     st.dictionaries(
@@ -445,6 +484,84 @@ def test_bytes_never_escape_as_another_error(data: bytes) -> None:
 def test_json_never_escapes_as_another_error(dialect: str, rest: dict[str, object], entries: list[object]) -> None:
     """Whatever the document, there is a table or a RankTableError."""
     _load(json.dumps({**rest, "status": "completed", dialect: entries}).encode())
+
+
+@patient
+@given(st.sampled_from(sorted(FIXTURES.glob("*valid/*.json"))), st.integers(0, 2**64))
+def test_changed_fixture_never_escapes_as_another_error(path: Path, seed: int) -> None:
+    """Whatever is changed in a table, there is another or a RankTableError; and the other is the same written anew."""
+    chance = Random(seed)  # noqa: S311 - dice
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError:
+        return
+
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        document = changed(document, chance)
+    data = json.dumps(document).encode()
+    try:
+        table = codec.loads(data)
+        again = codec.loads(codec.dumps(table))
+    except RankTableError:
+        return
+    assert [_facts(device) for device in table.devices] == [_facts(device) for device in again.devices]
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"[" * 5000 + b"]" * 5000, "the document is not JSON at line 1 column "),
+        (b'{"status": 1' + b"0" * 5000 + b"}", "the document is not JSON at line 1 column "),
+        (b'{"status": 1e999}', "the document is not JSON at line 1 column "),
+        (b'{"status": NaN}', "the document is not JSON at line 1 column "),
+        (b'{"status": "\\ud800"}', "the document is not JSON at line 1 column "),
+        ("\ufeff{}".encode("utf-16-le"), "the document is UTF-16 or UTF-32, expected UTF-8"),
+        ("\ufeff{".encode("utf-16-be"), "the document is UTF-16 or UTF-32, expected UTF-8"),
+        ("\ufeff{}".encode("utf-32-be"), "the document is UTF-16 or UTF-32, expected UTF-8"),
+        ("{}".encode("utf-16-le"), "the document is not JSON at line 1 column "),
+    ],
+    ids=["deep", "digits", "exponent", "NaN", "surrogate", "UTF-16", "UTF-16 half", "UTF-32", "UTF-16 without mark"],
+)
+def test_document_that_no_waiting_mends(data: bytes, sentence: str) -> None:
+    """A document that is whole, but not what HCCL reads, is refused at once."""
+    with pytest.raises(RankTableFormatError) as caught:
+        codec.loads(data)
+
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("end", [b"", b"}}", b" x", b'{"status": "completed"}'])
+def test_document_that_is_being_written(end: bytes) -> None:
+    """Half of a document, and a short one over a longer one, may become one."""
+    data = valid("server_list_8_devices")
+    with pytest.raises(RankTableNotReadyError):
+        codec.loads(data + end if end else data[:-5])
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**300 + 7])
+def test_large_numbers_are_kept(number: int) -> None:
+    """A whole number of a key that nobody knows keeps its digits when a table is written anew."""
+    data = edited("server_list_integers", **{"uid": number, "server_list[0].device[0].uid": number})
+    written = json.loads(codec.hand_on(codec.loads(data), data))
+
+    assert not codec.loads(data).is_native
+    assert number == written["uid"] == written["server_list"][0]["device"][0]["uid"]
+
+
+def test_large_number_in_a_deep_document() -> None:
+    """What is too deep for exact digits is still read."""
+    deep = valid("server_list_8_devices").replace(b"{", b'{"x": ' + b"[" * 1000 + b"1" * 30 + b"]" * 1000 + b",", 1)
+
+    assert 8 == codec.loads(deep).rank_size
+
+
+@pytest.mark.parametrize(("version", "written"), [(1.0, "1.0"), (1, "1.0"), (1.1, "1.0"), (1.2, "1.2")])
+def test_version_that_is_a_number(version: float, written: str) -> None:
+    """Some programs write the version as a number."""
+    table = codec.loads(edited("server_list_8_devices", version=version))
+
+    assert written == json.loads(codec.dumps(table))["version"]
+    assert not table.is_native
 
 
 @pytest.mark.parametrize(

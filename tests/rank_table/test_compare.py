@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import json
 
+import attrs
+import pytest
+
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.compare import Difference, compare_documents, compare_tables
-from tests.rank_table.rank_table_edits import edited
+from ascend_runner.rank_table.compare import Difference, compare, compare_values
+from tests.rank_table.rank_table_edits import GONE, edited
 from tests.rank_table.rank_table_files import valid
 
 PODS = "server_list_2_super_pods"
 
 
 def _differences(first: bytes, second: bytes) -> list[Difference]:
-    return list(compare_tables(codec.loads(first), codec.loads(second)))
+    tables = [codec.loads(data) for data in (first, second)]
+
+    return list(compare(tables[0], codec.parse(first), tables[1], codec.parse(second)))
+
+
+def _moved(name: str, path: str, *, key: str = "") -> bytes:
+    """Give a fixture with a list turned around."""
+    document = json.loads(valid(name))
+    holder = document[path][0] if key else document
+    holder[key or path].reverse()
+
+    return json.dumps(document).encode()
 
 
 def test_equal_tables() -> None:
@@ -37,7 +51,8 @@ def test_ranks_that_changed_places() -> None:
     told = {(found.about, found.what) for found in _differences(valid(PODS), other)}
 
     assert {("rank 0", "device_id"), ("rank 1", "device_id")} <= told
-    assert {"rank 0", "rank 1"} == {about for about, _ in told}
+    assert ("server node-0", "the order of device, where [0]") in told
+    assert {"rank 0", "rank 1", "server node-0"} == {about for about, _ in told}
 
 
 def test_ranks_that_only_one_has() -> None:
@@ -48,7 +63,7 @@ def test_ranks_that_only_one_has() -> None:
 
     assert [
         Difference("the table", "rank_size", 8, 7),
-        Difference("rank 7", "device", "7 on 10.0.0.1", None),
+        Difference("rank 7", "the entry", "device 7 on 10.0.0.1", None),
     ] == _differences(valid("server_list_8_devices"), shorter)
 
 
@@ -56,11 +71,86 @@ def test_servers_and_super_pods() -> None:
     """Keys of a server and members of a super-pod are told by name."""
     other = edited(PODS, **{"server_list[1].host_ip": "172.16.9.9", "super_pod_list[1].super_pod_id": "9"})
 
+    members = {"server_list": [{"server_id": "node-2"}, {"server_id": "node-3"}]}
     assert [
-        Difference("the super-pods", "1", ["node-2", "node-3"], None),
-        Difference("the super-pods", "9", None, ["node-2", "node-3"]),
         Difference("server node-1", "host_ip", "172.16.0.101", "172.16.9.9"),
+        Difference("super-pod 1", "the entry", {"super_pod_id": "1", **members}, None),
+        Difference("super-pod 9", "the entry", None, {"super_pod_id": "9", **members}),
     ] == _differences(valid(PODS), other)
+
+
+def test_values_inside_of_a_rank() -> None:
+    """Arrays and objects of a rank are gone into, to the value that differs."""
+    address = "level_list[1].rank_addr_list[0]"
+    other = edited("rank_list_2_servers", **{f"rank_list[2].{address}.addr": "172.16.9.9"})
+    (found,) = _differences(valid("rank_list_2_servers"), other)
+
+    assert ("rank 2", f"{address}.addr", "172.16.9.9") == (found.about, found.what, found.second)
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "expected"),
+    [
+        ("server_list", "", ("the table", "the order of server_list, where [0]", "server node-0", "server node-3")),
+        ("server_list", "device", ("server node-0", "the order of device, where [0]", "rank 0", "rank 1")),
+        ("super_pod_list", "", ("the table", "the order of super_pod_list, where [0]", "super-pod 0", "super-pod 1")),
+        ("super_pod_list", "server_list", ("super-pod 0", "server_list[0].server_id", "node-0", "node-1")),
+    ],
+)
+def test_order_of_a_list(path: str, key: str, expected: tuple[str, str, str, str]) -> None:
+    """Lists that hold the same in another order are told by the first that stands elsewhere, and not entry by entry."""
+    found = _differences(valid(PODS), _moved(PODS, path, key=key))
+
+    assert Difference(*expected) == found[0]
+    assert (1 if key != "server_list" else 2) == len(found)
+
+
+def test_order_beside_other_differences() -> None:
+    """The order is told of what both have, where it starts to differ."""
+    document = json.loads(_moved(PODS, "server_list"))
+    document["server_list"][0]["server_id"] = "node-9"
+    found = _differences(valid(PODS), json.dumps(document).encode())
+
+    order = Difference("the table", "the order of server_list, where [0]", "server node-0", "server node-2")
+    assert order == found[-1]
+
+
+def test_keys_that_no_table_knows() -> None:
+    """Keys that the model passes over count in HCCL's checksum, so they are told: of groups, pods, and devices."""
+    name = "group_list_3_pods_listed_2_10_1"
+    changes = {
+        "group_list[0].note": 1,
+        "group_list[0].instance_list[0].note": None,
+        "group_list[0].instance_list[0].devices[1].tor_ip": "10.1.1.1",
+        "note": {"a": [1]},
+    }
+    found = _differences(valid(name), edited(name, **changes))
+
+    assert [
+        ("the table", "note", {"a": [1]}),
+        ("group worker", "note", 1),
+        ("pod job-worker-2", "note", "null"),
+        ("rank 3", "tor_ip", "10.1.1.1"),
+    ] == [(one.about, one.what, one.second) for one in found]
+
+
+def test_entries_without_a_name() -> None:
+    """Entries that have none, or share one, are compared by their places."""
+    name = "lab_2_servers"
+    (found,) = _differences(valid(name), edited(name, **{"group_list[0].instance_list[1].note": 1}))
+
+    assert ("instance_list[1]", "note") == (found.about.rpartition(", ")[2], found.what)
+
+
+def test_list_that_only_one_has() -> None:
+    """A list that is missing, empty or null is told."""
+    found = _differences(valid(PODS), edited(PODS, super_pod_list=GONE))
+
+    assert ["super-pod 0", "super-pod 1"] == [one.about for one in found]
+    null = edited("group_list_8_devices", x_list=None)
+    assert [("the table", "x_list", None, "null")] == [
+        attrs.astuple(one) for one in _differences(valid("group_list_8_devices"), null)
+    ]
 
 
 def test_documents_that_say_the_same() -> None:
@@ -69,16 +159,16 @@ def test_documents_that_say_the_same() -> None:
     second = {"d": 1.0, "c": 1, "b": 1, "a": [2, 1]}
 
     assert [("a[0]", 1, 2), ("a[1]", 2, 1), ("b", "1", 1), ("c", True, 1), ("d", 1, 1.0)] == [
-        (found.what, found.first, found.second) for found in compare_documents(first, second)
+        (found.what, found.first, found.second) for found in compare_values("x", first, second)
     ]
-    assert [] == list(compare_documents({"a": 1, "b": 2}, {"b": 2, "a": 1}))
+    assert [] == list(compare_values("x", {"a": 1, "b": 2}, {"b": 2, "a": 1}))
 
 
 def test_documents_of_other_lengths() -> None:
     """An array that is longer, and a key that is missing, are told where they are."""
-    assert [("a", [1], [1, 2]), ("b.c", None, 3)] == [
+    assert [("a[1]", None, 2), ("b.c", None, 3)] == [
         (found.what, found.first, found.second)
-        for found in compare_documents({"a": [1], "b": {}}, {"a": [1, 2], "b": {"c": 3}})
+        for found in compare_values("x", {"a": [1], "b": {}}, {"a": [1, 2], "b": {"c": 3}})
     ]
 
 
@@ -87,4 +177,4 @@ def test_deep_documents() -> None:
     deep = json.loads("[" * 900 + "1" + "]" * 900)
     other = json.loads("[" * 900 + "2" + "]" * 900)
 
-    assert ["[0]" * 900] == [found.what for found in compare_documents(deep, other)]
+    assert ["[0]" * 900] == [found.what for found in compare_values("x", deep, other)]

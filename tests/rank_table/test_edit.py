@@ -11,7 +11,7 @@ from ascend_runner.rank_table import checks, codec
 from ascend_runner.rank_table.edit import merge, subset
 from ascend_runner.rank_table.model import Device, RankTable, Server
 from tests.rank_table.rank_table_files import valid
-from tests.rank_table.rank_table_strategies import server_list_tables
+from tests.rank_table.rank_table_strategies import patient, server_list_tables
 
 PODS = codec.loads(valid("server_list_2_super_pods"), source="pods.json")
 RANKS = codec.loads(valid("rank_list_2_servers"), source="ranks.json")
@@ -132,6 +132,7 @@ def test_subset_of_what_is_not_there() -> None:
     assert "server '10.0.0.2' of turned.json has no device 7: it has 0, 1" == str(caught.value)
 
 
+@patient
 @given(server_list_tables(), st.data())
 def test_subsets_merge_into_the_whole(table: RankTable, data: st.DataObject) -> None:
     """A table cut in two and merged again has every server and device that it had."""

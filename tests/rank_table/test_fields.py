@@ -28,7 +28,7 @@ def test_whole_number(value: object, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [True, None, -1, 1.0, "-1", "+1", " 1", "1_0", "", "1e3", "٣", "²", "9" * 19, [1], {}]
+    "value", [True, None, -1, 1.0, "-1", "+1", " 1", "1_0", "", "1e3", "٣", "²", "9" * 19, 10**18, 2**63, [1], {}]
 )
 def test_no_whole_number(value: object) -> None:
     """Nothing else is one: HCCL would take some of these for another number."""

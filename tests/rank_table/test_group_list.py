@@ -14,7 +14,7 @@ from ascend_runner.rank_table.fields import Fields, Problems
 from ascend_runner.rank_table.group_list import decode
 from tests.rank_table.rank_table_edits import edited
 from tests.rank_table.rank_table_files import valid
-from tests.rank_table.rank_table_strategies import group_list_documents
+from tests.rank_table.rank_table_strategies import group_list_documents, patient
 
 if TYPE_CHECKING:
     from ascend_runner.rank_table.model import RankTable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _decode(*groups: tuple[str, ...]) -> RankTable:
     """Read a table of pods with one device each, on a server of their own."""
-    document = {
+    document: dict[str, object] = {
         "group_list": [
             {
                 "instance_list": [
@@ -140,6 +140,7 @@ def _said(table: RankTable) -> list[tuple[int, int, str, str]]:
     ]
 
 
+@patient
 @given(group_list_documents())
 def test_round_trip(document: dict[str, object]) -> None:
     """What is written as a group list gives the same ranks, pods included."""

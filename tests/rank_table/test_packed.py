@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import random
+import tracemalloc
 
 import pytest
 
 from ascend_runner.errors import RankTableFormatError
 from ascend_runner.rank_table import codec, packed
+from ascend_runner.rank_table.findings import BAD_TABLE, WARNING
+from tests.rank_table.rank_table_edits import findings
 from tests.rank_table.rank_table_files import valid
 
 
@@ -37,6 +41,37 @@ def test_size_is_bounded() -> None:
     with pytest.raises(RankTableFormatError) as caught:
         packed.unpack(bomb, source="a.json", largest=1000)
     assert "the packed table has more than 1000 bytes when it is unpacked, in a.json" == str(caught.value)
+
+
+def test_bomb_is_refused_without_filling_the_memory() -> None:
+    """What unpacks to more than the bound is counted, not kept."""
+    bomb = base64.b64encode(gzip.compress(bytes(64 << 20)))
+
+    tracemalloc.start()
+    with pytest.raises(RankTableFormatError):
+        packed.unpack(bomb, source="a.json", largest=(64 << 20) - 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 8 << 20
+
+
+@pytest.mark.parametrize("size", [packed.PIECE - 1, packed.PIECE, packed.PIECE + 1, 5 * packed.PIECE + 3])
+def test_pieces_are_put_together(size: int) -> None:
+    """A document of several pieces, which do not compress, is whole."""
+    document = random.Random(size).randbytes(size)  # noqa: S311 - the same each time
+
+    assert document == packed.unpack(base64.b64encode(gzip.compress(document, 1)), source="a.json")
+
+
+def test_validate_tells_that_hccl_cannot_unpack() -> None:
+    """Unconverted, a packed table is none for HCCL; its size is that of the document inside."""
+    data = valid("server_list_packed")
+    sentence = "the table is packed (base64 of gzip): unconverted, HCCL cannot read it"
+
+    assert [(WARNING, "", sentence, BAD_TABLE)] == findings(data, as_it_stands=True)
+    assert [] == findings(data)
+    assert len(gzip.decompress(base64.b64decode(data))) == codec.examine(data).size
 
 
 def test_mark() -> None:

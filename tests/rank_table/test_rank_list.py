@@ -49,6 +49,16 @@ def test_type_of_an_address_that_is_no_string(value: object) -> None:
     assert [path] == [finding.path for finding in checks.check(table)]
 
 
+@pytest.mark.parametrize("version", [2.0, 2])
+def test_version_that_is_a_number(version: float) -> None:
+    """Some programs write the version as a number: it is read, and written as HCCL wants it."""
+    data = edited("rank_list_2_servers", version=version)
+    table = codec.loads(data)
+
+    assert ["version"] == [note.path for note in table.notes]
+    assert json.loads(valid("rank_list_2_servers")) == json.loads(codec.hand_on(table, data))
+
+
 def test_strings_are_rewritten() -> None:
     """HCCL wants numbers here, so a table with strings is written anew, with all that it had."""
     data = valid("rank_list_strings")

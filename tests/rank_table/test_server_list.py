@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import Device, RankTable, Server
-from ascend_runner.rank_table.server_list import encode
+from ascend_runner.rank_table.server_list import encode, encode_entry
 from tests.rank_table.rank_table_files import valid
 
 
@@ -28,9 +28,10 @@ def test_numbers_are_rewritten() -> None:
 
 
 def test_encoding_has_the_key_order_of_hccl_and_strings_only() -> None:
-    """The document is what ModelArts' own launcher writes."""
+    """The document is what ModelArts' own launcher writes, servers made of records one by one."""
     devices = (Device(device_id=4, device_ip="192.1.10.254", rank_id=0),)
-    document = encode(RankTable(servers=(Server(server_id="192.168.0.25", devices=devices),)))
+    servers = (Server(server_id="192.168.0.25", devices=devices),)
+    document = {**encode(RankTable(servers=servers)), "server_list": [encode_entry(server) for server in servers]}
 
     expected = {
         "status": "completed",

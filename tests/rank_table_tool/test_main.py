@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.rank_table import codec, source
+from ascend_runner.rank_table_tool import commands
 from ascend_runner.rank_table_tool.main import main
 from tests.rank_table.rank_table_edits import edited
 from tests.rank_table.rank_table_files import FIXTURES, valid
@@ -22,6 +23,9 @@ PODS = str(FIXTURES / "valid" / "server_list_2_super_pods.json")
 BAD = str(FIXTURES / "invalid" / "server_list_rank_id_gap.json")
 
 Capture = pytest.CaptureFixture[str]
+WARNED = str(FIXTURES / "valid" / "server_list_version_1_1.json")
+CHECKSUM = "All of this counts in the checksum by which HCCL compares tables (EI0005), the order of lists too."
+TOOL = f"{sys.executable} -m ascend_runner.rank_table_tool"
 COMMANDS = ("show", "validate", "convert", "wait", "generate", "merge", "subset", "diff")
 
 
@@ -32,26 +36,67 @@ def _tool(*args: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     )
 
 
+def _shell(words: str, before: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Run the tool as typed into a shell."""
+    return subprocess.run(["/bin/bash", "-c", f"{before} {TOOL} {words}"], capture_output=True, check=False)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_an_example(name: str, capsys: Capture) -> None:
     """Every command's help shows how it is typed."""
-    with pytest.raises(SystemExit) as caught:
-        main([name, "--help"])
-
-    assert 0 == caught.value.code
+    assert 0 == main([name, "--help"])
     assert f"example: ascend-rank-table {name} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    "args", [[], ["shew"], ["show"], ["generate", "--devices", "0-x"], ["wait", "a", "--timeout", "-1"]]
+    ("args", "sentence"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["shew"], "argument COMMAND: invalid choice: 'shew'"),
+        (["show"], "the following arguments are required: FILE"),
+        (["show", ""], "argument FILE: an empty word names no file"),
+        (["show", PLAIN, "--svg", ""], "argument --svg: an empty word names no file"),
+        (["convert", PLAIN, "-o", ""], "argument -o/--output: an empty word names no file"),
+        (["generate", "--devices", "0-x"], "argument --devices: '0-x' is no device and no range of devices like 0-7"),
+        (["generate", "--server-id", ""], "argument --server-id: '' is no server_id: it is empty"),
+        (["generate", "--server-id", " a"], "argument --server-id: ' a' is no server_id: it has spaces around it"),
+        (["subset", PLAIN, "--servers", ""], "argument --servers: '' is no server_id: it is empty"),
+        (["subset", PLAIN, "--servers", "a,"], "argument --servers: '' is no server_id: it is empty"),
+        (["subset", PLAIN, "--servers", "a, b"], "argument --servers: ' b' is no server_id: it has spaces around it"),
+        (["subset", PLAIN, "--servers", "a,b,a"], "argument --servers: 'a' is there twice"),
+        (["wait", "a", "--timeout", "-1"], "argument --timeout: '-1' is no number of seconds"),
+        (["wait", "-"], "argument FILE: standard input cannot be waited for: name a file or folder"),
+        (["merge", "--chip", "A4", PLAIN], "argument --chip: invalid choice: 'A4'"),
+    ],
 )
-def test_usage(args: list[str], capsys: Capture) -> None:
-    """Wrong words end with 2 and say what was wrong."""
-    with pytest.raises(SystemExit) as caught:
-        main(args)
+def test_usage(args: list[str], sentence: str, capsys: Capture) -> None:
+    """Wrong words end with 2 and one sentence."""
+    assert 2 == main(args)
+    assert f"error: {sentence}" in capsys.readouterr().err.splitlines()[-1]
 
-    assert 2 == caught.value.code
-    assert "error: " in capsys.readouterr().err
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["merge", PLAIN, f"{FIXTURES}/valid/../valid/server_list_8_devices.json"], "is given twice, and a server"),
+        (["merge", "-", "-"], "- is given twice, and standard input can be read only once"),
+        (["validate", "-", "-"], "- is given twice, and standard input can be read only once"),
+        (["diff", "-", "-"], "- is given twice, and standard input can be read only once"),
+        (["show", PLAIN, "--al"], "there is no '--al' here: ascend-rank-table --help lists what there is"),
+        (["show", PLAIN, "--\x1b[31m"], "there is no '--\\x1b[31m' here: ascend-rank-table"),
+        (["show", PLAIN, "--svg", PLAIN], "is the table itself: the picture needs a file of its own"),
+        (["show", PLAIN, "--svg", "-", "--json"], "would both go to standard output: give --svg a file"),
+    ],
+)
+def test_words_that_do_not_go_together(args: list[str], sentence: str, capsys: Capture) -> None:
+    """Words that are right one by one are refused before anything is read or written."""
+    before = Path(PLAIN).read_bytes()
+
+    assert 2 == main(args)
+    out, err = capsys.readouterr()
+    assert sentence in err
+    assert (1, "") == (err.count("\n"), out)
+    assert before == Path(PLAIN).read_bytes()
 
 
 def test_show(capsys: Capture) -> None:
@@ -238,13 +283,36 @@ def test_merge_and_subset(tmp_path: Path, capsys: Capture) -> None:
     assert f"server 'node-0' is in {PODS} and in {parts[0]}\n" in capsys.readouterr().err
 
 
-def test_merge_tells_what_hccl_would_refuse(tmp_path: Path, capsys: Capture) -> None:
-    """Tables that are sound one by one may not be together: that is told, with 1."""
+def test_merge_writes_nothing_that_hccl_would_refuse(tmp_path: Path, capsys: Capture) -> None:
+    """Tables that are sound one by one may not be together: that is told with its place in the new table, with 1."""
     other = tmp_path / "a.json"
     other.write_bytes(edited("server_list_8_devices", **{"server_list[0].server_id": "10.0.0.2"}))
 
     assert 1 == main(["merge", PLAIN, str(other), "-o", str(tmp_path / "b.json")])
-    assert "error: device_ip '192.168.101.1' is that of another device already\n" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    first = "error: device_ip '192.168.101.1' is that of 'server_list[0].device[0]' already, in"
+    assert f"{first} 'server_list[1].device[0].device_ip' of {tmp_path}/b.json (EI0014)\n" in told
+    assert told.endswith("ascend-rank-table: nothing is written, as HCCL would refuse it\n")
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_chip_of_what_is_made(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is cut, merged or generated is checked for the chip that is given, or that the environment tells."""
+    args = ["subset", PLAIN, "--devices", "0-2,4", "-o", str(tmp_path / "a.json")]
+
+    assert 0 == main([*args, "--chip", "910B"])
+    assert 1 == main([*args, "--chip", "910"])
+    monkeypatch.setenv("SOC_VERSION", "Ascend910A")
+    assert 1 == main(args)
+    assert 1 == main(["generate", "--devices", "0-2,4", "--server-id", "a", "--hccn-conf", os.devnull])
+    assert 1 == main(["merge", str(tmp_path / "a.json")])
+    assert 4 == capsys.readouterr().err.count("which no ring of the 910 joins")
+
+
+def test_name_of_what_is_written(tmp_path: Path, capsys: Capture) -> None:
+    """A file that HCCL would not read for its name is written, with a warning: it may get its name later."""
+    assert 0 == main(["convert", PLAIN, "-o", str(tmp_path / "a.txt")])
+    assert f"warning: HCCL would not read {tmp_path}/a.txt: '.json' must stand" in capsys.readouterr().err
 
 
 def test_diff(tmp_path: Path, capsys: Capture) -> None:
@@ -258,12 +326,13 @@ def test_diff(tmp_path: Path, capsys: Capture) -> None:
     assert [
         f"A is {PLAIN}, B is {other}",
         "rank 5: device_ip is '192.168.101.6' in A, '10.9.9.9' in B",
+        CHECKSUM,
     ] == capsys.readouterr().out.splitlines()
     assert 2 == main(["diff", PLAIN, BAD])
 
 
 def test_diff_of_documents(tmp_path: Path, capsys: Capture) -> None:
-    """Tables that say the same can be different documents, which is what HCCL compares."""
+    """Tables that say the same of every rank can be different documents, which is what HCCL compares."""
     document = json.loads(valid("server_list_8_devices"))
     document["server_list"][0]["device"].reverse()
     document["server_count"] = 1
@@ -271,10 +340,23 @@ def test_diff_of_documents(tmp_path: Path, capsys: Capture) -> None:
     other.write_text(json.dumps(document))
 
     assert 1 == main(["diff", PLAIN, str(other)])
-    lines = capsys.readouterr().out.splitlines()
-    assert "both say the same of every rank, but HCCL compares the documents, and these differ" == lines[0]
-    assert "the document: server_count is '1' in A, 1 in B" == lines[2]
-    assert "the document: server_list[0].device[0].device_id is '0' in A, '7' in B" == lines[3]
+    assert [
+        "the table: server_count is '1' in A, 1 in B",
+        "server 10.0.0.1: the order of device, where [0] is 'rank 0' in A, 'rank 7' in B",
+        CHECKSUM,
+    ] == capsys.readouterr().out.splitlines()[1:]
+
+
+def test_diff_of_dialects(tmp_path: Path, capsys: Capture) -> None:
+    """A group list and what it is converted to are the same for HCCL; otherwise that is what is compared."""
+    assert 0 == main(["convert", GROUP, "-o", str(tmp_path / "a.json")])
+    assert 0 == main(["diff", GROUP, str(tmp_path / "a.json")])
+    assert 1 == main(["diff", GROUP, PLAIN])
+    out, err = capsys.readouterr()
+    assert "A is a group list, B a server list: what HCCL is given for each is compared\n" in err
+    assert "server 10.0.0.4 is in A only\n" in out
+    assert "rank 0: device_ip is '192.168.102.1' in A, '192.168.101.1' in B\n" in out
+    assert "rank 7 is in B only: device 7 on 10.0.0.1\n" in out
 
 
 def test_reader_that_leaves() -> None:
@@ -283,8 +365,176 @@ def test_reader_that_leaves() -> None:
     script = f"{sys.executable} -m ascend_runner.rank_table_tool show --json - | true; exit ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["/bin/bash", "-c", script], input=data, capture_output=True, check=False)
 
-    assert ran.returncode in {0, 1}
+    assert ran.returncode in {0, 2}
     assert b"" == ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (f"show {PLAIN} >/dev/full", 2, "standard output cannot be written: No space left on device"),
+        (f"show {PLAIN} --json >/dev/full", 2, "standard output cannot be written: No space left on device"),
+        ("show --help >/dev/full", 2, "standard output cannot be written: No space left on device"),
+        (f"convert {PLAIN} >/dev/full", 2, "standard output cannot be written: No space left on device"),
+        (f"convert {PLAIN} -o /dev/full", 2, "/dev/full cannot be written: No space left on device"),
+        (f"show {PLAIN} >&-", 2, "standard output cannot be written: it is closed"),
+        ("convert - <&-", 2, "standard input cannot be read: it is closed"),
+        (f"show {WARNED} >/dev/null 2>&-", 0, ""),
+        (f"show {WARNED} >/dev/null 2>/dev/full", 0, ""),
+        ("show /nowhere 2>&-", 2, ""),
+        (f"convert {WARNED} -o /dev/null <&- >&-", 0, "warning: version is '1.1', by which"),
+    ],
+)
+def test_streams_that_fail(words: str, status: int, sentence: str) -> None:
+    """A stream that is closed or full is one sentence at most, and never a traceback."""
+    ran = _shell(words)
+
+    assert status == ran.returncode
+    lines = ran.stderr.decode().splitlines()
+    assert ([sentence] if sentence else []) == [line[len("ascend-rank-table: ") :][: len(sentence)] for line in lines]
+
+
+def test_device_that_never_ends(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """What is read is bounded, by the same bound as what is waited for."""
+    monkeypatch.setattr(source, "LARGEST_FILE", 1 << 24)
+
+    assert 1 == main(["show", "/dev/zero"])
+    assert "ascend-rank-table: the file is larger than 0 GiB, in /dev/zero\n" == capsys.readouterr().err
+
+
+def test_too_little_memory() -> None:
+    """A table that needs more memory than there is ends with one sentence."""
+    ran = _shell("show /dev/zero", before="ulimit -v 600000;")
+
+    assert (2, b"ascend-rank-table: a table is too large for the memory that there is\n") == (
+        ran.returncode,
+        ran.stderr,
+    )
+
+
+def test_interrupt_while_it_starts(tmp_path: Path) -> None:
+    """Ctrl-C during the imports ends with 130, quietly."""
+    (tmp_path / "orjson.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    program = [sys.executable, "-m", "ascend_runner.rank_table_tool", "show", PLAIN]
+    ran = subprocess.run(program, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, check=False)
+
+    assert (130, b"", b"") == (ran.returncode, ran.stdout, ran.stderr)
+
+
+def test_user_files_of_python_names(tmp_path: Path) -> None:
+    """A json.py in the current folder is not taken for Python's."""
+    for name in ("json.py", "argparse.py"):
+        (tmp_path / name).write_text("raise SystemExit('taken')\n")
+    program = [sys.executable, "-m", "ascend_runner.rank_table_tool", "show", "--json", PLAIN]
+
+    assert 8 == json.loads(subprocess.run(program, cwd=tmp_path, capture_output=True, check=True).stdout)["rank_size"]
+
+
+def test_output_to_a_pipe(tmp_path: Path) -> None:
+    """A FIFO is written to, not replaced."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["/bin/cat", pipe], stdout=subprocess.PIPE) as reader:
+        assert 0 == main(["convert", PODS, "-o", str(pipe)])
+        assert reader.stdout
+        assert Path(PODS).read_bytes() == reader.stdout.read()
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["/dev/fd/5", "/proc/self/fd/5", "/dev/stdout"])
+def test_output_to_a_descriptor(name: str, tmp_path: Path) -> None:
+    """What the shell has opened is written where the shell is, between what it writes itself."""
+    there = tmp_path / "a.txt"
+    number = "1" if name == "/dev/stdout" else "5"
+    script = f"{{ echo a >&{number}; {TOOL} convert {PODS} -o {name}; echo b >&{number}; }} {number}>{there}"
+    ran = subprocess.run(["/bin/bash", "-c", script], capture_output=True, check=True)
+
+    assert (b"", b"a\n" + Path(PODS).read_bytes() + b"b\n") == (ran.stderr, there.read_bytes())
+
+
+@pytest.mark.parametrize("name", ["/dev/fd/99", "/dev/fd/99999999999", "/proc/self/fd/²", "/dev"])
+def test_output_to_what_is_not_there(name: str, capsys: Capture) -> None:
+    """A descriptor that is not open, or a folder, is one sentence."""
+    assert 2 == main(["convert", PLAIN, "-o", name])
+    assert f"ascend-rank-table: {name} cannot be written: " in capsys.readouterr().err
+
+
+def test_output_to_a_link(tmp_path: Path) -> None:
+    """A link stays, and what it names is replaced, or made."""
+    link, there = tmp_path / "link.json", tmp_path / "there.json"
+    link.symlink_to("there.json")
+
+    for name in (PODS, PLAIN):
+        assert 0 == main(["convert", name, "-o", str(link)])
+        assert link.is_symlink()
+        assert Path(name).read_bytes() == there.read_bytes()
+    assert ["link.json", "there.json"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_names_of_pipes_are_not_looked_at(tmp_path: Path) -> None:
+    """HCCL's rule for names is for files: a table that comes through a pipe has none."""
+    ran = _shell(f"validate <(cat {PLAIN}) - <{PLAIN}")
+
+    assert 0 == ran.returncode
+    assert 2 == ran.stdout.count(b"nothing found, 1 server, 8 devices")
+
+    link = tmp_path / "hccl.txt"
+    link.symlink_to(PLAIN)
+    assert 0 == main(["validate", str(link)])  # it is the real name that HCCL looks at
+
+
+def test_names_are_written_out(tmp_path: Path, capsys: Capture) -> None:
+    """What a file's name would do to a terminal is not done."""
+    path = tmp_path / "\x1b[31m.json"
+    path.write_bytes(valid("server_list_8_devices"))
+    for command in (["validate"], ["show"], ["diff", PODS], ["convert", "-o", str(path)]):
+        main([*command, str(path)])
+
+    assert "\x1b" not in "".join(capsys.readouterr())
+
+
+def test_generate_with_a_mark(tmp_path: Path, capsys: Capture) -> None:
+    """A byte order mark before the first line does no harm."""
+    conf = tmp_path / "hccn.conf"
+    conf.write_bytes(b"\xef\xbb\xbfaddress_0=192.168.1.1\n")
+
+    assert 0 == main(["generate", "--hccn-conf", str(conf), "--server-id", "a"])
+    assert "192.168.1.1" == codec.loads(capsys.readouterr().out.encode()).devices[0].device_ip
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("\0\1\2", "warning: {} cannot be run: Exec format error"),
+        ("#!/bin/sh\necho $2 >>asked; exec sleep 60\n", "warning: {} did not answer within 0.2 s"),
+    ],
+)
+def test_tool_that_does_not_work(
+    content: str, sentence: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hccn_tool that cannot be run, or does not answer, is told once and not asked again."""
+    tool = tmp_path / "hccn_tool"
+    tool.write_text(content)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "TOOL_TIMEOUT", 0.2)
+
+    assert 0 == main(["generate", "--hccn-conf", os.devnull, "--devices", "0-7", "--server-id", "a"])
+    lines = capsys.readouterr().err.splitlines()
+    assert [
+        f"ascend-rank-table: {sentence.format(tool)}",
+        "ascend-rank-table: warning: no address is known of device 0-7: the table serves on this machine only",
+    ] == lines
+    assert ("0\n" if "asked" in content else "") == "".join(path.read_text() for path in tmp_path.glob("asked"))
+
+
+def test_wait_for_what_cannot_be_read(tmp_path: Path, capsys: Capture) -> None:
+    """What cannot be read is 2 in every command."""
+    os.mkfifo(tmp_path / "a.json")
+
+    assert 2 == main(["wait", str(tmp_path / "a.json")])
+    assert "a.json cannot be read: it is not a regular file\n" in capsys.readouterr().err
 
 
 def test_names_of_any_script() -> None:

@@ -11,7 +11,7 @@ from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.model import Device, RankTable, Server, SuperPod
 from ascend_runner.rank_table_tool.picture import FIRST, draw
 from tests.rank_table.rank_table_files import valid
-from tests.rank_table.rank_table_strategies import server_list_tables
+from tests.rank_table.rank_table_strategies import patient, server_list_tables
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -110,6 +110,7 @@ def test_table_without_devices() -> None:
     )[:2]
 
 
+@patient
 @given(server_list_tables())
 def test_any_table_is_xml(table: RankTable) -> None:
     """Whatever names a table has, the picture is XML, and the same each time."""

@@ -53,7 +53,7 @@ def test_large_table_is_listed_by_server() -> None:
 
 def test_empty_table() -> None:
     """A table without devices is a table."""
-    assert "a.json: group list (template 2)\n0 servers, 0 devices\nwithout devices: job-worker-0\n\n\n" == text_of(
+    assert "a.json: group list (template 2)\n0 servers, 0 devices\nwithout devices: job-worker-0\n" == text_of(
         codec.loads(valid("group_list_without_devices")), "a.json"
     )
 
