@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 USUAL_PLACES: Final = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hccl.json")
 
 
-RESOLVE_LIMIT: Final = 60  # seconds for the name of another node to become known
 INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # how their names begin
 
 
@@ -143,46 +142,16 @@ class Launcher:
         return Surroundings(self._environ, self._cwd, self._host.name, os.path.isdir, count, self._resolve)
 
     def _enter_conda(self, command: str) -> None:
-        """Take the Python of a conda environment, where one is meant. Errors: SettingsError where it is not there."""
-        if not self._settings.conda_env and not self._environ.get("ANACONDA_DIR"):
-            return
-        from ascend_runner.launchers import conda  # only in an image with conda
+        if self._settings.conda_env or self._environ.get("ANACONDA_DIR"):
+            from ascend_runner import inquiries  # only in an image with conda
 
-        found = conda.find(command, self._environ, self._settings.conda_env)
-        if found is None:
-            return
-        if os.path.exists(found.python):
-            self._environ = {**self._environ, **found.variables}
-        elif self._settings.conda_env:
-            raise errors.SettingsError(f"--conda-env is {self._settings.conda_env!r}, but there is no {found.python!r}")
-        else:
-            self._reporter.warn(
-                f"{conda.DEFAULT} names a conda environment, but there is no {found.python!r}: left aside"
-            )
+            variables = inquiries.conda_variables(command, self._environ, self._settings, self._reporter)
+            self._environ = {**self._environ, **variables}
 
     def _resolve(self, name: str) -> str:
-        """Make an address of a host's name; wait for it, since a pod's name may come later than this node.
+        from ascend_runner import inquiries  # most frameworks take names
 
-        Errors: SettingsError when it has not come in time.
-        """
-        import socket  # only here: 10 ms, and most frameworks take names
-
-        for attempt in range(RESOLVE_LIMIT):
-            try:
-                found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-                # MindSpore takes an IPv6 address only beside MS_WORKER_IP.
-                return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
-            except OSError as error:
-                reason = _reason(error)
-            if self._settings.dry_run:
-                self._reporter.warn(f"{name!r} has no address yet ({reason}): the plan shows its name")
-                return name
-            if not attempt:
-                self._reporter.info(f"waiting for the address of {name!r}, at most {RESOLVE_LIMIT} s: {reason}")
-            self._check_for_signals(1.0)
-        raise errors.SettingsError(
-            f"the host {name!r} has no address ({reason}), waited {RESOLVE_LIMIT} s: --master-addr names another"
-        )
+        return inquiries.address_of(name, self._settings, self._reporter, self._check_for_signals)
 
     def run(self, job: JobSpec, console: Console) -> Outcome:
         """Make what the plan needs on disk, and run it. Errors: OutputError, with nothing started."""
@@ -378,11 +347,6 @@ def _is_relative(name: str) -> bool:
 
 
 def _own_addresses() -> list[str]:
-    import socket
+    from ascend_runner import inquiries  # only where a table with several servers is not answered by a variable
 
-    import psutil  # 20 ms, only where a table with several servers is not answered by a variable
-
-    families = {socket.AF_INET, socket.AF_INET6}
-    found = [address for addresses in psutil.net_if_addrs().values() for address in addresses]
-    plain = [address.address.partition("%")[0] for address in found if address.family in families]
-    return [address for address in plain if not address.startswith("127.") and address != "::1"]
+    return inquiries.own_addresses()

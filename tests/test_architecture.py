@@ -32,6 +32,7 @@ FLOORS: Final = {
     "launcher": 7,
     "manager": 6,
     "ledger": 5,
+    "inquiries": 5,
     "autopsy": 4,
     "reporter": 4,
     "linux": 3,

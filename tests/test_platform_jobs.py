@@ -387,6 +387,15 @@ def test_name_of_node_0_becomes_an_address(program: Program) -> None:
     assert program.log(1, 0) == b"at 127.0.0.1\n"
 
 
+def test_what_is_no_name_is_not_waited_for(tmp_path: Path) -> None:
+    """One sentence instead of a minute."""
+    where = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "a..b", "--nproc-per-node", "1")
+
+    assert "'a..b' is no name of a host: --master-addr names another" == error_of(
+        tmp_path, *where, *CLUSTER, "true", env={}
+    )
+
+
 def test_wait_for_a_name_can_be_stopped(program: Program) -> None:
     """A name that nobody knows (yet) is waited for; a signal ends the wait."""
     where = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "nobody.invalid")
@@ -526,14 +535,15 @@ def test_lists_of_hosts_are_written_first(program: Program) -> None:
     )
 
 
-def test_engine_has_one_folder(tmp_path: Path) -> None:
-    """A folder per device is this program's own way."""
-    args = ("--launcher", "torchrun", "--workdir", "device", "--nproc-per-node", "2", "torchrun", "train.py")
+@pytest.mark.parametrize("option", ["--workdir device", "--isolate-devices", "--bind cores"])
+def test_options_for_each_rank_are_not_an_engines(option: str, tmp_path: Path) -> None:
+    """What only this program's own way can do is refused rather than left out in silence."""
+    args = ("--launcher", "torchrun", *option.split(), "--nproc-per-node", "2", "torchrun", "train.py")
     env = {"PATH": f"{tmp_path}:/bin"}
     (tmp_path / "torchrun").write_text("")
     (tmp_path / "torchrun").chmod(0o755)
 
+    flag = option.replace(" cores", "")
     assert error_of(tmp_path, *args, env=env) == (
-        "--workdir device does not go with --launcher torchrun, which starts the ranks of a node in one folder:"
-        " expected inherit or a folder"
+        f"{flag} does not go with --launcher torchrun, which starts the ranks of a node by itself"
     )

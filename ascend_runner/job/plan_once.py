@@ -70,11 +70,16 @@ def plan_handover(
 
     It gets no rank table: those who start their own ranks number them by themselves. Errors: SettingsError.
     """
-    if settings.workdir == WORKDIR_DEVICE:
-        raise SettingsError(
-            f"--workdir device does not go with --launcher {settings.launcher}, which starts the ranks of a node in one"
-            " folder: expected inherit or a folder"
-        )
+    per_rank = {
+        "--workdir device": settings.workdir == WORKDIR_DEVICE,
+        "--isolate-devices": settings.isolate_devices,
+        "--bind": bool(settings.bind),
+    }
+    for option, is_wanted in per_rank.items():
+        if is_wanted:
+            raise SettingsError(
+                f"{option} does not go with --launcher {settings.launcher}, which starts the ranks of a node by itself"
+            )
     executable, handed = engine
     is_alone = share.node.nnodes == 1
     draft = Draft(settings._replace(workdir=settings.workdir or WORKDIR_INHERIT), surroundings)

@@ -204,10 +204,13 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return parse
 
 
-def _name(text: str) -> str:
-    if not text or not text.isprintable() or " " in text:
-        raise ValueError("a name or an address")
-    return text
+def _word(expected: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not text or not text.isprintable() or " " in text:
+            raise ValueError(expected)
+        return text
+
+    return parse
 
 
 def _switch(text: str) -> bool:
@@ -245,7 +248,7 @@ OPTIONS: Final = (
     Option("nproc_per_node", _count, "N", "no rank table: start N ranks on each node (default: as the platform says)"),
     Option("nnodes", _count, "N", "how many nodes the job has (default: as the platform says, else 1)"),
     Option("node_rank", _whole_number, "N", "the number of this node, from 0 on (default: as the platform says)"),
-    Option("master_addr", _name, "HOST", "where node 0 is (default: as the platform says)"),
+    Option("master_addr", _word("a name or an address"), "HOST", "where node 0 is (default: as the platform says)"),
     Option("master_port", _count, "PORT", "the port of node 0 (default: as the platform says, else 29500)"),
     Option(
         "framework",
@@ -255,7 +258,12 @@ OPTIONS: Final = (
         " scheduler)",
     ),
     Option("isolate_devices", _switch, "", "let each rank see its own device only, by ASCEND_RT_VISIBLE_DEVICES"),
-    Option("conda_env", _name, "NAME", "the conda environment that COMMAND runs in (default: DEFAULT_CONDA_ENV_NAME)"),
+    Option(
+        "conda_env",
+        _word("a name or a folder, without spaces"),
+        "NAME",
+        "the conda environment that COMMAND runs in (default: DEFAULT_CONDA_ENV_NAME)",
+    ),
     Option(
         "launcher",
         _one_of(*LAUNCHERS),

@@ -61,7 +61,7 @@ BAD = [
     ("master_port", "http", COUNT),
     ("framework", "pytorch", "one of auto, mindspore, mindspore-cluster, torch, tensorflow, none"),
     ("isolate_devices", "perhaps", "1 or 0"),
-    ("conda_env", "a\nb", "a name or an address"),
+    ("conda_env", "a\nb", "a name or a folder, without spaces"),
     (
         "launcher",
         "accelerate",
