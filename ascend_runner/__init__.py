@@ -31,13 +31,15 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # only here
+if not TYPE_CHECKING:  # type checkers know the names from above, and shall tell of any other
 
-    if name in {"errors", "rank_table"}:
-        return import_module(f"ascend_runner.{name}")
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # only here
 
-    home = "ascend_runner.supervision.outcome" if name == "Outcome" else "ascend_runner.library"
-    return getattr(import_module(home), name)
+        if name in {"errors", "rank_table"}:
+            return import_module(f"ascend_runner.{name}")
+
+        home = "ascend_runner.supervision.outcome" if name == "Outcome" else "ascend_runner.library"
+        return getattr(import_module(home), name)

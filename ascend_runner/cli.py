@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import ascend_runner
 from ascend_runner import errors, reporter
-from ascend_runner.annotations import TYPE_CHECKING
+from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import StopRequestedError
 from ascend_runner.job import command_line
 from ascend_runner.job import settings as job_settings
 from ascend_runner.launcher import Launcher
 from ascend_runner.linux.console import Console
-from ascend_runner.linux.signals import Signals
+from ascend_runner.linux.signals import WATCHED, Signals
 from ascend_runner.reporter import Level, Reporter
 from ascend_runner.supervision.outcome import Interrupted, Outcome
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from ascend_runner.job.plan import JobSpec, RankSpec
     from ascend_runner.job.settings import Settings
+
+NO_JOB: Final = Outcome(cause=None, ranks=())
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None = None) -> int:
@@ -34,8 +37,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
             return error.exit_status
         out = Reporter(console.say)
         result: Outcome | errors.AscendRunnerError
+        text = ""
         try:
-            result = _run(argv, dict(environ), signals, (console, out))
+            result, text = _run(argv, dict(environ), signals, (console, out))
             status = result.status
         except StopRequestedError as stop:
             out.error(str(stop))
@@ -51,39 +55,53 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
             console.close()
 
     _hand_back(result, result_fd)
-    return status
+    return _print(text) if text else status
+
+
+def _print(text: str) -> int:
+    """Write what was asked for, as cat(1) would: a signal ends it, and a reader may take its time; the exit status."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
+    try:
+        with open(1, "w", errors="backslashreplace", closefd=False) as stdout:  # it may hold what was no text
+            stdout.write(text)
+    except BrokenPipeError:
+        return 0  # whoever reads has seen enough
+    except OSError as error:
+        sentence = f"standard output cannot be written: {errors.reason(error)}"
+        os.write(2, reporter.own_line(Level.ERROR, sentence))
+        return errors.RUNNER_FAILED
+    return 0
 
 
 def _run(
     argv: Sequence[str], environ: Mapping[str, str], signals: Signals, screen: tuple[Console, Reporter]
-) -> Outcome:
+) -> tuple[Outcome, str]:
+    """Do what the words say; what came of it, and what is to be printed where that is all."""
     console, out = screen
     flags, command = command_line.parse(argv)
     if command_line.HELP in flags or command_line.VERSION in flags:
-        console.print(command_line.help_text() if command_line.HELP in flags else f"{ascend_runner.__version__}\n")
-        return Outcome(cause=None, ranks=())
+        return NO_JOB, command_line.help_text() if command_line.HELP in flags else f"{ascend_runner.__version__}\n"
     settings = job_settings.decode(flags, environ)
     out.lowest = _lowest_level(settings)
     if settings.check:
         from ascend_runner.check.run import check  # only for a check
 
         check(settings, environ, tuple(command), (signals, console, out))
-        return Outcome(cause=None, ranks=())
+        return NO_JOB, ""
     if not command:
         raise errors.SettingsError(f"there is no command to run, expected: {command_line.USAGE}")
 
     launcher = Launcher(settings, environ, signals, out)
     job = launcher.prepare(command)
     if settings.dry_run:
-        console.print(_plan_text(job, environ))
-        return Outcome(cause=None, ranks=())
+        return NO_JOB, _plan_text(job, environ)
 
     guardian = os.getppid()
     outcome = launcher.run(job, console)
     if os.getppid() != guardian:
         out.warn("the guardian was killed: everything was stopped, but nobody is left to hand the exit status to")
     out.say(Level.ERROR if outcome.cause else Level.INFO, reporter.ended(outcome, job))
-    return outcome
+    return outcome, ""
 
 
 def _hand_back(what: Outcome | errors.AscendRunnerError, fd: int | None) -> None:

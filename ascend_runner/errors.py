@@ -16,6 +16,20 @@ COMMAND_NOT_EXECUTABLE = 126  # POSIX, XCU 2.8.2
 COMMAND_NOT_FOUND = 127  # likewise
 
 
+# What the numbers of some errors (errno(3)) leave unsaid. Here without an import of errno.
+LIMITS = {
+    7: " (the environment and the words of the command together)",  # E2BIG
+    11: " (RLIMIT_NPROC, see ulimit -u, or the container's limit of processes)",  # EAGAIN, of fork(2)
+    23: " (in the whole system)",  # ENFILE
+    24: " (RLIMIT_NOFILE, see ulimit -n)",  # EMFILE
+}
+
+
+def reason(error: OSError) -> str:
+    """Say why the kernel has refused, as a part of a sentence."""
+    return (error.strerror or str(error)).lower() + LIMITS.get(error.errno or 0, "")
+
+
 def said_of(sentence: str, path: str, source: str) -> str:
     """Say a sentence about a place in a document."""
     place = " of ".join(filter(None, (f"'{path}'" if path else "", source)))

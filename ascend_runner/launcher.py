@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+import ascend_runner
 from ascend_runner import errors
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.job import command_line, this_node
@@ -59,7 +60,7 @@ class Launcher:
         command_line.check(command)
         self._enter_conda(command[0])
         said = Said(settings.nnodes, settings.node_rank, settings.master_addr, settings.master_port)
-        alone = None if said.is_complete else self._find_single()
+        alone = None if said.is_complete or settings.names_the_ranks else self._find_single()
         if settings.launcher != DIRECT and not alone:
             return self._told(self._prepare_handover(command, find.find(self._environ, said)))
 
@@ -170,7 +171,9 @@ class Launcher:
 
         from ascend_runner import report  # the job is over: time for imports
 
-        document = report.encode(report.make(outcome, job, manager.seen(outcome, self._environ)))
+        document = report.encode(
+            report.make(outcome, job, manager.seen(outcome, self._environ), ascend_runner.__version__)
+        )
         self._write_report(os.path.join(job.log_dir, report.file_name(job)), document)
         return outcome._replace(report=document)
 
@@ -293,7 +296,7 @@ def write_table(table: TableFile, warn: Callable[[str], None]) -> str:
         files.make_folder(os.path.dirname(table.path))
         source.write(table.path, table.data)
     except (OSError, errors.OutputError) as error:
-        reason = _reason(error) if isinstance(error, OSError) else str(error)
+        reason = errors.reason(error) if isinstance(error, OSError) else str(error)
         warn(f"cannot write the rank table {table.path!r} ({reason}), using {table.fallback_path!r}")
     else:
         return table.path
@@ -302,7 +305,9 @@ def write_table(table: TableFile, warn: Callable[[str], None]) -> str:
     try:
         source.write(table.fallback_path, table.data)
     except OSError as error:
-        raise errors.OutputError(f"cannot write the rank table {table.fallback_path!r}: {_reason(error)}") from error
+        raise errors.OutputError(
+            f"cannot write the rank table {table.fallback_path!r}: {errors.reason(error)}"
+        ) from error
     return table.fallback_path
 
 
@@ -311,11 +316,9 @@ def current_folder() -> str:
     try:
         return os.getcwd()
     except OSError as error:
-        raise errors.SettingsError(f"the current folder cannot be used: {_reason(error)}; change to another") from error
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+        raise errors.SettingsError(
+            f"the current folder cannot be used: {errors.reason(error)}; change to another"
+        ) from error
 
 
 def _handed_on(snapshot: Snapshot) -> bytes | None:

@@ -10,8 +10,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import attrs
 
@@ -23,13 +24,47 @@ from ascend_runner.platforms import folders
 from ascend_runner.rank_table import codec, source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-    from typing import Union
+    from collections.abc import Mapping, MutableMapping, Sequence
+
+    from typing_extensions import Unpack
 
     from ascend_runner.rank_table import RankTable
     from ascend_runner.supervision.outcome import Outcome
 
-    OptionValue = Union[str, os.PathLike[str], float, Iterable[int], None]
+
+class Options(TypedDict, total=False):
+    """The options of the command line, by name; None is as good as left out. Times are in seconds."""
+
+    rank_table: str | os.PathLike[str] | None
+    rank_table_timeout: float | None
+    no_table_checks: bool
+    chip: str | None
+    nproc_per_node: int | None
+    nnodes: int | None
+    node_rank: int | None
+    master_addr: str | None
+    master_port: int | None
+    framework: str | None
+    isolate_devices: bool
+    conda_env: str | None
+    launcher: str | None
+    mpi_hostfile: str | os.PathLike[str] | None
+    mpich_hostfile: str | os.PathLike[str] | None
+    deepspeed_hostfile: str | os.PathLike[str] | None
+    log_dir: str | os.PathLike[str] | None
+    workdir: str | os.PathLike[str] | None
+    bind: str | None
+    grace: float | None
+    hang_timeout: float | None
+    log_max_size: int | str | None
+    log_backups: int | None
+    console: str | Iterable[int] | None
+    no_prefix: bool
+    dry_run: bool
+    check: bool
+    json: bool
+    quiet: bool
+    verbose: bool
 
 
 def launch(
@@ -37,7 +72,7 @@ def launch(
     *,
     environ: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
-    **options: OptionValue,
+    **options: Unpack[Options],
 ) -> Outcome:
     """Run `command` as `ascend-runner [OPTIONS] COMMAND` would, wait for its end, and give what it came to.
 
@@ -174,7 +209,7 @@ def platform(environ: Mapping[str, str] = os.environ) -> Platform:
     return Platform(datasets={name: Path(path) for name, path in found.datasets.items()}, **paths)
 
 
-def _flags(options: Mapping[str, OptionValue]) -> list[str]:
+def _flags(options: Mapping[str, object]) -> list[str]:
     known = {option.name: option for option in settings.OPTIONS}
     flags: list[str] = []
     for name, value in options.items():
@@ -189,8 +224,10 @@ def _flags(options: Mapping[str, OptionValue]) -> list[str]:
             flags += [option.flag, os.fspath(value)]
         elif isinstance(value, (int, float)):
             flags += [option.flag, str(value)]
-        else:
+        elif isinstance(value, Iterable):
             flags += [option.flag, ",".join(map(str, value)) or "none"]
+        else:
+            raise TypeError(f"launch() cannot take {value!r} for {name}")
     return flags
 
 

@@ -300,9 +300,14 @@ class Manager:
 
 def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
     """Say why a rank could not be started, and what exit status that means."""
-    reason = _reason(error)
+    reason = errors.reason(error)
     if error.filename == spec.cwd and spec.cwd != spec.executable:
         return f"working directory {spec.cwd!r}: {reason}", errors.RUNNER_FAILED
+    if isinstance(error, FileNotFoundError) and os.path.exists(os.path.join(spec.cwd, spec.executable)):
+        return (
+            f"{spec.executable!r} is there, but not the interpreter of its first line",
+            errors.COMMAND_NOT_FOUND,
+        )
     if isinstance(error, FileNotFoundError):
         return f"{spec.executable!r}: {reason}", errors.COMMAND_NOT_FOUND
     if isinstance(error, PermissionError) or error.errno == NOT_EXECUTABLE:
@@ -310,15 +315,4 @@ def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
     return reason, errors.RUNNER_FAILED
 
 
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower() + LIMITS.get(error.errno or 0, "")
-
-
-# Without an import of errno for some numbers.
-NOT_EXECUTABLE: Final = 8  # ENOEXEC
-LIMITS: Final = {
-    7: " (the environment and the words of the command together)",  # E2BIG
-    11: " (RLIMIT_NPROC, see ulimit -u, or the container's limit of processes)",  # EAGAIN, of fork(2)
-    23: " (in the whole system)",  # ENFILE
-    24: " (RLIMIT_NOFILE, see ulimit -n)",  # EMFILE
-}
+NOT_EXECUTABLE: Final = 8  # ENOEXEC, without an import of errno for one number

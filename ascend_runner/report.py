@@ -126,7 +126,6 @@ class Seen(NamedTuple):
     accused: Optional[Accused] = None
     hang: tuple[StackGroup, ...] = ()
     warnings: tuple[str, ...] = ()
-    runner_version: str = ""
 
 
 def file_name(job: JobSpec) -> str:
@@ -139,7 +138,7 @@ def file_name(job: JobSpec) -> str:
     return f"{job.job_id}-report-{node}.json"
 
 
-def make(outcome: Outcome, job: JobSpec, seen: Seen) -> Report:
+def make(outcome: Outcome, job: JobSpec, seen: Seen, runner_version: str = "") -> Report:
     """Put together what became of the job."""
     specs = {spec.rank_id: spec for spec in job.processes}
     return Report(
@@ -156,7 +155,7 @@ def make(outcome: Outcome, job: JobSpec, seen: Seen) -> Report:
         ranks=tuple(_rank(rank, specs[rank.rank_id], seen) for rank in outcome.ranks),
         hang=seen.hang,
         warnings=seen.warnings,
-        runner_version=seen.runner_version,
+        runner_version=runner_version,
     )
 
 

@@ -59,7 +59,7 @@ NEIGHBOURS: Final = {
 # The rules of life and death stand alone, but for the one class of `Outcome.check` and what annotations need.
 HERMITS: Final = {"supervision"}
 # `ascend_runner/__init__.py` is the doorplate: it hands on names of every floor, and only the entrances read it.
-READERS_OF_THE_DOORPLATE: Final = {"cli", "library", "rank_table_tool"}
+READERS_OF_THE_DOORPLATE: Final = {"cli", "launcher", "library", "rank_table_tool"}
 
 # Whoever decides does not look: no files, no environment, no clock, no processes. So of the world's modules only what
 # is a name or a rule may be imported, nothing that could ask the kernel.
@@ -313,7 +313,11 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _is_guarded(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "__name__ == '__main__'"}
+    if not isinstance(node, ast.If):
+        return False
+    if ast.unparse(node.test) == "not TYPE_CHECKING":
+        return all(isinstance(inner, ast.FunctionDef) for inner in node.body)
+    return ast.unparse(node.test) in {"TYPE_CHECKING", "__name__ == '__main__'"}
 
 
 def test_an_import_leaves_no_trace() -> None:

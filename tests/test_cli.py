@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import ascend_runner
 from ascend_runner.job.settings import OPTIONS
 from tests.conftest import CLEAN, LIMIT, run_to_end, sentence
 
+README = Path(__file__).parents[1] / "README.md"
 ONE_RANK = ("--nproc-per-node", "1")
 
 
@@ -50,6 +52,34 @@ def test_help_lists_each_option_beside_its_variable() -> None:
     for option in OPTIONS:
         assert option.metavar in entries[option.flag]
         assert (f"[{option.variable}]" in entries[option.flag]) is option.has_variable
+
+
+def test_readme_lists_each_option_and_variable() -> None:
+    """In the table of options, by the words of --help."""
+    rows = [line for line in README.read_text("utf-8").splitlines() if line.startswith("| `--")]
+
+    for option in OPTIONS:
+        row = next(row for row in rows if re.search(f"`{option.flag}[ `]", row))
+        assert (f"`{option.variable}`" in row) is option.has_variable
+
+
+@pytest.mark.parametrize("words", [("--help",), (*ONE_RANK, "--dry-run", "true")])
+def test_full_disk_under_what_is_printed(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Whoever keeps a plan that could not be written must learn of it; a reader that has seen enough is none."""
+    words = (sys.executable, "-m", "ascend_runner", "--log-dir", "log", *words)
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            words, env=CLEAN, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False
+        )
+    assert (125, "ERROR standard output cannot be written: no space left on device") == (
+        ended.returncode,
+        sentence(ended.stderr.strip()),
+    )
+
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as closed:
+        assert 0 == subprocess.run(words, env=CLEAN, cwd=tmp_path, stdout=closed, timeout=LIMIT, check=False).returncode
 
 
 def test_help_fits_a_wide_terminal() -> None:
@@ -281,8 +311,8 @@ def test_relative_folder_of_path_is_the_callers(commands: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "status", "reason"),
     [
-        ("no-format", 126, "exec format error"),
-        ("no-interpreter", 127, "no such file or directory"),
+        ("no-format", 126, "'./no-format': exec format error"),
+        ("no-interpreter", 127, "'./no-interpreter' is there, but not the interpreter of its first line"),
     ],
 )
 def test_command_that_only_the_kernel_can_judge(name: str, status: int, reason: str, commands: Path) -> None:
@@ -290,7 +320,7 @@ def test_command_that_only_the_kernel_can_judge(name: str, status: int, reason: 
     ended = run_to_end("--nproc-per-node", "2", "--log-dir", "log", f"./{name}", cwd=commands)
 
     assert status == ended.returncode
-    assert f" ERROR rank 0 could not be started: './{name}': {reason}\n" in ended.stderr
+    assert f" ERROR rank 0 could not be started: {reason}\n" in ended.stderr
     assert ended.stderr.endswith("others 1: not started\n")
 
 

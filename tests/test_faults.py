@@ -7,6 +7,7 @@ import signal
 import stat
 from typing import TYPE_CHECKING
 
+import ascend_runner
 from ascend_runner.linux import descendants
 from tests.conftest import wait_until
 
@@ -20,6 +21,7 @@ def test_success_is_written_down(program: Program) -> None:
 
     document = program.report()
     assert (0, None, 2) == (document["status"], document["cause"], len(document["ranks"]))
+    assert document["runner_version"] == ascend_runner.__version__
     rank = document["ranks"][1]
     assert ("succeeded", 0, 6, 0) == (rank["state"], rank["exit_code"], rank["log_size"], rank["log_lost"])
     assert rank["max_rss"] > 1 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,11 +14,14 @@ from pathlib import Path
 import pytest
 
 import ascend_runner
+from ascend_runner import library
 from ascend_runner.errors import CommandError, JobFailedError, NotARankError, RankTableNotReadyError, SettingsError
+from ascend_runner.job.settings import OPTIONS
 from ascend_runner.supervision.events import Ending
 from ascend_runner.supervision.outcome import RankFailed
 from tests.conftest import ACTOR, CLEAN, LIMIT
 
+README = Path(__file__).parents[1] / "README.md"
 VALID = Path(__file__).parents[1] / "fixtures" / "valid"
 
 
@@ -196,6 +200,22 @@ def test_current_rank_outside_of_a_rank_is_an_error(environ: dict[str, str], sen
     assert sentence == str(caught.value)
 
 
+def test_options_are_those_of_the_command_line() -> None:
+    """What type checkers are told is what there is."""
+    assert {option.name for option in OPTIONS} == library.Options.__annotations__.keys()
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_example_of_the_readme_runs(number: int, tmp_path: Path) -> None:
+    """Each stands by itself, and works as it stands."""
+    examples = re.findall(r"^```python\n(.*?)^```$", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    example = examples[number].replace("/user/config/jobstart_hccl.json", str(VALID / "group_list_8_devices.json"))
+    (tmp_path / "train.py").write_text("print('trained')\n")
+    done = run_example(example, tmp_path)
+
+    assert (5, 0, "") == (len(examples), done.returncode, "" if done.returncode == 0 else done.stderr)
+
+
 @pytest.mark.parametrize(
     "function", [ascend_runner.launch, ascend_runner.prepare, ascend_runner.current_rank, ascend_runner.platform]
 )
@@ -204,20 +224,26 @@ def test_example_of_the_docstring_runs(function: object, tmp_path: Path) -> None
     assert function.__doc__
     lines = textwrap.dedent("\n".join(function.__doc__.split("\n")[1:])).split("\n")
     example = "\n".join(line[4:] for line in lines if line.startswith("    "))
-    rank = {"RANK_ID": "0", "LOCAL_RANK": "0", "RANK_SIZE": "8", "DEVICE_ID": "0", "MA_MOUNT_PATH": str(tmp_path)}
-    (tmp_path / "log").mkdir()  # the platform's; without it logs go to /tmp/log, which may be somebody else's
-    # The example calls "python", which Debian has in a virtual environment only.
+    done = run_example(example, tmp_path)
+
+    assert "import ascend_runner" in example
+    assert (0, "") == (done.returncode, "" if done.returncode == 0 else done.stderr)
+
+
+def run_example(example: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a documented example in a folder, as if it were a rank's."""
+    rank = {"RANK_ID": "0", "LOCAL_RANK": "0", "RANK_SIZE": "8", "DEVICE_ID": "0", "ASCEND_RUNNER_WORKDIR": "inherit"}
+    rank["MA_MOUNT_PATH"] = str(folder)
+    (folder / "log").mkdir()  # the platform's; without it logs go to /tmp/log, which may be somebody else's
+    # The examples call "python", which Debian has in a virtual environment only.
     path = os.pathsep.join([os.path.dirname(sys.executable), CLEAN.get("PATH", os.defpath)])
     environ = {**CLEAN, **rank, "PATH": path, "RANK_TABLE_FILE": str(VALID / "server_list_8_devices.json")}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", example],
         env=environ,
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
         timeout=LIMIT,
     )
-
-    assert "import ascend_runner" in example
-    assert (0, "") == (done.returncode, "" if done.returncode == 0 else done.stderr)

@@ -407,6 +407,25 @@ def test_wait_for_a_name_can_be_stopped(program: Program) -> None:
     assert not (program.folder / "ran").exists()
 
 
+@pytest.mark.parametrize("options", [("--nproc-per-node", "2"), ("--rank-table", "table.json")])
+def test_who_says_which_ranks_there_are_starts_these(tmp_path: Path, options: tuple[str, str]) -> None:
+    """An explicit choice beats variables that somebody else's launcher, or a rank around this runner, has left."""
+    (tmp_path / "table.json").write_bytes(table({"10.0.0.1": 2}))
+    left = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "RANK_ID": "0", "ASCEND_DEVICE_ID": "0"}
+
+    assert [0, 1] == [rank["rank_id"] for rank in plan_of(tmp_path, *options, env=left)["ranks"]]
+
+
+@pytest.mark.parametrize("names", [("flag", "variable"), ("variable", "flag")])
+def test_flag_beats_a_variable_of_another_option(tmp_path: Path, names: tuple[str, str]) -> None:
+    """What is typed counts, be it a table or a number of ranks; the other one comes from the image."""
+    (tmp_path / "table.json").write_bytes(table({"10.0.0.1": 3}))
+    variables = {"ASCEND_RUNNER_RANK_TABLE": "table.json", "ASCEND_RUNNER_NPROC_PER_NODE": "2"}
+    flags = {"flag": ("--nproc-per-node", "2"), "variable": ("--rank-table", "table.json")}[names[0]]
+
+    assert {"flag": 2, "variable": 3}[names[0]] == len(plan_of(tmp_path, *flags, env=variables)["ranks"])
+
+
 def test_single_process_keeps_report_and_log_apart(program: Program) -> None:
     """Eight runners under one mpirun write eight logs and eight reports."""
     env = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}

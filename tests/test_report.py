@@ -59,7 +59,6 @@ SEEN = Seen(
     },
     sentence="rank 0 failed first: exit status 1",
     warnings=("odd",),
-    runner_version="0.1.0",
 )
 FAILED = Outcome(
     RankFailed(0, Ending(exit_code=1)),

@@ -11,6 +11,7 @@ import re
 
 from ascend_runner import reporter
 from ascend_runner.annotations import TYPE_CHECKING, Final
+from ascend_runner.errors import reason
 from ascend_runner.frameworks import hccl
 from ascend_runner.linux import bounded, npu
 from ascend_runner.linux.cgroup import read
@@ -176,7 +177,7 @@ def health(scene: Scene) -> Iterator[Line]:
     try:
         answer = bounded.run([tool, "info"], scene.patience, scene.environ)
     except OSError as failure:
-        yield warning(f"{tool} cannot be run: {(failure.strerror or str(failure)).lower()}")
+        yield warning(f"{tool} cannot be run: {reason(failure)}")
         return
 
     if answer is None:

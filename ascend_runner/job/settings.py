@@ -68,6 +68,11 @@ class Settings(NamedTuple):
     quiet: bool = False
     verbose: bool = False
 
+    @property
+    def names_the_ranks(self) -> bool:
+        """Whether the user has said which ranks there are, whatever a platform's variables say."""
+        return self.rank_table is not None or self.nproc_per_node is not None
+
 
 class Option(NamedTuple):
     """One knob. `parse` turns its text into the value and says, by a ValueError, what it expected instead."""
@@ -105,6 +110,9 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
             values[option.name] = _parse(option, flags[option.name], option.flag)
         elif option.has_variable and environ.get(option.variable):
             values[option.name] = _parse(option, environ[option.variable], option.variable)
+
+    if "nproc_per_node" in flags and "rank_table" not in flags:
+        values.pop("rank_table", None)  # it came from the variable, and the flag means: without a table
 
     settings = Settings(**values)  # type: ignore[arg-type]  # each option parses to the type of its field
     if settings.quiet and settings.verbose:

@@ -83,7 +83,7 @@ def _facts(share: NodeShare, table: RankTable) -> TableFacts:
         position=pods.index(share.pod_name) if pods else server_ids.index(share.server_id),
         devices=len(share.rank_ids),
         server_id=share.server_id,
-        first_server_id=server_ids[0],
+        server_ids=tuple(server_ids),
         first_pod_name=pods[0] if pods else "",
     )
 

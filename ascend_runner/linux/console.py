@@ -86,6 +86,7 @@ class Console:
     def say(self, line: bytes) -> None:
         """Queue a line of the runner's own, which goes to stderr, whatever the room."""
         with self._changed:
+            self._put_skipped_notice()
             self._end_progress_bar()
             self._put([(STDERR, line)], len(line))
 

@@ -8,7 +8,7 @@ import os
 import stat
 
 from ascend_runner.annotations import Final
-from ascend_runner.errors import OutputError
+from ascend_runner.errors import OutputError, reason
 
 FOLDER_MODE: Final = 0o750
 FILE_MODE: Final = 0o640
@@ -23,7 +23,7 @@ def make_folder(path: str) -> None:
     try:
         _make_missing(path)
     except OSError as error:
-        raise OutputError(f"cannot make the folder {error.filename!r}: {_reason(error)}") from error
+        raise OutputError(f"cannot make the folder {error.filename!r}: {reason(error)}") from error
 
     _refuse_strangers(path)
 
@@ -43,7 +43,7 @@ def open_new_log(path: str) -> int:
         _keep_earlier(path)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
-        raise OutputError(f"cannot make the log file {path!r}: {_reason(error)}") from error
+        raise OutputError(f"cannot make the log file {path!r}: {reason(error)}") from error
 
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # tells other jobs that the log has a living writer
@@ -64,7 +64,7 @@ def write_whole(path: str, data: bytes) -> None:
             os.unlink(neighbour)
             raise
     except OSError as error:
-        raise OutputError(f"cannot write {path!r}: {_reason(error)}") from error
+        raise OutputError(f"cannot write {path!r}: {reason(error)}") from error
 
 
 def _make_missing(path: str) -> None:
@@ -144,7 +144,3 @@ def _lstat(path: str) -> os.stat_result | None:
         return os.lstat(path)
     except OSError:
         return None
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

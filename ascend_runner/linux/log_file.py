@@ -10,7 +10,7 @@ import contextlib
 import os
 
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
-from ascend_runner.errors import OutputError
+from ascend_runner.errors import OutputError, reason
 
 from . import files
 
@@ -67,8 +67,7 @@ class LogFile:
             try:
                 os.close(fd)
             except OSError as error:  # network file systems tell only now what they could not write
-                reason = (error.strerror or str(error)).lower()
-                self._on_change(f"closing {self.path!r} failed: {reason}; its last lines may be missing")
+                self._on_change(f"closing {self.path!r} failed: {reason(error)}; its last lines may be missing")
 
     def _fill(self, data: bytes, start: int) -> int:
         """Write the whole lines of `data` from `start` on that fit, else put the file aside; how many bytes that was.
@@ -106,8 +105,9 @@ class LogFile:
             self.gaps.append(Gap(offset, size))
         if not self._is_failing:
             self._is_failing = True
-            reason = (error.strerror or str(error)).lower()
-            self._on_change(f"cannot write {self.path!r}: {reason}; the rank goes on, what it writes now is lost")
+            self._on_change(
+                f"cannot write {self.path!r}: {reason(error)}; the rank goes on, what it writes now is lost"
+            )
 
     def _heal(self) -> None:
         if self._is_failing:

@@ -15,6 +15,7 @@ import time
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.diagnosis.stack_groups import ProcessStack, RankStack
+from ascend_runner.errors import reason
 from ascend_runner.text import shown
 
 from .descendants import descendants, is_proc_ours, wchan
@@ -91,7 +92,7 @@ class Looker:
             self.refusal = f"py-spy had no answer within {seconds:.0f} s"
             return ()
         except OSError as error:
-            self.refusal = f"py-spy cannot be started: {(error.strerror or str(error)).lower()}"
+            self.refusal = f"py-spy cannot be started: {reason(error)}"
             return ()
         if dump.returncode:
             # A shell or another program without Python in it is no failure.

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class TableFacts(NamedTuple):
     """What a rank table says of this node. Nodes are pods where the table has pods, else servers (`unit` says which).
 
-    `position` is this node's place in the order of ranks, `devices` the number of its cards.
+    `position` is this node's place in the order of ranks, `devices` the number of its cards. `server_ids` are those of
+    all servers, rank 0's first.
     """
 
     unit: str
@@ -24,14 +25,14 @@ class TableFacts(NamedTuple):
     position: int
     devices: int
     server_id: str
-    first_server_id: str
+    server_ids: tuple[str, ...]
     first_pod_name: str = ""
 
 
 def contradiction(node: Node, table: TableFacts) -> str:
     """Give the sentence of the error; empty where both agree, or where nobody but the table says anything."""
     sources = node.sources
-    if "nnodes" in sources and node.nnodes != table.nodes:
+    if "nnodes" in sources and node.nnodes not in {table.nodes, len(table.server_ids)}:  # two pods may share a server
         return f"{sources['nnodes']} says {node.nnodes} nodes, but the rank table holds {table.nodes} {table.unit}s"
     if node.devices_per_node is not None and node.devices_per_node != table.devices:
         return (
@@ -40,8 +41,9 @@ def contradiction(node: Node, table: TableFacts) -> str:
         )
     if sources.get("node_rank") == "--node-rank" and node.node_rank != table.position:
         return f"--node-rank is {node.node_rank}, but in the rank table this node is number {table.position}"
-    # A server_id may be something else than an address (MindCluster writes a pod's UID).
-    if node.address and _is_address(table.server_id) and node.address != table.server_id:
+    # A server_id may be another of the node's addresses, or none (MindCluster writes a pod's UID). So an address that
+    # is not in the table says nothing, but another server's says that these are not our devices.
+    if node.address != table.server_id and node.address in table.server_ids:
         return (
             f"{sources['address']} says {node.address}, but the rank table has this node's devices on server"
             f" {table.server_id!r}"
@@ -63,7 +65,9 @@ def with_table(node: Node, table: TableFacts) -> Node:
 
     # A host's name starts with its pod's. Every node must come to the same answer, so nothing of this node counts.
     of_first_pod = tuple(host for host in node.hosts if host.partition(".")[0] == table.first_pod_name)
-    return node._replace(master_addr=(*of_first_pod, *node.hosts, table.first_server_id)[0])
+    # Names in an order of their own are all there is; but addresses that the table knows, too, it has put in order.
+    in_their_order = node.hosts if set(table.server_ids).isdisjoint(node.hosts) else ()
+    return node._replace(master_addr=(*of_first_pod, *in_their_order, table.server_ids[0])[0])
 
 
 def without_table(node: Node) -> str:
@@ -75,7 +79,3 @@ def without_table(node: Node) -> str:
         f"there are {node.nnodes} nodes ({node.sources.get('nnodes', '--nnodes')}), but nothing says where node 0 is:"
         " expected --master-addr or MASTER_ADDR"
     )
-
-
-def _is_address(text: str) -> bool:
-    return ":" in text or (text.count(".") == 3 and text.replace(".", "").isdigit())  # noqa: PLR2004  an IPv4 has four

@@ -313,8 +313,8 @@ def test_ranks_meet_at_the_host_of_the_first_pod() -> None:
             "MA_NUM_GPUS says 8 devices on each node, but the rank table gives 2 to this one, on server '10.0.0.2'",
         ),
         (
-            {"MA_NUM_HOSTS": "2", "MA_CURRENT_HOST_IP": "10.0.0.9"},
-            "MA_CURRENT_HOST_IP says 10.0.0.9, but the rank table has this node's devices on server '10.0.0.2'",
+            {"MA_NUM_HOSTS": "2", "MA_CURRENT_HOST_IP": "10.0.0.1"},
+            "MA_CURRENT_HOST_IP says 10.0.0.1, but the rank table has this node's devices on server '10.0.0.2'",
         ),
     ],
 )

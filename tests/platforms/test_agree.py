@@ -16,7 +16,7 @@ TABLE = TableFacts(
     position=1,
     devices=8,
     server_id="192.168.0.26",
-    first_server_id="192.168.0.25",
+    server_ids=("192.168.0.25", "192.168.0.26"),
     first_pod_name="ma-job-7c1d-worker-0",
 )
 
@@ -34,14 +34,17 @@ def test_nobody_says_anything() -> None:
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        (TABLE._replace(nodes=3), "MA_NUM_HOSTS says 2 nodes, but the rank table holds 3 pods"),
+        (
+            TABLE._replace(nodes=3, server_ids=("a", "b", "c")),
+            "MA_NUM_HOSTS says 2 nodes, but the rank table holds 3 pods",
+        ),
         (
             TABLE._replace(devices=4),
             "MA_NUM_GPUS says 8 devices on each node, but the rank table gives 4 to this one, on server '192.168.0.26'",
         ),
         (
-            TABLE._replace(server_id="192.168.0.27"),
-            "MA_CURRENT_HOST_IP says 192.168.0.26, but the rank table has this node's devices on server '192.168.0.27'",
+            TABLE._replace(server_id="192.168.0.25"),
+            "MA_CURRENT_HOST_IP says 192.168.0.26, but the rank table has this node's devices on server '192.168.0.25'",
         ),
     ],
 )
@@ -60,9 +63,20 @@ def test_node_rank_of_the_users() -> None:
     )
 
 
-def test_server_id_that_is_no_address() -> None:
-    """MindCluster may write a pod's UID, which no address equals."""
-    assert "" == contradiction(find(MODELARTS), TABLE._replace(server_id="5f9c-uid-of-a-pod"))
+@pytest.mark.parametrize("server_id", ["5f9c-uid-of-a-pod", "172.16.0.26"])
+def test_server_id_that_is_another_name(server_id: str) -> None:
+    """MindCluster may write a pod's UID, and a node has more than one address."""
+    table = TABLE._replace(server_id=server_id, server_ids=("192.168.0.25", server_id))
+
+    assert "" == contradiction(find(MODELARTS), table)
+
+
+def test_pods_on_one_server() -> None:
+    """Who counts machines and who counts pods mean the same then."""
+    variables = {**MODELARTS, "MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "0"}
+    table = TABLE._replace(server_ids=("192.168.0.26",))
+
+    assert "" == contradiction(find(variables), table)
 
 
 def test_ranks_meet_where_the_table_puts_rank_0() -> None:
@@ -78,6 +92,15 @@ def test_table_without_pods() -> None:
 
     assert "ma-job-7c1d-worker-0.ma-job-7c1d" == with_table(find(MODELARTS), table).master_addr
     assert "192.168.0.25" == with_table(find({}), table).master_addr
+
+
+@pytest.mark.parametrize("hosts", ["10.0.0.6,10.0.0.5", "10.0.0.5,10.0.0.6"])
+def test_addresses_in_another_order(hosts: str) -> None:
+    """Rank 0 is where the table says, on every node, however the platform lists the same addresses."""
+    table = TABLE._replace(first_pod_name="", unit="server", server_ids=("10.0.0.5", "10.0.0.6"))
+    variables = {**MODELARTS, "VC_WORKER_HOSTS": hosts, "MA_CURRENT_HOST_IP": "10.0.0.6"}
+
+    assert "10.0.0.5" == with_table(find(variables), table).master_addr
 
 
 def test_one_node_meets_at_home() -> None:
