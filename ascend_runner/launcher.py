@@ -73,7 +73,7 @@ class Launcher:
             job = plan_single(request, alone, settings, self._surroundings())
         else:
             job = self._prepare_ranks(request, find.find(self._environ, said))
-        self._refuse_missing_script(job)
+        self._refuse_what_is_missing(job)
         return self._told(job)
 
     def _find_single(self) -> Single | None:
@@ -229,9 +229,13 @@ class Launcher:
             if signum in STOP_SIGNALS:
                 raise errors.StopRequestedError(signum, signal_name(signum))
 
-    def _refuse_missing_script(self, job: JobSpec) -> None:
-        """Refuse a relative script that is here, but not in the ranks' working directory."""
+    def _refuse_what_is_missing(self, job: JobSpec) -> None:
+        """Refuse a working directory that is not there, and a relative script that is here, but not there."""
         first = job.processes[0]
+        if not os.path.isdir(first.cwd) and first.cwd not in job.folders:
+            raise errors.SettingsError(
+                f"--workdir is {first.cwd!r}, expected 'device', 'inherit' or a folder that exists"
+            )
         if first.cwd == self._cwd:
             if _is_relative(first.executable):
                 self._find_executable(first.executable, first.cwd)

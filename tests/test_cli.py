@@ -325,11 +325,11 @@ def test_command_that_only_the_kernel_can_judge(name: str, status: int, reason: 
 
 
 def test_missing_working_directory_is_the_runners_failure(commands: Path) -> None:
-    """125, and the sentence names the folder, not the command."""
-    ended = run_to_end(*ONE_RANK, "--log-dir", "log", "--workdir", "elsewhere", "true", cwd=commands)
+    """125 before anything is made or started, and the sentence names the folder, not the command."""
+    expected = f"ERROR --workdir is '{commands}/elsewhere', expected 'device', 'inherit' or a folder that exists"
 
-    assert 125 == ended.returncode
-    assert f"rank 0 could not be started: working directory '{commands}/elsewhere': no such file" in ended.stderr
+    assert (125, expected) == error_of(*ONE_RANK, "--log-dir", "log", "--workdir", "elsewhere", "true", cwd=commands)
+    assert not (commands / "log").exists()
 
 
 # --- What is shown ----------------------------------------------------------------------------------------------------
