@@ -33,16 +33,17 @@ def encode(value: object) -> Any:  # Any: what json.dumps takes
     return value
 
 
-def decode(record: type[RecordT], document: object, path: str = "") -> RecordT:
+def decode(record: type[RecordT], document: object, path: str = "", names: Mapping[str, type] | None = None) -> RecordT:
     """Make a record of a JSON value. Members that it does not know are ignored, missing ones get their default.
 
+    `names` are those in the record's annotations that its module imports for type checkers only.
     Errors: AscendRunnerError, naming the place.
     """
     if not isinstance(document, dict):
         raise _error(path, "an object", document)
     import typing  # 6 ms that whoever only writes a report does not pay
 
-    hints = typing.get_type_hints(record)
+    hints = typing.get_type_hints(record, localns=names and dict(names))
     defaults: dict[str, object] = getattr(record, "_field_defaults", {})
     missing = [name for name in hints if name not in document and name not in defaults]
     if missing:
@@ -50,29 +51,30 @@ def decode(record: type[RecordT], document: object, path: str = "") -> RecordT:
 
     return record(
         **{
-            name: _decode(hint, document[name], f"{path}.{name}" if path else name)
+            name: _decode(hint, document[name], f"{path}.{name}" if path else name, names)
             for name, hint in hints.items()
             if name in document
         }
     )
 
 
-def _decode(hint: Any, value: object, path: str) -> object:  # Any: an annotation can be a class or a typing construct
+# Any: an annotation can be a class or a typing construct
+def _decode(hint: Any, value: object, path: str, names: Mapping[str, type] | None) -> object:
     import typing  # as above
 
     kind, arguments = typing.get_origin(hint), typing.get_args(hint)
     if kind is typing.Union:  # Optional
-        return None if value is None else _decode(arguments[0], value, path)
+        return None if value is None else _decode(arguments[0], value, path, names)
     if kind is tuple:
         if not isinstance(value, list):
             raise _error(path, "an array", value)
-        return tuple(_decode(arguments[0], item, f"{path}[{number}]") for number, item in enumerate(value))
+        return tuple(_decode(arguments[0], item, f"{path}[{number}]", names) for number, item in enumerate(value))
     if kind is not None:  # a mapping of texts
         if not isinstance(value, dict):
             raise _error(path, "an object", value)
-        return {name: _decode(arguments[1], item, f"{path}.{name}") for name, item in value.items()}
+        return {name: _decode(arguments[1], item, f"{path}.{name}", names) for name, item in value.items()}
     if hasattr(hint, "_fields"):
-        return decode(hint, value, path)
+        return decode(hint, value, path, names)
 
     return _decode_scalar(hint, value, path)
 

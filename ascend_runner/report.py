@@ -16,13 +16,13 @@ from collections.abc import Mapping  # noqa: TC003  `decode` reads the annotatio
 
 from ascend_runner import records
 from ascend_runner.annotations import TYPE_CHECKING, Any, Final, NamedTuple, Optional
-from ascend_runner.diagnosis.finding import Accused, Finding  # noqa: TC001
-from ascend_runner.diagnosis.stack_groups import StackGroup  # noqa: TC001
 from ascend_runner.job.rerun import rerun_command
 from ascend_runner.job.secrets import mask
 from ascend_runner.supervision.outcome import Interrupted, RankFailed, RankNotStarted
 
 if TYPE_CHECKING:
+    from ascend_runner.diagnosis.finding import Accused, Finding
+    from ascend_runner.diagnosis.stack_groups import StackGroup
     from ascend_runner.job.plan import JobSpec, RankSpec
     from ascend_runner.supervision.outcome import Cause, Outcome, RankOutcome
 
@@ -177,7 +177,17 @@ def text(document: Mapping[str, Any]) -> str:
 
 def decode(document: object) -> Report:
     """Read a report again. Errors: AscendRunnerError, naming the place in the document."""
-    return records.decode(Report, document)
+    from ascend_runner.diagnosis import finding, stack_groups  # whoever only writes a report, pays for no more
+
+    return records.decode(
+        Report,
+        document,
+        names={
+            "Accused": finding.Accused,
+            "Finding": finding.Finding,
+            "StackGroup": stack_groups.StackGroup,
+        },
+    )
 
 
 def _cause(cause: Cause, seen: Seen) -> CauseReport:
