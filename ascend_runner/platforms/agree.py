@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class TableFacts(NamedTuple):
     """What a rank table says of this node. Nodes are pods where the table has pods, else servers (`unit` says which).
 
-    `position` is this node's place in the order of ranks, `devices` the number of its cards.
+    `position` is this node's place in the order of ranks, `devices` the number of its cards, `addresses` are what its
+    server is called besides its server_id. `first_address` is where the server of rank 0 is reached.
     """
 
     unit: str
@@ -24,8 +25,9 @@ class TableFacts(NamedTuple):
     position: int
     devices: int
     server_id: str
-    first_server_id: str
+    first_address: str
     first_pod_name: str = ""
+    addresses: tuple[str, ...] = ()
 
 
 def contradiction(node: Node, table: TableFacts) -> str:
@@ -41,7 +43,7 @@ def contradiction(node: Node, table: TableFacts) -> str:
     if sources.get("node_rank") == "--node-rank" and node.node_rank != table.position:
         return f"--node-rank is {node.node_rank}, but in the rank table this node is number {table.position}"
     # A server_id may be something else than an address (MindCluster writes a pod's UID).
-    if node.address and _is_address(table.server_id) and node.address != table.server_id:
+    if node.address and is_address(table.server_id) and node.address not in {table.server_id, *table.addresses}:
         return (
             f"{sources['address']} says {node.address}, but the rank table has this node's devices on server"
             f" {table.server_id!r}"
@@ -63,7 +65,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
 
     # A host's name starts with its pod's. Every node must come to the same answer, so nothing of this node counts.
     of_first_pod = tuple(host for host in node.hosts if host.partition(".")[0] == table.first_pod_name)
-    return node._replace(master_addr=(*of_first_pod, *node.hosts, table.first_server_id)[0])
+    return node._replace(master_addr=(*of_first_pod, *node.hosts, table.first_address)[0])
 
 
 def without_table(node: Node) -> str:
@@ -77,5 +79,6 @@ def without_table(node: Node) -> str:
     )
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Whether a server_id is an IP address, as far as its form tells."""
     return ":" in text or (text.count(".") == 3 and text.replace(".", "").isdigit())  # noqa: PLR2004  an IPv4 has four

@@ -16,7 +16,7 @@ TABLE = TableFacts(
     position=1,
     devices=8,
     server_id="192.168.0.26",
-    first_server_id="192.168.0.25",
+    first_address="192.168.0.25",
     first_pod_name="ma-job-7c1d-worker-0",
 )
 
@@ -63,6 +63,13 @@ def test_node_rank_of_the_users() -> None:
 def test_server_id_that_is_no_address() -> None:
     """MindCluster may write a pod's UID, which no address equals."""
     assert "" == contradiction(find(MODELARTS), TABLE._replace(server_id="5f9c-uid-of-a-pod"))
+
+
+def test_server_that_is_known_by_the_nodes_address_too() -> None:
+    """What the table states besides the server_id is no contradiction."""
+    table = TABLE._replace(server_id="172.16.0.26", addresses=("192.168.0.26",))
+
+    assert "" == contradiction(find(MODELARTS), table)
 
 
 def test_ranks_meet_where_the_table_puts_rank_0() -> None:
