@@ -47,6 +47,17 @@ def test_checks_can_be_switched_off(program: Program) -> None:
     assert run.finish() == 0
 
 
+def test_document_that_is_no_table_is_told_with_hccls_code(program: Program) -> None:
+    """Who searches for HCCL's code finds it, be there one thing wrong or more."""
+    path = table(program.folder, "192.168.1.1")
+    text = (program.folder / "table.json").read_text()
+    (program.folder / "table.json").write_text(text.replace('"rank_id": "0"', '"rank_id": "1"'))
+    run = program.start("--rank-table", path, "true")
+
+    assert run.finish() == 125
+    assert f"in 'server_list[0].device[0].rank_id' of {path} (EI0014)\n" in run.screen
+
+
 def test_chip_decides_what_is_checked(program: Program) -> None:
     """Three devices on a 910 are no card set; where the chip is not known they may be right."""
     path = table(program.folder, "192.168.1.1", "192.168.1.2", "192.168.1.3", "192.168.1.4")
