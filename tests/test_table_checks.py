@@ -58,6 +58,27 @@ def test_document_that_is_no_table_is_told_with_hccls_code(program: Program) -> 
     assert f"in 'server_list[0].device[0].rank_id' of {path} (EI0014)\n" in run.screen
 
 
+def test_node_of_a_table_with_uids(program: Program) -> None:
+    """MindCluster's hccl.json of several servers starts on each of them, and its ranks meet at an address."""
+    servers = [
+        {
+            "server_id": f"uid-{index}",
+            "host_ip": "10.0.0.1",
+            "container_ip": f"172.16.0.{index}",
+            "device": [{"device_id": "0", "device_ip": f"192.168.1.{index}", "rank_id": str(rank_id)}],
+        }
+        for index, rank_id in ((1, 1), (2, 0))
+    ]
+    path = program.folder / "hccl.json"
+    path.write_text(json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": servers}))
+    run = program.start(
+        "--rank-table", str(path), "sh", "-c", "echo rank $RANK at $MASTER_ADDR", env={"POD_IP": "172.16.0.1"}
+    )
+
+    assert run.finish() == 0
+    assert "rank 1 at 172.16.0.2" in run.screen
+
+
 def test_chip_decides_what_is_checked(program: Program) -> None:
     """Three devices on a 910 are no card set; where the chip is not known they may be right."""
     path = table(program.folder, "192.168.1.1", "192.168.1.2", "192.168.1.3", "192.168.1.4")
