@@ -79,6 +79,18 @@ def test_node_of_a_table_with_uids(program: Program) -> None:
     assert "rank 1 at 172.16.0.2" in run.screen
 
 
+def test_folder_whose_real_name_hccl_would_not_read(program: Program) -> None:
+    """HCCL looks at the path without symlinks, so the runner does."""
+    real = program.folder / "node.json" / "mount"
+    real.mkdir(parents=True)
+    (program.folder / "mount").symlink_to(real)
+    path = table(program.folder, "192.168.1.1")
+    run = program.start("--rank-table", path, "true", env={"MA_MOUNT_PATH": str(program.folder / "mount")})
+
+    assert run.finish() == 125
+    assert f"HCCL would not read {real}/rank_table/jobstart_hccl.json" in run.screen
+
+
 def test_chip_decides_what_is_checked(program: Program) -> None:
     """Three devices on a 910 are no card set; where the chip is not known they may be right."""
     path = table(program.folder, "192.168.1.1", "192.168.1.2", "192.168.1.3", "192.168.1.4")
