@@ -45,8 +45,9 @@ class AscendRunnerError(Exception):
 
 def sentences(error: AscendRunnerError) -> list[str]:
     """Give all that an error says, one sentence each: a document may be wrong in more than one place."""
-    if not isinstance(error, RankTableFormatError) or not error.others:
+    if not isinstance(error, RankTableFormatError):
         return [str(error)]
+
     return [
         said_of(one.sentence, one.path, one.source) + (f" ({one.code})" if one.code else "")
         for one in (error, *error.others)

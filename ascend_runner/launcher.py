@@ -202,7 +202,8 @@ class Launcher:
         from ascend_runner.text import printable
 
         chip = self._settings.chip or checks.chip_of(self._environ)
-        findings = checks.check(table, file.path, chip, size=len(file.data))
+        path = os.path.realpath(file.path)  # as HCCL does before it looks at the name
+        findings = checks.check(table, path, chip, size=len(file.data))
         refusals = [finding for finding in findings if finding.severity == ERROR]
         for finding in findings:
             if finding not in refusals:

@@ -47,6 +47,50 @@ def test_checks_can_be_switched_off(program: Program) -> None:
     assert run.finish() == 0
 
 
+def test_document_that_is_no_table_is_told_with_hccls_code(program: Program) -> None:
+    """Who searches for HCCL's code finds it, be there one thing wrong or more."""
+    path = table(program.folder, "192.168.1.1")
+    text = (program.folder / "table.json").read_text()
+    (program.folder / "table.json").write_text(text.replace('"rank_id": "0"', '"rank_id": "1"'))
+    run = program.start("--rank-table", path, "true")
+
+    assert run.finish() == 125
+    assert f"in 'server_list[0].device[0].rank_id' of {path} (EI0014)\n" in run.screen
+
+
+def test_node_of_a_table_with_uids(program: Program) -> None:
+    """MindCluster's hccl.json of several servers starts on each of them, and its ranks meet at an address."""
+    servers = [
+        {
+            "server_id": f"uid-{index}",
+            "host_ip": "10.0.0.1",
+            "container_ip": f"172.16.0.{index}",
+            "device": [{"device_id": "0", "device_ip": f"192.168.1.{index}", "rank_id": str(rank_id)}],
+        }
+        for index, rank_id in ((1, 1), (2, 0))
+    ]
+    path = program.folder / "hccl.json"
+    path.write_text(json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": servers}))
+    run = program.start(
+        "--rank-table", str(path), "sh", "-c", "echo rank $RANK at $MASTER_ADDR", env={"POD_IP": "172.16.0.1"}
+    )
+
+    assert run.finish() == 0
+    assert "rank 1 at 172.16.0.2" in run.screen
+
+
+def test_folder_whose_real_name_hccl_would_not_read(program: Program) -> None:
+    """HCCL looks at the path without symlinks, so the runner does."""
+    real = program.folder / "node.json" / "mount"
+    real.mkdir(parents=True)
+    (program.folder / "mount").symlink_to(real)
+    path = table(program.folder, "192.168.1.1")
+    run = program.start("--rank-table", path, "true", env={"MA_MOUNT_PATH": str(program.folder / "mount")})
+
+    assert run.finish() == 125
+    assert f"HCCL would not read {real}/rank_table/jobstart_hccl.json" in run.screen
+
+
 def test_chip_decides_what_is_checked(program: Program) -> None:
     """Three devices on a 910 are no card set; where the chip is not known they may be right."""
     path = table(program.folder, "192.168.1.1", "192.168.1.2", "192.168.1.3", "192.168.1.4")

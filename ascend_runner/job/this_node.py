@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ascend_runner.platforms.agree import TableFacts
-    from ascend_runner.rank_table import Device, RankTable
+    from ascend_runner.rank_table import Device, RankTable, Server
 
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
 ADDRESS_VARIABLES: Final = ("MA_CURRENT_HOST_IP", "MA_CURRENT_IP", "HOST_IP", "POD_IP", "XDL_IP")
@@ -84,6 +84,7 @@ def _facts(share: NodeShare, table: RankTable) -> TableFacts:
         devices=len(share.rank_ids),
         server_id=share.server_id,
         server_ids=tuple(server_ids),
+        first_address=_address_of(servers[0]),
         first_pod_name=pods[0] if pods else "",
     )
 
@@ -111,7 +112,7 @@ def _share_of_server(table: RankTable, environ: Mapping[str, str], host: Host) -
         server = table.servers[0]
         return _share(table, server.devices, server_id=server.server_id)
 
-    servers = {server.server_id: server for server in table.servers}
+    servers = _by_name(table.servers)
     names = {variable: environ[variable] for variable in ADDRESS_VARIABLES if environ.get(variable)}
     own = next((name for name in names.values() if name in servers), None)
     if own is None:
@@ -121,12 +122,44 @@ def _share_of_server(table: RankTable, environ: Mapping[str, str], host: Host) -
     if own is None:
         raise NodeNotFoundError(
             f"this node is not in the rank table: looked for a server_id equal to {_told(names)}, the table holds"
-            f" {_listed(tuple(servers))}; MA_CURRENT_HOST_IP can name this node's server_id"
+            f" {_listed([server.server_id for server in table.servers])}; MA_CURRENT_HOST_IP can name this node's"
+            " server_id"
         )
-    if not servers[own].devices:
-        raise NodeNotFoundError(f"this node has nothing to start: server {own!r} has no device in the rank table")
+    server = servers[own]
+    if not server.devices:
+        raise NodeNotFoundError(
+            f"this node has nothing to start: server {server.server_id!r} has no device in the rank table"
+        )
 
-    return _share(table, servers[own].devices, server_id=own)
+    return _share(table, server.devices, server_id=server.server_id)
+
+
+def _by_name(servers: Sequence[Server]) -> dict[str, Server]:
+    """Give servers by their server_id, and by those other addresses that only one of them has.
+
+    MindCluster may write a pod's UID as server_id; two pods on one machine then share its host_ip.
+    """
+    known: dict[str, Server] = {}
+    shared: set[str] = set()
+    for server in servers:
+        for address in server.addresses:
+            if known.setdefault(address, server) is not server:
+                shared.add(address)
+    for address in shared:
+        del known[address]
+    known.update((server.server_id, server) for server in servers)
+
+    return known
+
+
+def _address_of(server: Server) -> str:
+    """Tell where other nodes reach a server: where its server_id is no address, the last that the table gives.
+
+    That is a pod's own (container_ip, pod_ip), which is its machine's too where it uses the machine's network.
+    """
+    from ascend_runner.platforms import agree  # only with a table
+
+    return server.server_id if agree.is_address(server.server_id) else (server.server_id, *server.addresses)[-1]
 
 
 def _share(table: RankTable, devices: Iterable[Device], *, server_id: str, pod_name: str = "") -> NodeShare:

@@ -17,7 +17,7 @@ class TableFacts(NamedTuple):
     """What a rank table says of this node. Nodes are pods where the table has pods, else servers (`unit` says which).
 
     `position` is this node's place in the order of ranks, `devices` the number of its cards. `server_ids` are those of
-    all servers, rank 0's first.
+    all servers, rank 0's first, and `first_address` is where that one is reached.
     """
 
     unit: str
@@ -26,6 +26,7 @@ class TableFacts(NamedTuple):
     devices: int
     server_id: str
     server_ids: tuple[str, ...]
+    first_address: str
     first_pod_name: str = ""
 
 
@@ -67,7 +68,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
     of_first_pod = tuple(host for host in node.hosts if host.partition(".")[0] == table.first_pod_name)
     # Names in an order of their own are all there is; but addresses that the table knows, too, it has put in order.
     in_their_order = node.hosts if set(table.server_ids).isdisjoint(node.hosts) else ()
-    return node._replace(master_addr=(*of_first_pod, *in_their_order, table.server_ids[0])[0])
+    return node._replace(master_addr=(*of_first_pod, *in_their_order, table.first_address)[0])
 
 
 def without_table(node: Node) -> str:
@@ -79,3 +80,8 @@ def without_table(node: Node) -> str:
         f"there are {node.nnodes} nodes ({node.sources.get('nnodes', '--nnodes')}), but nothing says where node 0 is:"
         " expected --master-addr or MASTER_ADDR"
     )
+
+
+def is_address(text: str) -> bool:
+    """Whether a server_id is an IP address, as far as its form tells."""
+    return ":" in text or (text.count(".") == 3 and text.replace(".", "").isdigit())  # noqa: PLR2004  an IPv4 has four

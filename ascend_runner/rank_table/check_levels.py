@@ -111,20 +111,24 @@ def _check_level(level: Fields, address_counts: dict[tuple[int, str], int]) -> i
     if "net_type" in level.values:
         _check_choice(level, "net_type", NET_TYPES)
 
-    addresses = level.objects("rank_addr_list")
-    if len(addresses) > MOST_ADDRESSES:
-        sentence = f"rank_addr_list holds {len(addresses)} addresses, HCCL takes at most {MOST_ADDRESSES}"
-        level.refuse(sentence, "rank_addr_list")
-    expected = address_counts.setdefault((layer, instance), len(addresses))
-    if len(addresses) != expected:
-        sentence = (
-            f"rank_addr_list holds {counted(len(addresses), 'address')}, another rank's of '{instance}' {expected}"
-        )
-        level.refuse(sentence, "rank_addr_list")
-    for address in addresses:
+    for address in level.objects("rank_addr_list"):
         _check_address(address)
+    listed = level.values.get("rank_addr_list")
+    if isinstance(listed, list):  # else that has been told
+        expected = address_counts.setdefault((layer, instance), len(listed))
+        _check_address_count(level, len(listed), expected)
 
     return layer
+
+
+def _check_address_count(level: Fields, count: int, expected: int) -> None:
+    if count > MOST_ADDRESSES:
+        sentence = f"rank_addr_list holds {count} addresses, HCCL takes at most {MOST_ADDRESSES}"
+        level.refuse(sentence, "rank_addr_list")
+    if count != expected:
+        instance = level.text("net_instance_id")
+        sentence = f"rank_addr_list holds {counted(count, 'address')}, another rank's of '{instance}' {expected}"
+        level.refuse(sentence, "rank_addr_list")
 
 
 def _check_address(address: Fields) -> None:
@@ -158,7 +162,7 @@ def _check_choice(fields: Fields, key: str, choices: tuple[str, ...]) -> str:
         return value
 
     code = BAD_VALUE if key in fields.values else MISSING_FIELD
-    expected = ", ".join(choice for choice in choices if choice)
+    expected = ", ".join(f"'{choice}'" for choice in choices if choice)
     fields.refuse(f"{key} is {_said(fields, key)}, expected one of {expected}", key, code=code)
     return ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ascend_runner.rank_table.fields import shown
+from ascend_runner.rank_table.fields import counted, shown
 from ascend_runner.rank_table.findings import BAD_TABLE, WARNING
 from ascend_runner.rank_table.model import GROUP_LIST, LAB_LIST
 
@@ -58,5 +58,6 @@ def _check_lab(report: Report) -> None:
     size = len(table.devices)
     average, rest = divmod(size, len(table.servers))
     if rest or average not in AVERAGES:
-        sentence = f"{size} devices on {len(table.servers)} servers: unconverted, HCCL wants 1, 2, 4, 8 or 16 on each"
+        where = f"{counted(size, 'device')} on {counted(len(table.servers), 'server')}"
+        sentence = f"{where}: unconverted, HCCL wants 1, 2, 4, 8 or 16 on each"
         report.add(WARNING, sentence, "group_list", BAD_TABLE)

@@ -100,6 +100,7 @@ def check_reading(
         found.append(Finding(severity=WARNING, sentence=sentence, source=draft.source, code=BAD_TABLE))
     if reading.problems:
         told = {problem.path for problem in reading.problems}
+        told |= {path.rpartition("[")[0] for path in told if path.endswith("]")}  # an array that lost an item
         found = [finding for finding in found if finding.severity == ERROR and finding.path not in told]
         found += [_as_finding(problem) for problem in reading.problems]
 
@@ -178,7 +179,9 @@ def _check_servers(report: Report, chip: str | None) -> None:
             report.add(ERROR, f"server '{server.server_id}' has no device", f"server_list[{index}].device", BAD_TABLE)
             continue
 
-        if len(server.server_id.encode(errors="surrogatepass")) > LONGEST_SERVER_ID:
+        # A rank list names no servers: its ids are made of instance ids, which may be longer.
+        is_named = report.table.dialect != RANK_LIST
+        if is_named and len(server.server_id.encode(errors="surrogatepass")) > LONGEST_SERVER_ID:
             sentence = f"server_id {shown(server.server_id)} has more than {LONGEST_SERVER_ID} bytes"
             report.add_of_server(ERROR, sentence, server, BAD_TABLE)
         for device in server.devices:

@@ -44,6 +44,14 @@ NAMES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+@attrs.frozen(repr=False)
+class Null:
+    """JSON's null, which a table states, told from what it does not state and from the text 'null'."""
+
+    def __repr__(self) -> str:
+        return "null"
+
+
 @attrs.frozen
 class Difference:
     """One fact that the two tables state differently: `first` and `second` are None where a table does not state it.
@@ -103,11 +111,10 @@ def compare_values(about: str, first: object, second: object) -> Iterator[Differ
 
 
 def _stated(value: object) -> object:
-    """Tell null, which a table states, from nothing."""
     if value is ABSENT:
         return None
 
-    return "null" if value is None else value
+    return Null() if value is None else value
 
 
 def _take_apart(table: RankTable, document: object) -> _Parts:

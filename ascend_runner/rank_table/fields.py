@@ -188,7 +188,8 @@ def shown(value: object) -> str:
     if isinstance(value, list):
         return "an array"
 
-    if isinstance(value, str) and len(value) > MOST_SHOWN:
-        return f"{value[:MOST_SHOWN]!r}..."
+    if isinstance(value, str):
+        return f"{value[:MOST_SHOWN]!r}..." if len(value) > MOST_SHOWN else repr(value)
 
-    return repr(value)
+    number = repr(value)
+    return f"{number[:MOST_SHOWN]}..." if len(number) > MOST_SHOWN else number

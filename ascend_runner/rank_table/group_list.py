@@ -26,6 +26,7 @@ from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table.fields import MOST_DIGITS, Fields
 from ascend_runner.rank_table.findings import WARNING, Finding
 from ascend_runner.rank_table.model import GROUP_LIST, RANK_LIST, Device, Draft, Layout, Server
+from ascend_runner.rank_table.server_list import SUPER_PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -94,8 +95,8 @@ def encode(table: RankTable) -> dict[str, object]:
     A group list states no ranks, so a new group begins wherever the names of the pods would not keep their order.
     Where a server has no pods, it is one, named after its place.
     """
-    if table.dialect == RANK_LIST or table.super_pods:
-        what = "super-pods" if table.super_pods else "the levels of a rank list"
+    if table.dialect == RANK_LIST or table.version == SUPER_PODS:
+        what = "the levels of a rank list" if table.dialect == RANK_LIST else "super-pods (version 1.2)"
         raise RankTableError(f"the table cannot become a group list, which has no place for {what}")
 
     groups: list[list[_Pod]] = []

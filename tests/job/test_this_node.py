@@ -39,14 +39,15 @@ def _pods(*pods: tuple[str, str, list[int]]) -> RankTable:
     return rank_table.loads(json.dumps(document).encode())
 
 
-def _servers(*servers: tuple[str, list[int]]) -> RankTable:
-    """Make a server-list table of servers: id and ranks."""
+def _servers(*servers: tuple[str, list[int]], **addresses: tuple[str, ...]) -> RankTable:
+    """Make a server-list table of servers: id and ranks; `addresses` are what other keys hold on each."""
     entries = [
         {
             "server_id": server_id,
             "device": [{**_device(number), "rank_id": str(rank_id)} for number, rank_id in enumerate(rank_ids)],
+            **{key: values[index] for key, values in addresses.items()},
         }
-        for server_id, rank_ids in servers
+        for index, (server_id, rank_ids) in enumerate(servers)
     ]
     document = {"status": "completed", "version": "1.0", "server_count": str(len(servers)), "server_list": entries}
     return rank_table.loads(json.dumps(document).encode())
@@ -226,6 +227,53 @@ def test_ranks_of_a_server_are_what_the_table_says() -> None:
 
     assert (2, 3) == share.rank_ids
     assert "10.0.0.2" == _node(table, {"HOST_IP": "10.0.0.1"}).master_addr
+
+
+# As MindCluster's operator writes it for three pods, two of them on one machine.
+UIDS = _servers(
+    ("uid-a", [0]),
+    ("uid-b", [1]),
+    ("uid-c", [2]),
+    host_ip=("10.0.0.1", "10.0.0.1", "10.0.0.2"),
+    container_ip=("172.16.0.1", "172.16.0.2", "172.16.0.3"),
+)
+
+
+@pytest.mark.parametrize(
+    ("environ", "server_id"),
+    [
+        ({"POD_IP": "172.16.0.2"}, "uid-b"),
+        ({"XDL_IP": "10.0.0.2"}, "uid-c"),
+        ({"XDL_IP": "10.0.0.1", "POD_IP": "172.16.0.1"}, "uid-a"),
+        ({"MA_CURRENT_HOST_IP": "uid-b"}, "uid-b"),
+    ],
+)
+def test_server_with_a_uid_is_found_by_its_other_addresses(environ: dict[str, str], server_id: str) -> None:
+    """An address that only one server has is as good as its server_id."""
+    assert server_id == find_share(UIDS, environ, HOST).server_id
+
+
+def test_server_with_a_uid_is_found_by_the_machines_own_address() -> None:
+    """No variable is needed where the table has the pod's address."""
+    assert "uid-b" == find_share(UIDS, {}, Host("some-pod", lambda: ["172.16.0.2"])).server_id
+
+
+def test_address_of_two_servers_is_no_guess() -> None:
+    """Two pods on one machine share its address, which names neither."""
+    with pytest.raises(NodeNotFoundError):
+        find_share(UIDS, {"XDL_IP": "10.0.0.1"}, Host("some-pod", list))
+
+
+def test_server_id_comes_before_other_addresses() -> None:
+    """Where one server's id is another's address, the id counts."""
+    table = _servers(("10.0.0.1", [0]), ("10.0.0.2", [1]), host_ip=("10.0.0.2", "10.0.0.1"))
+
+    assert "10.0.0.2" == find_share(table, {"HOST_IP": "10.0.0.2"}, HOST).server_id
+
+
+def test_ranks_meet_at_an_address() -> None:
+    """No node can reach a UID: the pod's own address is the one that its processes have."""
+    assert "172.16.0.1" == _node(UIDS, {"POD_IP": "172.16.0.3"}).master_addr
 
 
 def test_server_without_devices_has_nothing_to_start() -> None:

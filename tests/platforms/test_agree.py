@@ -17,6 +17,7 @@ TABLE = TableFacts(
     devices=8,
     server_id="192.168.0.26",
     server_ids=("192.168.0.25", "192.168.0.26"),
+    first_address="192.168.0.25",
     first_pod_name="ma-job-7c1d-worker-0",
 )
 
@@ -97,7 +98,9 @@ def test_table_without_pods() -> None:
 @pytest.mark.parametrize("hosts", ["10.0.0.6,10.0.0.5", "10.0.0.5,10.0.0.6"])
 def test_addresses_in_another_order(hosts: str) -> None:
     """Rank 0 is where the table says, on every node, however the platform lists the same addresses."""
-    table = TABLE._replace(first_pod_name="", unit="server", server_ids=("10.0.0.5", "10.0.0.6"))
+    table = TABLE._replace(
+        first_pod_name="", unit="server", server_ids=("10.0.0.5", "10.0.0.6"), first_address="10.0.0.5"
+    )
     variables = {**MODELARTS, "VC_WORKER_HOSTS": hosts, "MA_CURRENT_HOST_IP": "10.0.0.6"}
 
     assert "10.0.0.5" == with_table(find(variables), table).master_addr

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ascend_runner.rank_table import checks
+from ascend_runner.rank_table.check_levels import NET_TYPES
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, ERROR, MISSING_FIELD
 from ascend_runner.rank_table.model import RANK_LIST, Device, RankTable, Server
 from tests.rank_table.rank_table_edits import GONE, edited, findings
@@ -38,7 +39,7 @@ def _found(**changes: Any) -> list[tuple[str, str, str, str]]:
         (
             f"{LEVEL}.net_type",
             "TREE",
-            "net_type is 'TREE', expected one of TOPO_FILE_DESC, CLOS, 1DMESH, 2DMESH, A3_SERVER, A2_AX_SERVER",
+            f"net_type is 'TREE', expected one of {', '.join(map(repr, NET_TYPES))}",
             BAD_VALUE,
         ),
         (f"{LEVEL}.rank_addr_list", GONE, "rank_addr_list is missing, expected an array", MISSING_FIELD),
@@ -48,8 +49,8 @@ def _found(**changes: Any) -> list[tuple[str, str, str, str]]:
             "rank_addr_list holds 0 addresses, another rank's of 'cluster' 1",
             BAD_VALUE,
         ),
-        (f"{ADDRESS}.addr_type", "MAC", "addr_type is 'MAC', expected one of EID, IPV4, IPV6", BAD_VALUE),
-        (f"{ADDRESS}.addr_type", GONE, "addr_type is missing, expected one of EID, IPV4, IPV6", MISSING_FIELD),
+        (f"{ADDRESS}.addr_type", "MAC", "addr_type is 'MAC', expected one of 'EID', 'IPV4', 'IPV6'", BAD_VALUE),
+        (f"{ADDRESS}.addr_type", GONE, "addr_type is missing, expected one of 'EID', 'IPV4', 'IPV6'", MISSING_FIELD),
         (f"{ADDRESS}.addr", "10.0.0.256", "addr is '10.0.0.256', expected an address of type IPV4", BAD_VALUE),
         (f"{ADDRESS}.addr", "::1", "addr is '::1', expected an address of type IPV4", BAD_VALUE),
         (f"{ADDRESS}.addr", GONE, "addr is missing, expected a non-empty string", MISSING_FIELD),
@@ -63,7 +64,8 @@ def _found(**changes: Any) -> list[tuple[str, str, str, str]]:
             "addr is '00', expected an address of type EID",
             BAD_VALUE,
         ),
-        ("detour", "maybe", "detour is 'maybe', expected one of true, false", BAD_VALUE),
+        ("detour", "maybe", "detour is 'maybe', expected one of 'true', 'false'", BAD_VALUE),
+        ("detour", True, "detour is true, expected one of 'true', 'false'", BAD_VALUE),
     ],
 )
 def test_value_that_hccl_refuses(path: str, value: Any, sentence: str, code: str) -> None:
@@ -85,6 +87,23 @@ def test_levels_and_addresses_have_a_bound() -> None:
         "rank_addr_list holds 25 addresses, HCCL takes at most 24",
         "net_layer is 7 after 7, expected rising numbers",
     } == found
+
+
+def test_missing_addresses_are_no_count() -> None:
+    """What a first rank lacks, or holds beside addresses, is no reason to refuse the ranks after it."""
+    path = "rank_list[0].level_list[0].rank_addr_list"
+    missing = "rank_addr_list is missing, expected an array"
+    stranger = "rank_addr_list[0] is 'x', expected an object"
+
+    assert [(ERROR, path, missing, MISSING_FIELD)] == _found(**{path: GONE})
+    assert [(ERROR, f"{path}[0]", stranger, BAD_TABLE)] == _found(**{f"{path}[0]": "x"})
+
+
+def test_long_instance_of_the_lowest_level() -> None:
+    """It stands for a server, but it is no server_id, and may be longer than one."""
+    changes = {f"rank_list[{rank}].level_list[0].net_instance_id": "x" * 1024 for rank in (0, 1)}
+
+    assert [] == _found(**changes)
 
 
 def test_local_id_that_is_there_twice() -> None:

@@ -164,6 +164,18 @@ def test_table_without_devices() -> None:
     assert [(WARNING, "", "the table has no device", "")] == findings(valid("group_list_without_devices"))
 
 
+@pytest.mark.parametrize("path", ["server_list[0]", "server_list[0].device[0]"])
+def test_array_whose_only_item_is_lost(path: str) -> None:
+    """An item that cannot be read is told, and not that its array is empty."""
+    document = json.loads(valid("server_list_8_devices"))
+    del document["server_list"][0]["device"][1:]
+    steps = document["server_list"] if path == "server_list[0]" else document["server_list"][0]["device"]
+    steps[0] = "x"
+    name = path.rpartition(".")[2]
+
+    assert [(ERROR, path, f"{name} is 'x', expected an object", BAD_TABLE)] == findings(json.dumps(document).encode())
+
+
 def test_length_of_server_id() -> None:
     """A server_id has at most 64 bytes, not characters."""
     assert [] == findings(edited("server_list_8_devices", **{"server_list[0].server_id": "x" * 64}))

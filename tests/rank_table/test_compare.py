@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import attrs
 import pytest
 
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.compare import Difference, compare, compare_values
+from ascend_runner.rank_table.compare import Difference, Null, compare, compare_values
 from tests.rank_table.rank_table_edits import GONE, edited
 from tests.rank_table.rank_table_files import valid
 
@@ -129,7 +128,7 @@ def test_keys_that_no_table_knows() -> None:
     assert [
         ("the table", "note", {"a": [1]}),
         ("group worker", "note", 1),
-        ("pod job-worker-2", "note", "null"),
+        ("pod job-worker-2", "note", Null()),
         ("rank 3", "tor_ip", "10.1.1.1"),
     ] == [(one.about, one.what, one.second) for one in found]
 
@@ -148,9 +147,7 @@ def test_list_that_only_one_has() -> None:
 
     assert ["super-pod 0", "super-pod 1"] == [one.about for one in found]
     null = edited("group_list_8_devices", x_list=None)
-    assert [("the table", "x_list", None, "null")] == [
-        attrs.astuple(one) for one in _differences(valid("group_list_8_devices"), null)
-    ]
+    assert [Difference("the table", "x_list", None, Null())] == _differences(valid("group_list_8_devices"), null)
 
 
 def test_documents_that_say_the_same() -> None:

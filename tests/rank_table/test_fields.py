@@ -129,3 +129,4 @@ def test_shown(value: object, said: str) -> None:
 def test_long_value_is_cut() -> None:
     """A sentence stays a sentence, whatever a document holds."""
     assert f"'{'y' * 60}'..." == shown("y" * 10_000)
+    assert f"{'9' * 60}..." == shown(int("9" * 300))

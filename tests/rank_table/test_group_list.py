@@ -12,7 +12,7 @@ from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.fields import Fields, Problems
 from ascend_runner.rank_table.group_list import decode
-from tests.rank_table.rank_table_edits import edited
+from tests.rank_table.rank_table_edits import GONE, edited
 from tests.rank_table.rank_table_files import valid
 from tests.rank_table.rank_table_strategies import group_list_documents, patient
 
@@ -161,7 +161,11 @@ def test_table_without_pods_becomes_a_group_list(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("server_list_2_super_pods", "super-pods"), ("rank_list_2_servers", "the levels of a rank list")]
+    ("name", "what"),
+    [
+        ("server_list_2_super_pods", "super-pods (version 1.2)"),
+        ("rank_list_2_servers", "the levels of a rank list"),
+    ],
 )
 def test_table_that_says_more_than_a_group_list(name: str, what: str) -> None:
     """What would be lost is named."""
@@ -169,6 +173,13 @@ def test_table_that_says_more_than_a_group_list(name: str, what: str) -> None:
         codec.dumps_group_list(codec.loads(valid(name)))
 
     assert f"the table cannot become a group list, which has no place for {what}" == str(caught.value)
+
+
+def test_version_for_super_pods_that_lists_none() -> None:
+    """One super-pod need not be listed, yet its devices have numbers in it."""
+    table = codec.loads(edited("server_list_2_super_pods", super_pod_list=GONE))
+    with pytest.raises(RankTableError, match="no place for super-pods"):
+        codec.dumps_group_list(table)
 
 
 def test_ranks_that_no_group_list_can_say() -> None:

@@ -347,6 +347,15 @@ def test_diff_of_documents(tmp_path: Path, capsys: Capture) -> None:
     ] == capsys.readouterr().out.splitlines()[1:]
 
 
+def test_diff_of_null_and_a_text(tmp_path: Path, capsys: Capture) -> None:
+    """Null is not the text 'null'."""
+    (tmp_path / "a.json").write_bytes(edited("server_list_8_devices", note=None))
+    (tmp_path / "b.json").write_bytes(edited("server_list_8_devices", note="null"))
+
+    assert 1 == main(["diff", str(tmp_path / "a.json"), str(tmp_path / "b.json")])
+    assert "the table: note is null in A, 'null' in B" in capsys.readouterr().out
+
+
 def test_diff_of_dialects(tmp_path: Path, capsys: Capture) -> None:
     """A group list and what it is converted to are the same for HCCL; otherwise that is what is compared."""
     assert 0 == main(["convert", GROUP, "-o", str(tmp_path / "a.json")])
