@@ -81,13 +81,17 @@ def test_table_that_changes_after_the_start(program: Program) -> None:
 
 
 def test_many_jobs_in_one_process(program: Program) -> None:
-    """No descriptor, no thread, no process and no memory is left of any of two hundred, after a hundred to warm up."""
+    """No descriptor, no thread, no process and no memory is left of any of two hundred, after a hundred to warm up.
+
+    Python itself allocates something for good now and then; what is lost at each start grows in every stretch.
+    """
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 300")
 
     assert ended.returncode == 0
-    first, last = [list(map(int, line.split())) for line in ended.stdout.splitlines()]
-    assert first[:3] == last[:3]
-    assert last[3] - first[3] < 180  # blocks: less than one for each start
+    _warm_up, *stretches = [list(map(int, line.split())) for line in ended.stdout.splitlines()]
+    assert all(stretches[0][:3] == later[:3] for later in stretches)
+    growths = [later[3] - earlier[3] for earlier, later in zip(stretches, stretches[1:])]
+    assert min(growths) < 40, growths  # blocks: less than one for each of fifty starts
 
 
 def test_starts_of_the_library_leak_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

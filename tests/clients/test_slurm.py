@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -110,9 +111,12 @@ def test_two_nodes(cluster: Cluster) -> None:
     assert 0 == ended.status, ended.screen
     assert [f"{rank} of 4, node {rank // 2}, on npu{rank // 2 + 1}, meets at npu1" for rank in range(4)] == ended.lines
 
+    # Whether the other node has ended by itself before srun stops it, is chance.
     ended = cluster.srun(*RUNNER, *options, "sh", "-c", 'if [ "$RANK" = 3 ]; then exit 9; fi')
+    statuses = [int(status) for status in re.findall(r"Exited with exit code (\d+)", ended.screen)]
 
-    assert 9 == ended.status, ended.screen
+    assert 9 in statuses, ended.screen
+    assert max(statuses) == ended.status, ended.screen
 
     script = 'if [ "$RANK" = 3 ]; then exit 9; fi; exec sleep 300'
     ended = cluster.srun(*RUNNER, *options, "sh", "-c", script)
