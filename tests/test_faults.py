@@ -60,6 +60,18 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
     assert [rank_id for group in program.report()["hang"] for rank_id in group["rank_ids"]] == [0, 1]
 
 
+def test_ranks_that_are_told_to_stop_do_not_hang(program: Program) -> None:
+    """Silence during the grace is no hang: nobody looks at stacks, and the first cause stands alone."""
+    first, other = "until [ -e ready ]; do sleep 0.01; done; exit 7", "trap '' TERM; touch ready; sleep 1000"
+    script = f"if [ $RANK_ID = 0 ]; then {first}; fi; {other}"
+    options = ("--nproc-per-node", "2", "--grace", "1.5", "--hang-timeout", "1")
+    run = program.start(*options, "sh", "-c", script)
+
+    assert run.finish() == 7
+    assert "the ranks stand here" not in run.screen
+    assert program.report()["hang"] == []
+
+
 def test_output_keeps_a_job_from_hanging(program: Program) -> None:
     """As long as any rank writes, nothing hangs."""
     script = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done"
