@@ -40,6 +40,15 @@ def test_failure_is_written_down_with_its_traceback(program: Program) -> None:
     assert "RANK_ID=1 " in document["ranks"][1]["rerun"]
 
 
+def test_exception_of_many_lines_ago(program: Program) -> None:
+    """The exception is named, however much the rank wrote between it and its end."""
+    script = "try: 1 / 0\nexcept ZeroDivisionError: import traceback; traceback.print_exc()\n"
+    ending = "import sys; sys.stderr.write('frame\\n' * 50_000); sys.exit(1)"
+    assert program.start("--nproc-per-node", "1", "python3", "-c", script + ending).finish() == 1
+
+    assert program.report()["ranks"][0]["finding"]["exception"] == "ZeroDivisionError: division by zero"
+
+
 def test_secrets_are_masked(program: Program) -> None:
     """Values of variables that look secret stand neither in a plan nor in a report."""
     run = program.start("--nproc-per-node", "1", "--dry-run", "true", env={"MY_TOKEN": "s3cr3t"})
