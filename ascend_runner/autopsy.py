@@ -5,10 +5,10 @@ The one entry to the diagnosis for the manager: it reads the plogs and leaves ev
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, NamedTuple
+from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.diagnosis import endings, first_cause, log_evidence
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.linux import plog
+from ascend_runner.linux import files, plog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from ascend_runner.supervision.events import Ending
 
 
+FAR_BACK: Final = 1024 * 1024  # bytes of a log that are read where its very end tells nothing
+
+
 class Remains(NamedTuple):
     """What is left of a rank: how it ended, the last bytes of its log, where CANN wrote for it.
 
+    `log_path` is where more than the `tail` can be read, "" where there is no more.
     `started_at` is in seconds of the epoch. `is_own_folder` is whether the plog folder is this rank's alone.
     """
 
@@ -34,6 +38,7 @@ class Remains(NamedTuple):
     plog_folder: str = ""
     is_own_folder: bool = True
     started_at: float = 0.0
+    log_path: str = ""
 
 
 def order(remains: Sequence[Remains], circumstances: Circumstances, *, is_ordered: bool = False) -> tuple[int, ...]:
@@ -58,7 +63,7 @@ def examine(
     deaths: list[first_cause.Death] = []
     for rank in remains:
         found = _plog(rank)
-        evidence = log_evidence.read(rank.tail, rank.ending, found.errors if found else ())
+        evidence = _evidence(rank, found.errors if found else ())
         evidence = evidence._replace(peers=tuple(first_cause.located(peer, places) for peer in evidence.peers))
         findings[rank.rank_id] = _finding(evidence, endings.meaning(rank.ending, circumstances), found)
         deaths.append(_death(rank, evidence, circumstances))
@@ -84,6 +89,16 @@ def _death(rank: Remains, evidence: Evidence, circumstances: Circumstances) -> f
     return first_cause.Death(
         rank.rank_id, rank.ending, evidence, is_out_of_memory=endings.is_out_of_memory(rank.ending, circumstances)
     )
+
+
+def _evidence(rank: Remains, plog_errors: Sequence[str]) -> Evidence:
+    """Read the end of its log; farther back where no exception stands there, for much may be written after it."""
+    evidence = log_evidence.read(rank.tail, rank.ending, plog_errors)
+    if evidence.exception or rank.ending.signum or not rank.log_path:
+        return evidence
+
+    more = log_evidence.read(files.read_end(rank.log_path, FAR_BACK), rank.ending, plog_errors)
+    return more._replace(last_lines=evidence.last_lines) if more.exception or more.code else evidence
 
 
 def _plog(rank: Remains) -> plog.Plog | None:

@@ -11,7 +11,7 @@ from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.job import command_line, this_node
 from ascend_runner.job.plan import Request, Surroundings, plan, with_cores, with_table_at
 from ascend_runner.job.settings import DIRECT
-from ascend_runner.linux import cores, files
+from ascend_runner.linux import cores, files, threads
 from ascend_runner.manager import Manager
 from ascend_runner.platforms import find
 from ascend_runner.platforms.node import Said
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Where platforms put the table when no variable says so: ModelArts and CCE, then MindCluster.
 USUAL_PLACES: Final = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hccl.json")
 
-
+REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; nobody reads the cause before that, so not for ever
 INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # how their names begin
 
 
@@ -180,9 +180,17 @@ class Launcher:
     def _write_report(self, path: str, document: Mapping[str, object]) -> None:
         from ascend_runner import report  # as above
 
-        try:
-            files.write_whole(path, report.text(document).encode())
-        except errors.OutputError as error:  # the job's own status must not be lost for that
+        failures: list[errors.OutputError] = []
+
+        def write() -> None:
+            try:
+                files.write_whole(path, report.text(document).encode())
+            except errors.OutputError as error:  # the job's own status must not be lost for that
+                failures.append(error)
+
+        if not threads.within(REPORT_LIMIT, write):
+            self._reporter.warn(f"cannot write {path!r}: its disk has not answered for {REPORT_LIMIT:g} s")
+        for error in failures:
             self._reporter.warn(str(error))
 
     def _await_table(self) -> Snapshot:

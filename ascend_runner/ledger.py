@@ -119,11 +119,14 @@ class Ledger:
     def _remains(self, rank_id: int, ending: Ending) -> Remains:
         from ascend_runner import autopsy  # only at a failure
 
+        stream = self.streams[rank_id]
+        is_all_in_tail = stream.size <= len(stream.tail)
         return autopsy.Remains(
             rank_id,
             pid=self.pids[rank_id],
             ending=ending,
-            tail=self.streams[rank_id].tail,
+            tail=stream.tail,
+            log_path="" if is_all_in_tail or stream.log.gaps else stream.log.path,
             plog_folder=self._specs[rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),
             is_own_folder=self._job.has_own_process_logs,
             started_at=self._began[0],

@@ -161,7 +161,7 @@ class Manager:
             if is_over and not events:
                 self._deadline = None
                 events.append(DeadlineReached())
-            events += self._hangs(signums)
+            events += self._hangs(signums, is_quiet=not (events or self._events))
             if events or self._events:
                 return events
 
@@ -170,14 +170,18 @@ class Manager:
         times = [moment for moment in (self._deadline, self._hang_at) if moment is not None]
         return min(times) - time.monotonic() if times else None
 
-    def _hangs(self, signums: list[int]) -> list[Event]:
-        """Tell when no rank has written for too long. Ranks that were stopped by a Ctrl-Z do not hang."""
+    def _hangs(self, signums: list[int], *, is_quiet: bool) -> list[Event]:
+        """Tell when no rank has written for too long. Ranks that were stopped by a Ctrl-Z do not hang.
+
+        Nor do those that are told to end: to look at their stacks would only delay SIGKILL. So whatever else has
+        happened, unless it `is_quiet`, goes first.
+        """
         limit, now = self._job.hang_timeout, time.monotonic()
-        if SIGTSTP in signums:
+        if SIGTSTP in signums or machine.is_tearing_down(self._state):
             self._hang_at = None
         elif SIGCONT in signums and limit is not None:
             self._hang_at = now + limit
-        if self._hang_at is None or limit is None or now < self._hang_at:
+        if self._hang_at is None or limit is None or now < self._hang_at or not is_quiet:
             return []
 
         self._hang_at = self._pump.last_activity + limit

@@ -52,6 +52,21 @@ def test_exception() -> None:
     assert accused is None
 
 
+def test_exception_far_back(tmp_path: Path) -> None:
+    """What others wrote after the exception, or how long its message is, does not hide it; the last lines stay."""
+    log = tmp_path / "log"
+    log.write_bytes(remains_of(0, "while_handling").tail + b"rank 3 is waiting\n" * 10_000)
+    remains = Remains(0, 4711, Ending(exit_code=1), log.read_bytes()[-65536:])
+    (near,), _accused = examine(remains)
+    (far,), _accused = examine(remains._replace(log_path=str(log)))
+    (gone,), _accused = examine(remains._replace(log_path=str(tmp_path / "gone")))
+
+    assert "" == near.exception
+    assert "ValueError: loss is nan at step 17" == far.exception
+    assert far.last_lines == near.last_lines
+    assert gone == near
+
+
 def test_segmentation_fault() -> None:
     """A rank that died of SIGSEGV without a word is explained by what that usually means."""
     (finding,), _accused = examine(remains_of(0, "segfault"))

@@ -40,6 +40,15 @@ def test_failure_is_written_down_with_its_traceback(program: Program) -> None:
     assert "RANK_ID=1 " in document["ranks"][1]["rerun"]
 
 
+def test_exception_of_many_lines_ago(program: Program) -> None:
+    """The exception is named, however much the rank wrote between it and its end."""
+    script = "try: 1 / 0\nexcept ZeroDivisionError: import traceback; traceback.print_exc()\n"
+    ending = "import sys; sys.stderr.write('frame\\n' * 50_000); sys.exit(1)"
+    assert program.start("--nproc-per-node", "1", "python3", "-c", script + ending).finish() == 1
+
+    assert program.report()["ranks"][0]["finding"]["exception"] == "ZeroDivisionError: division by zero"
+
+
 def test_secrets_are_masked(program: Program) -> None:
     """Values of variables that look secret stand neither in a plan nor in a report."""
     run = program.start("--nproc-per-node", "1", "--dry-run", "true", env={"MY_TOKEN": "s3cr3t"})
@@ -58,6 +67,18 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
     assert "ERROR the ranks stand here, the odd one first:" in run.screen
     assert "ERROR no rank wrote anything for 1 s (--hang-timeout), " in run.screen
     assert [rank_id for group in program.report()["hang"] for rank_id in group["rank_ids"]] == [0, 1]
+
+
+def test_ranks_that_are_told_to_stop_do_not_hang(program: Program) -> None:
+    """Silence during the grace is no hang: nobody looks at stacks, and the first cause stands alone."""
+    first, other = "until [ -e ready ]; do sleep 0.01; done; exit 7", "trap '' TERM; touch ready; sleep 1000"
+    script = f"if [ $RANK_ID = 0 ]; then {first}; fi; {other}"
+    options = ("--nproc-per-node", "2", "--grace", "1.5", "--hang-timeout", "1")
+    run = program.start(*options, "sh", "-c", script)
+
+    assert run.finish() == 7
+    assert "the ranks stand here" not in run.screen
+    assert program.report()["hang"] == []
 
 
 def test_output_keeps_a_job_from_hanging(program: Program) -> None:

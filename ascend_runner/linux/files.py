@@ -67,6 +67,17 @@ def write_whole(path: str, data: bytes) -> None:
         raise OutputError(f"cannot write {path!r}: {reason(error)}") from error
 
 
+def read_end(path: str, size: int) -> bytes:
+    """Give the last `size` bytes of a file of ours; b"" where it is no more to be had."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            file.seek(max(0, os.fstat(fd).st_size - size))
+            return file.read(size)
+    except OSError:
+        return b""
+
+
 def _make_missing(path: str) -> None:
     """Make the folder and those above it, each with our mode; os.makedirs gives it to the last one only."""
     if os.path.isdir(path):

@@ -1,10 +1,26 @@
-"""How a thread is started where processes are limited: a thread counts as one (setrlimit(2), RLIMIT_NPROC)."""
+"""How threads are started where processes are limited (setrlimit(2), RLIMIT_NPROC: a thread counts), or given up."""
 
 from __future__ import annotations
 
-import threading  # noqa: TC003  whoever calls this has it, and typing, for TYPE_CHECKING, is dearer
+import threading
 
+from ascend_runner.annotations import TYPE_CHECKING
 from ascend_runner.errors import AscendRunnerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def within(seconds: float, work: Callable[[], None]) -> bool:
+    """Do what a disk that hangs may never let end; whether it has ended in time. `work` raises nothing."""
+    thread = threading.Thread(target=work, name="within a time", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # no thread to be had: then without a limit
+        work()
+        return True
+    thread.join(seconds)
+    return not thread.is_alive()
 
 
 def start(thread: threading.Thread) -> None:

@@ -236,3 +236,13 @@ def test_strangers_file_in_a_public_folder_is_refused(public: Path) -> None:
     expected = f"'{public}/a.txt' belongs to user {STRANGER}, in '{public}', where everybody can write: refused"
     assert expected == str(caught.value)
     assert b"theirs" == (public / "a.txt").read_bytes()
+
+
+def test_end_of_a_file(tmp_path: Path) -> None:
+    """So many bytes of its end, or all of it; nothing of what is no file of ours."""
+    path = tmp_path / "log"
+    path.write_bytes(b"abcdef")
+    (tmp_path / "link").symlink_to(path)
+
+    assert [b"ef", b"abcdef"] == [files.read_end(str(path), size) for size in (2, 100)]
+    assert [b"", b"", b""] == [files.read_end(str(tmp_path / name), 9) for name in ("link", "missing", ".")]

@@ -41,7 +41,10 @@ def say(text: str) -> None:
 
 
 def die(name: str) -> None:
-    os.kill(os.getpid(), signal.Signals["SIG" + name])
+    signum = signal.Signals["SIG" + name]
+    if signum not in {signal.SIGKILL, signal.SIGSTOP}:  # these have no action but their own
+        signal.signal(signum, signal.SIG_DFL)  # it may be ignored so far
+    os.kill(os.getpid(), signum)
 
 
 def sleep(_: str) -> None:
