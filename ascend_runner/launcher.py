@@ -60,7 +60,7 @@ class Launcher:
         command_line.check(command)
         self._enter_conda(command[0])
         said = Said(settings.nnodes, settings.node_rank, settings.master_addr, settings.master_port)
-        alone = None if said.is_complete or settings.names_the_ranks else self._find_single()
+        alone = None if said.is_complete else self._find_single()
         if settings.launcher != DIRECT and not alone:
             return self._told(self._prepare_handover(command, find.find(self._environ, said)))
 
@@ -82,7 +82,7 @@ class Launcher:
             return None
         from ascend_runner.platforms import single  # only where a variable speaks for it
 
-        return single.find(self._environ)
+        return single.find(self._environ, names_the_ranks=self._settings.names_the_ranks)
 
     def _prepare_ranks(self, request: Request, node: Node) -> JobSpec:
         """Plan one process per device of this node."""

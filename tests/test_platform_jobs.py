@@ -416,6 +416,13 @@ def test_who_says_which_ranks_there_are_starts_these(tmp_path: Path, options: tu
     assert [0, 1] == [rank["rank_id"] for rank in plan_of(tmp_path, *options, env=left)["ranks"]]
 
 
+def test_srun_that_starts_a_runner_for_every_rank(tmp_path: Path) -> None:
+    """Forgotten --ntasks-per-node=1: eight runners on a node would start eight ranks each."""
+    env = {"SLURM_STEP_NUM_TASKS": "16", "SLURM_STEP_NUM_NODES": "2", "SLURM_NODEID": "1", "SLURM_PROCID": "9"}
+
+    assert "expected one process per node (srun" in error_of(tmp_path, "--nproc-per-node", "8", "true", env=env)
+
+
 @pytest.mark.parametrize("names", [("flag", "variable"), ("variable", "flag")])
 def test_flag_beats_a_variable_of_another_option(tmp_path: Path, names: tuple[str, str]) -> None:
     """What is typed counts, be it a table or a number of ranks; the other one comes from the image."""

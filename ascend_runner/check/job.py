@@ -13,6 +13,7 @@ from ascend_runner.frameworks.situation import Situation
 from ascend_runner.job.settings import DIRECT
 from ascend_runner.launchers.command import python_command
 from ascend_runner.linux.cgroup import read
+from ascend_runner.platforms import single
 
 from .line import Line, error, ok, warning
 
@@ -76,6 +77,7 @@ def plan(scene: Scene) -> Iterator[Line]:
     """Say what else a start would refuse, or warn of."""
     known = {sentence for _remedy, sentence in _conflicts(scene)}
     known.update(scene.table.warnings if scene.table else ())
+    known.add(scene.node.doubt if scene.node else "")
     told_elsewhere = (errors.NodeNotFoundError, errors.RankTableError)
     if scene.job_error and not isinstance(scene.job_error, told_elsewhere) and str(scene.job_error) not in known:
         yield error(str(scene.job_error))
@@ -88,10 +90,23 @@ def variables(scene: Scene) -> Iterator[Line]:
         yield error(str(scene.node_error))
         return
 
+    if scene.node.doubt and scene.node.doubt == str(scene.job_error):
+        yield error(scene.node.doubt)
+        return
+
     held = [found for found in _conflicts(scene) if found[0] is not Remedy.CLEAN]
     yield from ((error if remedy is Remedy.REFUSE else warning)(sentence) for remedy, sentence in held)
     if not held:
-        yield ok(f"no conflict; {scene.node.why}")
+        yield ok(f"no conflict; {_seen(scene) or scene.node.why}")
+
+
+def _seen(scene: Scene) -> str:
+    """Say why the command is to be run once, if it is: what the node's variables count is another's business then."""
+    if not scene.job or scene.job.rank_size:
+        return ""
+    found = single.find(scene.environ, names_the_ranks=scene.settings.names_the_ranks)
+
+    return found.why if found else ""
 
 
 def _conflicts(scene: Scene) -> tuple[tuple[Remedy, str], ...]:

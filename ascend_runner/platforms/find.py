@@ -49,6 +49,9 @@ PLATFORMS: Final = (
     ("Kubeflow PyTorchJob", "kubeflow.PYTORCH_JOB", ("HOSTNAME", "MASTER_ADDR", "WORLD_SIZE", "RANK")),
 )
 
+# What counts nodes, but is no platform by itself: that takes the number of this node as well.
+COUNTS: Final = ("MA_NUM_HOSTS", "DLS_TASK_NUMBER", "PET_NNODES", "MLP_WORKER_NUM")
+
 # Without any of these nobody has started one process per card, and `single` needs no asking: the time to start.
 SINGLE_WITNESSES: Final = frozenset(
     {
@@ -74,8 +77,8 @@ def find(environ: Mapping[str, str], said: Said = NOTHING) -> Node:
         node = Node(platform="the settings", master_port=port, sources=variables.sources)
     else:
         node = _seen(environ)
-    node = _located(_overruled(node, said, environ))
-    _check(node)
+    node = _located(_overruled(node, said))
+    _check(node, environ)
 
     return node._replace(job_id=job_id(environ), log_dirs=log_dirs(environ))
 
@@ -131,11 +134,19 @@ def _doubt(environ: Mapping[str, str]) -> str:
             f"SLURM_JOB_NUM_NODES is {nodes}, but srun did not start this process: expected"
             " srun --ntasks-per-node=1 --kill-on-bad-exit=1 ascend-runner ..., or --nnodes 1 for this node alone"
         )
-    index = next(filter(environ.get, ("VC_TASK_INDEX", "VK_TASK_INDEX")), "")
-    if index and (environ[index] != "0" or any(name.startswith("VC_") and name.endswith("_HOSTS") for name in environ)):
+    count = next((name for name in COUNTS if environ.get(name, "1") not in {"", "1"}), "")
+    if count:
         return (
-            f"this is a pod of a Volcano job ({index}), but it is not certain how many take part and which one this is:"
-            " expected --nnodes, --node-rank and --master-addr (--nnodes 1 for this node alone)"
+            f"{count} is {environ[count]}, but no variable says which of the nodes this is: expected --nnodes,"
+            " --node-rank and --master-addr (--nnodes 1 for this node alone)"
+        )
+    index = next(filter(environ.get, ("VC_TASK_INDEX", "VK_TASK_INDEX")), "")
+    lists = [name for name in environ if name.startswith("VC_") and name.endswith("_HOSTS")]
+    several = next((name for name in lists if "," in environ[name]), "")
+    if several or (index and (lists or environ[index] != "0")):
+        return (
+            f"this is a pod of a Volcano job ({index or several}), but it is not certain how many take part and which"
+            " one this is: expected --nnodes, --node-rank and --master-addr (--nnodes 1 for this node alone)"
         )
     size = environ.get("WORLD_SIZE", "")
     if environ.get("RANK") and is_whole_number(size) and int(size) > 1:
@@ -147,12 +158,10 @@ def _doubt(environ: Mapping[str, str]) -> str:
     return ""
 
 
-def _overruled(node: Node, said: Said, environ: Mapping[str, str]) -> Node:
+def _overruled(node: Node, said: Said) -> Node:
     """Put what the user said in the place of what a platform told, fact by fact."""
     facts = {name: value for name, value in said._asdict().items() if value is not None}
     sources = {name: "--" + name.replace("_", "-") for name in facts}
-    if "master_port" in facts:
-        check_port(facts["master_port"], sources["master_port"], environ)
     node = node._replace(**facts, sources={**node.sources, **sources})
     if said.nnodes is None:
         return node
@@ -165,6 +174,9 @@ def _overruled(node: Node, said: Said, environ: Mapping[str, str]) -> Node:
 
 def _located(node: Node) -> Node:
     """Say where node 0 is, where nobody said it: here, or at the first of the hosts if all are listed."""
+    if node.nnodes > 1 and "node_rank" not in node.sources:
+        doubt = f"there are {node.nnodes} nodes ({node.sources['nnodes']}), but nothing says which one this is:"
+        node = node._replace(doubt=f"{doubt} expected --node-rank (--nnodes 1 for this node alone)")
     if node.hosts and len(node.hosts) != node.nnodes:
         doubt = f"{node.sources['hosts']} lists {len(node.hosts)} hosts, expected as many as {_count(node)}"
         node = node._replace(hosts=(), doubt=doubt)
@@ -174,7 +186,8 @@ def _located(node: Node) -> Node:
     return node._replace(master_addr=LOCALHOST if node.nnodes == 1 else next(iter(node.hosts), ""))
 
 
-def _check(node: Node) -> None:
+def _check(node: Node, environ: Mapping[str, str]) -> None:
+    check_port(node.master_port, node.sources.get("master_port", "the default port"), environ)
     if node.node_rank >= node.nnodes:
         raise SettingsError(f"{node.sources['node_rank']} is {node.node_rank}, expected less than {_count(node)}")
 

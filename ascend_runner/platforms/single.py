@@ -7,6 +7,7 @@ one supervised rank.
 from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, NamedTuple
+from ascend_runner.errors import SettingsError
 
 from .variables import is_whole_number
 
@@ -27,13 +28,23 @@ class Single(NamedTuple):
     local_rank: int | None = None
 
 
+# What counts where the user has said which ranks there are.
+USER: Final = "the user"  # an earlier launcher may have left these variables
+NEITHER: Final = "neither"  # it holds for this very process: each of several on this node would start them all
+VARIABLES: Final = "the variables"  # one command serves all pods, and the ranks are those of the others
+
+
 class _Witness(NamedTuple):
-    """One way to see it: what it means, where the rank and the local rank stand then (empty: none), when it holds."""
+    """One way to see it: what it means, where the rank and the local rank stand then (empty: none), when it holds.
+
+    `stronger` is who counts where the user says otherwise.
+    """
 
     meaning: str
     rank_id: str
     local_rank: str
     is_seen: Callable[[Mapping[str, str]], bool]
+    stronger: str = USER
 
 
 def _is_several(text: str) -> bool:
@@ -80,18 +91,21 @@ WITNESSES: Final = (
         "OMPI_COMM_WORLD_RANK",
         "OMPI_COMM_WORLD_LOCAL_RANK",
         lambda environ: _is_several(environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "")),
+        NEITHER,
     ),
     _Witness(
         "MPI_LOCALNRANKS is more than 1: mpirun starts several processes on each node",
         "PMI_RANK",
         "MPI_LOCALRANKID",
         lambda environ: _is_several(environ.get("MPI_LOCALNRANKS", "")),
+        NEITHER,
     ),
     _Witness(
         "SLURM_STEP_NUM_TASKS is more than SLURM_STEP_NUM_NODES: srun starts several processes on each node",
         "SLURM_PROCID",
         "SLURM_LOCALID",
         _has_several_tasks,
+        NEITHER,
     ),
     _Witness(
         "MA_RUN_METHOD is set: the platform's own engine starts one process per card",
@@ -104,21 +118,32 @@ WITNESSES: Final = (
         "",
         "",
         lambda environ: environ.get("MS_ROLE") == "MS_SCHED" and environ.get("NPU_POD", "").lower() != "true",
+        VARIABLES,
     ),
     _Witness(
         "TF_CONFIG gives this node a role that does not train: it has no rank and no card",
         "",
         "",
         _is_without_rank,
+        VARIABLES,
     ),
 )
 
 
-def find(environ: Mapping[str, str]) -> Single | None:
-    """See whether the command is to be run once, as it is; None: one process per card is this runner's to start."""
-    witness = next((witness for witness in WITNESSES if witness.is_seen(environ)), None)
+def find(environ: Mapping[str, str], *, names_the_ranks: bool = False) -> Single | None:
+    """See whether the command is to be run once, as it is; None: one process per card is this runner's to start.
+
+    `names_the_ranks`: the user has said which ranks there are. Errors: SettingsError where that would make n x n.
+    """
+    seen = (witness for witness in WITNESSES if not (names_the_ranks and witness.stronger == USER))
+    witness = next((witness for witness in seen if witness.is_seen(environ)), None)
     if witness is None:
         return None
+    if names_the_ranks and witness.stronger == NEITHER:
+        raise SettingsError(
+            f"{witness.meaning}, and each would start all the ranks that --nproc-per-node or --rank-table asks for:"
+            " expected one process per node (srun --ntasks-per-node=1, mpirun -N 1), or --nnodes 1 for a job of its own"
+        )
 
     why = f"{witness.meaning}, so the command is run once, as it is"
     if not witness.rank_id:

@@ -44,11 +44,9 @@ class Variables:
         return self.text("master_addr", ("MASTER_ADDR", *names, "MS_SCHED_HOST", "CM_CHIEF_IP"))
 
     def master_port(self, names: Iterable[str], *, default: int) -> int:
-        """Read at which port node 0 is met, likewise. Errors: SettingsError."""
+        """Read at which port node 0 is met, likewise; whether it will do is for `check_port`. Errors: SettingsError."""
         names = ("MASTER_PORT", *names, "MS_SCHED_PORT", "CM_CHIEF_PORT")
-        port = self.whole_number("master_port", names, default=default)
-        check_port(port, self.sources.get("master_port", "the default port"), self._environ)
-        return port
+        return self.whole_number("master_port", names, default=default)
 
     def hosts(self, names: Iterable[str]) -> tuple[str, ...]:
         """Read host names or addresses, separated by commas, in the order of the nodes."""

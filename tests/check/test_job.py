@@ -11,6 +11,7 @@ from ascend_runner.check import job
 from ascend_runner.job.settings import Settings
 from ascend_runner.rank_table import source
 from tests.check.scenes import VALID, advice, job_of, said, scene
+from tests.platforms import platform_cases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,6 +132,26 @@ def test_variables_in_conflict() -> None:
     verdicts = [verdict for verdict, _ in said(job.variables, scene("", environ, nproc=1))]
 
     assert ["error", "error", "warning"] == verdicts
+
+
+def test_doubt_about_this_nodes_place() -> None:
+    """What stops the start is told as an error of the variables, once; where a rank table decides, it is none."""
+    given = scene("", {"WORLD_SIZE": "4", "RANK": "2"})
+    doubt = given.node.doubt if given.node else ""
+    stopped = given._replace(job_error=errors.SettingsError(doubt))
+
+    assert ([("error", doubt)], []) == (said(job.variables, stopped), said(job.plan, stopped))
+    assert ["ok"] == [verdict for verdict, _ in said(job.variables, given)]
+
+
+def test_command_that_is_run_once() -> None:
+    """Under mpirun's own ranks the numbers of a node would be told wrong: said is that nothing more is started."""
+    variables = platform_cases.load("open_mpi_per_card").variables
+    given = scene("", variables)._replace(job=job_of([6])._replace(rank_size=0))
+    ((verdict, found),) = said(job.variables, given)
+
+    assert "ok" == verdict
+    assert found.endswith("so the command is run once, as it is")
 
 
 def test_variable_that_cannot_be_read() -> None:

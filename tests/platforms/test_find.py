@@ -143,6 +143,41 @@ def test_volcano_pod_without_a_certain_number(variables: dict[str, str]) -> None
     assert expected == find(variables).doubt
 
 
+@pytest.mark.parametrize(
+    ("variables", "start"),
+    [
+        ({"MA_NUM_HOSTS": "2", "VC_WORKER_HOSTS": "a,b"}, "MA_NUM_HOSTS is 2, but no variable says which"),
+        ({"PET_NNODES": "1:4", "PET_MASTER_ADDR": "a"}, "PET_NNODES is 1:4, but no variable says which"),
+        ({"MLP_WORKER_NUM": "2"}, "MLP_WORKER_NUM is 2, but no variable says which"),
+        ({"DLS_TASK_NUMBER": "2"}, "DLS_TASK_NUMBER is 2, but no variable says which"),
+        ({"VC_WORKER_HOSTS": "a,b"}, "this is a pod of a Volcano job (VC_WORKER_HOSTS), but it is not certain"),
+    ],
+)
+def test_half_of_a_platform(variables: dict[str, str], start: str) -> None:
+    """Other nodes, and no number of this one: not to be taken for the only node."""
+    assert find(variables).doubt.startswith(start)
+
+
+@pytest.mark.parametrize(
+    "variables", [{"MA_NUM_HOSTS": "1"}, {"PET_NNODES": ""}, {"MLP_WORKER_NUM": "1"}, {"VC_WORKER_HOSTS": "a"}]
+)
+def test_half_of_a_platform_of_one_node(variables: dict[str, str]) -> None:
+    """One node is this one."""
+    assert "" == find(variables).doubt
+
+
+def test_several_nodes_without_a_number_of_this_one() -> None:
+    """Each of ModelArts' nodes would take itself for node 0; a rank table decides, or the user."""
+    variables = {name: value for name, value in MODELARTS.items() if name != "VC_TASK_INDEX"}
+    expected = (
+        "there are 2 nodes (MA_NUM_HOSTS), but nothing says which one this is: expected --node-rank (--nnodes 1 for"
+        " this node alone)"
+    )
+
+    assert expected == find(variables).doubt
+    assert "" == find(variables, Said(node_rank=1)).doubt
+
+
 def test_volcano_pod_without_lists() -> None:
     """Index 0 without any list speaks of nobody else."""
     assert "" == find({"VC_TASK_INDEX": "0"}).doubt
@@ -191,6 +226,12 @@ def test_user_overrules_the_platform() -> None:
 
     assert ("ModelArts", 2, 3, 4000, ()) == found[:1] + found[2:4] + found[5:7]
     assert "--nnodes" == found.sources["nnodes"]
+
+
+@pytest.mark.parametrize("said", [Said(master_port=4000), Said(nnodes=1, master_port=4000)])
+def test_port_of_the_users_overrules_one_that_will_not_do(said: Said) -> None:
+    """The port that counts is judged, not the one that it takes the place of."""
+    assert 4000 == find({**MODELARTS, "MASTER_PORT": "60005"}, said).master_port
 
 
 def test_complete_settings_ask_no_platform() -> None:

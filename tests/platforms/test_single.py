@@ -51,3 +51,26 @@ def test_bad_tf_config() -> None:
     """A TF_CONFIG that cannot be read is not passed over in silence."""
     with pytest.raises(SettingsError, match=r"TF_CONFIG is '\{', expected"):
         single.find({"TF_CONFIG": "{"})
+
+
+@pytest.mark.parametrize("name", ["open_mpi_per_card", "hydra_per_card", "slurm_per_card"])
+def test_several_processes_of_one_node_that_are_each_to_start_all_ranks(name: str) -> None:
+    """A number of ranks that the user names, times the processes that mpirun or srun starts on this node: n x n."""
+    with pytest.raises(SettingsError) as caught:
+        single.find(platform_cases.load(name).variables, names_the_ranks=True)
+
+    assert "expected one process per node (srun --ntasks-per-node=1, mpirun -N 1), or --nnodes 1" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["mindcluster_scheduler", "tensorflow_parameter_server"])
+def test_pod_without_a_card_when_ranks_are_named(name: str) -> None:
+    """One command serves all pods of a job: the ranks that it names are not those of this one."""
+    case = platform_cases.load(name)
+
+    assert single.Single(**case.expected["single"]) == single.find(case.variables, names_the_ranks=True)
+
+
+@pytest.mark.parametrize("name", ["modelarts_preset_engine", "torchrun"])
+def test_what_an_earlier_launcher_may_have_left_when_ranks_are_named(name: str) -> None:
+    """What the user says counts before variables that may be stale."""
+    assert single.find(platform_cases.load(name).variables, names_the_ranks=True) is None
