@@ -54,6 +54,11 @@ class Ledger:
             cause = cause._replace(name=self._specs[cause.rank_id].name)
         return outcome._replace(cause=cause, ranks=tuple(map(self._describe_rank, outcome.ranks)), seconds=seconds)
 
+    def lost(self) -> dict[int, int]:
+        """Give how many bytes of their output the logs of ranks lack, of those that lack some."""
+        sizes = {rank_id: sum(gap.size for gap in stream.log.gaps) for rank_id, stream in self.streams.items()}
+        return {rank_id: size for rank_id, size in sizes.items() if size}
+
     def by_suspicion(self, failures: Collection[Exited], *, is_ordered: bool) -> list[Exited]:
         """Order ranks that failed in one wake-up, the likeliest first cause first.
 

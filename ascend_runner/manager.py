@@ -104,6 +104,10 @@ class Manager:
             self._reporter.warn(
                 "some output was still unread when the time for it was over: the last lines may be missing"
             )
+        lost = self._ledger.lost()
+        if lost:
+            ranks = reporter.rank_numbers(list(lost))
+            self._reporter.warn(f"the logs lack {sum(lost.values())} bytes (of {ranks}); the report says from where on")
         return self._ledger.describe(machine.outcome(self._state, rank_ids))
 
     def seen(self, outcome: Outcome, environ: Mapping[str, str]) -> Seen:
@@ -272,9 +276,10 @@ class Manager:
     # --- Before and after ---------------------------------------------------------------------------------------------
 
     def _open_logs(self) -> None:
+        told: set[str] = set()
         for spec in self._job.processes:
             cutter = None if spec.prefix is None else LineCutter(spec.prefix)
-            log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn)
+            log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn, told)
             self._ledger.streams[spec.rank_id] = Stream(spec.rank_id, log, cutter)
 
     def _sweep(self) -> bool:

@@ -219,8 +219,8 @@ def _rank(rank: RankOutcome, spec: RankSpec, seen: Seen) -> RankReport:
         ended_at=_iso(started_at + rank.seconds) if ending else "",
         seconds=round(rank.seconds, 3),
         max_rss=more.max_rss,
-        user_seconds=more.user_seconds,
-        system_seconds=more.system_seconds,
+        user_seconds=_rounded(more.user_seconds),
+        system_seconds=_rounded(more.system_seconds),
         log_path=rank.log_path or spec.log_path,
         log_size=rank.log_size,
         log_lost=more.log_lost,
@@ -232,6 +232,10 @@ def _rank(rank: RankOutcome, spec: RankSpec, seen: Seen) -> RankReport:
         finding=more.finding,
         name=spec.name,
     )
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _state(rank: RankOutcome) -> str:

@@ -6,6 +6,7 @@ The last screen answers, in this order: what, who, when, why, where, and what be
 from __future__ import annotations
 
 import enum
+import os.path
 import time
 
 from ascend_runner.annotations import TYPE_CHECKING, Callable, Final
@@ -143,11 +144,13 @@ def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]
         *(f"  {line}" for line in (finding.lines(failed.finding) if failed.finding else ())),
         *([f"  look   {finding.accused_words(accused)}"] if accused else []),
         f"  log    {failed.log_path}",
+        *([] if failed.finding and failed.finding.plog_path else [f"  plog   {failed.process_log_path}"]),
         *(
             [f"  lost   {failed.log_lost} bytes of the log, from byte {failed.log_lost_from} on"]
             if failed.log_lost
             else []
         ),
+        f"  report {os.path.join(job.log_dir, report.file_name(job))}",
         f"  again  {failed.rerun}",
         *_others(outcome, job, cause.rank_id),
     ]

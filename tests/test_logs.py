@@ -192,6 +192,18 @@ def test_full_disk(program: Program) -> None:
     assert 2 == sum("written" in warning or "write" in warning for warning in program.report()["warnings"])
 
 
+def test_full_disk_under_many_ranks(program: Program) -> None:
+    """One sentence when it begins, whoever's log is the first, and one at the end that adds up."""
+    script = "head -c 100000 /dev/zero"
+    options = ("--console", "none", "--nproc-per-node", "4")
+    run = program.start(*options, "sh", "-c", script, under=("sh", "-c", 'ulimit -f 64; exec "$@"', "sh"))
+
+    assert run.finish() == 0
+    assert 1 == run.screen.count("; the rank goes on, what it writes now is lost")
+    lost = sum(rank["log_lost"] for rank in program.report()["ranks"])
+    assert f" WARNING the logs lack {lost} bytes (of 0-3); the report says from where on\n" in run.screen
+
+
 def test_full_disk_from_the_start(program: Program) -> None:
     """Where not even the report can be written, the status is the ranks' all the same."""
     script = "head -c 100000 /dev/zero; exit 3"

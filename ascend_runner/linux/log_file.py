@@ -37,12 +37,18 @@ class Gap(NamedTuple):
 class LogFile:
     """Takes bytes and never fails. `gaps` tells what is missing."""
 
-    def __init__(self, path: str, rotation: Rotation, on_change: Callable[[str], None]) -> None:
-        """Open a new file. `on_change(sentence)` is told when writing fails and when it heals. Errors: OutputError."""
+    def __init__(
+        self, path: str, rotation: Rotation, on_change: Callable[[str], None], told: set[str] | None = None
+    ) -> None:
+        """Open a new file. `on_change(sentence)` is told when writing fails and when it heals. Errors: OutputError.
+
+        `told` is what was said already of a disk that these logs share: each thing is said once. None: they do not.
+        """
         self.path = path
         self.gaps: list[Gap] = []
         self._rotation = rotation
         self._on_change = on_change
+        self._told: set[str] = set() if told is None else told
         self._fd = files.open_new_log(path)
         self._offset = 0  # of the rank's output
         self._size = 0  # of this file
@@ -105,14 +111,21 @@ class LogFile:
             self.gaps.append(Gap(offset, size))
         if not self._is_failing:
             self._is_failing = True
-            self._on_change(
-                f"cannot write {self.path!r}: {reason(error)}; the rank goes on, what it writes now is lost"
+            self._tell_once(
+                "failing", f"cannot write {self.path!r}: {reason(error)}; the rank goes on, what it writes now is lost"
             )
 
     def _heal(self) -> None:
         if self._is_failing:
             self._is_failing = False
-            self._on_change(f"{self.path!r} can be written again; {self.gaps[-1].size} bytes are missing in it")
+            self._tell_once(
+                "healed", f"{self.path!r} can be written again; {self.gaps[-1].size} bytes are missing in it"
+            )
+
+    def _tell_once(self, what: str, sentence: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            self._on_change(sentence)
 
     def _rotate(self) -> None:
         """Shift path.1 to path.2 and so on, the file itself to path.1, and begin a new one."""

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from signal import Signals
 
-from ascend_runner.annotations import NamedTuple, Union
+from ascend_runner.annotations import Final, NamedTuple, Union
+
+# Those whose default action leaves a core where the limits let it (signal(7)).
+CORE_SIGNALS: Final = frozenset(
+    {Signals.SIGQUIT, Signals.SIGILL, Signals.SIGTRAP, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE}
+    | {Signals.SIGSEGV, Signals.SIGXCPU, Signals.SIGXFSZ, Signals.SIGSYS}
+)
 
 
 class Ending(NamedTuple):
@@ -25,10 +31,11 @@ class Ending(NamedTuple):
         return 128 + self.signum if self.signum else self.exit_code
 
     def __str__(self) -> str:
-        """Say it: "exit status 1", "killed by SIGSEGV (core dumped)"."""
+        """Say it: "exit status 1", "killed by SIGTERM", "killed by SIGSEGV (core dumped)", or "(no core)"."""
         if not self.signum:
             return f"exit status {self.exit_code}"
-        return f"killed by {signal_name(self.signum)}{' (core dumped)' if self.core_dumped else ''}"
+        core = " (core dumped)" if self.core_dumped else " (no core)" if self.signum in CORE_SIGNALS else ""
+        return f"killed by {signal_name(self.signum)}{core}"
 
 
 class Spawned(NamedTuple):

@@ -65,7 +65,12 @@ def killed_runner() -> Iterator[Row]:
     """Time how long ranks and their children live on after SIGKILL of the launcher; count those that stay."""
     family = "setsid sleep 1000 & setsid sleep 1000 & "
 
+    def sleepers() -> set[int]:
+        found = descendants.descendants(os.getpid())
+        return {process.pid for process in found if process.name == "sleep" and not process.is_zombie}
+
     def run(launcher: Launcher) -> tuple[float, int]:
+        before = sleepers()  # of a peer, in a row before this one
         with folder() as path:
             watch = Watch(path)
             with measure.started(launcher.command(path, *watch.rank(family), ranks=RANKS)) as popen:
@@ -77,9 +82,9 @@ def killed_runner() -> Iterator[Row]:
                 end = watch.await_end() if ours else start
                 popen.wait()
                 time.sleep(0 if ours else 1)
-            left = [found for found in descendants.descendants(os.getpid()) if found.name == "sleep"]
-            for found in left:
-                descendants.send(found.pid, signal.SIGKILL)
+            left = sleepers() - before
+            for pid in left:
+                descendants.send(pid, signal.SIGKILL)
         return end - start, len(left)
 
     found = [run(OURS) for _ in range(RUNS)]

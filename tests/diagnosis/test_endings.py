@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signal import SIGABRT, SIGBUS, SIGINT, SIGKILL, SIGSEGV, SIGTERM
+from signal import SIGABRT, SIGBUS, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
 
@@ -61,6 +61,13 @@ def test_killed_by_somebody() -> None:
         KILLED, circumstances
     )
     assert not is_out_of_memory(KILLED, circumstances)
+
+
+def test_wrong_build() -> None:
+    """SIGILL is told as what it usually means."""
+    assert "an instruction that this processor does not have: a package built for another CPU" == meaning(
+        Ending(signum=SIGILL), Circumstances()
+    )
 
 
 def test_killed_without_counters() -> None:
