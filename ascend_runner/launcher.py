@@ -211,7 +211,8 @@ class Launcher:
 
         chip = self._settings.chip or checks.chip_of(self._environ)
         path = os.path.realpath(file.path)  # as HCCL does before it looks at the name
-        findings = checks.check(table, path, chip, size=len(file.data))
+        is_roce_wanted = checks.wants_roce(self._environ)
+        findings = checks.check(table, path, chip, size=len(file.data), is_roce_wanted=is_roce_wanted)
         refusals = [finding for finding in findings if finding.severity == ERROR]
         for finding in findings:
             if finding not in refusals:

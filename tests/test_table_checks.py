@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from ascend_runner.job import settings
 from ascend_runner.rank_table import checks
+from tests.conftest import run_to_end
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import Program
+
+VALID = Path(__file__).parents[1] / "fixtures" / "valid"
 
 
 def table(folder: Path, *addresses: str) -> str:
@@ -36,7 +40,44 @@ def test_refused_table_starts_nothing(program: Program) -> None:
     assert run.screen.count("192.168.1.1") >= 1
     assert run.screen.count("192.168.1.3") >= 1
     assert "'server_list[0].device[3].device_ip'" in run.screen
+    assert run.screen.count(" (EI0014)\n") == 2
     assert not program.log_dir.exists()
+
+
+def test_addresses_that_only_a_variable_wants(program: Program) -> None:
+    """On one server devices need no addresses, unless HCCL is told to use them there, too."""
+    path = table(program.folder, "", "")
+    env = {"HCCL_INTRA_ROCE_ENABLE": "1"}
+    run = program.start("--rank-table", path, "true", env=env)
+
+    assert program.start("--rank-table", path, "true").finish() == 0
+    assert run.finish() == 125
+    assert run.screen.count("device_ip is missing, with HCCL_INTRA_ROCE_ENABLE=1 every device needs one") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "server_id", "rank_ids"),
+    [
+        ("lab_2_servers", "10.0.0.2", [2, 3]),
+        ("lab_integers_ranks_reversed", "", [0, 1]),
+        ("group_list_integers", "", [0, 1]),
+        ("server_list_packed", "", [0, 1]),
+        ("server_list_integers", "", [0, 1]),
+        ("server_list_version_1_1", "", [0, 1]),
+        ("server_list_mindcluster", "0a4b7c2d-93e4-4a51-8f10-5b7d2e9c3a22", [0, 1]),
+        ("server_list_1_super_pod_without_device_ip", "node-1", [2, 3]),
+        ("server_list_2_super_pods", "node-3", [6, 7]),
+        ("rank_list_2_servers", "az0-rack0-pod1", [2, 3]),
+        ("rank_list_strings", "az0-rack0-pod1", [2, 3]),
+    ],
+)
+def test_every_dialect_is_launched(tmp_path: Path, name: str, server_id: str, rank_ids: list[int]) -> None:
+    """From the file, by its content, to the numbers of this node's ranks."""
+    options = ("--dry-run", "--log-dir", "log", "--rank-table", str(VALID / f"{name}.json"))
+    ended = run_to_end(*options, "true", env={"MA_CURRENT_HOST_IP": server_id}, cwd=tmp_path)
+
+    assert 0 == ended.returncode, ended.stderr
+    assert rank_ids == [rank["rank_id"] for rank in json.loads(ended.stdout)["ranks"]]
 
 
 def test_checks_can_be_switched_off(program: Program) -> None:

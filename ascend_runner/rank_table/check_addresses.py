@@ -29,20 +29,21 @@ class _Seen:
     """What the devices looked at so far have: the next ones must fit to it, and must not have it again."""
 
     is_alone: bool  # only one server, where HCCL does not look at families
+    is_roce_wanted: bool = False
     count: int = 0
     family: int = 0
     host_family: int = 0
     owners: dict[str, Device] = attrs.field(factory=dict)
 
 
-def check(report: Report, chip: str | None) -> None:
+def check(report: Report, chip: str | None, *, is_roce_wanted: bool = False) -> None:
     """Look at every server's and every device's addresses and ports."""
     servers = report.table.servers
-    seen = _Seen(is_alone=len(servers) == 1)
+    seen = _Seen(is_alone=len(servers) == 1, is_roce_wanted=is_roce_wanted)
     has_fabric = (chip == "A3" or report.table.version == SUPER_PODS) and len(report.table.super_pods) <= 1
     for server in servers:
         has_host = bool(server.more.get("host_ip")) and chip != "910B"
-        needs_none = seen.is_alone or has_fabric or has_host
+        needs_none = (seen.is_alone and not is_roce_wanted) or has_fabric or has_host
         for device in server.devices:
             if device.device_ip and device.device_ip not in PLACEHOLDERS:
                 _check_device_ip(report, device, seen)
@@ -99,7 +100,8 @@ def _check_missing_ip(report: Report, device: Device, seen: _Seen, *, needs_none
     _check_count(report, device, 1, seen)  # HCCL counts a missing address, too
     said = shown(device.device_ip) if device.device_ip else "missing"
     if not needs_none:
-        sentence = f"device_ip is {said}, with several servers every device needs one"
+        why = "HCCL_INTRA_ROCE_ENABLE=1" if seen.is_alone else "several servers"
+        sentence = f"device_ip is {said}, with {why} every device needs one"
         report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
     elif device.device_ip:  # it need not be there, but what is there is read
         sentence = f"device_ip is {said}, which is no address: it serves on one server only"

@@ -51,19 +51,20 @@ LARGEST_FILE: Final = 40 << 20  # bytes
 LARGEST_RANK_LIST: Final = 1 << 30  # bytes
 
 
-def check(
+def check(  # noqa: PLR0913  most are keywords, each a fact that HCCL looks at
     table: Draft | RankTable,
     path: str = "",
     chip: str | None = None,
     *,
     size: int = 0,
     as_it_stands: bool = False,
+    is_roce_wanted: bool = False,
 ) -> tuple[Finding, ...]:
     """Tell all that HCCL would refuse, and what is odd but works: errors first, each part in document order.
 
     `path` is the file that HCCL is to read, as it will be told ("": the file is not looked at), `size` its bytes,
     `chip` one of CHIPS (None: only what holds for all). `as_it_stands` tells what would come of a table that is handed
-    to HCCL without being converted.
+    to HCCL without being converted; `is_roce_wanted`: devices of one server are to meet by their addresses, too.
     """
     report = Report(table)
     chip = chip or implied_chip(table)
@@ -73,7 +74,7 @@ def check(
     if table.dialect == RANK_LIST:
         check_levels.check(report)
     else:
-        check_addresses.check(report, chip)
+        check_addresses.check(report, chip, is_roce_wanted=is_roce_wanted)
     if table.version == SUPER_PODS:
         check_super_pods.check(report)
     if as_it_stands:
@@ -135,6 +136,11 @@ def chip_of(environ: Mapping[str, str]) -> str | None:
         return "910B"
 
     return "910" if name in {"910", "910a", "910proa", "910prob", "910premiuma"} else None
+
+
+def wants_roce(environ: Mapping[str, str]) -> bool:
+    """Tell whether HCCL is told to use the devices' network cards inside of a server, which then need addresses."""
+    return environ.get("HCCL_INTRA_ROCE_ENABLE") == "1"
 
 
 def _check_file(report: Report, path: str, size: int) -> None:
