@@ -40,6 +40,8 @@ def decode(top: Fields) -> Draft:
     version_path = "version" if isinstance(top.values.get("version"), (int, float)) else ""
     unlike = (("string", version_path), ("number", top.problems.first_non_number))
     notes = tuple(rewritten(wanted, path, top.problems.source) for wanted, path in unlike if path)
+    if "rank_count" not in top.values:
+        notes += (rewritten("number", "rank_count", top.problems.source),)
 
     return Draft(
         servers=_gather_servers(ranks),

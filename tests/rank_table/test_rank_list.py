@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ascend_runner.rank_table import checks, codec
-from tests.rank_table.rank_table_edits import edited
+from tests.rank_table.rank_table_edits import GONE, edited
 from tests.rank_table.rank_table_files import valid
 
 
@@ -47,6 +47,15 @@ def test_type_of_an_address_that_is_no_string(value: object) -> None:
 
     assert ("172.16.0.11",) == table.servers[0].addresses
     assert [path] == [finding.path for finding in checks.check(table)]
+
+
+def test_count_that_is_missing() -> None:
+    """HCCL wants it: it is written, with a warning."""
+    data = edited("rank_list_2_servers", rank_count=GONE)
+    table = codec.loads(data)
+
+    assert ["rank_count"] == [note.path for note in table.notes]
+    assert json.loads(valid("rank_list_2_servers")) == json.loads(codec.hand_on(table, data))
 
 
 @pytest.mark.parametrize("version", [2.0, 2])
