@@ -25,7 +25,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return ended.losses
 
 
-def _start_node(nodes: TwoNodes, index: int, folder: Path, *arguments: str) -> Started:
+def _start_node(nodes: TwoNodes, index: int, folder: Path, *arguments: str, command: tuple[str, ...] = DDP) -> Started:
     """Start one node of a ModelArts job of two, each with two devices, as the platform does."""
     mount = folder / f"node-{index}"
     mount.mkdir()
@@ -42,8 +42,9 @@ def _start_node(nodes: TwoNodes, index: int, folder: Path, *arguments: str) -> S
         "VC_WORKER_HOSTS": ",".join(nodes.addresses),
         "RANK_TABLE_FILE": str(mount),
         "GLOO_SOCKET_IFNAME": nodes.devices[index],
+        "NPROC": "2",
     }
-    return Started((*nodes.on(index), *RUNNER, "--log-dir", str(mount / "log"), *DDP, *arguments), env, folder)
+    return Started((*nodes.on(index), *RUNNER, "--log-dir", str(mount / "log"), *command, *arguments), env, folder)
 
 
 def _table(nodes: TwoNodes) -> dict[str, object]:
@@ -104,6 +105,19 @@ def test_torchs_own_engines(launcher: str, alone: list[float], tmp_path: Path) -
     assert 0 == ended.status, ended.screen
     assert pytest.approx(alone, abs=1e-9) == ended.losses
     assert all(f"[{launcher}] rank {rank} of 2, local rank {rank}\n" in ended.screen for rank in range(2))
+
+
+def test_script_that_is_told_where_to_meet(nodes: TwoNodes, tmp_path: Path) -> None:
+    """With --launcher init-method each node's one process starts its own, and all of them meet at node 0."""
+    script = str(PROGRAMS / "init_method.py")
+    command = ("--launcher", "init-method", sys.executable, script, "--epochs", "5")
+    started = [_start_node(nodes, index, tmp_path, command=command) for index in range(2)]
+    first, second = (node.finish() for node in started)
+
+    assert (0, 0) == (first.status, second.status), first.screen + second.screen
+    for rank in range(4):
+        node = rank // 2
+        assert f"[init-method-node-{node}] rank {rank} of 4, sum 10, epochs 5\n" in (first, second)[node].screen
 
 
 def test_engines_exit_status(tmp_path: Path) -> None:
