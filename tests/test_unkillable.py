@@ -71,6 +71,20 @@ def test_runner_names_whom_it_gives_up(program: Program) -> None:
     assert run.lines[-1].startswith(("  ranks", "      ")), "the cause is the last on the screen"
 
 
+def test_runner_that_does_not_end(program: Program) -> None:
+    """As when a thread of it waits for a disk that hangs: the status is the job's all the same, and soon."""
+    run = program.act(1, "say=ready", f"await={program.folder}/go", "exit=3")
+    run.wait_for("ready")
+    runner = run.runner_pid
+    threads = set(map(int, os.listdir(f"/proc/{runner}/task"))) - {runner}
+    with held(*threads):
+        (program.folder / "go").touch()
+        assert run.finish() == 3
+        (told,) = named(run)
+
+    assert told.startswith(f"{runner} (")
+
+
 def test_guardian_names_whom_it_gives_up(program: Program) -> None:
     """After a SIGKILL of the runner nobody else could tell."""
     run = program.act(2, "say=ready", "sleep")

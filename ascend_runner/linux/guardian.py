@@ -6,6 +6,7 @@ inherits whatever the runner had started; as PID 1 of a container it reaps all o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ ONE_INTENTION: Final = 0.02  # seconds
 
 # Seconds; what SIGKILL has not ended by then sits in the kernel, and waiting does not help.
 SWEEP_LIMIT: Final = 5.0
+EXIT_LIMIT: Final = 2.0  # from the runner's last word to its end: milliseconds, but for a disk that hangs
 LAST_LOOK: Final = 1.0  # after a runner that has ended by itself: it has waited its own five seconds
 
 
@@ -53,19 +55,26 @@ def guard(run: Callable[[], int], tell: Callable[[str], None], parent: int = 0) 
 
     guardian = os.getpid()
     strangers = frozenset(descendants.children(guardian))
+    last_word, status_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     runner = os.fork()
     if runner == 0:
-        _run_and_exit(run, guardian)
+        os.close(last_word)
+        _run_and_exit(run, guardian, status_fd)
 
-    status = _forward_until_end(runner, watched)
+    os.close(status_fd)
+    status = _forward_until_end(runner, watched, last_word)
+    os.close(last_word)
     was_killed = os.WIFSIGNALED(status)
     survivors = _sweep(strangers, SWEEP_LIMIT if was_killed else LAST_LOOK)
-    if survivors and (was_killed or os.WEXITSTATUS(status) == RUNNER_FAILED):  # else the runner has named them
+    stuck = descendants.look(runner) if runner in descendants.children(guardian) else None
+    if stuck and stuck not in survivors:
+        survivors.append(stuck)  # a thread of it is left
+    if survivors and (stuck or was_killed or os.WEXITSTATUS(status) == RUNNER_FAILED):  # else the runner has named them
         tell(f"not even SIGKILL has ended {', '.join(map(descendants.describe, survivors))}")
     return 128 + os.WTERMSIG(status) if was_killed else os.WEXITSTATUS(status)
 
 
-def _run_and_exit(run: Callable[[], int], guardian: int) -> NoReturn:
+def _run_and_exit(run: Callable[[], int], guardian: int, status_fd: int) -> NoReturn:
     status = RUNNER_FAILED
     try:
         os.setpgid(0, 0)  # a terminal's Ctrl-C then reaches the runner once, through the guardian
@@ -75,6 +84,10 @@ def _run_and_exit(run: Callable[[], int], guardian: int) -> NoReturn:
     except BaseException:  # noqa: BLE001  whatever it is, it must be shown, and must not return into a second life
         sys.excepthook(*sys.exc_info())
     finally:
+        # A thread that waits for a disk that hangs keeps this process from ending: the status must be known before.
+        with contextlib.suppress(OSError):
+            os.write(status_fd, bytes([status]))
+            os.kill(os.getppid(), SIGCHLD)
         os._exit(status)
 
 
@@ -85,14 +98,23 @@ def _follow_to_death(parent: int) -> None:
         os.kill(os.getpid(), SIGTERM)
 
 
-def _forward_until_end(runner: int, watched: frozenset[signal.Signals]) -> int:
+def _forward_until_end(runner: int, watched: frozenset[signal.Signals], last_word: int) -> int:
+    """Forward signals until the runner has ended, or does not although it has said its last word; its wait status."""
     last, last_time = (0, 0), 0.0
+    said, deadline = b"", 0.0
     while True:
-        info = signal.sigwaitinfo(watched)
+        info = (
+            signal.sigtimedwait(watched, max(0.0, deadline - time.monotonic())) if said else signal.sigwaitinfo(watched)
+        )
+        if info is None:
+            return said[0] << 8
         if info.si_signo == SIGCHLD:
             status = _reap(runner)
             if status is not None:
                 return status
+            if not said:
+                with contextlib.suppress(BlockingIOError):
+                    said, deadline = os.read(last_word, 1), time.monotonic() + EXIT_LIMIT
             continue
 
         intention, now = (info.si_signo, info.si_pid), time.monotonic()
