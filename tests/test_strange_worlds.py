@@ -81,11 +81,11 @@ def test_table_that_changes_after_the_start(program: Program) -> None:
 
 
 def test_many_jobs_in_one_process(program: Program) -> None:
-    """No descriptor, no thread, no process and no memory is left of any of two hundred, after a hundred to warm up.
+    """No descriptor, no thread, no process and no memory is left of any of seven hundred.
 
-    Python itself allocates something for good now and then; what is lost at each start grows in every stretch.
+    Python's own caches may grow through the first five hundred; what is lost at each start grows in every stretch.
     """
-    ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 300")
+    ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 700")
 
     assert ended.returncode == 0
     _warm_up, *stretches = [list(map(int, line.split())) for line in ended.stdout.splitlines()]
