@@ -123,4 +123,4 @@ def test_two_nodes(cluster: Cluster) -> None:
 
     assert 143 == ended.status, ended.screen
     assert " ERROR rank 3 failed first: exit status 9, " in ended.screen
-    assert " ERROR stopped by SIGTERM, " in ended.screen
+    assert " ERROR stopped by SIGTERM" in ended.screen  # before or after its ranks were started
