@@ -286,9 +286,11 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, pla
         if whom in {"logs", "table"}:
             place.change(whom)
             continue
+        if guardian is None:  # it has ended already, and kill(0) would mean all of us
+            continue
         try:
-            pid = guardian if whom == "guardian" else descendants.children(guardian or 0)[0]
-            os.kill(pid or 0, signal.Signals["SIG" + name])
+            pid = guardian if whom == "guardian" else descendants.children(guardian)[0]
+            os.kill(pid, signal.Signals["SIG" + name])
             struck.append((name, time.monotonic_ns()))
         except (IndexError, ProcessLookupError):
             continue
