@@ -20,6 +20,7 @@ gc.disable()
 
 import os  # noqa: E402  the line above must come first
 
+from .errors import RUNNER_FAILED, reason  # noqa: E402
 from .linux import guardian  # noqa: E402
 
 LAST_WORDS_LIMIT = 1.0  # seconds
@@ -31,27 +32,27 @@ def main() -> None:
     try:
         status = guardian.guard(lambda: _run(int(result_fd) if result_fd else None), _tell, int(parent or 0))
     except OSError as error:
-        sys.stderr.write(f"[ascend-runner] ERROR cannot start: {error}\n")
-        status = 125
+        _tell(f"no process can be started: {reason(error)}", "ERROR")
+        status = RUNNER_FAILED
 
     # Nothing is left to be finalised here, and finalising takes as long as starting a rank.
     os._exit(status)
 
 
-def _tell(sentence: str) -> None:
+def _tell(sentence: str, level: str = "WARNING") -> None:
     """Say a last sentence, where stderr takes it: a terminal under Ctrl-S must not keep the guardian."""
     import select
     from contextlib import suppress
 
-    from .reporter import Level, own_line, printable
+    from .reporter import Level, own_line
+    from .text import printable
 
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     if poll.poll(LAST_WORDS_LIMIT * 1000):
+        line = own_line(Level[level], printable(sentence))
         with suppress(OSError):
-            os.write(
-                2, own_line(Level.WARNING, printable(sentence))[-select.PIPE_BUF :]
-            )  # so much a pipe with room takes at once
+            os.write(2, line[-select.PIPE_BUF :])  # so much a pipe with room takes at once
 
 
 def _run(result_fd: int | None) -> int:

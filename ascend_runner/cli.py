@@ -16,6 +16,7 @@ from ascend_runner.linux.console import Console
 from ascend_runner.linux.signals import WATCHED, Signals
 from ascend_runner.reporter import Level, Reporter
 from ascend_runner.supervision.outcome import Interrupted, Outcome
+from ascend_runner.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +49,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
         except errors.AscendRunnerError as error:
             told = errors.sentences(error)
             if isinstance(error, errors.RankTableFormatError):  # names of a table stand in these
-                told = list(map(reporter.printable, told))
+                told = list(map(printable, told))
             out.error("\n  ".join(told))
             result, status = error, error.exit_status
         finally:

@@ -17,6 +17,7 @@ from ascend_runner.platforms import find
 from ascend_runner.platforms.node import Said
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.machine import STOP_SIGNALS
+from ascend_runner.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -207,7 +208,6 @@ class Launcher:
         """Say now what HCCL would refuse half an hour later. Errors: RankTableError with all of it."""
         from ascend_runner.rank_table import checks
         from ascend_runner.rank_table.findings import ERROR
-        from ascend_runner.text import printable
 
         chip = self._settings.chip or checks.chip_of(self._environ)
         path = os.path.realpath(file.path)  # as HCCL does before it looks at the name

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 
-from ascend_runner import reporter
 from ascend_runner.annotations import TYPE_CHECKING
 from ascend_runner.linux import memory
 from ascend_runner.supervision.outcome import RankFailed, RankNotStarted
+from ascend_runner.text import last_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -104,7 +104,7 @@ class Ledger:
             seconds=ended_at - self._started_at.get(rank_id, ended_at),
             log_path=self._specs[rank_id].log_path,
             log_size=stream.size,
-            last_lines=tuple(reporter.last_lines(stream.tail)),
+            last_lines=tuple(last_lines(stream.tail)),
         )
 
     def _rank_seen(self, rank_id: int, finding: Finding | None) -> RankSeen:

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from signal import SIGCHLD, SIGCONT, SIGKILL, SIGTSTP
 
-from ascend_runner import errors, reporter
+from ascend_runner import errors, reporter, text
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.ledger import Ledger
 from ascend_runner.linux import descendants
@@ -106,7 +106,7 @@ class Manager:
             )
         lost = self._ledger.lost()
         if lost:
-            ranks = reporter.rank_numbers(list(lost))
+            ranks = text.rank_numbers(list(lost))
             self._reporter.warn(f"the logs lack {sum(lost.values())} bytes (of {ranks}); the report says from where on")
         return self._ledger.describe(machine.outcome(self._state, rank_ids))
 

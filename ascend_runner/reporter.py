@@ -11,12 +11,12 @@ import time
 
 from ascend_runner.annotations import TYPE_CHECKING, Callable, Final
 from ascend_runner.supervision.outcome import RankFailed, RankNotStarted
+from ascend_runner.text import printable, rank_list, rank_numbers
 
 if TYPE_CHECKING:
     from ascend_runner.job.plan import JobSpec
     from ascend_runner.supervision.outcome import Outcome, RankOutcome
 
-TAIL_LINES: Final = 20
 NAME: Final = "[ascend-runner]"
 
 
@@ -70,15 +70,6 @@ def own_line(level: Level, sentence: str) -> bytes:
     return f"{NAME} {time.strftime('%H:%M:%S')} {level.name} {clean}\n".encode(errors="backslashreplace")
 
 
-def printable(text: str) -> str:
-    """Escape control characters, so that a name from a table or a log cannot steer the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode() for char in text
-    )
-
-
 def starting(job: JobSpec) -> str:
     """Say what is about to run where."""
     return f"starting {placed(job)}, logs in {job.log_dir}"
@@ -119,16 +110,6 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes % 60} min"
     return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
-
-
-def last_lines(tail: bytes, count: int = TAIL_LINES) -> list[str]:
-    """Give the last lines of a rank's output as text, fit for a terminal."""
-    from ascend_runner.text import lines_of, shown  # only at the end
-
-    lines = lines_of(tail)
-    while lines and not lines[-1].strip():
-        lines.pop()
-    return [shown(line) for line in lines[-count:]]
 
 
 def _rank_failed(cause: RankFailed, outcome: Outcome, job: JobSpec) -> list[str]:
@@ -186,19 +167,3 @@ def _fate(rank: RankOutcome) -> str:
     if rank.ending is None:
         return "killed, but does not die"
     return f"{'told to stop, ' if rank.is_told_to_stop else ''}{rank.ending}"
-
-
-def rank_list(rank_ids: list[int]) -> str:
-    """Name ranks: "rank 3", "ranks 0-4, 6, 7"."""
-    return f"rank{'s' if len(rank_ids) > 1 else ''} {rank_numbers(rank_ids)}"
-
-
-def rank_numbers(rank_ids: list[int]) -> str:
-    """Write numbers briefly: "0-4, 6, 7"."""
-    runs: list[list[int]] = []
-    for rank_id in sorted(rank_ids):
-        if runs and runs[-1][-1] == rank_id - 1:
-            runs[-1].append(rank_id)
-        else:
-            runs.append([rank_id])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)  # noqa: PLR2004

@@ -45,16 +45,35 @@ SURROUNDINGS = {
     "long": 0.1,
     "full": 0.1,
     "little": 0.05,
+    "crowded": 0.05,
     "clock": 0.1,
     "table": 0.1,
 }
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-CONTAINER_IS_PERMITTED = (
-    shutil.which("unshare") is not None
-    and subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
-)
+NOBODYS = 60_000  # a user without processes; each schedule has one of its own
 FULL = 100_000  # bytes
+CHATTER = ROOT / "tests" / "workers" / "chatter.py"
 TABLE = ROOT / "fixtures" / "valid" / "group_list_8_devices.json"
+
+
+def someone_else(user: int) -> tuple[str, ...]:
+    """Give the words that start a program as another user, who may still read the interpreter in a folder of root's."""
+    ids = (f"--reuid={user}", f"--regid={user}", "--clear-groups")
+    return ("setpriv", *ids, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+
+
+def is_permitted(*words: str) -> bool:
+    """Tell whether a program can be started that way here."""
+    if shutil.which(words[0]) is None:
+        return False
+    return subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
+
+
+FORBIDDEN = {
+    word
+    for word, command in (("container", CONTAINER), ("crowded", someone_else(NOBODYS)))
+    if not is_permitted(*command)
+}
 
 
 class Schedule(NamedTuple):
@@ -87,6 +106,8 @@ def draw(seed: int) -> Schedule:
             words.append("child=" + dice.choice(("plain", "group", "session", "daemon")))
         if dice.random() < 0.03:
             words.append(f"forks={dice.choice((10, 60, 500))}")
+        if "crowded" in surroundings:  # a rank that may not fork ends otherwise than its plan says
+            words = [word for word in words if not word.startswith(("child", "forks"))]
         works = (f"write={dice.randrange(20_000)}", f"write={dice.randrange(900_000)}", f"nap={dice.randrange(60)}")
         words += dice.choices(works, k=dice.randrange(3))
         words += filter(None, [meeting])
@@ -149,7 +170,8 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
     """Run one schedule and look at what is left."""
     book = folder / "book"
     book.write_bytes(bytes(chatter.ENTRY.size * RANKS))
-    worker = [sys.executable, "-S", "-E", str(ROOT / "tests" / "workers" / "chatter.py"), str(book), *schedule.plans]
+    # By way of env: someone else could not tell that an interpreter in a folder of root's can be started (access(2)).
+    worker = [shutil.which("env") or "env", sys.executable, "-S", "-E", str(CHATTER), str(book), *schedule.plans]
     place = Place(schedule, folder)
     argv = [*place.command(), "--log-dir", str(folder / "log"), "--grace", str(GRACE), *schedule.options, *worker]
     start = time.monotonic()
@@ -171,7 +193,7 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
     guardian_killed = status == -signal.SIGKILL
     wrong = survivors(LIMIT if guardian_killed else 0.0)
     wrong += wrong_logs(schedule, folder, place)
-    if not schedule.is_beheaded and not ("little" in schedule.surroundings and status == 125):
+    if not schedule.is_beheaded and not (status == 125 and place.words & {"little", "crowded"}):
         wrong += wrong_status(schedule, status, struck, folder)
     return [*wrong, *own_lines(folder)] if wrong else []
 
@@ -189,15 +211,20 @@ class Place:
     nohup       SIGHUP is ignored                  closed      no stdin, stdout, stderr
     stalled     stdout is a pipe that nobody reads  long        an environment with a string of 128 KiB
     full        no file may grow over 100 kB       little      too few descriptors for all ranks, or nearly so
-    clock       the wall clock jumps back and forth at every look
+    crowded     too few processes, likewise         clock       the wall clock jumps back and forth at every look
     table       a rank table, which is rewritten while the ranks run
     """
 
     def __init__(self, schedule: Schedule, folder: Path) -> None:
         words = schedule.surroundings
-        self.words = set(words) - ({"container"} if not CONTAINER_IS_PERMITTED else set())
+        self.words = set(words) - FORBIDDEN
         self.folder = folder
         self.few_files = 20 + schedule.seed % 24
+        self.few_processes = 1 + schedule.seed % 16
+        self.user = NOBODYS + schedule.seed % 5_000
+        if "crowded" in self.words:
+            for path in (folder, *folder.iterdir()):
+                os.chown(path, self.user, self.user)
         self.pipe = os.pipe() if "stalled" in words else None
         self.removed: dict[str, int] = {}  # log files that were removed, and fds that still reach them
 
@@ -208,6 +235,8 @@ class Place:
             command += ["prlimit", f"--fsize={FULL}"]
         if "little" in self.words:
             command += ["prlimit", f"--nofile={self.few_files}"]
+        if "crowded" in self.words:
+            command += [*someone_else(self.user), "prlimit", f"--nproc={self.few_processes}"]
         if "nohup" in self.words:
             command += ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
         if "closed" in self.words:
@@ -217,7 +246,7 @@ class Place:
             program = [str(ROOT / "tests" / "workers" / "library_run.py"), "wild-clock", "-"]
         ranks = ["--nproc-per-node", str(RANKS)]
         if "table" in self.words:
-            shutil.copy(TABLE, self.table)
+            self.table.write_bytes(TABLE.read_bytes())
             ranks = ["--rank-table", str(self.table), "--no-table-checks"]
         return [*command, sys.executable, *program, *ranks]
 
@@ -371,6 +400,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     args = parser.parse_args()
 
+    if FORBIDDEN:
+        print(f"without {' and '.join(sorted(FORBIDDEN))}: that takes root's rights", flush=True)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the schedules send it, and count on its being heard
     seeds = range(args.seed, args.seed + args.schedules)
     failed = 0

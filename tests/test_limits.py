@@ -48,20 +48,21 @@ def test_descriptors(program: Program, limit: int) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 10])
 def test_processes(elsewhere: Program, limit: int) -> None:
     """With RLIMIT_NPROC reached, for guardian, threads or ranks: likewise."""
-    user = f"{NOBODYS + os.getpid() % 1000}"
-    capability = "+dac_read_search"  # the interpreter may stand in a folder of root's
-    ids = ("--reuid", user, "--regid", user, "--clear-groups")
-    another = permitted("setpriv", *ids, "--inh-caps", capability, "--ambient-caps", capability)
-    run = elsewhere.start(
-        "--verbose", "--nproc-per-node", "16", "sleep", "1000", under=(*another, "prlimit", f"--nproc={limit}:{limit}")
-    )
+    run = elsewhere.start("--verbose", "--nproc-per-node", "16", "sleep", "1000", under=with_processes(limit))
 
     assert run.finish() == 125
-    assert "temporarily unavailable" in run.screen or "RLIMIT_NPROC" in run.screen
+    assert "(RLIMIT_NPROC, see ulimit -u, " in run.screen
     assert "Traceback" not in run.screen
     if limit >= 10:
         assert "DEBUG rank 0 has pid " in run.screen
         assert "could not be started: resource temporarily unavailable (RLIMIT_NPROC, see ulimit -u, " in run.screen
+
+
+def test_no_process_and_no_screen(elsewhere: Program) -> None:
+    """Where not even the guardian can start anything, and stderr is closed: 125 all the same."""
+    closed = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+
+    assert 125 == elsewhere.start("--nproc-per-node", "1", "true", under=(*with_processes(1), *closed)).finish()
 
 
 def test_long_strings_in_the_environment(program: Program) -> None:
@@ -108,6 +109,15 @@ def test_long_job_id(program: Program, name: str) -> None:
     assert run.finish() == 125
     assert "file name too long" in run.screen
     assert "Traceback" not in run.screen
+
+
+def with_processes(limit: int) -> tuple[str, ...]:
+    """Give the words that start a program as a user who may have so many processes."""
+    user = f"{NOBODYS + os.getpid() % 1000}"
+    capability = "+dac_read_search"  # the interpreter may stand in a folder of root's
+    ids = ("--reuid", user, "--regid", user, "--clear-groups")
+    another = permitted("setpriv", *ids, "--inh-caps", capability, "--ambient-caps", capability)
+    return (*another, "prlimit", f"--nproc={limit}:{limit}")
 
 
 def limited(options: str) -> tuple[str, ...]:

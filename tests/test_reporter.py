@@ -113,35 +113,6 @@ def test_duration(seconds: float, words: str) -> None:
     assert words == reporter.duration(seconds)
 
 
-@pytest.mark.parametrize(
-    ("rank_ids", "words"),
-    [([3], "rank 3"), ([1, 0], "ranks 0, 1"), ([0, 1, 2], "ranks 0-2"), ([7, 0, 1, 2, 3, 5, 6], "ranks 0-3, 5-7")],
-)
-def test_rank_list(rank_ids: list[int], words: str) -> None:
-    """Runs of three or more are named by their ends."""
-    assert words == reporter.rank_list(rank_ids)
-
-
-@pytest.mark.parametrize(
-    ("tail", "lines"),
-    [
-        (b"", []),
-        (b"\n \n", []),
-        (b"a\nb", ["a", "b"]),
-        (b"a\r\nb\r\n\n", ["a", "b"]),
-        (b" 50%\r100%\ndone\n", ["100%", "done"]),
-        (b"a\n 50%\r100%\r", ["a", "100%"]),
-        (b"\x1b[31mred\x1b[0m\n", ["red"]),
-        (b"\xff\x07\n", ["\ufffd\\x07"]),
-        (b"".join(b"%d\n" % number for number in range(30)), [str(number) for number in range(10, 30)]),
-    ],
-    ids=["nothing", "blank", "unended", "dos", "bar", "bar-at-end", "colour", "bytes", "many"],
-)
-def test_last_lines(tail: bytes, lines: list[str]) -> None:
-    """The last twenty lines that say something, as a terminal would show them."""
-    assert lines == reporter.last_lines(tail)
-
-
 # --- A job's beginning and end ----------------------------------------------------------------------------------------
 
 

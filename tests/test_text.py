@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.text import LINE_LIMIT, lines_of, printable, rank_list, shown
+from ascend_runner.text import LINE_LIMIT, last_lines, lines_of, printable, rank_list, shown
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,23 @@ def test_long_line() -> None:
 def test_rank_list(words: str, rank_ids: list[int]) -> None:
     """Ranks are named briefly."""
     assert words == rank_list(rank_ids)
+
+
+@pytest.mark.parametrize(
+    ("tail", "lines"),
+    [
+        (b"", []),
+        (b"\n \n", []),
+        (b"a\nb", ["a", "b"]),
+        (b"a\r\nb\r\n\n", ["a", "b"]),
+        (b" 50%\r100%\ndone\n", ["100%", "done"]),
+        (b"a\n 50%\r100%\r", ["a", "100%"]),
+        (b"\x1b[31mred\x1b[0m\n", ["red"]),
+        (b"\xff\x07\n", ["\ufffd\\x07"]),
+        (b"".join(b"%d\n" % number for number in range(30)), [str(number) for number in range(10, 30)]),
+    ],
+    ids=["nothing", "blank", "unended", "dos", "bar", "bar-at-end", "colour", "bytes", "many"],
+)
+def test_last_lines(tail: bytes, lines: list[str]) -> None:
+    """The last twenty lines that say something, as a terminal would show them."""
+    assert lines == last_lines(tail)

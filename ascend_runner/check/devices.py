@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from ascend_runner import reporter
+from ascend_runner import text
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import reason
 from ascend_runner.frameworks import hccl
@@ -62,7 +62,7 @@ def devices(scene: Scene) -> Iterator[Line]:
         indices = ",".join(str(present.index(device)) for device in sorted(wanted))
         yield warning(
             f"the rank table gives this node the NPUs {', '.join(map(str, wanted))}, but ranks would take the first"
-            f" {len(wanted)} of /dev/davinci{reporter.rank_numbers(list(present))}",
+            f" {len(wanted)} of /dev/davinci{text.rank_numbers(list(present))}",
             f"set {hccl.VISIBLE_DEVICES}={indices}"
             if wanted == tuple(sorted(wanted))
             else "order the table by device_id",
@@ -105,7 +105,7 @@ def _ids(scene: Scene) -> tuple[int, ...]:
 
 def _listed(nodes: Mapping[int, str]) -> str:
     prefix = next(iter(nodes.values())).rstrip("0123456789")
-    return f"{len(nodes)} NPU{'s' if len(nodes) > 1 else ''} (/dev/{prefix}{reporter.rank_numbers(list(nodes))})"
+    return f"{len(nodes)} NPU{'s' if len(nodes) > 1 else ''} (/dev/{prefix}{text.rank_numbers(list(nodes))})"
 
 
 def _for_ranks(nproc: int) -> str:
@@ -122,7 +122,7 @@ def leftovers(scene: Scene) -> Iterator[Line]:
             held.setdefault(found.pid, set()).add(int(node[1]))
     for pid, numbers in sorted(held.items()):
         yield error(
-            f"process {name_of(pid, scene.root)} holds davinci {reporter.rank_numbers(list(numbers))}",
+            f"process {name_of(pid, scene.root)} holds davinci {text.rank_numbers(list(numbers))}",
             f"if no other job is meant to run here: kill -9 {pid}, and wait 10 s; HCCL would say EJ0001",
         )
     if not held and npu.devices(scene.root):

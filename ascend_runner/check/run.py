@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING, Callable, Final
 
 from ascend_runner.errors import CheckFailedError, StopRequestedError
-from ascend_runner.reporter import Level, printable
+from ascend_runner.reporter import Level
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.machine import STOP_SIGNALS
+from ascend_runner.text import printable
 
 from . import devices, job, machine
 from .line import Line, Verdict

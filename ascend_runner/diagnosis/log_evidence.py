@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
-from ascend_runner.text import CUT, lines_of, shown
+from ascend_runner.text import CUT, LAST_LINES, lines_of, shown
 
 from .codes import Code, Found, Kind, first_code, first_phrase
 from .peers import peers_in
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from .finding import Peer
 
-LAST_LINES: Final = 20
 TRACEBACK_LINES: Final = 60
 LONG_LINE: Final = 4096  # characters; of a longer line only both ends are looked at
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.diagnosis.log_evidence import LAST_LINES, TRACEBACK_LINES, read
+from ascend_runner.diagnosis.log_evidence import TRACEBACK_LINES, read
 from ascend_runner.supervision.events import Ending
-from ascend_runner.text import LINE_LIMIT
+from ascend_runner.text import LAST_LINES, LINE_LIMIT
 
 FAILS: Final = os.path.join(os.path.dirname(__file__), "..", "workers", "fails.py")
 HCCL_TIMEOUT: Final = (
