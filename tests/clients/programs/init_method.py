@@ -19,7 +19,8 @@ def work(local_rank: int, where: argparse.Namespace) -> None:
     distributed.init_process_group("gloo", init_method=where.init_method, rank=rank, world_size=size)
     total = torch.tensor([rank + 1.0])
     distributed.all_reduce(total)
-    print(f"rank {rank} of {size}, sum {int(total)}, epochs {where.epochs}", flush=True)
+    # With its newline in one write: an engine's processes share a pipe.
+    print(f"rank {rank} of {size}, sum {int(total)}, epochs {where.epochs}\n", end="", flush=True)
     distributed.destroy_process_group()
 
 
