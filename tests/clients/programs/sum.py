@@ -23,6 +23,6 @@ mindspore.set_device("CPU")
 communication.init()
 rank = communication.get_rank()
 total = Sum()(Tensor(np.array([rank + 1.0], np.float32)))
-# With its newline in one write: an engine's processes share a pipe.
 size = communication.get_group_size()
+# With its newline in one write: an engine's processes share a pipe.
 print(f"rank {rank} of {size}: the sum is {float(total.asnumpy()[0]):g}\n", end="", flush=True)
