@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     RecordT = TypeVar("RecordT")
 
+_CONSTANTS: Final = {None: "null", True: "true", False: "false"}
 _WORDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
@@ -31,6 +32,23 @@ def encode(value: object) -> Any:  # Any: what json.dumps takes
     if isinstance(value, Mapping):
         return {name: encode(item) for name, item in value.items()}
     return value
+
+
+def text(value: Any) -> str:  # Any: what json.dumps takes
+    """Write it as JSON, numbers finite. What is plain is written here: json takes longer to import than this to run."""
+    if isinstance(value, str) and value.isprintable() and '"' not in value and "\\" not in value:
+        return f'"{value}"'
+    if isinstance(value, dict):
+        return f"{{{', '.join([f'{text(name)}: {text(item)}' for name, item in value.items()])}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(text, value))}]"
+    if value is None or value is True or value is False:
+        return _CONSTANTS[value]
+    if isinstance(value, (int, float)):
+        return repr(value)
+    import json
+
+    return json.dumps(value)
 
 
 def decode(record: type[RecordT], document: object, path: str = "", names: Mapping[str, type] | None = None) -> RecordT:

@@ -166,12 +166,10 @@ def encode(report: Report) -> Any:  # Any: what json.dumps takes
 
 def text(document: Mapping[str, Any]) -> str:
     """Write the document for people, grep and jq alike: a line for each member, and for each item of an array."""
-    import json  # here, and not where only a report's records are wanted
-
     lines = []
     for name, value in document.items():
-        items = ",\n  ".join(map(json.dumps, value)) if isinstance(value, list) else ""
-        lines.append(f' "{name}": ' + (f"[\n  {items}\n ]" if items else json.dumps(value)))
+        items = ",\n  ".join(map(records.text, value)) if isinstance(value, list) else ""
+        lines.append(f' "{name}": ' + (f"[\n  {items}\n ]" if items else records.text(value)))
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping  # noqa: TC003  `decode` reads the annotatio
 from typing import NamedTuple, Optional
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ascend_runner import records
 from ascend_runner.errors import AscendRunnerError
@@ -38,6 +40,19 @@ TREE = Tree(3, (Leaf("a"), Leaf("b", 2.5)), Leaf("c"), 9, is_green=True, notes={
 def test_round_trip(tree: Tree) -> None:
     """What is encoded, written, read and decoded is the same record."""
     assert tree == records.decode(Tree, json.loads(json.dumps(records.encode(tree))))
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+DOCUMENTS = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+
+
+@given(DOCUMENTS)
+def test_text(document: object) -> None:
+    """What is written is read by json as it was; texts stay on one line, whatever they hold."""
+    written = records.text(document)
+
+    assert document == json.loads(written.encode())
+    assert written.isprintable()
 
 
 def test_document() -> None:

@@ -59,7 +59,7 @@ def test_while_ranks_run(program: Program) -> None:
 @pytest.mark.parametrize("signum", [SIGTERM, SIGINT])
 def test_after_the_last_rank(program: Program, signum: signal.Signals) -> None:
     """While the report is made the job is over: its status stands, and the report is whole."""
-    run = start_held(program, "json", "/bin/true")
+    run = start_held(program, "json", "/bin/true", 'what "json" writes')
     run.send(signum)
     (program.folder / "go").touch()
 

@@ -225,18 +225,21 @@ def test_ranks_have_sessions_of_their_own_and_no_stdin(program: Program) -> None
     assert b"True ''\n" == program.log(0) == program.log(1)
 
 
-def test_ranks_inherit_no_descriptor(program: Program) -> None:
-    """A rank has its three standard files and nothing of the runner's."""
+@pytest.mark.parametrize("workdir", ["inherit", "/"])
+def test_ranks_inherit_no_descriptor(program: Program, workdir: str) -> None:
+    """A rank has its three standard files and nothing of the runner's, nor of the runner's caller."""
     script = "import os; print([fd for fd in range(1000) if os.path.exists(f'/proc/self/fd/{fd}')])"
-    run = program.start("--nproc-per-node", "2", "python3", "-c", script)
+    holding = ("sh", "-c", 'exec "$@" 7</dev/null', "sh")
+    run = program.start("--nproc-per-node", "2", "--workdir", workdir, "python3", "-c", script, under=holding)
 
     assert run.finish() == 0
     assert b"[0, 1, 2]\n" == program.log(0) == program.log(1)
 
 
-def test_ranks_start_with_no_signal_blocked(program: Program) -> None:
+@pytest.mark.parametrize("workdir", ["inherit", "/"])
+def test_ranks_start_with_no_signal_blocked(program: Program, workdir: str) -> None:
     """What the runner blocks or handles is no rank's business."""
-    run = program.start("--nproc-per-node", "1", "cat", "/proc/self/status")
+    run = program.start("--nproc-per-node", "1", "--workdir", workdir, "cat", "/proc/self/status")
 
     assert run.finish() == 0
     masks = dict(line.split(b":\t") for line in program.log(0).splitlines() if line.startswith(b"Sig"))

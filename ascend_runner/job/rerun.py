@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-
-from ascend_runner.annotations import TYPE_CHECKING
+from ascend_runner.annotations import TYPE_CHECKING, Final
 
 from .secrets import mask
 
@@ -12,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .plan import RankSpec
+
+
+PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
 
 
 def rerun_command(spec: RankSpec, environ: Mapping[str, str]) -> str:
@@ -29,7 +30,11 @@ def rerun_command(spec: RankSpec, environ: Mapping[str, str]) -> str:
 
 def _quoted(word: str) -> str:
     """Quote a word. Control characters and bytes that are no text are spelled out, so that the line stays one line."""
+    if word and PLAIN.issuperset(word):
+        return word
     if word.isprintable():
+        import shlex  # rarely
+
         return shlex.quote(word)
 
     spelled = "".join(map(_spelled, word.encode(errors="surrogateescape")))

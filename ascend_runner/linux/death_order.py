@@ -33,6 +33,7 @@ class DeathOrder:
         fd = self._fds.pop(number, -1)
         if fd >= 0:
             del self._numbers[fd]
+            self._epoll.unregister(fd)  # closing alone is not enough while a process that is being started has a copy
             os.close(fd)
 
     def ended(self) -> list[int]:

@@ -99,12 +99,13 @@ def _keep_earlier(path: str) -> None:
     base, extension = os.path.splitext(path)
     number = 1
     while True:
+        earlier = f"{base}.run-{number}{extension}"
         try:
-            os.link(path, f"{base}.run-{number}{extension}")  # unlike a rename, this never replaces another's log
+            os.close(os.open(earlier, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
             break
         except FileExistsError:
             number += 1
-    os.unlink(path)
+    os.rename(path, earlier)  # in place of an empty file of ours, never of another's log, and without hard links
 
 
 def _refuse_living_writer(path: str) -> None:

@@ -44,6 +44,7 @@ def guard(run: Callable[[], int], tell: Callable[[str], None], parent: int = 0) 
     Errors: OSError where no process can be forked.
     """
     _open_missing_standard_files()
+    _close_others_on_exec()
     descendants.become_subreaper()
     signal.signal(SIGCHLD, signal.SIG_DFL)  # inherited as ignored, the kernel would throw away every exit status
     watched = FORWARDED | {SIGCHLD}
@@ -160,3 +161,11 @@ def _open_missing_standard_files() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+
+
+def _close_others_on_exec() -> None:
+    """Keep from the ranks what this process has inherited beside stdin, stdout and stderr."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the one of this very look at them
+            if int(name) > 2:  # noqa: PLR2004  stderr
+                os.set_inheritable(int(name), False)

@@ -56,3 +56,27 @@ def test_who_cannot_be_watched_is_missing() -> None:
 
     assert [] == order.ended()
     order.close()
+
+
+def test_copy_of_the_descriptor_elsewhere() -> None:
+    """A process that is being started has a copy of each descriptor for a moment: who is not watched is not told."""
+    order = DeathOrder()
+    ended = subprocess.Popen(["/bin/true"])
+    order.add(1, os.getpid())
+    before = open_descriptors()
+    order.add(0, ended.pid)
+    copies = [os.dup(fd) for fd in open_descriptors() - before]
+    wait_until(lambda: [0] == order.ended())
+    order.discard(0)
+
+    assert [] == order.ended()
+    order.close()
+    ended.wait()
+    assert copies
+    for fd in copies:
+        os.close(fd)
+
+
+def open_descriptors() -> set[int]:
+    """Give this process's."""
+    return {int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}

@@ -34,6 +34,18 @@ def spec(*argv: str, executable: str = "", env: dict[str, str] | None = None, cw
     )
 
 
+@pytest.fixture(autouse=True, params=["here", "elsewhere", "old glibc"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let leaders start in the runner's own folder, in another one, and by a Python that was built long ago."""
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.chdir(tmp_path if request.param == "elsewhere" else "/")
+    if request.param == "old glibc":
+        monkeypatch.setattr(os, "posix_spawn", refuse)
+
+
 class Output:
     """A pipe for a leader to write to."""
 
