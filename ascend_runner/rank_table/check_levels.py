@@ -1,4 +1,4 @@
-"""Checks of a rank list (version 2.0): local ids, ports, and the levels of the network with their addresses.
+"""Checks of a rank list (version 2.0): local ids, ports, and the addresses on each level and of the control plane.
 
 A rank's levels are looked at as they stand in the document: nothing else of the package needs them.
 """
@@ -22,6 +22,7 @@ LAST_LAYER: Final = 7
 MOST_ADDRESSES: Final = 24  # per level
 MOST_PORTS: Final = 16  # per address
 LONGEST_PORT: Final = 32
+MOST_BACKUPS: Final = 16  # per address
 LONGEST_INSTANCE: Final = 1024
 LONGEST_ADDRESS: Final = 256
 EID_DIGITS: Final = 32
@@ -102,6 +103,9 @@ def _check_rank(rank: Fields, address_counts: dict[tuple[int, str], int]) -> Non
             level.refuse(f"net_layer is {layer} after {previous}, expected rising numbers", "net_layer")
         previous = max(previous, layer)
 
+    if "control_plane" in rank.values:
+        _check_control_plane(rank.member("control_plane"))
+
 
 def _check_level(level: Fields, address_counts: dict[tuple[int, str], int]) -> int:
     layer = _number(level, "net_layer", 0, LAST_LAYER)
@@ -131,22 +135,54 @@ def _check_address_count(level: Fields, count: int, expected: int) -> None:
         level.refuse(sentence, "rank_addr_list")
 
 
+def _check_control_plane(plane: Fields | None) -> None:
+    """HCCL wants all of it where it is there."""
+    if plane:
+        _check_typed(plane)
+        _number(plane, "listen_port", 1, LAST_PORT)
+
+
 def _check_address(address: Fields) -> None:
-    kind = _check_choice(address, "addr_type", ADDRESS_TYPES)
-    text = address.text("addr")
-    if kind and text and not _is_address(text, kind):
-        address.refuse(f"addr is {shown(text)}, expected an address of type {kind}", "addr")
+    kind = _check_typed(address)
+    if "backup_addr" in address.values:
+        _check_backup_addresses(address, kind)
 
     ports = address.values.get("ports")
     if not isinstance(ports, list) or not 1 <= len(ports) <= MOST_PORTS:
-        found = f"holds {len(ports)}" if isinstance(ports, list) else f"is {_said(address, 'ports')}"
         code = BAD_VALUE if "ports" in address.values else MISSING_FIELD
-        address.refuse(f"ports {found}, expected an array of 1 to {MOST_PORTS} strings", "ports", code=code)
+        expected = f"expected an array of 1 to {MOST_PORTS} strings"
+        address.refuse(f"ports {_listed(address, 'ports')}, {expected}", "ports", code=code)
         return
     for index, port in enumerate(ports):
         if not isinstance(port, str) or not 1 <= len(port) <= LONGEST_PORT:
             sentence = f"ports[{index}] is {shown(port)}, expected a string like '0/4'"
             address.refuse(sentence, f"ports[{index}]")
+
+
+def _check_typed(fields: Fields) -> str:
+    """Look at an address and its type; the type, or "" where it is none."""
+    kind = _check_choice(fields, "addr_type", ADDRESS_TYPES)
+    text = fields.text("addr")
+    if kind and text and not _is_address(text, kind):
+        fields.refuse(f"addr is {shown(text)}, expected an address of type {kind}", "addr")
+
+    return kind
+
+
+def _check_backup_addresses(address: Fields, kind: str) -> None:
+    """HCCL takes other addresses of the same type, unless that is EID."""
+    listed = address.values["backup_addr"]
+    if not isinstance(listed, list) or len(listed) > MOST_BACKUPS:
+        sentence = f"backup_addr {_listed(address, 'backup_addr')}, expected an array of up to {MOST_BACKUPS} strings"
+        address.refuse(sentence, "backup_addr")
+    elif kind == EID and listed:
+        sentence = f"backup_addr holds {counted(len(listed), 'address')}, beside an address of type {EID} there is none"
+        address.refuse(sentence, "backup_addr")
+    else:
+        for index, text in enumerate(listed if kind else ()):
+            if not isinstance(text, str) or not _is_address(text, kind):
+                sentence = f"backup_addr[{index}] is {shown(text)}, expected an address of type {kind}"
+                address.refuse(sentence, f"backup_addr[{index}]")
 
 
 def _is_address(text: str, kind: str) -> bool:
@@ -165,6 +201,12 @@ def _check_choice(fields: Fields, key: str, choices: tuple[str, ...]) -> str:
     expected = ", ".join(f"'{choice}'" for choice in choices if choice)
     fields.refuse(f"{key} is {_said(fields, key)}, expected one of {expected}", key, code=code)
     return ""
+
+
+def _listed(fields: Fields, key: str) -> str:
+    value = fields.values.get(key)
+
+    return f"holds {len(value)}" if isinstance(value, list) else f"is {_said(fields, key)}"
 
 
 def _said(fields: Fields, key: str) -> str:

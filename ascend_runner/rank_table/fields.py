@@ -19,6 +19,7 @@ from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIEL
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+ALONE: Final = -1
 UNREADABLE: Final = -1  # stands for a whole number that could not be read: no number of a rank table is negative
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
 BEYOND_NUMBERS: Final = 10**MOST_DIGITS
@@ -59,11 +60,13 @@ class Fields:
     values: dict[str, object]
     _parent: Fields | None = None
     _key: str = ""
-    index: int = 0
+    index: int = 0  # ALONE where the object is no item of an array
 
     def path(self, key: str = "") -> str:
         """Name this object, or one of its keys, from the top of the document."""
-        here = f"{self._parent.path(self._key)}[{self.index}]" if self._parent else ""
+        here = self._parent.path(self._key) if self._parent else ""
+        if here and self.index != ALONE:
+            here += f"[{self.index}]"
         if not key:
             return here
 
@@ -147,6 +150,15 @@ class Fields:
             self._refuse_value(key, "an array", code=BAD_TABLE)
             self.problems.gaps.append(self.path(key))
         return []
+
+    def member(self, key: str) -> Fields | None:
+        """Read an object that is the value of a key."""
+        value = self.values.get(key)
+        if isinstance(value, dict):
+            return Fields(self.problems, value, self, key, ALONE)
+
+        self._refuse_value(key, "an object", code=BAD_TABLE)
+        return None
 
     def rest(self, known: Collection[str]) -> dict[str, object]:
         """Give the other keys as they stand in the document. To be asked last: the known ones are taken out of it.
