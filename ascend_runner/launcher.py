@@ -200,6 +200,7 @@ class Launcher:
         return source.await_snapshot(
             table_place(self._settings.rank_table, self._environ, self._cwd),
             timeout=self._settings.rank_table_timeout,
+            lists_decide=self._settings.no_table_checks,
             pause=self._check_for_signals,
             say=self._reporter.info,
         )

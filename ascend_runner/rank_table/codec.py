@@ -48,14 +48,16 @@ class Reading:
     is_packed: bool = False
 
 
-def loads(data: bytes, *, source: str = "the rank table") -> RankTable:
+def loads(data: bytes, *, source: str = "the rank table", lists_decide: bool = False) -> RankTable:
     """Read a completed rank table of any dialect; `source` is its name in sentences.
+
+    A count that contradicts its list is refused; with `lists_decide` it is a warning, and what is written is right.
 
     Raises RankTableNotReadyError and RankTableFormatError: see the head of this module. The latter's `others` are all
     that is wrong besides, what HCCL would refuse in any table included.
     """
     document = _unpack(data, source)
-    draft, problems = _decode(document, source)
+    draft, problems = _decode(document, Problems(source, lists_decide))
     if not problems.found() and is_sound(draft.servers):
         return draft.table()
 
@@ -71,7 +73,7 @@ def examine(data: bytes, *, source: str = "the rank table") -> Reading:
     Raises as `loads` does where it is not completed, or of no dialect.
     """
     document = _unpack(data, source)
-    draft, problems = _decode(document, source)
+    draft, problems = _decode(document, Problems(source))
     problems.extend(find_problems(draft))
 
     return Reading(draft, problems.found(), len(document), document is not data)
@@ -180,16 +182,19 @@ def _why_not_json(data: bytes, error: orjson.JSONDecodeError) -> str:
     return f"is not JSON at line {error.lineno} column {error.colno}: {error.msg}"
 
 
-def _decode(data: bytes, source: str) -> tuple[Draft, Problems]:
+def _decode(data: bytes, problems: Problems) -> tuple[Draft, Problems]:
+    source = problems.source
     document = _parse(data, source)
     if not isinstance(document, dict):
         sentence = f"the document is {shown(document)}, expected an object"
         raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)
 
     decode = _find_decoder(document, source)
-    top = Fields(Problems(source), document)
+    draft = decode(Fields(problems, document))
+    if problems.miscounts:
+        draft = attrs.evolve(draft, notes=(*draft.notes, *problems.miscounts), is_native=False)
 
-    return decode(top), top.problems
+    return draft, problems
 
 
 def _find_decoder(document: Mapping[str, object], source: str) -> Callable[[Fields], Draft]:

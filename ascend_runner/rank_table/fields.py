@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.errors import RankTableFormatError
-from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD
+from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD, WARNING, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -31,6 +31,9 @@ class Problems:
     """What is wrong with one document. The first complaint about a place stands; later ones follow from it."""
 
     source: str
+    # Whether a count that contradicts its list is noted only.
+    lists_decide: bool = False
+    miscounts: list[Finding] = attrs.field(factory=list)
     _found: dict[str, RankTableFormatError] = attrs.field(factory=dict)
     # Arrays that could not be read, or of which an item could not: what they hold cannot be counted.
     gaps: list[str] = attrs.field(factory=list)
@@ -119,7 +122,7 @@ class Fields:
         return UNREADABLE
 
     def check_count(self, key: str, actual: int, noun: str, *, of: str) -> None:
-        """Refuse a count that contradicts what the array `of` holds; a document may leave it out."""
+        """Refuse a count that contradicts what the array `of` holds, or note it; a document may leave it out."""
         if self.values.get(key) is None:
             return
 
@@ -128,7 +131,19 @@ class Fields:
         if count in {actual, UNREADABLE} or any(gap.startswith(array) for gap in self.problems.gaps):
             return
 
-        self.refuse(f"{key} is {count}, but {counted(actual, noun)} {'is' if actual == 1 else 'are'} listed", key)
+        sentence = f"{key} is {count}, but {counted(actual, noun)} {'is' if actual == 1 else 'are'} listed"
+        if not self.problems.lists_decide:
+            self.refuse(sentence, key)
+            return
+
+        note = Finding(
+            severity=WARNING,
+            sentence=f"{sentence}: the list decides",
+            path=self.path(key),
+            source=self.problems.source,
+            code=BAD_VALUE,
+        )
+        self.problems.miscounts.append(note)
 
     def check_length(self, key: str, expected: int, why: str) -> None:
         """Refuse an array that does not hold as many items as it must; one that is none has been told of."""

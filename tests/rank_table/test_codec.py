@@ -356,6 +356,25 @@ def test_document_that_is_no_table(name: str) -> None:
     assert () == caught.value.others
 
 
+@pytest.mark.parametrize("name", [name for name in REFUSED if name.endswith(("_count_wrong", "_num_wrong"))])
+def test_count_that_does_not_decide(name: str) -> None:
+    """Where lists are to decide, a count that contradicts one is a warning, and what is written has it right."""
+    sentence, path = REFUSED[name]
+    table = codec.loads(invalid(name), source="a.json", lists_decide=True)
+
+    assert (f"{sentence}: the list decides, in '{path}' of a.json",) == table.warnings
+    assert () == codec.loads(codec.hand_on(table, invalid(name))).notes
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name.endswith(("_twice", "_empty", "_missing"))])
+def test_lists_decide_about_nothing_else(name: str) -> None:
+    """What keeps a document from being a table is refused all the same."""
+    with pytest.raises(RankTableFormatError) as caught:
+        codec.loads(invalid(name), lists_decide=True)
+
+    assert REFUSED[name][0] == caught.value.sentence
+
+
 @pytest.mark.parametrize("name", REFUSED_BY_CHECKS)
 def test_table_that_hccl_would_refuse(name: str) -> None:
     """One defect gives one finding, which names its place."""
