@@ -32,6 +32,7 @@ SHAPES: Final = bytes(
     ord("0" if code in b"0123456789" else " " if code in b" \t\r\n[:,-" else "x") for code in range(256)
 )
 COMPLETED: Final = "completed"
+LISTS: Final = ("server_list", "rank_list", "group_list")
 FORMAT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE  # people look at these files
 
 
@@ -221,11 +222,14 @@ def _find_decoder(document: Mapping[str, object], source: str) -> Callable[[Fiel
 
 
 def _decoder_of(document: Mapping[str, object]) -> Callable[[Fields], Draft] | None:
-    if "server_list" in document:
+    """Go by the list that holds something: an empty one of another dialect may stand beside it."""
+    there = [key for key in LISTS if key in document]
+    key = next((key for key in there if document[key]), there[0] if there else "")
+    if key == "server_list":
         return server_list.decode
-    if "rank_list" in document:
+    if key == "rank_list":
         return rank_list.decode
-    if "group_list" in document:
+    if key == "group_list":
         return lab_list.decode if lab_list.MARK in document else group_list.decode
 
     return None

@@ -90,7 +90,7 @@ def read_snapshot(path: str | os.PathLike[str], *, lists_decide: bool = False) -
     return _Watch(os.fspath(path), lists_decide).look(0.0)
 
 
-def await_snapshot(
+def await_snapshot(  # noqa: PLR0913  most are keywords, each with a default that most callers want
     path: str | os.PathLike[str],
     *,
     timeout: float = TIMEOUT,

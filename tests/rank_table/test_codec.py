@@ -384,6 +384,14 @@ def test_table_that_hccl_would_refuse(name: str) -> None:
     assert (ERROR, *REFUSED_BY_CHECKS[name]) == (finding.severity, finding.sentence, finding.path)
 
 
+@pytest.mark.parametrize("empty", [[], None, {}, ""])
+def test_empty_list_of_another_dialect(empty: object) -> None:
+    """It does not make a group list something else."""
+    table = codec.loads(edited("group_list_1_device", server_list=empty, rank_list=empty))
+
+    assert codec.loads(valid("group_list_1_device")).devices == table.devices
+
+
 @pytest.mark.parametrize("name", FOREIGN)
 def test_document_of_another_kind(name: str) -> None:
     """What is often taken for a rank table is told by name, and what was expected."""

@@ -293,7 +293,7 @@ def test_merge_writes_nothing_that_hccl_would_refuse(tmp_path: Path, capsys: Cap
     told = capsys.readouterr().err
     first = "error: device_ip '192.168.101.1' is that of 'server_list[0].device[0]' already, in"
     assert f"{first} 'server_list[1].device[0].device_ip' of {tmp_path}/b.json (EI0014)\n" in told
-    assert told.endswith("ascend-rank-table: nothing is written, as HCCL would refuse it; --no-checks writes it all the same\n")
+    assert told.endswith("nothing is written, as HCCL would refuse it; --no-checks writes it all the same\n")
     assert not (tmp_path / "b.json").exists()
 
 
