@@ -5,11 +5,15 @@ A rank's levels are looked at as they stand in the document: nothing else of the
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from ascend_runner.rank_table.check_addresses import FAMILIES, LAST_PORT, family_of
 from ascend_runner.rank_table.fields import UNREADABLE, Fields, Problems, counted, shown
 from ascend_runner.rank_table.findings import BAD_VALUE, ERROR, MISSING_FIELD
+from ascend_runner.rank_table.pieces import unfold
 
 if TYPE_CHECKING:
     from ascend_runner.rank_table.model import Device, Server
@@ -32,6 +36,15 @@ NET_TYPES: Final = ("TOPO_FILE_DESC", "CLOS", "1DMESH", "2DMESH", "A3_SERVER", "
 DETOURS: Final = ("true", "false")
 
 
+@attrs.define
+class _Seen:
+    """What the ranks looked at so far have."""
+
+    address_counts: dict[tuple[int, str], int] = attrs.field(factory=dict)  # by net_layer and net_instance_id
+    local_ids: set[object] = attrs.field(factory=set)
+    spares: list[Device] = attrs.field(factory=list)
+
+
 def check(report: Report) -> None:
     """Look at every rank and every level of it."""
     table = report.table
@@ -43,43 +56,45 @@ def check(report: Report) -> None:
     if "detour" in top.values:
         _check_choice(top, "detour", ("", *DETOURS))
 
-    address_counts: dict[tuple[int, str], int] = {}
+    seen = _Seen()
     for server in table.servers:
-        _check_local_ids(top, server)
-        for device in server.devices:
-            _check_rank(_fields_of(device, top), address_counts)
-    _check_backups(report, top)
+        _check_server(top, server, seen)
+    _check_spares(top, seen)
 
     for problem in problems.found():
         report.add(ERROR, problem.sentence, problem.path, problem.code)
 
 
 def _fields_of(device: Device, top: Fields) -> Fields:
-    return Fields(top.problems, dict(device.more), top, "rank_list", device.place)
+    return Fields(top.problems, unfold(device.more), top, "rank_list", device.place)
 
 
-def _check_local_ids(top: Fields, server: Server) -> None:
-    seen: dict[object, Device] = {}
+def _check_server(top: Fields, server: Server, seen: _Seen) -> None:
+    """Look at the ranks of a server, at each of them once: what they hold is folded."""
+    owners: dict[object, Device] = {}
     for device in server.devices:
-        local_id = device.more.get("local_id")
-        other = seen.setdefault(local_id, device)
-        if other is not device and local_id != BACKUP:
-            where = _fields_of(other, top).path()
-            sentence = f"local_id {local_id} is that of '{where}' already, on server '{server.server_id}'"
-            _fields_of(device, top).refuse(sentence, "local_id")
+        rank = _fields_of(device, top)
+        local_id = rank.values.get("local_id")
+        owner = owners.setdefault(local_id, device)
+        if local_id == BACKUP:
+            seen.spares.append(device)
+        elif owner is not device:
+            where = _fields_of(owner, top).path()
+            rank.refuse(f"local_id {local_id} is that of '{where}' already, on server '{server.server_id}'", "local_id")
+        _check_rank(rank, seen.address_counts)
+    seen.local_ids.update(owners)
 
 
-def _check_backups(report: Report, top: Fields) -> None:
+def _check_spares(top: Fields, seen: _Seen) -> None:
     """HCCL takes one spare device in a table, for one whose local_id no rank has."""
-    devices = report.table.devices
-    spares = [_fields_of(device, top) for device in devices if device.more.get("local_id") == BACKUP]
+    spares = [_fields_of(device, top) for device in sorted(seen.spares, key=attrgetter("rank_id"))]
     for spare in spares[1:]:
         spare.refuse(f"local_id is {BACKUP}, that of a spare device, which only one rank may have", "local_id")
     if not spares:
         return
 
     replaced = spares[0].values.get("replaced_local_id")
-    if replaced != UNREADABLE and any(device.more.get("local_id") == replaced for device in devices):
+    if replaced != UNREADABLE and any(local_id == replaced for local_id in seen.local_ids):  # it may be unhashable
         spares[0].refuse(
             f"replaced_local_id is {shown(replaced)}, which a rank has as its local_id", "replaced_local_id"
         )

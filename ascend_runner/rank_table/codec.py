@@ -12,7 +12,7 @@ import attrs
 import orjson
 
 from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
-from ascend_runner.rank_table import foreign, group_list, lab_list, packed, rank_list, server_list
+from ascend_runner.rank_table import foreign, group_list, lab_list, packed, pieces, rank_list, server_list
 from ascend_runner.rank_table.fields import Fields, Problems, shown
 from ascend_runner.rank_table.findings import BAD_TABLE, MISSING_FIELD, as_error
 from ascend_runner.rank_table.invariants import find_problems, is_sound
@@ -150,6 +150,18 @@ def _parse(data: bytes, source: str) -> object:
     return _parse_exactly(data, document) if has_long_number else document
 
 
+def _parse_in_pieces(data: bytes) -> dict[str, object] | None:
+    """Parse a long rank list without having all of its ranks at once; None for any other document."""
+    if len(data) <= pieces.PIECE or LONG_NUMBER in data.translate(SHAPES):
+        return None
+
+    try:
+        document = pieces.parse(data, "rank_list", orjson.loads)
+    except orjson.JSONDecodeError:
+        return None
+    return document if document and [key for key in LISTS if key in document] == ["rank_list"] else None
+
+
 def _parse_exactly(data: bytes, document: object) -> object:
     """Parse what orjson takes, but keep every digit of whole numbers, unless the document is too deep for that."""
     import json  # no real table has such numbers
@@ -185,7 +197,7 @@ def _why_not_json(data: bytes, error: orjson.JSONDecodeError) -> str:
 
 def _decode(data: bytes, problems: Problems) -> tuple[Draft, Problems]:
     source = problems.source
-    document = _parse(data, source)
+    document = _parse_in_pieces(data) or _parse(data, source)
     if not isinstance(document, dict):
         sentence = f"the document is {shown(document)}, expected an object"
         raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)

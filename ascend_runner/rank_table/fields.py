@@ -15,9 +15,10 @@ import attrs
 
 from ascend_runner.errors import RankTableFormatError
 from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD, WARNING, Finding
+from ascend_runner.rank_table.pieces import Pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
 ALONE: Final = -1
 UNREADABLE: Final = -1  # stands for a whole number that could not be read: no number of a rank table is negative
@@ -153,18 +154,18 @@ class Fields:
 
     def objects(self, key: str, *, is_needed: bool = True) -> list[Fields]:
         """Read an array of objects. Where it is not needed, a missing one and null are an empty one."""
-        value = self.values.get(key)
-        if isinstance(value, list):
-            return [
-                Fields(self.problems, item, self, key, index)
-                for index, item in enumerate(value)
-                if isinstance(item, dict) or self._refuse_item(item, key, index)
-            ]
+        return list(self.each(key, is_needed=is_needed))
 
-        if value is not None or is_needed:
+    def each(self, key: str, *, is_needed: bool = True) -> Iterator[Fields]:
+        """Read an array of objects one by one: a long one may never be there as a whole."""
+        value = self.values.get(key)
+        if isinstance(value, (list, Pieces)):
+            for index, item in enumerate(value):
+                if isinstance(item, dict) or self._refuse_item(item, key, index):
+                    yield Fields(self.problems, item, self, key, index)
+        elif value is not None or is_needed:
             self._refuse_value(key, "an array", code=BAD_TABLE)
             self.problems.gaps.append(self.path(key))
-        return []
 
     def member(self, key: str) -> Fields | None:
         """Read an object that is the value of a key."""
