@@ -152,14 +152,14 @@ def _parse(data: bytes, source: str) -> object:
 
 def _parse_in_pieces(data: bytes) -> dict[str, object] | None:
     """Parse a long rank list without having all of its ranks at once; None for any other document."""
-    if len(data) <= pieces.PIECE or LONG_NUMBER in data.translate(SHAPES):
-        return None
-
     try:
         document = pieces.parse(data, "rank_list", orjson.loads)
     except orjson.JSONDecodeError:
         return None
-    return document if document and [key for key in LISTS if key in document] == ["rank_list"] else None
+    if not document or document.keys() & LISTS != {"rank_list"} or LONG_NUMBER in data.translate(SHAPES):
+        return None
+
+    return document
 
 
 def _parse_exactly(data: bytes, document: object) -> object:

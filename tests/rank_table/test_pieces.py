@@ -122,6 +122,11 @@ def test_long_rank_list() -> None:
     ]
 
 
+def test_long_rank_list_with_a_long_number() -> None:
+    """Every digit of a number is kept."""
+    assert 10**30 == codec.loads(_long(x=10**30)).rank(3999).more["x"]
+
+
 def test_long_rank_list_beside_another_list() -> None:
     """The list that counts is found as in a short document."""
     table = codec.loads(b'{"server_list": [], ' + _long()[1:])
