@@ -62,6 +62,9 @@ def _run(argv: Sequence[str] | None) -> int:
         options, unknown = _parser().parse_known_args(argv)
     except SystemExit as told:  # by argparse
         return int(told.code or 0)
+    except OSError:  # of --help, in Python 3.9, where argparse lets it through: said as of any other answer
+        files.flush()
+        raise
     if unknown:  # argparse would put them on the screen as they are
         raise SettingsError(f"there is no {unknown[0]!r} here: ascend-rank-table --help lists what there is")
 
