@@ -164,7 +164,9 @@ class Launcher:
             files.write_whole(file.path, file.content)
         if job.table:
             path = write_table(job.table, warn=self._reporter.warn)
-            job = with_table_at(job, path) if path != job.table.path else job
+            if path != job.table.path:
+                self._check_name(path)
+                job = with_table_at(job, path)
         self._check_for_signals()
 
         manager = Manager(job, self._signals, console, self._reporter)
@@ -200,6 +202,7 @@ class Launcher:
         return source.await_snapshot(
             table_place(self._settings.rank_table, self._environ, self._cwd),
             timeout=self._settings.rank_table_timeout,
+            lists_decide=self._settings.no_table_checks,
             pause=self._check_for_signals,
             say=self._reporter.info,
         )
@@ -221,6 +224,14 @@ class Launcher:
             told = [printable(f"{finding} ({finding.code})" if finding.code else str(finding)) for finding in refusals]
             hint = "--no-table-checks launches all the same"
             raise errors.RankTableError("\n  ".join([f"HCCL would refuse the rank table; {hint}:", *told]))
+
+    def _check_name(self, path: str) -> None:
+        """Look at the place that nobody has named. Errors: RankTableError where HCCL would not read a file there."""
+        from ascend_runner.rank_table import checks  # only where the first place cannot be written
+
+        problem = checks.name_problem(os.path.realpath(path))
+        if problem and not self._settings.no_table_checks:
+            raise errors.RankTableError(f"{problem}; --no-table-checks launches all the same")
 
     def _bound(self, job: JobSpec) -> JobSpec:
         """Give each rank cores next to its NPU, as --bind asks for."""

@@ -90,6 +90,8 @@ PURE_IMPORTS: Final = {
     "shlex",
     "socket.AF_INET",
     "socket.AF_INET6",
+    "marshal",  # of what this process has made itself
+    "socket.inet_ntop",
     "socket.inet_pton",  # a parser of addresses, the one that HCCL uses; it asks nobody
     "textwrap",
     "types",

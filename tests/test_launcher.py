@@ -186,6 +186,22 @@ def test_unwritable_place_is_left_with_a_warning(folder: Path) -> None:
     )
 
 
+def test_second_place_that_hccl_would_not_read(folder: Path) -> None:
+    """The name of the place under the log dir counts where the table goes there, unless checks are off."""
+    (folder / "mount").mkdir()
+    (folder / "mount" / "rank_table").write_bytes(b"in the way")
+    args = ("--rank-table", "config", "--workdir", "inherit", "--log-dir", "log.json")
+    env = {"MA_MOUNT_PATH": str(folder / "mount")}
+    refused = run(folder, *args, "touch", "ran", env=env)
+    there = folder / "log.json" / "rank_table" / "jobstart_hccl.json"
+    told = f"HCCL would not read {there}: '.json' must stand once in its path, at the end"
+
+    assert 125 == refused.returncode
+    assert f"ERROR {told}; --no-table-checks launches all the same" == sentence(refused.stderr.splitlines()[-1])
+    assert not (folder / "ran").exists()
+    assert 0 == run(folder, "--no-table-checks", *args, "true", env=env).returncode
+
+
 def test_nothing_runs_where_no_place_can_be_written(folder: Path) -> None:
     """125 with the reason; ranks without a table would wait for each other for ever."""
     (folder / "log").mkdir()

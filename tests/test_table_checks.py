@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.conftest import Program
 
 VALID = Path(__file__).parents[1] / "fixtures" / "valid"
+FIRST = {"MA_CURRENT_HOST_IP": "10.0.0.1", "MA_CURRENT_INSTANCE_NAME": "job-worker-0"}  # a node
 
 
 def table(folder: Path, *addresses: str) -> str:
@@ -86,6 +87,29 @@ def test_checks_can_be_switched_off(program: Program) -> None:
     run = program.start("--rank-table", path, "--no-table-checks", "true")
 
     assert run.finish() == 0
+
+
+@pytest.mark.parametrize("name", ["group_list_device_count_wrong", "server_list_server_count_wrong"])
+def test_count_that_contradicts_its_list(program: Program, name: str) -> None:
+    """It is refused; with --no-table-checks the list decides, with a warning, and HCCL gets the right count."""
+    path = str(VALID.with_name("invalid") / f"{name}.json")
+    refused = program.start("--rank-table", path, "true", env=FIRST)
+    show = ("sh", "-c", 'grep _count "$RANK_TABLE_FILE"')
+    run = program.start("--rank-table", path, "--no-table-checks", *show, env=FIRST)
+
+    assert 125 == refused.finish()
+    assert 0 == run.finish()
+    assert "listed: the list decides, in '" in run.screen
+    assert '"server_count": "2"' in run.screen
+
+
+def test_device_that_is_listed_twice(program: Program) -> None:
+    """What no list can decide is refused with --no-table-checks too."""
+    path = str(VALID.with_name("invalid") / "server_list_device_twice.json")
+    run = program.start("--rank-table", path, "--no-table-checks", "true", env=FIRST)
+
+    assert 125 == run.finish()
+    assert "device 0 is listed twice on server '10.0.0.2', in 'server_list[1].device[1].device_id'" in run.screen
 
 
 def test_document_that_is_no_table_is_told_with_hccls_code(program: Program) -> None:

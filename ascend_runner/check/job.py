@@ -51,7 +51,8 @@ def _judged_table(scene: Scene) -> Iterator[Line]:
         return
     chip = scene.settings.chip or checks.chip_of(scene.environ)
     path = scene.job.table.path if scene.job and scene.job.table else ""
-    findings = checks.check(table, path, chip, is_roce_wanted=checks.wants_roce(scene.environ))
+    is_roce_wanted = checks.wants_roce(scene.environ)
+    findings = (*table.notes, *checks.check(table, path, chip, is_roce_wanted=is_roce_wanted))
     servers = "1 server" if table.server_count == 1 else f"{table.server_count} servers"
     devices = "1 device" if table.rank_size == 1 else f"{table.rank_size} devices"
     if not findings:

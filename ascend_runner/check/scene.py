@@ -68,8 +68,9 @@ def look(settings: Settings, environ: Mapping[str, str], signals: Signals, comma
     scene = _with_node(_with_table(Scene(settings, environ, command, current_folder())))
     told = Reporter(lambda _line: None)
 
-    # Nothing is waited for, and what HCCL would refuse is told line by line under the table's name.
-    trusting = settings._replace(rank_table_timeout=0.0, no_table_checks=True, dry_run=True)
+    # Nothing is waited for, and what HCCL would refuse of a table is told line by line under its name.
+    trusts = settings.no_table_checks or scene.table is not None
+    trusting = settings._replace(rank_table_timeout=0.0, no_table_checks=trusts, dry_run=True)
     alone = trusting._replace(nproc_per_node=1, rank_table=None)
     job, error = _plan(Launcher(trusting, environ, signals, told), command or STAND_IN)
     if isinstance(error, errors.CommandError):
@@ -98,7 +99,8 @@ def _with_table(scene: Scene) -> Scene:
 
     try:
         place = table_place(scene.settings.rank_table, scene.environ, scene.cwd)
-        return scene._replace(table=source.read_snapshot(place).table)
+        snapshot = source.read_snapshot(place, lists_decide=scene.settings.no_table_checks)
+        return scene._replace(table=snapshot.table)
     except errors.AscendRunnerError as error:
         return scene._replace(table_error=error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from socket import AF_INET, AF_INET6, inet_pton
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -73,6 +73,13 @@ def family_of(address: str) -> int:
     return AF_INET6
 
 
+def _one_spelling(address: str) -> str:
+    """Spell an IPv6 address as all that mean the same are spelled here."""
+    number, mark, zone = address.partition("%")
+
+    return f"{inet_ntop(AF_INET6, inet_pton(AF_INET6, number))}{mark}{zone}"
+
+
 def _check_device_ip(report: Report, device: Device, seen: _Seen) -> None:
     # As HCCL splits: what follows a last comma is none.
     addresses = device.device_ip.removesuffix(",").split(",")
@@ -84,12 +91,13 @@ def _check_device_ip(report: Report, device: Device, seen: _Seen) -> None:
             report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
             continue
 
-        if address in seen.owners:
-            other = report.table.layout.path(seen.owners[address].place)
+        name = address if family == AF_INET else _one_spelling(address)
+        if name in seen.owners:
+            other = report.table.layout.path(seen.owners[name].place)
             of = f"'{other}'" if other else "another device"
             sentence = f"device_ip {shown(address)} is that of {of} already"
             report.add_of_device(ERROR, sentence, device, "device_ip", BAD_VALUE)
-        seen.owners.setdefault(address, device)
+        seen.owners.setdefault(name, device)
         seen.family = seen.family or family
         if family != seen.family and not seen.is_alone:
             sentence = f"device_ip {shown(address)} is {FAMILIES[family]}, the first is {FAMILIES[seen.family]}"

@@ -1,15 +1,19 @@
-"""Checks of a rank list (version 2.0): local ids, ports, and the levels of the network with their addresses.
+"""Checks of a rank list (version 2.0): local ids, ports, and the addresses on each level and of the control plane.
 
 A rank's levels are looked at as they stand in the document: nothing else of the package needs them.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from ascend_runner.rank_table.check_addresses import FAMILIES, LAST_PORT, family_of
 from ascend_runner.rank_table.fields import UNREADABLE, Fields, Problems, counted, shown
 from ascend_runner.rank_table.findings import BAD_VALUE, ERROR, MISSING_FIELD
+from ascend_runner.rank_table.pieces import unfold
 
 if TYPE_CHECKING:
     from ascend_runner.rank_table.model import Device, Server
@@ -22,6 +26,7 @@ LAST_LAYER: Final = 7
 MOST_ADDRESSES: Final = 24  # per level
 MOST_PORTS: Final = 16  # per address
 LONGEST_PORT: Final = 32
+MOST_BACKUPS: Final = 16  # per address
 LONGEST_INSTANCE: Final = 1024
 LONGEST_ADDRESS: Final = 256
 EID_DIGITS: Final = 32
@@ -29,6 +34,15 @@ EID: Final = "EID"
 ADDRESS_TYPES: Final = (EID, *(family.upper() for family in FAMILIES.values()))
 NET_TYPES: Final = ("TOPO_FILE_DESC", "CLOS", "1DMESH", "2DMESH", "A3_SERVER", "A2_AX_SERVER")
 DETOURS: Final = ("true", "false")
+
+
+@attrs.define
+class _Seen:
+    """What the ranks looked at so far have."""
+
+    address_counts: dict[tuple[int, str], int] = attrs.field(factory=dict)  # by net_layer and net_instance_id
+    local_ids: set[object] = attrs.field(factory=set)
+    spares: list[Device] = attrs.field(factory=list)
 
 
 def check(report: Report) -> None:
@@ -42,43 +56,45 @@ def check(report: Report) -> None:
     if "detour" in top.values:
         _check_choice(top, "detour", ("", *DETOURS))
 
-    address_counts: dict[tuple[int, str], int] = {}
+    seen = _Seen()
     for server in table.servers:
-        _check_local_ids(top, server)
-        for device in server.devices:
-            _check_rank(_fields_of(device, top), address_counts)
-    _check_backups(report, top)
+        _check_server(top, server, seen)
+    _check_spares(top, seen)
 
     for problem in problems.found():
         report.add(ERROR, problem.sentence, problem.path, problem.code)
 
 
 def _fields_of(device: Device, top: Fields) -> Fields:
-    return Fields(top.problems, dict(device.more), top, "rank_list", device.place)
+    return Fields(top.problems, unfold(device.more), top, "rank_list", device.place)
 
 
-def _check_local_ids(top: Fields, server: Server) -> None:
-    seen: dict[object, Device] = {}
+def _check_server(top: Fields, server: Server, seen: _Seen) -> None:
+    """Look at the ranks of a server, at each of them once: what they hold is folded."""
+    owners: dict[object, Device] = {}
     for device in server.devices:
-        local_id = device.more.get("local_id")
-        other = seen.setdefault(local_id, device)
-        if other is not device and local_id != BACKUP:
-            where = _fields_of(other, top).path()
-            sentence = f"local_id {local_id} is that of '{where}' already, on server '{server.server_id}'"
-            _fields_of(device, top).refuse(sentence, "local_id")
+        rank = _fields_of(device, top)
+        local_id = rank.values.get("local_id")
+        owner = owners.setdefault(local_id, device)
+        if local_id == BACKUP:
+            seen.spares.append(device)
+        elif owner is not device:
+            where = _fields_of(owner, top).path()
+            rank.refuse(f"local_id {local_id} is that of '{where}' already, on server '{server.server_id}'", "local_id")
+        _check_rank(rank, seen.address_counts)
+    seen.local_ids.update(owners)
 
 
-def _check_backups(report: Report, top: Fields) -> None:
+def _check_spares(top: Fields, seen: _Seen) -> None:
     """HCCL takes one spare device in a table, for one whose local_id no rank has."""
-    devices = report.table.devices
-    spares = [_fields_of(device, top) for device in devices if device.more.get("local_id") == BACKUP]
+    spares = [_fields_of(device, top) for device in sorted(seen.spares, key=attrgetter("rank_id"))]
     for spare in spares[1:]:
         spare.refuse(f"local_id is {BACKUP}, that of a spare device, which only one rank may have", "local_id")
     if not spares:
         return
 
     replaced = spares[0].values.get("replaced_local_id")
-    if replaced != UNREADABLE and any(device.more.get("local_id") == replaced for device in devices):
+    if replaced != UNREADABLE and any(local_id == replaced for local_id in seen.local_ids):  # it may be unhashable
         spares[0].refuse(
             f"replaced_local_id is {shown(replaced)}, which a rank has as its local_id", "replaced_local_id"
         )
@@ -101,6 +117,9 @@ def _check_rank(rank: Fields, address_counts: dict[tuple[int, str], int]) -> Non
         if UNREADABLE < layer <= previous:
             level.refuse(f"net_layer is {layer} after {previous}, expected rising numbers", "net_layer")
         previous = max(previous, layer)
+
+    if "control_plane" in rank.values:
+        _check_control_plane(rank.member("control_plane"))
 
 
 def _check_level(level: Fields, address_counts: dict[tuple[int, str], int]) -> int:
@@ -131,22 +150,54 @@ def _check_address_count(level: Fields, count: int, expected: int) -> None:
         level.refuse(sentence, "rank_addr_list")
 
 
+def _check_control_plane(plane: Fields | None) -> None:
+    """HCCL wants all of it where it is there."""
+    if plane:
+        _check_typed(plane)
+        _number(plane, "listen_port", 1, LAST_PORT)
+
+
 def _check_address(address: Fields) -> None:
-    kind = _check_choice(address, "addr_type", ADDRESS_TYPES)
-    text = address.text("addr")
-    if kind and text and not _is_address(text, kind):
-        address.refuse(f"addr is {shown(text)}, expected an address of type {kind}", "addr")
+    kind = _check_typed(address)
+    if "backup_addr" in address.values:
+        _check_backup_addresses(address, kind)
 
     ports = address.values.get("ports")
     if not isinstance(ports, list) or not 1 <= len(ports) <= MOST_PORTS:
-        found = f"holds {len(ports)}" if isinstance(ports, list) else f"is {_said(address, 'ports')}"
         code = BAD_VALUE if "ports" in address.values else MISSING_FIELD
-        address.refuse(f"ports {found}, expected an array of 1 to {MOST_PORTS} strings", "ports", code=code)
+        expected = f"expected an array of 1 to {MOST_PORTS} strings"
+        address.refuse(f"ports {_listed(address, 'ports')}, {expected}", "ports", code=code)
         return
     for index, port in enumerate(ports):
         if not isinstance(port, str) or not 1 <= len(port) <= LONGEST_PORT:
             sentence = f"ports[{index}] is {shown(port)}, expected a string like '0/4'"
             address.refuse(sentence, f"ports[{index}]")
+
+
+def _check_typed(fields: Fields) -> str:
+    """Look at an address and its type; the type, or "" where it is none."""
+    kind = _check_choice(fields, "addr_type", ADDRESS_TYPES)
+    text = fields.text("addr")
+    if kind and text and not _is_address(text, kind):
+        fields.refuse(f"addr is {shown(text)}, expected an address of type {kind}", "addr")
+
+    return kind
+
+
+def _check_backup_addresses(address: Fields, kind: str) -> None:
+    """HCCL takes other addresses of the same type, unless that is EID."""
+    listed = address.values["backup_addr"]
+    if not isinstance(listed, list) or len(listed) > MOST_BACKUPS:
+        sentence = f"backup_addr {_listed(address, 'backup_addr')}, expected an array of up to {MOST_BACKUPS} strings"
+        address.refuse(sentence, "backup_addr")
+    elif kind == EID and listed:
+        sentence = f"backup_addr holds {counted(len(listed), 'address')}, beside an address of type {EID} there is none"
+        address.refuse(sentence, "backup_addr")
+    else:
+        for index, text in enumerate(listed if kind else ()):
+            if not isinstance(text, str) or not _is_address(text, kind):
+                sentence = f"backup_addr[{index}] is {shown(text)}, expected an address of type {kind}"
+                address.refuse(sentence, f"backup_addr[{index}]")
 
 
 def _is_address(text: str, kind: str) -> bool:
@@ -165,6 +216,12 @@ def _check_choice(fields: Fields, key: str, choices: tuple[str, ...]) -> str:
     expected = ", ".join(f"'{choice}'" for choice in choices if choice)
     fields.refuse(f"{key} is {_said(fields, key)}, expected one of {expected}", key, code=code)
     return ""
+
+
+def _listed(fields: Fields, key: str) -> str:
+    value = fields.values.get(key)
+
+    return f"holds {len(value)}" if isinstance(value, list) else f"is {_said(fields, key)}"
 
 
 def _said(fields: Fields, key: str) -> str:

@@ -19,12 +19,16 @@ NIC_LOCATION: Final = "para_plane_nic_location"
 def check(report: Report) -> None:
     """Warn, not more: the runner and `convert` hand HCCL a server list."""
     table = report.table
-    if not table.devices:
+    if not table.devices or table.dialect not in {GROUP_LIST, LAB_LIST}:
         return
 
+    if "version" in table.more:
+        found = shown(table.more["version"])
+        sentence = f"version is {found}, which a group list must not have: unconverted, HCCL takes another parser by it"
+        report.add(WARNING, sentence, "version", BAD_TABLE)
     if table.dialect == LAB_LIST:
         _check_lab(report)
-    elif table.dialect == GROUP_LIST:
+    else:
         _check_cloud(report)
 
 

@@ -12,7 +12,7 @@ import attrs
 import orjson
 
 from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
-from ascend_runner.rank_table import foreign, group_list, lab_list, packed, rank_list, server_list
+from ascend_runner.rank_table import foreign, group_list, lab_list, packed, pieces, rank_list, server_list
 from ascend_runner.rank_table.fields import Fields, Problems, shown
 from ascend_runner.rank_table.findings import BAD_TABLE, MISSING_FIELD, as_error
 from ascend_runner.rank_table.invariants import find_problems, is_sound
@@ -32,6 +32,7 @@ SHAPES: Final = bytes(
     ord("0" if code in b"0123456789" else " " if code in b" \t\r\n[:,-" else "x") for code in range(256)
 )
 COMPLETED: Final = "completed"
+LISTS: Final = ("server_list", "rank_list", "group_list")
 FORMAT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE  # people look at these files
 
 
@@ -48,14 +49,16 @@ class Reading:
     is_packed: bool = False
 
 
-def loads(data: bytes, *, source: str = "the rank table") -> RankTable:
+def loads(data: bytes, *, source: str = "the rank table", lists_decide: bool = False) -> RankTable:
     """Read a completed rank table of any dialect; `source` is its name in sentences.
+
+    A count that contradicts its list is refused; with `lists_decide` it is a warning, and what is written is right.
 
     Raises RankTableNotReadyError and RankTableFormatError: see the head of this module. The latter's `others` are all
     that is wrong besides, what HCCL would refuse in any table included.
     """
     document = _unpack(data, source)
-    draft, problems = _decode(document, source)
+    draft, problems = _decode(document, Problems(source, lists_decide))
     if not problems.found() and is_sound(draft.servers):
         return draft.table()
 
@@ -71,7 +74,7 @@ def examine(data: bytes, *, source: str = "the rank table") -> Reading:
     Raises as `loads` does where it is not completed, or of no dialect.
     """
     document = _unpack(data, source)
-    draft, problems = _decode(document, source)
+    draft, problems = _decode(document, Problems(source))
     problems.extend(find_problems(draft))
 
     return Reading(draft, problems.found(), len(document), document is not data)
@@ -147,6 +150,18 @@ def _parse(data: bytes, source: str) -> object:
     return _parse_exactly(data, document) if has_long_number else document
 
 
+def _parse_in_pieces(data: bytes) -> dict[str, object] | None:
+    """Parse a long rank list without having all of its ranks at once; None for any other document."""
+    try:
+        document = pieces.parse(data, "rank_list", orjson.loads)
+    except orjson.JSONDecodeError:
+        return None
+    if not document or document.keys() & LISTS != {"rank_list"} or LONG_NUMBER in data.translate(SHAPES):
+        return None
+
+    return document
+
+
 def _parse_exactly(data: bytes, document: object) -> object:
     """Parse what orjson takes, but keep every digit of whole numbers, unless the document is too deep for that."""
     import json  # no real table has such numbers
@@ -180,16 +195,19 @@ def _why_not_json(data: bytes, error: orjson.JSONDecodeError) -> str:
     return f"is not JSON at line {error.lineno} column {error.colno}: {error.msg}"
 
 
-def _decode(data: bytes, source: str) -> tuple[Draft, Problems]:
-    document = _parse(data, source)
+def _decode(data: bytes, problems: Problems) -> tuple[Draft, Problems]:
+    source = problems.source
+    document = _parse_in_pieces(data) or _parse(data, source)
     if not isinstance(document, dict):
         sentence = f"the document is {shown(document)}, expected an object"
         raise RankTableFormatError(sentence, source=source, code=BAD_TABLE)
 
     decode = _find_decoder(document, source)
-    top = Fields(Problems(source), document)
+    draft = decode(Fields(problems, document))
+    if problems.miscounts:
+        draft = attrs.evolve(draft, notes=(*draft.notes, *problems.miscounts), is_native=False)
 
-    return decode(top), top.problems
+    return draft, problems
 
 
 def _find_decoder(document: Mapping[str, object], source: str) -> Callable[[Fields], Draft]:
@@ -216,11 +234,14 @@ def _find_decoder(document: Mapping[str, object], source: str) -> Callable[[Fiel
 
 
 def _decoder_of(document: Mapping[str, object]) -> Callable[[Fields], Draft] | None:
-    if "server_list" in document:
+    """Go by the list that holds something: an empty one of another dialect may stand beside it."""
+    there = [key for key in LISTS if key in document]
+    key = next((key for key in there if document[key]), there[0] if there else "")
+    if key == "server_list":
         return server_list.decode
-    if "rank_list" in document:
+    if key == "rank_list":
         return rank_list.decode
-    if "group_list" in document:
+    if key == "group_list":
         return lab_list.decode if lab_list.MARK in document else group_list.decode
 
     return None

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.errors import RankTableFormatError
-from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD
+from ascend_runner.rank_table.findings import BAD_TABLE, BAD_VALUE, MISSING_FIELD, WARNING, Finding
+from ascend_runner.rank_table.pieces import Pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
+ALONE: Final = -1
 UNREADABLE: Final = -1  # stands for a whole number that could not be read: no number of a rank table is negative
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
 BEYOND_NUMBERS: Final = 10**MOST_DIGITS
@@ -30,6 +32,9 @@ class Problems:
     """What is wrong with one document. The first complaint about a place stands; later ones follow from it."""
 
     source: str
+    # Whether a count that contradicts its list is noted only.
+    lists_decide: bool = False
+    miscounts: list[Finding] = attrs.field(factory=list)
     _found: dict[str, RankTableFormatError] = attrs.field(factory=dict)
     # Arrays that could not be read, or of which an item could not: what they hold cannot be counted.
     gaps: list[str] = attrs.field(factory=list)
@@ -59,11 +64,13 @@ class Fields:
     values: dict[str, object]
     _parent: Fields | None = None
     _key: str = ""
-    index: int = 0
+    index: int = 0  # ALONE where the object is no item of an array
 
     def path(self, key: str = "") -> str:
         """Name this object, or one of its keys, from the top of the document."""
-        here = f"{self._parent.path(self._key)}[{self.index}]" if self._parent else ""
+        here = self._parent.path(self._key) if self._parent else ""
+        if here and self.index != ALONE:
+            here += f"[{self.index}]"
         if not key:
             return here
 
@@ -116,7 +123,7 @@ class Fields:
         return UNREADABLE
 
     def check_count(self, key: str, actual: int, noun: str, *, of: str) -> None:
-        """Refuse a count that contradicts what the array `of` holds; a document may leave it out."""
+        """Refuse a count that contradicts what the array `of` holds, or note it; a document may leave it out."""
         if self.values.get(key) is None:
             return
 
@@ -125,7 +132,19 @@ class Fields:
         if count in {actual, UNREADABLE} or any(gap.startswith(array) for gap in self.problems.gaps):
             return
 
-        self.refuse(f"{key} is {count}, but {counted(actual, noun)} {'is' if actual == 1 else 'are'} listed", key)
+        sentence = f"{key} is {count}, but {counted(actual, noun)} {'is' if actual == 1 else 'are'} listed"
+        if not self.problems.lists_decide:
+            self.refuse(sentence, key)
+            return
+
+        note = Finding(
+            severity=WARNING,
+            sentence=f"{sentence}: the list decides",
+            path=self.path(key),
+            source=self.problems.source,
+            code=BAD_VALUE,
+        )
+        self.problems.miscounts.append(note)
 
     def check_length(self, key: str, expected: int, why: str) -> None:
         """Refuse an array that does not hold as many items as it must; one that is none has been told of."""
@@ -135,18 +154,27 @@ class Fields:
 
     def objects(self, key: str, *, is_needed: bool = True) -> list[Fields]:
         """Read an array of objects. Where it is not needed, a missing one and null are an empty one."""
-        value = self.values.get(key)
-        if isinstance(value, list):
-            return [
-                Fields(self.problems, item, self, key, index)
-                for index, item in enumerate(value)
-                if isinstance(item, dict) or self._refuse_item(item, key, index)
-            ]
+        return list(self.each(key, is_needed=is_needed))
 
-        if value is not None or is_needed:
+    def each(self, key: str, *, is_needed: bool = True) -> Iterator[Fields]:
+        """Read an array of objects one by one: a long one may never be there as a whole."""
+        value = self.values.get(key)
+        if isinstance(value, (list, Pieces)):
+            for index, item in enumerate(value):
+                if isinstance(item, dict) or self._refuse_item(item, key, index):
+                    yield Fields(self.problems, item, self, key, index)
+        elif value is not None or is_needed:
             self._refuse_value(key, "an array", code=BAD_TABLE)
             self.problems.gaps.append(self.path(key))
-        return []
+
+    def member(self, key: str) -> Fields | None:
+        """Read an object that is the value of a key."""
+        value = self.values.get(key)
+        if isinstance(value, dict):
+            return Fields(self.problems, value, self, key, ALONE)
+
+        self._refuse_value(key, "an object", code=BAD_TABLE)
+        return None
 
     def rest(self, known: Collection[str]) -> dict[str, object]:
         """Give the other keys as they stand in the document. To be asked last: the known ones are taken out of it.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ascend_runner.rank_table.model import RankTable
 
 MOST_NAMED: Final = 3  # pods in one warning
+KNOWN_TOP: Final = frozenset({"status", "group_count", "group_list"})
 
 
 @attrs.frozen(kw_only=True)
@@ -80,6 +81,7 @@ def decode(top: Fields) -> Draft:
         dialect=GROUP_LIST,
         version="",
         idle_pods=tuple(instance.pod_name for instance in instances if not instance.devices),
+        more=top.rest(KNOWN_TOP),
         notes=tuple(note for group in ordered for note in _tell_listed_order(group)),
         layout=Layout(
             lists=tuple(instance.fields.path("devices") for instance in listed),

@@ -4,7 +4,7 @@ It names no servers. By CANN's document the lowest level of the network is what 
 is unique in a server: so the net_instance_id of a rank's lowest level is the server_id here. Where that level is larger
 than a machine (a rack), device ids come again in it: each time they do, a further server is counted.
 
-Numbers are numbers in this dialect. What a rank's levels hold is `Device.more`, as it stands.
+Numbers are numbers in this dialect. What a rank's levels hold is `Device.more`, as it stands, but folded.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ascend_runner.rank_table.findings import rewritten
 from ascend_runner.rank_table.model import RANK_LIST, Device, Draft, Layout, Server
+from ascend_runner.rank_table.pieces import fold, unfold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,9 +34,8 @@ def decode(top: Fields) -> Draft:
     if version not in {VERSION, ""}:
         top.refuse(f"version is '{version}', expected '{VERSION}'", "version")
 
-    entries = top.objects("rank_list")
-    top.check_count("rank_count", len(entries), "rank", of="rank_list")
-    ranks = [(_decode_instance(entry), _decode_device(entry)) for entry in entries]
+    ranks = [(_decode_instance(entry), _decode_device(entry)) for entry in top.each("rank_list")]
+    top.check_count("rank_count", len(ranks), "rank", of="rank_list")
     # Of texts only the version is looked at here: numbers are what the others are to be.
     version_path = "version" if isinstance(top.values.get("version"), (int, float)) else ""
     unlike = (("string", version_path), ("number", top.problems.first_non_number))
@@ -71,7 +71,7 @@ def encode_entry(device: object) -> dict[str, object]:
     if not isinstance(device, Device):
         raise TypeError(f"{type(device)} is nothing that a rank list holds")
 
-    return {"rank_id": device.rank_id, "device_id": device.device_id, **device.more}
+    return {"rank_id": device.rank_id, "device_id": device.device_id, **unfold(device.more)}
 
 
 def _decode_device(fields: Fields) -> Device:
@@ -79,7 +79,7 @@ def _decode_device(fields: Fields) -> Device:
     rest = fields.rest(KNOWN_OF_RANK)
     rest["local_id"] = local_id
 
-    return Device(device_id=device_id, rank_id=rank_id, more=rest, place=fields.index)
+    return Device(device_id=device_id, rank_id=rank_id, more=fold(rest), place=fields.index)
 
 
 def _decode_instance(fields: Fields) -> str:
@@ -109,8 +109,9 @@ def _gather_servers(ranks: Iterable[tuple[str, Device]]) -> tuple[Server, ...]:
 def _host_addresses(devices: Iterable[Device]) -> Iterator[str]:
     """Give the addresses of the machine's own network cards, as far as the levels name some."""
     for device in devices:
-        yield from _address(device.more.get("control_plane"))
-        for level in _objects(device.more.get("level_list")):
+        more = unfold(device.more)
+        yield from _address(more.get("control_plane"))
+        for level in _objects(more.get("level_list")):
             for address in _objects(level.get("rank_addr_list")):
                 if address.get("addr_type") in HOST_TYPES:  # no set: it may be unhashable
                     yield from _address(address)

@@ -85,25 +85,27 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> R
     return snapshot.table
 
 
-def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """Read a table that is completed already; raises as `read` does."""
-    return _Watch(os.fspath(path)).look(0.0)
+def read_snapshot(path: str | os.PathLike[str], *, lists_decide: bool = False) -> Snapshot:
+    """Read a table that is completed already; raises as `read` does. `lists_decide` is that of `codec.loads`."""
+    return _Watch(os.fspath(path), lists_decide).look(0.0)
 
 
-def await_snapshot(
+def await_snapshot(  # noqa: PLR0913  most are keywords, each with a default that most callers want
     path: str | os.PathLike[str],
     *,
     timeout: float = TIMEOUT,
+    lists_decide: bool = False,
     pause: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Snapshot:
     """Look until the table at `path` is completed, and give that snapshot; raises as `wait` does.
 
-    `pause(seconds)` blocks for at most that long and may raise to end the wait. `say(sentence)` is told once what is
-    waited for and why, and again every 30 s; not at all where the table is there at the first look.
+    `lists_decide` is that of `codec.loads`. `pause(seconds)` blocks for at most that long and may raise to end the
+    wait. `say(sentence)` is told once what is waited for and why, and again every 30 s; not at all where the table is
+    there at the first look.
     """
-    watch = _Watch(os.fspath(path))
+    watch = _Watch(os.fspath(path), lists_decide)
     start = now = clock()
     next_say = start
     while True:
@@ -166,6 +168,7 @@ class _Watch:
     """What is known about a file between two looks at it."""
 
     wanted: str
+    lists_decide: bool = False
     path: str = ""
     stamp: Stamp | None = None
     stamp_since: float = math.inf
@@ -177,7 +180,7 @@ class _Watch:
         self.path = resolve(self.wanted)
         try:
             data = self._read_changes(now)
-            table = codec.loads(data, source=self.path)
+            table = codec.loads(data, source=self.path, lists_decide=self.lists_decide)
         except RankTableNotReadyError as error:
             self.reason = error.reason
             raise

@@ -67,11 +67,10 @@ def validate(options: Namespace) -> int:
 
 def convert(options: Namespace) -> int:
     """Write a table as HCCL reads it, or as a group list."""
-    table, data = _read(options.file)
+    table, data = _read(options.file, lists_decide=options.no_checks)
     converted = codec.dumps_group_list(table) if options.to == "group-list" else codec.hand_on(table, data)
-    _write_table(options.output, converted, table)
 
-    return FINE
+    return _write(options, table, converted)
 
 
 def wait(options: Namespace) -> int:
@@ -91,7 +90,7 @@ def generate(options: Namespace) -> int:
     for warning in warnings:
         files.tell(f"warning: {warning}")
 
-    return _write(options, table)
+    return _write(options, table, codec.dumps(table))
 
 
 def merge(options: Namespace) -> int:
@@ -104,14 +103,16 @@ def merge(options: Namespace) -> int:
             raise SettingsError(f"{name} is given twice, and a server cannot be in a table twice")
         seen |= {identity} - {None}
 
-    return _write(options, merge_tables([_read(path)[0] for path in options.files]))
+    table = merge_tables([_read(path, lists_decide=options.no_checks)[0] for path in options.files])
+    return _write(options, table, codec.dumps(table))
 
 
 def subset(options: Namespace) -> int:
     """Write a part of a table."""
-    table, _ = _read(options.file)
+    whole, _ = _read(options.file, lists_decide=options.no_checks)
+    table = subset_of(whole, server_ids=options.servers, device_ids=options.devices)
 
-    return _write(options, subset_of(table, server_ids=options.servers, device_ids=options.devices))
+    return _write(options, table, codec.dumps(table))
 
 
 def diff(options: Namespace) -> int:
@@ -171,36 +172,32 @@ def _refuse_one_input_twice(paths: Sequence[str]) -> None:
         raise SettingsError("- is given twice, and standard input can be read only once")
 
 
-def _read(path: str) -> tuple[RankTable, bytes]:
-    table, data = files.read_table(path)
+def _read(path: str, *, lists_decide: bool = False) -> tuple[RankTable, bytes]:
+    table, data = files.read_table(path, lists_decide=lists_decide)
     for warning in table.warnings:
         files.tell(f"warning: {warning}")
 
     return table, data
 
 
-def _write(options: Namespace, table: RankTable) -> int:
-    """Write a table that was made here, unless HCCL would refuse it."""
-    data = codec.dumps(table)
-    name = "the table" if options.output == STANDARD else options.output
-    findings = checks.check_reading(codec.examine(data, source=name), "", _chip(options))
+def _write(options: Namespace, table: RankTable, data: bytes) -> int:
+    """Write the document of a table, unless HCCL would refuse it; tell what is to be said about it."""
+    output = options.output
+    name = "the table" if output == STANDARD else output
+    findings = checks.check_reading(codec.examine(data, source=name), "", _chip(options), as_it_stands=True)
     for finding in findings:
         files.tell(_line(finding))
-    if any(finding.severity == ERROR for finding in findings):
-        files.tell("nothing is written, as HCCL would refuse it")
+    if any(finding.severity == ERROR for finding in findings) and not options.no_checks:
+        files.tell("nothing is written, as HCCL would refuse it; --no-checks writes it all the same")
         return BAD
 
-    _write_table(options.output, data, table)
-    return FINE
-
-
-def _write_table(output: str, data: bytes, table: RankTable) -> None:
     files.write_bytes(output, data)
     path = files.regular_path(output)
     if path:
         files.tell(f"wrote {output}: {size_of(table)}")
     if path and checks.name_problem(path):
         files.tell(f"warning: {checks.name_problem(path)}")
+    return FINE
 
 
 def _difference(found: Difference) -> str:

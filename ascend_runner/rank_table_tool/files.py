@@ -52,11 +52,11 @@ def read_file(name: str) -> bytes:
         os.close(fd)
 
 
-def read_table(path: str) -> tuple[RankTable, bytes]:
+def read_table(path: str, *, lists_decide: bool = False) -> tuple[RankTable, bytes]:
     """Read a table, and give the bytes that it was read from. Errors: those of `read_bytes` and of `codec.loads`."""
     data = read_bytes(path)
 
-    return codec.loads(data, source=name_of(path)), data
+    return codec.loads(data, source=name_of(path), lists_decide=lists_decide), data
 
 
 def identity_of(name: str) -> tuple[int, int] | None:
@@ -84,7 +84,8 @@ def regular_path(path: str) -> str:
 def write_bytes(path: str, data: bytes) -> None:
     """Write a regular file so that it is whole or not there, and a pipe, a device or a standard stream straight.
 
-    A symlink stays, and what it names is written. Errors: OutputError, BrokenPipeError of standard output.
+    A symlink stays, and what it names is written. No folder is made: a name that is mistyped must not become one.
+    Errors: OutputError, BrokenPipeError of standard output.
     """
     if path == STANDARD:
         _put_out(data)
@@ -92,6 +93,9 @@ def write_bytes(path: str, data: bytes) -> None:
 
     try:
         regular = regular_path(path)
+        folder = os.path.dirname(regular)
+        if folder and not os.path.isdir(folder):
+            raise OutputError(f"{path} cannot be written: there is no folder {folder}")
         if regular:
             source.write(regular, data)
             return

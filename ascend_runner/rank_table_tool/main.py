@@ -62,6 +62,9 @@ def _run(argv: Sequence[str] | None) -> int:
         options, unknown = _parser().parse_known_args(argv)
     except SystemExit as told:  # by argparse
         return int(told.code or 0)
+    except OSError:  # of --help, in Python 3.9, where argparse lets it through: said as of any other answer
+        files.flush()
+        raise
     if unknown:  # argparse would put them on the screen as they are
         raise SettingsError(f"there is no {unknown[0]!r} here: ascend-rank-table --help lists what there is")
 
@@ -126,6 +129,7 @@ def _add_convert(adders: Adders) -> None:
     what = "write a table as HCCL reads it; what HCCL reads as it stands is passed on byte for byte"
     command = _add(adders, "convert", what, "convert /user/config -o /tmp/hccl.json")
     command.add_argument("file", type=_name, metavar="FILE", help=FILE_HELP)
+    _add_chip(command)
     _add_output(command)
     told = "server-list (template 1) or group-list (template 2) (default: %(default)s)"
     command.add_argument("--to", choices=("server-list", "group-list"), default="server-list", help=told)
@@ -203,6 +207,8 @@ def _add_chip(command: argparse.ArgumentParser) -> None:
 def _add_output(command: argparse.ArgumentParser) -> None:
     told = "where to write it; - for standard output (default: %(default)s)"
     command.add_argument("-o", "--output", type=_name, metavar="OUT", default=files.STANDARD, help=told)
+    told = "write it although HCCL would refuse it; a count that contradicts its list is mended"
+    command.add_argument("--no-checks", action="store_true", help=told)
 
 
 def _name(text: str) -> str:

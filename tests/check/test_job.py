@@ -75,6 +75,13 @@ def test_table_that_hccl_would_refuse(tmp_path: Path, settings: Settings, verdic
     assert "(EI00" in found
 
 
+def test_what_is_odd_about_a_table() -> None:
+    """What a start would warn of when it reads a table is told with it."""
+    table = source.read(VALID / "server_list_version_1_1.json")
+
+    assert [("warning", f"{table.warnings[0]} (EI0014)")] == said(job.rank_table, scene()._replace(table=table))
+
+
 # --- This node --------------------------------------------------------------------------------------------------------
 
 

@@ -73,6 +73,21 @@ def test_node_with_errors(tmp_path: Path) -> None:
     assert "command" in last
 
 
+def test_table_with_a_wrong_count(tmp_path: Path) -> None:
+    """It is judged as a start with the same options would: refused, or mended with a warning."""
+    table = VALID.with_name("invalid") / "server_list_server_count_wrong.json"
+    options = ("--check", "--rank-table", str(table), "--log-dir", "log")
+    env = {"MA_CURRENT_HOST_IP": "10.0.0.1"}
+    refused = lines_of(run_to_end(*options, "true", env=env, cwd=tmp_path))
+    mended = lines_of(run_to_end(*options, "--no-table-checks", "true", env=env, cwd=tmp_path))
+    told = "server_count is 3, but 2 servers are listed"
+
+    assert [("error", f"{told}, in 'server_count' of {table} (EI0014)")] == refused["rank table"]
+    assert [("warning", f"{told}: the list decides, in 'server_count' of {table} (EI0014)")] == mended["rank table"]
+    assert "this node" not in refused
+    assert [("ok", "ranks 0, 1 of 4 on 10.0.0.1")] == mended["this node"]
+
+
 def test_table_that_is_not_there(tmp_path: Path) -> None:
     """Nobody waits for a table, and what does not depend on it is judged all the same."""
     ended = run_to_end("--check", "--rank-table", "later.json", sys.executable, "trian.py", cwd=tmp_path)

@@ -84,6 +84,15 @@ def test_address_that_is_there_twice() -> None:
     )
 
 
+def test_address_that_is_spelled_in_two_ways() -> None:
+    """An IPv6 address is the same however it is spelled, and another one on another interface."""
+    sentence = "device_ip 'FD00:0::1' is that of 'server_list[0].device[0]' already"
+    alone = "server_list_device_ip_null"  # one device, which may have several
+
+    assert [(ERROR, FIRST_PATH, sentence, BAD_VALUE)] == _found(alone, **{FIRST_IP: "fd00::1,FD00:0::1"})
+    assert [] == _found(alone, **{FIRST_IP: "fe80::1%eth0,fe80::1%eth1"})
+
+
 def test_address_that_a_device_has_twice() -> None:
     """Not even one device may have it twice."""
     sentence = "device_ip '10.0.0.1' is that of 'server_list[0].device[0]' already"

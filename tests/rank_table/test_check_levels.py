@@ -17,6 +17,8 @@ from tests.rank_table.rank_table_files import valid
 RANK = "rank_list[1]"
 LEVEL = "rank_list[1].level_list[1]"
 ADDRESS = "rank_list[1].level_list[1].rank_addr_list[0]"
+ONLY_ADDRESS = "rank_list[0].level_list[1].rank_addr_list[0]"
+PLANE = "rank_list[0].control_plane"
 
 
 def _found(**changes: Any) -> list[tuple[str, str, str, str]]:
@@ -71,6 +73,55 @@ def _found(**changes: Any) -> list[tuple[str, str, str, str]]:
 def test_value_that_hccl_refuses(path: str, value: Any, sentence: str, code: str) -> None:
     """Each field has its range; what is wrong is told with its place, and once."""
     assert [(ERROR, path, sentence, code)] == _found(**{path: value})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence", "code"),
+    [
+        (PLANE, None, "control_plane is null, expected an object", BAD_TABLE),
+        (f"{PLANE}.addr_type", GONE, "addr_type is missing, expected one of 'EID', 'IPV4', 'IPV6'", MISSING_FIELD),
+        (f"{PLANE}.addr_type", "EID", "addr is '172.16.0.10', expected an address of type EID", BAD_VALUE),
+        (f"{PLANE}.addr", "", "addr is '', expected a non-empty string", BAD_VALUE),
+        (f"{PLANE}.listen_port", 0, "listen_port is 0, expected 1 to 65535", BAD_VALUE),
+        (f"{PLANE}.listen_port", "18000", "listen_port is '18000', HCCL wants a number here", MISSING_FIELD),
+        (f"{ONLY_ADDRESS}.backup_addr", None, "backup_addr is null, expected an array of up to 16 strings", BAD_VALUE),
+        (
+            f"{ONLY_ADDRESS}.backup_addr",
+            ["172.16.0.1"] * 17,
+            "backup_addr holds 17, expected an array of up to 16 strings",
+            BAD_VALUE,
+        ),
+        (
+            f"{ONLY_ADDRESS}.backup_addr[0]",
+            "::1",
+            "backup_addr[0] is '::1', expected an address of type IPV4",
+            BAD_VALUE,
+        ),
+        (f"{ONLY_ADDRESS}.backup_addr[0]", 3, "backup_addr[0] is 3, expected an address of type IPV4", BAD_VALUE),
+    ],
+)
+def test_control_plane_and_backup_addresses(path: str, value: Any, sentence: str, code: str) -> None:
+    """They need not be there; where they are, HCCL wants them whole and of the type that is said."""
+    where = path.replace("addr_type", "addr") if value == "EID" else path
+
+    assert [(ERROR, where, sentence, code)] == findings(edited("rank_list_control_plane", **{path: value}))
+
+
+@pytest.mark.parametrize("path", [PLANE, f"{ONLY_ADDRESS}.backup_addr"])
+def test_what_need_not_be_there(path: str) -> None:
+    """Most tables have neither a control plane nor backup addresses."""
+    assert [] == findings(edited("rank_list_control_plane", **{path: GONE}))
+    assert [] == findings(
+        edited("rank_list_control_plane", **{"rank_list[0].level_list[0].rank_addr_list[0].backup_addr": []})
+    )
+
+
+def test_backup_addresses_of_no_type() -> None:
+    """Where the type is none, what follows from that is not told besides."""
+    sentence = "addr_type is 'MAC', expected one of 'EID', 'IPV4', 'IPV6'"
+    data = edited("rank_list_control_plane", **{f"{ONLY_ADDRESS}.addr_type": "MAC"})
+
+    assert [(ERROR, f"{ONLY_ADDRESS}.addr_type", sentence, BAD_VALUE)] == findings(data)
 
 
 def test_levels_and_addresses_have_a_bound() -> None:

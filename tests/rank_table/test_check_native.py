@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ascend_runner.rank_table.findings import BAD_TABLE, WARNING
 from tests.rank_table.rank_table_edits import edited, findings
 
@@ -39,6 +41,14 @@ def test_order_of_ranks() -> None:
     assert [(WARNING, "group_list", sentence, "")] == _found(
         "group_list_3_pods_listed_2_10_1", **{"group_list[0].instance_list[2].server_id": "9.0.0.3x"}
     )
+
+
+@pytest.mark.parametrize("name", ["group_list_version", "lab_2_servers"])
+def test_version(name: str) -> None:
+    """HCCL goes by the version alone, and looks for a server list where there is one."""
+    sentence = "version is '1.0', which a group list must not have: unconverted, HCCL takes another parser by it"
+
+    assert [(WARNING, "version", sentence, BAD_TABLE)] == _found(name, version="1.0")
 
 
 def test_lab_form() -> None:

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.errors import RankTableError, RankTableFormatError, RankTableNotReadyError
-from ascend_runner.rank_table import codec
+from ascend_runner.rank_table import checks, codec
+from ascend_runner.rank_table.findings import ERROR
 from ascend_runner.rank_table.model import RankTable
 from tests.rank_table.rank_table_changes import changed
 from tests.rank_table.rank_table_edits import edited
@@ -278,6 +279,37 @@ REFUSED: Final = {
         "super_pod_list[1].server_list",
     ),
 }
+# What is a table, but one that HCCL would refuse: the checks tell of it.
+REFUSED_BY_CHECKS: Final = {
+    "rank_list_backup_addr_no_address": (
+        "backup_addr[1] is '172.16.2', expected an address of type IPV4",
+        "rank_list[0].level_list[1].rank_addr_list[0].backup_addr[1]",
+    ),
+    "rank_list_backup_addr_no_array": (
+        "backup_addr is '172.16.1.10', expected an array of up to 16 strings",
+        "rank_list[0].level_list[1].rank_addr_list[0].backup_addr",
+    ),
+    "rank_list_backup_addr_of_eid": (
+        "backup_addr holds 1 address, beside an address of type EID there is none",
+        "rank_list[0].level_list[0].rank_addr_list[0].backup_addr",
+    ),
+    "rank_list_control_plane_addr_of_another_type": (
+        "addr is 'fd00::10', expected an address of type IPV4",
+        "rank_list[0].control_plane.addr",
+    ),
+    "rank_list_control_plane_no_object": (
+        "control_plane is '172.16.0.10', expected an object",
+        "rank_list[0].control_plane",
+    ),
+    "rank_list_listen_port_beyond": (
+        "listen_port is 65536, expected 1 to 65535",
+        "rank_list[0].control_plane.listen_port",
+    ),
+    "rank_list_listen_port_missing": (
+        "listen_port is missing, expected a whole number",
+        "rank_list[0].control_plane.listen_port",
+    ),
+}
 # What is no job's rank table, by name.
 FOREIGN: Final = {
     "foreign_clusters": "a rank table of several clusters (cluster_list)",
@@ -304,7 +336,12 @@ NOT_READY: Final = {
 
 def test_every_fixture_is_told_of() -> None:
     """The tables above name every invalid fixture, and none that is not there."""
-    assert {path.stem for path in (FIXTURES / "invalid").glob("*.json")} == {*REFUSED, *FOREIGN, *NOT_READY}
+    assert {path.stem for path in (FIXTURES / "invalid").glob("*.json")} == {
+        *REFUSED,
+        *REFUSED_BY_CHECKS,
+        *FOREIGN,
+        *NOT_READY,
+    }
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -317,6 +354,42 @@ def test_document_that_is_no_table(name: str) -> None:
     where = f"'{path}' of a.json" if path else "a.json"
     assert f"{sentence}, in {where}" == str(caught.value)
     assert () == caught.value.others
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name.endswith(("_count_wrong", "_num_wrong"))])
+def test_count_that_does_not_decide(name: str) -> None:
+    """Where lists are to decide, a count that contradicts one is a warning, and what is written has it right."""
+    sentence, path = REFUSED[name]
+    table = codec.loads(invalid(name), source="a.json", lists_decide=True)
+
+    assert (f"{sentence}: the list decides, in '{path}' of a.json",) == table.warnings
+    assert () == codec.loads(codec.hand_on(table, invalid(name))).notes
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name.endswith(("_twice", "_empty", "_missing"))])
+def test_lists_decide_about_nothing_else(name: str) -> None:
+    """What keeps a document from being a table is refused all the same."""
+    with pytest.raises(RankTableFormatError) as caught:
+        codec.loads(invalid(name), lists_decide=True)
+
+    assert REFUSED[name][0] == caught.value.sentence
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_CHECKS)
+def test_table_that_hccl_would_refuse(name: str) -> None:
+    """One defect gives one finding, which names its place."""
+    assert codec.loads(invalid(name))
+    (finding,) = checks.check_reading(codec.examine(invalid(name)))
+
+    assert (ERROR, *REFUSED_BY_CHECKS[name]) == (finding.severity, finding.sentence, finding.path)
+
+
+@pytest.mark.parametrize("empty", [[], None, {}, ""])
+def test_empty_list_of_another_dialect(empty: object) -> None:
+    """It does not make a group list something else."""
+    table = codec.loads(edited("group_list_1_device", server_list=empty, rank_list=empty))
+
+    assert codec.loads(valid("group_list_1_device")).devices == table.devices
 
 
 @pytest.mark.parametrize("name", FOREIGN)

@@ -20,6 +20,7 @@ from tests.rank_table.rank_table_files import FIXTURES, valid
 GROUP = str(FIXTURES / "valid" / "group_list_3_pods_listed_2_10_1.json")
 PLAIN = str(FIXTURES / "valid" / "server_list_8_devices.json")
 PODS = str(FIXTURES / "valid" / "server_list_2_super_pods.json")
+DEVICES = "group_list[0].instance_list[0].devices"
 BAD = str(FIXTURES / "invalid" / "server_list_rank_id_gap.json")
 
 Capture = pytest.CaptureFixture[str]
@@ -220,7 +221,7 @@ def test_convert_hands_on_what_hccl_reads(tmp_path: Path) -> None:
 def test_output_that_cannot_be_written(capsys: Capture) -> None:
     """A target that cannot be written is told, with 2."""
     assert 2 == main(["convert", PODS, "-o", f"{PODS}/a.json"])
-    assert f"ascend-rank-table: {PODS}/a.json cannot be written: Not a directory\n" == capsys.readouterr().err
+    assert f"ascend-rank-table: {PODS}/a.json cannot be written: there is no folder {PODS}\n" == capsys.readouterr().err
 
 
 def test_wait(tmp_path: Path, capsys: Capture) -> None:
@@ -292,8 +293,59 @@ def test_merge_writes_nothing_that_hccl_would_refuse(tmp_path: Path, capsys: Cap
     told = capsys.readouterr().err
     first = "error: device_ip '192.168.101.1' is that of 'server_list[0].device[0]' already, in"
     assert f"{first} 'server_list[1].device[0].device_ip' of {tmp_path}/b.json (EI0014)\n" in told
-    assert told.endswith("ascend-rank-table: nothing is written, as HCCL would refuse it\n")
+    assert told.endswith("nothing is written, as HCCL would refuse it; --no-checks writes it all the same\n")
     assert not (tmp_path / "b.json").exists()
+
+
+def test_convert_writes_nothing_that_hccl_would_refuse(tmp_path: Path, capsys: Capture) -> None:
+    """What is wrong with the table that is written is told as validate tells it, and --no-checks writes it."""
+    source_path, target = tmp_path / "a.json", tmp_path / "b.json"
+    source_path.write_bytes(edited("group_list_8_devices", **{f"{DEVICES}[0].device_ip": "10.0.0.256"}))
+    sentence = "device_ip is '10.0.0.256', expected an IP address, in 'server_list[0].device[0].device_ip'"
+    told = f"ascend-rank-table: error: {sentence} of {target} (EI0014)\n"
+    last = "ascend-rank-table: nothing is written, as HCCL would refuse it; --no-checks writes it all the same\n"
+
+    assert 1 == main(["convert", str(source_path), "-o", str(target)])
+    assert ("", f"{told}{last}") == capsys.readouterr()
+    assert not target.exists()
+
+    assert 0 == main(["convert", str(source_path), "-o", str(target), "--no-checks"])
+    assert f"{told}ascend-rank-table: wrote {target}: 1 server, 8 devices\n" == capsys.readouterr().err
+    assert "10.0.0.256" == codec.loads(target.read_bytes()).rank(0).device_ip
+
+
+def test_convert_warns(tmp_path: Path, capsys: Capture) -> None:
+    """What is odd about the table that is written, but works, is told, and it is written."""
+    odd, target = str(FIXTURES / "valid" / "group_list_names_without_number.json"), tmp_path / "a.json"
+
+    assert 0 == main(["convert", odd, "-o", str(target), "--to", "group-list"])
+    warning = "warning: unconverted, HCCL would number these devices in another order (by server_id as text, then"
+    assert f"ascend-rank-table: {warning} device_id)" in capsys.readouterr().err
+    assert target.exists()
+
+
+@pytest.mark.parametrize("command", ["convert", "merge", "subset"])
+def test_count_that_contradicts_its_list(command: str, tmp_path: Path, capsys: Capture) -> None:
+    """It is refused; with --no-checks the list decides, with a warning, and what is written is right."""
+    bad, target = str(FIXTURES / "invalid" / "server_list_server_count_wrong.json"), tmp_path / "a.json"
+    told = "server_count is 3, but 2 servers are listed"
+
+    assert 1 == main([command, bad, "-o", str(target)])
+    assert f"ascend-rank-table: {told}, in 'server_count' of {bad}\n" == capsys.readouterr().err
+    assert 0 == main([command, bad, "-o", str(target), "--no-checks"])
+    assert f"warning: {told}: the list decides, in 'server_count' of {bad}\n" in capsys.readouterr().err
+    assert b'"server_count": "2"' in target.read_bytes()
+
+
+@pytest.mark.parametrize("args", [("convert", "-o"), ("show", "--svg")])
+def test_output_to_a_folder_that_is_not_there(args: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
+    """No folder is made: its name may be mistyped."""
+    command, option = args
+
+    assert 2 == main([command, PLAIN, option, str(tmp_path / "there" / "a.json")])
+    sentence = f"{tmp_path}/there/a.json cannot be written: there is no folder {tmp_path}/there"
+    assert f"ascend-rank-table: {sentence}\n" == capsys.readouterr().err
+    assert [] == [*tmp_path.iterdir()]
 
 
 def test_chip_of_what_is_made(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
