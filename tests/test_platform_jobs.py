@@ -207,6 +207,15 @@ def test_user_who_says_all_is_not_doubted(tmp_path: Path) -> None:
     ]
 
 
+def test_flags_over_variables_that_cannot_be_read(tmp_path: Path) -> None:
+    """Each flag decides; the platform tells what is left, here which node this is and where node 0 is."""
+    broken = {**platform_cases.load("modelarts").variables, "MA_NUM_HOSTS": "abc", "MA_NUM_GPUS": "abc"}
+    ranks = plan_of(tmp_path, "--nnodes", "2", "--nproc-per-node", "2", env=broken)["ranks"]
+
+    assert [("2", "4"), ("3", "4")] == [(rank["variables"]["RANK"], rank["variables"]["WORLD_SIZE"]) for rank in ranks]
+    assert "ma-job-7c1d-worker-0.ma-job-7c1d" == ranks[0]["variables"]["MASTER_ADDR"]
+
+
 # --- With a table or without ------------------------------------------------------------------------------------------
 
 

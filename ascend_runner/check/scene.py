@@ -8,7 +8,6 @@ from ascend_runner import errors
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.launcher import Launcher, current_folder, table_place
 from ascend_runner.platforms import find
-from ascend_runner.platforms.node import Said
 from ascend_runner.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -105,8 +104,6 @@ def _with_table(scene: Scene) -> Scene:
 
 def _with_node(scene: Scene) -> Scene:
     try:
-        settings = scene.settings
-        said = Said(settings.nnodes, settings.node_rank, settings.master_addr, settings.master_port)
-        return scene._replace(node=find.find(scene.environ, said))
+        return scene._replace(node=find.find(scene.environ, scene.settings.said))
     except errors.AscendRunnerError as error:
         return scene._replace(node_error=error)
