@@ -183,6 +183,7 @@ def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
     plan = json.loads(ended.stdout)
     (rank,) = plan["ranks"] + plan["beside"]
 
+    assert expected.get("rank_size") == plan["rank_size"]
     assert (expected.get("rank_id"), expected.get("local_rank")) == (rank.get("rank_id"), rank.get("local_rank"))
     assert {"JOB_ID", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH"} >= rank["variables"].keys()
     assert ([], str(tmp_path)) == (rank["unset"], rank["cwd"])
@@ -551,7 +552,7 @@ def test_engine_that_is_not_there(program: Program) -> None:
 
 
 def test_lists_of_hosts_are_written_first(program: Program) -> None:
-    """Open MPI's and MPICH's, where the options say."""
+    """Open MPI's and MPICH's, where the options say; a dry run tells them and writes none."""
     files = ("--mpi-hostfile", "etc/hosts", "--mpich-hostfile", "etc/mpich")
     env = {
         **_engine(program, "mpirun"),
@@ -560,6 +561,12 @@ def test_lists_of_hosts_are_written_first(program: Program) -> None:
         "VC_WORKER_HOSTS": "a,b",
         "MA_NUM_GPUS": "4",
     }
+    plan = plan_of(program.folder, "--launcher", "mpirun", *files, env=env)
+    assert [
+        {"path": f"{program.folder}/etc/hosts", "lines": ["a slots=4", "b slots=4"]},
+        {"path": f"{program.folder}/etc/mpich", "lines": ["a:4", "b:4"]},
+    ] == plan["host_files"]
+    assert not (program.folder / "etc").exists()
     run = program.start("--launcher", "mpirun", *files, "python", "train.py", env=env)
 
     assert run.finish() == 0

@@ -104,7 +104,7 @@ def variables(scene: Scene) -> Iterator[Line]:
 
 def _seen(scene: Scene) -> str:
     """Say why the command is to be run once, if it is: what the node's variables count is another's business then."""
-    if not scene.job or scene.job.rank_size:
+    if not scene.job or not scene.job.is_passed_through:
         return ""
     found = single.find(scene.environ, names_the_ranks=scene.settings.names_the_ranks)
 
@@ -119,7 +119,7 @@ def _conflicts(scene: Scene) -> tuple[tuple[Remedy, str], ...]:
     situation = Situation(
         node=scene.node,
         rank_ids=rank_ids,
-        rank_size=job.rank_size if job and job.rank_size else len(rank_ids),
+        rank_size=job.rank_size if job and not job.is_passed_through else len(rank_ids),
         table_path=job.table.path if job and job.table else None,
         environ=scene.environ,
         isolate_devices=settings.isolate_devices,
