@@ -119,7 +119,7 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
 
     plan = {
         "job_id": job.job_id,
-        "rank_size": job.rank_size,
+        "rank_size": job.rank_size or None,
         "server_id": job.server_id,
         "pod_name": job.pod_name,
         "rank_table": job.table.path if job.table else None,
@@ -132,6 +132,7 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
             for rank in job.ranks
         ],
         "beside": [{"name": process.name, **_process_plan(process, environ)} for process in job.beside],
+        "host_files": [{"path": file.path, "lines": os.fsdecode(file.content).splitlines()} for file in job.host_files],
     }
     text = json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
     # JSON lets DEL and the control characters beyond it stand, and a terminal obeys some of them.

@@ -109,7 +109,7 @@ class CommandError(AscendRunnerError):
     """The command cannot be started."""
 
     def __init__(self, sentence: str, *, exit_status: int) -> None:
-        """`exit_status` is 126 (found, but cannot be executed) or 127 (not found)."""
+        """`exit_status` is 126 (found, but cannot be executed), 127 (not found) or 125 (a line for a shell)."""
         super().__init__(sentence)
 
         self.exit_status = exit_status

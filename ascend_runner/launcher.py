@@ -14,7 +14,6 @@ from ascend_runner.job.settings import DIRECT
 from ascend_runner.linux import cores, files, threads
 from ascend_runner.manager import Manager
 from ascend_runner.platforms import find
-from ascend_runner.platforms.node import Said
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.machine import STOP_SIGNALS
 from ascend_runner.text import printable
@@ -60,7 +59,7 @@ class Launcher:
         settings = self._settings
         command_line.check(command)
         self._enter_conda(command[0])
-        said = Said(settings.nnodes, settings.node_rank, settings.master_addr, settings.master_port)
+        said = settings.said
         alone = None if said.is_complete else self._find_single()
         if settings.launcher != DIRECT and not alone:
             return self._told(self._prepare_handover(command, find.find(self._environ, said)))

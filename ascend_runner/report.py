@@ -130,10 +130,10 @@ class Seen(NamedTuple):
 
 def file_name(job: JobSpec) -> str:
     """Name the report's file: where nodes may share the folder, by the node, too; one of many by its rank."""
+    if job.ranks and job.is_passed_through:
+        return f"{job.job_id}-report-rank-{job.ranks[0].rank_id}.json"
     if job.ranks and len(job.ranks) == job.rank_size:
         return f"{job.job_id}-report.json"
-    if job.ranks and not job.rank_size:
-        return f"{job.job_id}-report-rank-{job.ranks[0].rank_id}.json"
     node = "".join(char if char.isalnum() or char in "-_." else "_" for char in job.pod_name or job.server_id)
     return f"{job.job_id}-report-{node}.json"
 

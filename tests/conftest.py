@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import hypothesis
 import pytest
 
 from ascend_runner.linux import descendants
+from ascend_runner.platforms.variables import HCCL_BASE_PORT, HCCL_PORTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -213,6 +215,16 @@ def is_gone(pid: int) -> bool:
     """Whether a process has ended (it may still wait to be reaped)."""
     found = descendants.look(pid)
     return found is None or found.is_zombie
+
+
+def bound_to_free_port() -> socket.socket:
+    """Bind a port on which nobody listens; none of HCCL's, which are among those that the kernel deals out."""
+    while True:
+        bound = socket.socket()
+        bound.bind(("127.0.0.1", 0))
+        if bound.getsockname()[1] not in range(HCCL_BASE_PORT, HCCL_BASE_PORT + HCCL_PORTS):
+            return bound
+        bound.close()
 
 
 def permitted(*words: str) -> tuple[str, ...]:

@@ -184,6 +184,7 @@ def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
         "pod_name": "",
         "rank_table": None,
         "beside": [],
+        "host_files": [],
     } == plan
     assert {
         "rank_id": 1,

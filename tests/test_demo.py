@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.conftest import bound_to_free_port
 
 if TYPE_CHECKING:
     from tests.conftest import Program, Run
@@ -16,7 +17,7 @@ RANKS = 4
 
 def train(program: Program, **env: str) -> Run:
     """Start the demo's training on a port that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
+    with bound_to_free_port() as free:
         port = str(free.getsockname()[1])
     script = str(ROOT / "fixtures" / "demo" / "train.py")
     return program.start("--nproc-per-node", str(RANKS), sys.executable, script, env={"MASTER_PORT": port, **env})

@@ -183,6 +183,7 @@ def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
     plan = json.loads(ended.stdout)
     (rank,) = plan["ranks"] + plan["beside"]
 
+    assert expected.get("rank_size") == plan["rank_size"]
     assert (expected.get("rank_id"), expected.get("local_rank")) == (rank.get("rank_id"), rank.get("local_rank"))
     assert {"JOB_ID", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH"} >= rank["variables"].keys()
     assert ([], str(tmp_path)) == (rank["unset"], rank["cwd"])
@@ -205,6 +206,15 @@ def test_user_who_says_all_is_not_doubted(tmp_path: Path) -> None:
     assert [("0", "2"), ("1", "2")] == [
         (rank["variables"]["RANK"], rank["variables"]["WORLD_SIZE"]) for rank in plan["ranks"]
     ]
+
+
+def test_flags_over_variables_that_cannot_be_read(tmp_path: Path) -> None:
+    """Each flag decides; the platform tells what is left, here which node this is and where node 0 is."""
+    broken = {**platform_cases.load("modelarts").variables, "MA_NUM_HOSTS": "abc", "MA_NUM_GPUS": "abc"}
+    ranks = plan_of(tmp_path, "--nnodes", "2", "--nproc-per-node", "2", env=broken)["ranks"]
+
+    assert [("2", "4"), ("3", "4")] == [(rank["variables"]["RANK"], rank["variables"]["WORLD_SIZE"]) for rank in ranks]
+    assert "ma-job-7c1d-worker-0.ma-job-7c1d" == ranks[0]["variables"]["MASTER_ADDR"]
 
 
 # --- With a table or without ------------------------------------------------------------------------------------------
@@ -542,7 +552,7 @@ def test_engine_that_is_not_there(program: Program) -> None:
 
 
 def test_lists_of_hosts_are_written_first(program: Program) -> None:
-    """Open MPI's and MPICH's, where the options say."""
+    """Open MPI's and MPICH's, where the options say; a dry run tells them and writes none."""
     files = ("--mpi-hostfile", "etc/hosts", "--mpich-hostfile", "etc/mpich")
     env = {
         **_engine(program, "mpirun"),
@@ -551,6 +561,12 @@ def test_lists_of_hosts_are_written_first(program: Program) -> None:
         "VC_WORKER_HOSTS": "a,b",
         "MA_NUM_GPUS": "4",
     }
+    plan = plan_of(program.folder, "--launcher", "mpirun", *files, env=env)
+    assert [
+        {"path": f"{program.folder}/etc/hosts", "lines": ["a slots=4", "b slots=4"]},
+        {"path": f"{program.folder}/etc/mpich", "lines": ["a:4", "b:4"]},
+    ] == plan["host_files"]
+    assert not (program.folder / "etc").exists()
     run = program.start("--launcher", "mpirun", *files, "python", "train.py", env=env)
 
     assert run.finish() == 0

@@ -161,7 +161,8 @@ def test_schema_version() -> None:
         ("job-7-report-pod-0.json", job(rank_size=16)),
         ("job-7-report-10.0.0.4.json", job(rank_size=16, pod_name="")),
         ("job-7-report-.._.._x_.json", job(rank_size=16, pod_name="../../x\n")),
-        ("job-7-report-rank-0.json", job(ranks=1, rank_size=0)),
+        ("job-7-report-rank-0.json", job(ranks=1, rank_size=0)._replace(is_passed_through=True)),
+        ("job-7-report-rank-0.json", job(ranks=1, rank_size=1)._replace(is_passed_through=True)),
         ("job-7-report-pod-0.json", job(ranks=0, rank_size=0)),
     ],
 )

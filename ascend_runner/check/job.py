@@ -72,16 +72,18 @@ def this_node(scene: Scene) -> Iterator[Line]:
             str(scene.job_error),
             "start the job anew if the table is an earlier one's; else name this node as the table does",
         )
+    elif scene.table and isinstance(scene.job_error, errors.RankTableError):  # the table and the node disagree
+        yield error(str(scene.job_error))
 
 
 def plan(scene: Scene) -> Iterator[Line]:
     """Say what else a start would refuse, or warn of."""
     known = {sentence for _remedy, sentence in _conflicts(scene)}
     known.update(scene.table.warnings if scene.table else ())
-    known.add(scene.node.doubt if scene.node else "")
-    told_elsewhere = (errors.NodeNotFoundError, errors.RankTableError)
-    if scene.job_error and not isinstance(scene.job_error, told_elsewhere) and str(scene.job_error) not in known:
-        yield error(str(scene.job_error))
+    known.add(scene.node.doubt if scene.node else str(scene.node_error))
+    refused = (*((scene.job_error,) if scene.job_error else ()), *scene.trial_errors)
+    sentences = (str(one) for one in refused if not isinstance(one, errors.RankTableError))
+    yield from (error(sentence) for sentence in dict.fromkeys(sentences) if sentence not in known)
     yield from (warning(sentence) for sentence in scene.warnings if sentence not in known)
 
 
@@ -103,7 +105,7 @@ def variables(scene: Scene) -> Iterator[Line]:
 
 def _seen(scene: Scene) -> str:
     """Say why the command is to be run once, if it is: what the node's variables count is another's business then."""
-    if not scene.job or scene.job.rank_size:
+    if not scene.job or not scene.job.is_passed_through:
         return ""
     found = single.find(scene.environ, names_the_ranks=scene.settings.names_the_ranks)
 
@@ -118,7 +120,7 @@ def _conflicts(scene: Scene) -> tuple[tuple[Remedy, str], ...]:
     situation = Situation(
         node=scene.node,
         rank_ids=rank_ids,
-        rank_size=job.rank_size if job and job.rank_size else len(rank_ids),
+        rank_size=job.rank_size if job and not job.is_passed_through else len(rank_ids),
         table_path=job.table.path if job and job.table else None,
         environ=scene.environ,
         isolate_devices=settings.isolate_devices,
@@ -131,7 +133,10 @@ def command(scene: Scene) -> Iterator[Line]:
     if not scene.command:
         return
     if scene.command_error:
-        yield error(str(scene.command_error), "name it by its full path, or put its folder into PATH")
+        is_line = scene.command_error.exit_status == errors.RUNNER_FAILED
+        yield error(
+            str(scene.command_error), "" if is_line else "name it by its full path, or put its folder into PATH"
+        )
         return
     job = scene.job or scene.trial
     if job is None:

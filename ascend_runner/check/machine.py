@@ -88,7 +88,7 @@ def ports(scene: Scene) -> Iterator[Line]:
         moved = scene.environ.get("HCCL_IF_BASE_PORT", "")
         base = int(moved) if is_whole_number(moved) else HCCL_BASE_PORT
         wanted.update(dict.fromkeys(range(base, base + HCCL_PORTS), HCCL))
-    is_met_already = scene.job is not None and bool(scene.job.ranks) and not scene.job.rank_size  # by who started this
+    is_met_already = scene.job is not None and bool(scene.job.ranks) and scene.job.is_passed_through  # by its starter
     if node and node.node_rank == 0 and not is_met_already:
         wanted[node.master_port] = "MASTER_PORT"
 

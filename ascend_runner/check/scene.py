@@ -6,9 +6,11 @@ import sys
 
 from ascend_runner import errors
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
+from ascend_runner.frameworks import decide
+from ascend_runner.job.settings import DIRECT, WORKDIR_INHERIT
 from ascend_runner.launcher import Launcher, current_folder, table_place
 from ascend_runner.platforms import find
-from ascend_runner.platforms.node import Said
+from ascend_runner.platforms.node import MASTER_PORT
 from ascend_runner.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -27,8 +29,9 @@ class Scene(NamedTuple):
     """What is known before the first subject is judged. `root` is put before the machine's own paths, for tests.
 
     Where something is not there, the error says why: of the `table` (if one is wanted), of this `node`'s place by its
-    variables, of the `job` that would be planned here. With a `command_error` the job is planned with another command,
-    and `trial` is one without a table, for where that is what the job lacks. `warnings` are the launcher's.
+    variables, of the `job` that would be planned here. With a `command_error` the job is planned with another command.
+    Where something is refused, `trial` is the command in a job of one rank, which needs no table, platform or
+    framework, and `trial_errors` are what is refused even so. `warnings` are the launcher's.
     """
 
     settings: Settings
@@ -42,6 +45,7 @@ class Scene(NamedTuple):
     job: JobSpec | None = None
     job_error: errors.AscendRunnerError | None = None
     trial: JobSpec | None = None
+    trial_errors: tuple[errors.AscendRunnerError, ...] = ()
     command_error: errors.CommandError | None = None
     warnings: tuple[str, ...] = ()
     root: str = ""
@@ -66,21 +70,50 @@ class Scene(NamedTuple):
 def look(settings: Settings, environ: Mapping[str, str], signals: Signals, command: tuple[str, ...]) -> Scene:
     """Find out what would be planned here for a command, without waiting. Errors: StopRequestedError."""
     scene = _with_node(_with_table(Scene(settings, environ, command, current_folder())))
-    told = Reporter(lambda _line: None)
 
     # Nothing is waited for, and what HCCL would refuse of a table is told line by line under its name.
     trusts = settings.no_table_checks or scene.table is not None
     trusting = settings._replace(rank_table_timeout=0.0, no_table_checks=trusts, dry_run=True)
-    alone = trusting._replace(nproc_per_node=1, rank_table=None)
+    told = Reporter(_unheard)
     job, error = _plan(Launcher(trusting, environ, signals, told), command or STAND_IN)
-    if isinstance(error, errors.CommandError):
-        scene = scene._replace(command_error=error)
+    if error:
+        scene = _with_trial(scene, trusting, signals)
+    if scene.command_error:
         job, error = _plan(Launcher(trusting, environ, signals, told), STAND_IN)
-    trial, _ = (
-        _plan(Launcher(alone, environ, signals, told), command or STAND_IN) if scene.table_error else (None, None)
-    )
 
-    return scene._replace(job=job, job_error=error, trial=trial, warnings=tuple(dict.fromkeys(told.warnings)))
+    return scene._replace(job=job, job_error=error, warnings=tuple(dict.fromkeys(told.warnings)))
+
+
+def _with_trial(scene: Scene, trusting: Settings, signals: Signals) -> Scene:
+    """Try the command by itself, then without what the variables can be refused for: one refusal hides the next."""
+    alone = trusting._replace(
+        nnodes=1,
+        node_rank=None,
+        master_port=MASTER_PORT,
+        nproc_per_node=1,
+        rank_table=None,
+        framework=decide.NONE,
+        isolate_devices=False,
+        launcher=DIRECT,
+        workdir=trusting.workdir or (None if trusting.launcher == DIRECT else WORKDIR_INHERIT),
+        bind=None,
+    )
+    bare = {
+        name: value
+        for name, value in scene.environ.items()
+        if name not in find.JOB_IDS and not name.startswith(decide.SUBJECTS)
+    }
+    refused: list[errors.AscendRunnerError] = []
+    for environ in (scene.environ, bare):
+        launcher = Launcher(alone, environ, signals, Reporter(_unheard))
+        trial, error = _plan(launcher, scene.command or STAND_IN)
+        if isinstance(error, errors.CommandError):
+            scene = scene._replace(command_error=error)
+            trial, error = _plan(launcher, STAND_IN)
+        scene = scene._replace(trial=trial)
+        refused += [error] if error else []
+
+    return scene._replace(trial_errors=tuple(refused))
 
 
 def _plan(launcher: Launcher, command: tuple[str, ...]) -> tuple[JobSpec | None, errors.AscendRunnerError | None]:
@@ -90,6 +123,10 @@ def _plan(launcher: Launcher, command: tuple[str, ...]) -> tuple[JobSpec | None,
         raise
     except errors.AscendRunnerError as error:
         return None, error
+
+
+def _unheard(_line: bytes) -> None:
+    pass
 
 
 def _with_table(scene: Scene) -> Scene:
@@ -107,8 +144,6 @@ def _with_table(scene: Scene) -> Scene:
 
 def _with_node(scene: Scene) -> Scene:
     try:
-        settings = scene.settings
-        said = Said(settings.nnodes, settings.node_rank, settings.master_addr, settings.master_port)
-        return scene._replace(node=find.find(scene.environ, said))
+        return scene._replace(node=find.find(scene.environ, scene.settings.said))
     except errors.AscendRunnerError as error:
         return scene._replace(node_error=error)

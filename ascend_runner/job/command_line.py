@@ -7,7 +7,7 @@ start-up of 60: its import, and a parser object with an action for each option.
 from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
-from ascend_runner.errors import SettingsError
+from ascend_runner.errors import RUNNER_FAILED, CommandError, SettingsError
 
 from .settings import OPTIONS
 
@@ -69,21 +69,27 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def check(argv: Sequence[str]) -> None:
-    """Refuse a training command that only a shell could run. Errors: SettingsError.
+    """Refuse a training command that only a shell could run. Errors: CommandError.
 
     It starts with an executable and is no shell line (the task-training platform's guide to run commands).
     """
     first, *others = argv
     name, equals, _ = first.partition("=")
     if equals and name.isidentifier():
-        raise SettingsError(f"the command starts with {first!r}, which sets a variable for a shell: {SHELL}")
+        raise CommandError(
+            f"the command starts with {first!r}, which sets a variable for a shell: {SHELL}", exit_status=RUNNER_FAILED
+        )
     # A path may have spaces in it, but hardly a separator.
     words = first.split() or [""]
     if len(words) > 1 and ("/" not in words[0] or {*words} & {*SEPARATORS}):
-        raise SettingsError(f"the command starts with {first!r}, which is a line for a shell: {SHELL}")
+        raise CommandError(
+            f"the command starts with {first!r}, which is a line for a shell: {SHELL}", exit_status=RUNNER_FAILED
+        )
     found = next((word for word in others if word in SEPARATORS), None)
     if found:
-        raise SettingsError(f"the command has the word {found!r}, which joins commands in a shell: {SHELL}")
+        raise CommandError(
+            f"the command has the word {found!r}, which joins commands in a shell: {SHELL}", exit_status=RUNNER_FAILED
+        )
 
 
 def help_text() -> str:

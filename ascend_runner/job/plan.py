@@ -60,7 +60,8 @@ class JobSpec(NamedTuple):
     """All that is needed to run this node's part of a job. `folders` are to be made first, and `host_files` written.
 
     `grace` and `hang_timeout` (None: no limit) are in seconds; `rotation` is (bytes, or 0 for never, and backups kept).
-    `rank_size` is 0 where it is not known. `beside` is what runs without being a rank, one process at most. `notes` and
+    `rank_size` is 0 where it is not known. `is_passed_through`: somebody else has started a process per card, of which
+    this is one. `beside` is what runs without being a rank, one process at most. `notes` and
     `warnings` are what is to be said of the plan.
     """
 
@@ -78,6 +79,7 @@ class JobSpec(NamedTuple):
     table: TableFile | None
     beside: tuple[RankSpec, ...] = ()
     host_files: tuple[HostFile, ...] = ()
+    is_passed_through: bool = False
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -29,16 +29,18 @@ if TYPE_CHECKING:
 def plan_single(request: Request, single: Single, settings: Settings, surroundings: Surroundings) -> JobSpec:
     """Plan one process that somebody else has told everything: in the folder and in the environment as they are.
 
-    How many ranks there are is not known. Errors: SettingsError for a job id that cannot be a file name.
+    Errors: SettingsError for a job id that cannot be a file name.
     """
     draft = Draft(settings._replace(workdir=settings.workdir or WORKDIR_INHERIT), surroundings)
     helpful = {"JOB_ID": draft.job_id, "PYTHONUNBUFFERED": "1"}
     env = {**helpful, **surroundings.environ}
-    share = NodeShare((), 0, server_id=surroundings.host_name)
+    share = NodeShare((), single.rank_size, server_id=surroundings.host_name)
     if single.rank_id is None or single.local_rank is None:
-        return draft.job(share, (), (draft.process(request, env, name=surroundings.host_name),))
+        job = draft.job(share, (), (draft.process(request, env, name=surroundings.host_name),))
+    else:
+        job = draft.job(share, (draft.process(request, env, (single.rank_id, single.local_rank)),))
 
-    return draft.job(share, (draft.process(request, env, (single.rank_id, single.local_rank)),))
+    return job._replace(is_passed_through=True)
 
 
 def hand_over(argv: tuple[str, ...], share: NodeShare, settings: Settings, surroundings: Surroundings) -> Handover:

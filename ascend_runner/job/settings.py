@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Any, Callable, Final, NamedTuple
 from ascend_runner.errors import SettingsError
+from ascend_runner.platforms.node import Said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +73,12 @@ class Settings(NamedTuple):
     def names_the_ranks(self) -> bool:
         """Whether the user has said which ranks there are, whatever a platform's variables say."""
         return self.rank_table is not None or self.nproc_per_node is not None
+
+    @property
+    def said(self) -> Said:
+        """What the user says of this node; with a rank table, its devices are the table's to say."""
+        devices = self.nproc_per_node if self.rank_table is None else None
+        return Said(self.nnodes, self.node_rank, self.master_addr, self.master_port, devices)
 
 
 class Option(NamedTuple):

@@ -57,6 +57,18 @@ def python_command(argv: Sequence[str]) -> PythonCommand | None:
     return PythonCommand(argv[0], tuple(options), False, words[0], tuple(words[1:]))
 
 
+def calls(argv: Sequence[str], program: str, module: str) -> bool:
+    """Whether a command is a program, called by its name or as a script or module of a Python's.
+
+    Words that merely hold its name are the user's: python train.py --engine torchrun.
+    """
+    command = python_command(argv)
+    if command is None:
+        return os.path.basename(argv[0]) == program
+
+    return command.target == module if command.is_module else os.path.basename(command.target) == program
+
+
 def _cut(word: str) -> tuple[str, str, str]:
     """Cut an option into its flags, the letter that takes a value, and the value: -u, -uWignore, -um, --version."""
     letter = next((letter for letter in word[1:] if letter in VALUED), "") if word[:2] != "--" else ""

@@ -1,17 +1,15 @@
 """DeepSpeed's launcher, started on node 0, which reaches the other nodes by itself.
 
-It reads its hosts from /job/hostfile. A command that starts with deepspeed stays as it is (the task-training guide);
-of a plain Python command the script is handed over.
+It reads its hosts from /job/hostfile. A command that calls deepspeed stays as it is (the task-training guide); of a
+plain Python command the script is handed over.
 """
 
 from __future__ import annotations
 
-import os.path
-
 from ascend_runner.annotations import Final
 from ascend_runner.errors import SettingsError
 
-from .command import python_command
+from .command import calls, python_command
 from .handover import Handover, HostFile, HostFiles, Request, host_lines, hosts_of, untouched
 
 ENGINE: Final = "deepspeed"
@@ -24,11 +22,11 @@ def deepspeed(request: Request) -> Handover:
     is_several = len(hosts_of(request, ENGINE)) > 1
     files = (HostFile(path, host_lines(request, " slots=")),) if is_several else ()
     hostfile = (f"--hostfile={path}",) if is_several and path != HostFiles().deepspeed else ()
-    if os.path.basename(request.argv[0]) == ENGINE:
-        note = "the command is left as it is: it calls deepspeed itself"
-        return Handover((request.argv[0], *hostfile, *request.argv[1:]), note, files=files)
-
     command = python_command(request.argv)
+    if calls(request.argv, ENGINE, MODULE):
+        note = "the command is left as it is: it calls deepspeed itself"
+        own = len(request.argv) - len(command.arguments) if command else 1  # the words that are the engine itself
+        return Handover((*request.argv[:own], *hostfile, *request.argv[own:]), note, files=files)
     if command is None:
         return untouched(request, f"it starts with {request.argv[0]!r}, not with python and a script")
     if {*command.options} - {"-u"}:

@@ -1,7 +1,7 @@
 """mpirun for Horovod, started on node 0, which reaches the other nodes by itself.
 
-The arguments are Open MPI's, as the task-training guide gives them; a command with an mpirun of its own stays as it is
-and finds the hosts by the variables that Open MPI 4 and 5 and Hydra read.
+The arguments are Open MPI's, as the task-training guide gives them. By the same guide a command that contains mpirun,
+be it inside of bash -c, stays as it is; it finds the hosts by the variables that Open MPI 4 and 5 and Hydra read.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import os.path
 
 from ascend_runner.annotations import Final
 
-from .command import python_command
+from .command import calls, python_command
 from .conda import PATH
 from .handover import Handover, Request, untouched
 
@@ -19,7 +19,7 @@ MODULE: Final = "mindspore.parallel.cluster.run"  # what the program msrun is
 
 def msrun(request: Request) -> Handover:
     """Write `msrun ARGUMENTS python SCRIPT ...`."""
-    if any(os.path.basename(word) == "msrun" or MODULE in word for word in request.argv):
+    if calls(request.argv, "msrun", MODULE):
         return untouched(request, "it calls msrun itself")
     command = python_command(request.argv)
     if command is None:

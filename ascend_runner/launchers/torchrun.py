@@ -1,6 +1,7 @@
 """torchrun and the older torch.distributed.launch, with the arguments that the Octopus and task-training guides give.
 
-A command that calls one of them itself, or that is no plain Python command, stays as it is.
+A command that calls one of them itself, or that is no plain Python command, stays as it is. By the task-training guide
+a command that merely contains torch.distributed.launch does, too; of torchrun it says nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.find import TASK_TRAINING
 from ascend_runner.platforms.node import LOCALHOST
 
-from .command import PythonCommand, python_command
+from .command import PythonCommand, calls, python_command
 from .handover import Handover, Request, untouched
 
-ENGINES: Final = ("torch.distributed.launch", "torch.distributed.run", "torchrun")
+LAUNCH: Final = "torch.distributed.launch"
 MODULE: Final = "torch.distributed.run"  # what the program torchrun is
 
 
@@ -39,15 +40,16 @@ def launch(request: Request) -> Handover:
         return _alone(command)
 
     is_unbuffered = request.node.nnodes > 1 and request.node.platform != TASK_TRAINING
-    engine = (command.interpreter, *(("-u",) if is_unbuffered else ()), "-m", ENGINES[0])
-    return Handover((*engine, *_arguments(request), *command.words), f"handed over to {ENGINES[0]}")
+    engine = (command.interpreter, *(("-u",) if is_unbuffered else ()), "-m", LAUNCH)
+    return Handover((*engine, *_arguments(request), *command.words), f"handed over to {LAUNCH}")
 
 
 def _plain(request: Request) -> PythonCommand | Handover:
     """Give the Python command to be handed over, or the reason why it stays."""
-    found = next((engine for engine in ENGINES if any(engine in word for word in request.argv)), None)
-    if found:
-        return untouched(request, f"it calls {found} itself")
+    if any(LAUNCH in word for word in request.argv):
+        return untouched(request, f"it calls {LAUNCH} itself")
+    if calls(request.argv, "torchrun", MODULE):
+        return untouched(request, "it calls torchrun itself")
     command = python_command(request.argv)
     if command is None:
         return untouched(request, f"it starts with {request.argv[0]!r}, not with python and a script")

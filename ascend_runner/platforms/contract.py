@@ -10,6 +10,8 @@ from .variables import Variables
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .node import Said
+
 
 def _as_read(node: Node, _environ: Mapping[str, str]) -> Node:
     return node
@@ -39,9 +41,9 @@ class Contract(NamedTuple):
     refine: Callable[[Node, Mapping[str, str]], Node] = _as_read
 
 
-def read(contract: Contract, environ: Mapping[str, str]) -> Node:
-    """Read what a platform tells. Errors: SettingsError, naming the variable."""
-    variables = Variables(environ)
+def read(contract: Contract, environ: Mapping[str, str], said: Said) -> Node:
+    """Read what a platform tells and the user has not said. Errors: SettingsError, naming the variable."""
+    variables = Variables(environ, said)
     node = Node(
         node_rank=variables.whole_number("node_rank", contract.node_rank, default=0),
         nnodes=variables.whole_number("nnodes", contract.nnodes, default=1, at_least=1),

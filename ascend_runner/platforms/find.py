@@ -10,13 +10,14 @@ from __future__ import annotations
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
 
-from .node import LOCALHOST, MASTER_PORT, Node, Said
+from .node import FLAGS, LOCALHOST, MASTER_PORT, NOTHING, Node
 from .variables import Variables, check_port, is_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .contract import Contract
+    from .node import Said
 
 TASK_TRAINING: Final = "the task-training platform"  # the one whose boot commands differ (see `launchers`)
 
@@ -63,8 +64,6 @@ SINGLE_WITNESSES: Final = frozenset(
 # How a platform's job is called. Slurm's number alone would be no name among other jobs' logs.
 JOB_IDS: Final = ("BATCH_JOB_ID", "MA_VJ_NAME", "SLURM_JOB_ID", "MINDX_TASK_ID")
 
-NOTHING: Final = Said()
-
 
 def find(environ: Mapping[str, str], said: Said = NOTHING) -> Node:
     """Find this node's place: what the user said, then what its platform tells, else it is the only one.
@@ -72,11 +71,11 @@ def find(environ: Mapping[str, str], said: Said = NOTHING) -> Node:
     Errors: SettingsError, one sentence that names the flag or variable.
     """
     if said.is_complete:
-        variables = Variables(environ)
+        variables = Variables(environ, said)
         port = variables.master_port((), default=MASTER_PORT)
         node = Node(platform="the settings", master_port=port, sources=variables.sources)
     else:
-        node = _seen(environ)
+        node = _seen(environ, said)
     node = _located(_overruled(node, said))
     _check(node, environ)
 
@@ -98,7 +97,7 @@ def log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(filter(None, (environ.get("BATCH_TASK_LOG_PATH"), f"{mount.rstrip('/')}/log" if mount else "")))
 
 
-def _seen(environ: Mapping[str, str]) -> Node:
+def _seen(environ: Mapping[str, str], said: Said) -> Node:
     for platform, place, witness in PLATFORMS:
         if not all(map(environ.get, witness)):
             continue
@@ -106,9 +105,9 @@ def _seen(environ: Mapping[str, str]) -> Node:
         if contract.is_certain(environ):
             from .contract import read
 
-            return read(contract, environ)._replace(platform=platform, witness=witness)
+            return read(contract, environ, said)._replace(platform=platform, witness=witness)
 
-    variables = Variables(environ)
+    variables = Variables(environ, said)
     return Node(
         master_addr=variables.master_addr(()),
         master_port=variables.master_port((), default=MASTER_PORT),
@@ -160,9 +159,8 @@ def _doubt(environ: Mapping[str, str]) -> str:
 
 def _overruled(node: Node, said: Said) -> Node:
     """Put what the user said in the place of what a platform told, fact by fact."""
-    facts = {name: value for name, value in said._asdict().items() if value is not None}
-    sources = {name: "--" + name.replace("_", "-") for name in facts}
-    node = node._replace(**facts, sources={**node.sources, **sources})
+    sources = {fact: FLAGS[fact] for fact in said.facts}
+    node = node._replace(**said.facts, sources={**node.sources, **sources})
     if said.nnodes is None:
         return node
 

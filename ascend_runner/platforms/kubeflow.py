@@ -24,7 +24,7 @@ MASTER_POD: Final = "-master-0"
 
 def _count_devices(node: Node, environ: Mapping[str, str]) -> Node:
     nproc = environ.get(NPROC, "")
-    if not nproc or nproc in COUNTED_BY_TORCHRUN:
+    if not nproc or nproc in COUNTED_BY_TORCHRUN or "devices_per_node" in node.sources:
         return node
     devices = whole_number(nproc, NPROC, at_least=1)
 

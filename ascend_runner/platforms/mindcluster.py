@@ -23,10 +23,13 @@ def _contract(total: str, local: str, node_rank: str) -> Contract:
     """Describe one framework's three variables; the rest is the same for all."""
 
     def _count_nodes(node: Node, environ: Mapping[str, str]) -> Node:
+        if "nnodes" in node.sources:
+            return node
         cards = whole_number(environ[total], total, at_least=1)
-        nnodes, left_over = divmod(cards, node.devices_per_node or cards)
+        cards_per_node = whole_number(environ[local], local)  # the platform's: the user may start fewer ranks
+        nnodes, left_over = divmod(cards, cards_per_node or cards)
         if left_over or not nnodes:
-            raise SettingsError(f"{total} is {cards}, expected a multiple of {local}, {node.devices_per_node}")
+            raise SettingsError(f"{total} is {cards}, expected a multiple of {local}, {cards_per_node}")
         return node._replace(nnodes=nnodes, sources={**node.sources, "nnodes": f"{total} and {local}"})
 
     return Contract(

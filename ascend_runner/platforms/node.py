@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
+from ascend_runner.annotations import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# The flag that says a fact.
+FLAGS: Final[Mapping[str, str]] = {
+    "nnodes": "--nnodes",
+    "node_rank": "--node-rank",
+    "master_addr": "--master-addr",
+    "master_port": "--master-port",
+    "devices_per_node": "--nproc-per-node",
+}
 LOCALHOST: Final = "127.0.0.1"
 MASTER_PORT: Final = 29500  # torch's default; outside of HCCL's ports
 
@@ -54,14 +62,23 @@ class Node(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What the user says of this node by --nnodes, --node-rank, --master-addr and --master-port. None: nothing."""
+    """What the user says of this node, named as the facts of a node. None: nothing."""
 
     nnodes: int | None = None
     node_rank: int | None = None
     master_addr: str | None = None
     master_port: int | None = None
+    devices_per_node: int | None = None
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What was said, by fact, each of the type that the fact has."""
+        return {fact: value for fact, value in self._asdict().items() if value is not None}
 
     @property
     def is_complete(self) -> bool:
         """Whether no platform needs to be asked: stale variables of one cannot do harm then."""
         return self.nnodes == 1 or None not in {self.nnodes, self.node_rank, self.master_addr}
+
+
+NOTHING: Final = Said()

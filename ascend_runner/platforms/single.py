@@ -20,12 +20,13 @@ ENGINES: Final = frozenset({"torchrun", "msrun"})  # what MA_RUN_METHOD takes; a
 class Single(NamedTuple):
     """The command is to be run once, as it is: who decided that and by which variables, and the rank.
 
-    None: it is no rank of the job's.
+    None: it is no rank of the job's. `rank_size` is 0 where it is not known.
     """
 
     why: str
     rank_id: int | None = None
     local_rank: int | None = None
+    rank_size: int = 0
 
 
 # What counts where the user has said which ranks there are.
@@ -35,14 +36,15 @@ VARIABLES: Final = "the variables"  # one command serves all pods, and the ranks
 
 
 class _Witness(NamedTuple):
-    """One way to see it: what it means, where the rank and the local rank stand then (empty: none), when it holds.
+    """One way to see it: what it means, where the rank, the local rank and the size stand then, when it holds.
 
-    `stronger` is who counts where the user says otherwise.
+    Where a name is empty there is none. `stronger` is who counts where the user says otherwise.
     """
 
     meaning: str
     rank_id: str
     local_rank: str
+    rank_size: str
     is_seen: Callable[[Mapping[str, str]], bool]
     stronger: str = USER
 
@@ -77,6 +79,7 @@ WITNESSES: Final = (
         "RANK_ID and ASCEND_DEVICE_ID are set: the platform's own engine starts one process per card",
         "RANK_ID",
         "ASCEND_DEVICE_ID",
+        "RANK_SIZE",
         # RANK_SIZE=1 is what images for one card carry; starting that one card anew is the same.
         lambda environ: all(map(environ.get, ("RANK_ID", "ASCEND_DEVICE_ID"))) and environ.get("RANK_SIZE") != "1",
     ),
@@ -84,12 +87,14 @@ WITNESSES: Final = (
         "LOCAL_RANK is a single number beside RANK and WORLD_SIZE: torchrun or its like starts one process per card",
         "RANK",
         "LOCAL_RANK",
+        "WORLD_SIZE",
         _has_one_local_rank,
     ),
     _Witness(
         "OMPI_COMM_WORLD_LOCAL_SIZE is more than 1: mpirun starts several processes on each node",
         "OMPI_COMM_WORLD_RANK",
         "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_SIZE",
         lambda environ: _is_several(environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "")),
         NEITHER,
     ),
@@ -97,6 +102,7 @@ WITNESSES: Final = (
         "MPI_LOCALNRANKS is more than 1: mpirun starts several processes on each node",
         "PMI_RANK",
         "MPI_LOCALRANKID",
+        "PMI_SIZE",
         lambda environ: _is_several(environ.get("MPI_LOCALNRANKS", "")),
         NEITHER,
     ),
@@ -104,6 +110,7 @@ WITNESSES: Final = (
         "SLURM_STEP_NUM_TASKS is more than SLURM_STEP_NUM_NODES: srun starts several processes on each node",
         "SLURM_PROCID",
         "SLURM_LOCALID",
+        "SLURM_STEP_NUM_TASKS",
         _has_several_tasks,
         NEITHER,
     ),
@@ -111,10 +118,12 @@ WITNESSES: Final = (
         "MA_RUN_METHOD is set: the platform's own engine starts one process per card",
         "RANK",
         "LOCAL_RANK",
+        "WORLD_SIZE",
         lambda environ: environ.get("MA_RUN_METHOD", "").lower() in ENGINES,
     ),
     _Witness(
         "MS_ROLE is MS_SCHED and NPU_POD is not true: this pod is the job's scheduler and has no card",
+        "",
         "",
         "",
         lambda environ: environ.get("MS_ROLE") == "MS_SCHED" and environ.get("NPU_POD", "").lower() != "true",
@@ -122,6 +131,7 @@ WITNESSES: Final = (
     ),
     _Witness(
         "TF_CONFIG gives this node a role that does not train: it has no rank and no card",
+        "",
         "",
         "",
         _is_without_rank,
@@ -148,9 +158,10 @@ def find(environ: Mapping[str, str], *, names_the_ranks: bool = False) -> Single
     why = f"{witness.meaning}, so the command is run once, as it is"
     if not witness.rank_id:
         return Single(why)
-    rank_id, local_rank = environ.get(witness.rank_id, ""), environ.get(witness.local_rank, "")
-    return Single(
-        why,
-        int(rank_id) if is_whole_number(rank_id) else 0,
-        int(local_rank) if is_whole_number(local_rank) else 0,
-    )
+    names = (witness.rank_id, witness.local_rank, witness.rank_size)
+    rank_id, local_rank, rank_size = (_number(environ.get(name, "")) for name in names)
+    return Single(why, rank_id, local_rank, rank_size)
+
+
+def _number(text: str) -> int:
+    return int(text) if is_whole_number(text) else 0

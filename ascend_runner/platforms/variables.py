@@ -8,6 +8,8 @@ from __future__ import annotations
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
 
+from .node import FLAGS, NOTHING, Said
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -20,11 +22,15 @@ NPU_PORT: Final = 16666  # HCCL's port on the cards
 
 
 class Variables:
-    """Reads facts and notes in `sources` which variable told each. Of several names the first that is set counts."""
+    """Reads facts and notes in `sources` which variable told each. Of several names the first that is set counts.
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self.sources: dict[str, str] = {}
+    No variable is read for a fact of `said`: the user's flag decides, and what stands behind it may be broken.
+    """
+
+    def __init__(self, environ: Mapping[str, str], said: Said = NOTHING) -> None:
+        self.sources = {fact: FLAGS[fact] for fact in said.facts}
         self._environ = environ
+        self._said = said
 
     def text(self, fact: str, names: Iterable[str]) -> str:
         """Read a text; empty where no name is set."""
@@ -36,11 +42,16 @@ class Variables:
 
     def whole_number(self, fact: str, names: Iterable[str], *, default: int, at_least: int = 0) -> int:
         """Read a number. Errors: SettingsError."""
+        said: int | None = getattr(self._said, fact, None)
+        if said is not None:
+            return said
         text = self.text(fact, names)
         return whole_number(text, self.sources[fact], at_least=at_least) if text else default
 
     def master_addr(self, names: Iterable[str]) -> str:
         """Read where node 0 is: by torch's name, which users set too, a platform's `names`, other frameworks'."""
+        if self._said.master_addr is not None:
+            return self._said.master_addr
         return self.text("master_addr", ("MASTER_ADDR", *names, "MS_SCHED_HOST", "CM_CHIEF_IP"))
 
     def master_port(self, names: Iterable[str], *, default: int) -> int:

@@ -154,7 +154,7 @@ def test_doubt_about_this_nodes_place() -> None:
 def test_command_that_is_run_once() -> None:
     """Under mpirun's own ranks the numbers of a node would be told wrong: said is that nothing more is started."""
     variables = platform_cases.load("open_mpi_per_card").variables
-    given = scene("", variables)._replace(job=job_of([6])._replace(rank_size=0))
+    given = scene("", variables)._replace(job=job_of([6])._replace(is_passed_through=True))
     ((verdict, found),) = said(job.variables, given)
 
     assert "ok" == verdict

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import pytest
 
 from ascend_runner.check.line import Verdict, ok, warning
 from ascend_runner.check.run import SUBJECTS, document_of, summary, text_of
-from tests.conftest import CLEAN, run_to_end, sentence
+from tests.conftest import CLEAN, bound_to_free_port, run_to_end, sentence
 
 if TYPE_CHECKING:
     import subprocess
@@ -29,8 +28,7 @@ TABLE = VALID / "group_list_8_devices.json"
 @pytest.fixture(autouse=True)
 def ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have the runs look at a port that is nobody else's on this machine: bound, but nobody listens there."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
+    with bound_to_free_port() as bound:
         own = {"MASTER_PORT": str(bound.getsockname()[1]), "HCCL_HOST_SOCKET_PORT_RANGE": "auto"}
         for name, value in own.items():
             monkeypatch.setitem(CLEAN, name, value)
@@ -123,6 +121,44 @@ def test_settings_that_a_start_would_refuse(tmp_path: Path) -> None:
     found = lines_of(run_to_end("--check", "--nproc-per-node", "1", env={"MA_VJ_NAME": "a/b"}, cwd=tmp_path))
 
     assert ["error"] == [verdict for verdict, _ in found["settings"]]
+
+
+def test_each_refusal_is_told(tmp_path: Path) -> None:
+    """One thing that a start would be refused for does not hide the next, and each is told once."""
+    (tmp_path / "table.json").write_text('{"status": "completed", "server_list": 5}')
+    env = {"MA_VJ_NAME": "a/b", "MASTER_PORT": "60005", "HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}
+    options = ("--rank-table", "table.json", "--workdir", "nowhere", "--framework", "mindspore")
+    found = lines_of(run_to_end("--check", *options, "A=1", "python", "train.py", env=env, cwd=tmp_path))
+    errors = {
+        subject: [told.partition(",")[0] for verdict, told in lines if verdict == "error"]
+        for subject, lines in found.items()
+    }
+
+    assert ["server_list is 5"] == errors["rank table"]
+    assert ["the job id is 'a/b' (from BATCH_JOB_ID", f"--workdir is '{tmp_path}/nowhere'"] == errors["settings"]
+    assert ["MASTER_PORT is 60005"] == errors["variables"]
+    assert ["the command starts with 'A=1'"] == errors["command"]
+
+
+def test_table_and_node_that_disagree(tmp_path: Path) -> None:
+    """What only both of them together are refused for is told of this node."""
+    found = lines_of(
+        run_to_end("--check", "--rank-table", str(TABLE), "--nnodes", "2", "--node-rank", "0", cwd=tmp_path)
+    )
+
+    assert [("error", "--nnodes says 2 nodes, but the rank table holds 1 pods")] == found["this node"]
+
+
+def test_command_of_an_engine_that_is_not_there(tmp_path: Path) -> None:
+    """The command is fine, and what cannot be started is the engine: its own working directory counts."""
+    (tmp_path / "train.py").touch()
+    (tmp_path / "python").symlink_to(sys.executable)
+    env = {"MA_MOUNT_PATH": str(tmp_path / "mount"), "PATH": str(tmp_path)}
+    options = ("--launcher", "torchrun", "--nproc-per-node", "2")
+    found = lines_of(run_to_end("--check", *options, "python", "train.py", env=env, cwd=tmp_path))
+
+    assert ["ok"] == [verdict for verdict, _ in found["command"]]
+    assert [("error", "there is no command 'torchrun' in any folder of PATH")] == found["settings"]
 
 
 def test_folder_that_is_gone(program: Program) -> None:

@@ -6,7 +6,6 @@ They are called by scripts/test-clients, which installs what they need, as root:
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.conftest import CLEAN
+from tests.conftest import CLEAN, bound_to_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,9 +82,8 @@ def run(*argv: str, env: Mapping[str, str] | None = None, cwd: Path) -> Ended:
 
 def free_port() -> str:
     """Give a port that nobody listens on."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return str(server.getsockname()[1])
+    with bound_to_free_port() as bound:
+        return str(bound.getsockname()[1])
 
 
 class TwoNodes:

@@ -96,6 +96,16 @@ def test_death_of_one_rank_ends_both_nodes(nodes: TwoNodes, tmp_path: Path) -> N
     assert "the rank itself or a peer" == finding["code_kind"]
 
 
+@pytest.mark.parametrize("program", ["accelerated.py", "lightened.py"])
+def test_libraries_over_torch(program: str, tmp_path: Path) -> None:
+    """Accelerate and Lightning find who they are and whom they meet, and start no process of their own."""
+    options = ("--nproc-per-node", "2", "--master-port", free_port(), "--log-dir", "log")
+    ended = run(*RUNNER, *options, sys.executable, str(PROGRAMS / program), cwd=tmp_path)
+
+    assert 0 == ended.status, ended.screen
+    assert [f"rank {rank} of 2, local rank {rank}, main {rank == 0}, sum 3" for rank in range(2)] == _who(ended)
+
+
 @pytest.mark.parametrize("launcher", ["torchrun", "torch.distributed.launch"])
 def test_torchs_own_engines(launcher: str, alone: list[float], tmp_path: Path) -> None:
     """Handed over to torch's engine, the ranks are numbered by it, and learn the same."""

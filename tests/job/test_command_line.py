@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.errors import SettingsError
+from ascend_runner.errors import RUNNER_FAILED, CommandError, SettingsError
 from ascend_runner.job import command_line
 from ascend_runner.job.settings import OPTIONS
 
@@ -85,10 +85,10 @@ HINT = "expected a command and its arguments, or bash -c '...' around a line for
 )
 def test_refused(argv: list[str], sentence: str) -> None:
     """What only a shell could run is refused with the way to have one."""
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(CommandError) as caught:
         command_line.check(argv)
 
-    assert sentence == str(caught.value)
+    assert (sentence, RUNNER_FAILED) == (str(caught.value), caught.value.exit_status)
 
 
 @pytest.mark.parametrize(

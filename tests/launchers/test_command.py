@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.launchers.command import PythonCommand, is_python, python_command
+from ascend_runner.launchers.command import PythonCommand, calls, is_python, python_command
 
 
 @pytest.mark.parametrize("word", ["python", "python3", "python3.11", "/opt/conda/bin/python", "../python3"])
@@ -40,6 +40,37 @@ def test_taken_apart(line: str, expected: PythonCommand) -> None:
 def test_no_script(line: str) -> None:
     """Other programs, and Pythons without a script or module, are not taken apart."""
     assert python_command(line.split()) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "engine --x a.py",
+        "/p/engine a.py",
+        "python -m pkg.engine a.py",
+        "/p/python -u -m pkg.engine",
+        "python /p/engine a.py",
+    ],
+)
+def test_engine_is_called(line: str) -> None:
+    """By its own name, or through a Python as the script or module that it is."""
+    assert calls(line.split(), "engine", "pkg.engine")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python engine.py",
+        "python train.py engine",
+        "python -m pkg.engine_2",
+        "python -m engine",
+        "my-engine",
+        "bash engine",
+    ],
+)
+def test_engine_is_only_named(line: str) -> None:
+    """Other words may hold its name."""
+    assert not calls(line.split(), "engine", "pkg.engine")
 
 
 def test_words_as_the_interpreter_takes_them() -> None:

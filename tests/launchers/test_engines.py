@@ -78,6 +78,12 @@ def test_torch_distributed_launch(line: str, node: Node, nproc: int, given: str)
     [
         ("python train.py --x", ALONE, 1, "python -u train.py --x"),
         ("python train.py --x", ALONE, 8, "torchrun --nproc_per_node=8 train.py --x"),
+        (
+            "python torchrun_train.py --by torchrun",
+            ALONE,
+            8,
+            "torchrun --nproc_per_node=8 torchrun_train.py --by torchrun",
+        ),
         ("python -u train.py --x", OCTOPUS, 8, f"torchrun {NODES} train.py --x"),
         ("python -m pkg.train", ALONE, 2, "torchrun --nproc_per_node=2 -m pkg.train"),
         ("/p/bin/python train.py", ALONE, 2, "/p/bin/python -m torch.distributed.run --nproc_per_node=2 train.py"),
@@ -100,6 +106,12 @@ def test_torchrun(line: str, node: Node, nproc: int, given: str) -> None:
     [
         ("python -m torch.distributed.launch --x a.py", "it calls torch.distributed.launch itself"),
         ("torchrun --x a.py", "it calls torchrun itself"),
+        ("python -u -m torch.distributed.run --x a.py", "it calls torchrun itself"),
+        ("python3 /env/bin/torchrun --x a.py", "it calls torchrun itself"),
+        (
+            "python a.py --with torch.distributed.launch",
+            "it calls torch.distributed.launch itself",
+        ),  # the guide's words
         ("bash train.sh", "it starts with 'bash', not with python and a script"),
         ("python -c pass", "it starts with 'python', not with python and a script"),
     ],
@@ -207,6 +219,8 @@ def test_host_files_elsewhere() -> None:
 
     assert ["/a", "/b"] == [file.path for file in hand_over("mpirun", request).files]
     assert ("deepspeed", "--hostfile=/c", "entry.py") == hand_over("deepspeed", request).argv
+    module = _request("python -m deepspeed.launcher.runner --x a.py", TASK_MASTER, 4)._replace(host_files=files)
+    assert "python -m deepspeed.launcher.runner --hostfile=/c --x a.py" == " ".join(hand_over("deepspeed", module).argv)
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "deepspeed"])
@@ -243,6 +257,8 @@ def test_engine_that_does_not_know_the_others(launcher: str) -> None:
         ("python entry.py --deepspeed", "deepspeed entry.py --deepspeed"),
         ("python -m pkg --deepspeed", "deepspeed --module pkg --deepspeed"),
         ("/p/python entry.py", "/p/python -m deepspeed.launcher.runner entry.py"),
+        ("python -m deepspeed.launcher.runner entry.py", "python -m deepspeed.launcher.runner entry.py"),
+        ("python deepspeed_entry.py", "deepspeed deepspeed_entry.py"),
         ("bash run.sh", "bash run.sh"),
     ],
 )
@@ -274,6 +290,8 @@ def test_deepspeed_on_one_node() -> None:
         ("python -m pkg", "msrun {} python -m pkg"),
         ("/p/bin/python3.9 train.py", "/p/bin/python3.9 -m mindspore.parallel.cluster.run {} python3 train.py"),
         ("msrun --join=True train.py", "msrun --join=True train.py"),
+        ("python -m mindspore.parallel.cluster.run a.py", "python -m mindspore.parallel.cluster.run a.py"),
+        ("python train.py --like msrun", "msrun {} python train.py --like msrun"),
         ("bash run.sh", "bash run.sh"),
     ],
 )

@@ -242,6 +242,44 @@ def test_complete_settings_ask_no_platform() -> None:
     assert ("the settings", "10.0.0.1", "modelarts-job-7c1d") == (found.platform, found.master_addr, found.job_id)
 
 
+@pytest.mark.parametrize(
+    ("fixture", "broken", "said", "place"),
+    [
+        ("modelarts", "MA_NUM_HOSTS", Said(nnodes=2), (1, 2)),
+        ("modelarts", "VC_TASK_INDEX", Said(node_rank=0), (0, 2)),
+        ("modelarts", "MA_NUM_GPUS", Said(devices_per_node=4), (1, 2)),
+        ("octopus", "VC_WORKER_PORT", Said(master_port=4000), (1, 2)),
+        ("mindcluster_pytorch", "WORLD_SIZE", Said(nnodes=4), (3, 4)),
+        ("kubeflow_trainer", "PET_NNODES", Said(nnodes=3), (1, 3)),
+        ("kubeflow_trainer", "PET_NPROC_PER_NODE", Said(devices_per_node=4), (1, 2)),
+    ],
+)
+def test_broken_variable_behind_a_flag(fixture: str, broken: str, said: Said, place: tuple[int, int]) -> None:
+    """One flag decides its fact, and the platform still tells the others."""
+    variables = {**platform_cases.load(fixture).variables, broken: "1:x"}
+    found = find(variables, said)
+
+    assert place == (found.node_rank, found.nnodes)
+    assert said.facts.items() <= found._asdict().items()
+    with pytest.raises(SettingsError, match=f"{broken} is '1:x'"):
+        find(variables)
+
+
+@pytest.mark.parametrize(
+    "said", [Said(nnodes=2, node_rank=0, master_addr="a", master_port=4000), Said(master_port=4000)]
+)
+def test_broken_port_behind_a_flag(said: Said) -> None:
+    """A port that was said is not looked for elsewhere, whether a platform is asked or not."""
+    assert 4000 == find({"MASTER_PORT": "http"}, said).master_port
+
+
+def test_fewer_ranks_do_not_make_more_nodes() -> None:
+    """An acjob's nodes are counted by its own cards, however many of them are to be used."""
+    found = find(platform_cases.load("mindcluster_pytorch").variables, Said(devices_per_node=2))
+
+    assert (4, 2) == (found.nnodes, found.devices_per_node)
+
+
 def test_one_node_by_the_settings() -> None:
     """--nnodes 1 means this node alone, whatever variables say."""
     found = find({"WORLD_SIZE": "4", "RANK": "1", "MASTER_PORT": "4001"}, Said(nnodes=1))
