@@ -93,6 +93,8 @@ class Manager:
             self._get_ready_to_report()
             self._reap_if_gone(event)
 
+        for signum in set(self._signals.wait(0.0)) & machine.STOP_SIGNALS:  # it may tell what the last death was
+            self._state, _ = machine.transition(self._state, SignalReceived(signum))
         self._death_order.close()
         has_survivors = self._sweep()
         is_drained = self._pump.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT)

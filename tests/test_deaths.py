@@ -63,6 +63,21 @@ def test_all_killed_at_once(program: Program) -> None:
     assert run.finish() == 137
 
 
+def test_whoever_stops_each_process_of_a_job_stops_the_job(program: Program) -> None:
+    """Slurm signals runner and ranks alike: a rank that is seen to die first has not failed."""
+    run = program.act(2, "1:note=TERM", "say=ready", "sleep", options=("--grace", "3600"))
+    run.wait_for("ready", times=2)
+    os.kill(descendants.children(run.runner_pid)[0], signal.SIGTERM)
+    run.wait_for("got TERM")
+    run.send(signal.SIGTERM)
+    run.send(signal.SIGINT)
+
+    assert 143 == run.finish()
+    assert " ERROR stopped by SIGTERM, " in run.screen
+    assert "ranks  0: killed by SIGTERM\n" in run.screen
+    assert {"kind": "interrupted", "signal": 15}.items() <= program.report()["cause"].items()
+
+
 def test_death_while_others_are_started(program: Program) -> None:
     """The first of many fails at once: whoever was started is stopped, the others are not begun."""
     run = program.start("--nproc-per-node", "100", "sh", "-c", "[ $RANK_ID = 0 ] && exit 7; exec sleep 1000")

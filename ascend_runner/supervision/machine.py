@@ -10,7 +10,9 @@ has ended and no straggler is left in its group. The job goes through five phase
     DONE         nobody is alive, or a bounded wait after SIGKILL has shown who cannot be killed
 
 The laws, which a test checks in every interleaving:
- 1. The first cause wins and is never overwritten. What ranks do after they were told to stop never counts.
+ 1. The first cause wins and is never overwritten. What ranks do after they were told to stop never counts. One case
+    only looks like a first cause: a rank dies of the signal that the runner is sent, too. Whoever stops a job may
+    signal each of its processes, as Slurm does, and then the job was stopped, whoever of them was seen first.
  2. A failure or a signal stops further spawning.
  3. SIGTERM goes to every living group at once, and again after 1/15, 3/15 and 7/15 of the grace; SIGKILL when it is
     over. With the default grace of 15 s these are the back-off steps 1, 2, 4 and 8 s of the platforms' own scripts.
@@ -185,7 +187,7 @@ def _signalled_again(state: State, event: SignalReceived) -> Step:
     if state.is_interrupted and event.signum in IMPATIENT_SIGNALS:
         return _kill(state)
 
-    return state._replace(is_interrupted=True, cause=state.cause or Interrupted(event.signum)), ()
+    return state._replace(is_interrupted=True, cause=_cause_beside(state, event.signum)), ()
 
 
 def _signalled_late(state: State, event: SignalReceived) -> Step:
@@ -193,7 +195,15 @@ def _signalled_late(state: State, event: SignalReceived) -> Step:
     if event.signum in FORWARDED_AS:
         return state, ()
 
-    return state._replace(cause=state.cause or Interrupted(event.signum)), ()
+    return state._replace(cause=_cause_beside(state, event.signum)), ()
+
+
+def _signalled_after_all(state: State, event: SignalReceived) -> Step:
+    """Hear a signal when all is over: it can tell who ended the ranks, but a job that was done stays done."""
+    if event.signum in FORWARDED_AS:
+        return state, ()
+
+    return state._replace(cause=state.cause and _cause_beside(state, event.signum)), ()
 
 
 def _next_step(state: State, _event: Event) -> Step:
@@ -253,7 +263,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         SpawnFailed: _ignore,
         Exited: _ignore,
         Emptied: _ignore,
-        SignalReceived: _ignore,
+        SignalReceived: _signalled_after_all,
         HangDetected: _ignore,
         DeadlineReached: _ignore,
     },
@@ -285,6 +295,14 @@ def _signal_all(state: State, signum: int) -> tuple[Action, ...]:
 
 def _forward(state: State, signum: int) -> Step:
     return state, _signal_all(state, FORWARDED_AS[Signals(signum)])
+
+
+def _cause_beside(state: State, signum: int) -> Cause:
+    """Name the cause, now that the runner has been sent a signal, too (law 1)."""
+    cause = state.cause
+    is_echo = isinstance(cause, RankFailed) and cause.ending.exit_status == Interrupted(signum).exit_status
+
+    return Interrupted(signum) if cause is None or is_echo else cause
 
 
 def _tear_down(state: State, cause: Cause | None) -> Step:

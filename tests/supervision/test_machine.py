@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ascend_runner.supervision.actions import Action
 
 GRACE = 15.0
-OK, FAILED = Ending(), Ending(exit_code=7)
+OK, FAILED, STOPPED = Ending(), Ending(exit_code=7), Ending(signum=SIGTERM)
 PHASES = list(Phase)
 MOST_SIGNALS = 2
 
@@ -61,7 +61,7 @@ class World(NamedTuple):
             yield Spawned(self.spawning)
             yield SpawnFailed(self.spawning, "no memory", 125)
         for rank_id in sorted(self.leaders):
-            for ending in (OK, FAILED):
+            for ending in (OK, (FAILED, STOPPED)[rank_id % 2]):
                 yield Exited(rank_id, ending)
                 yield Exited(rank_id, ending, has_stragglers=True)
         for rank_id in sorted(self.stragglers):
@@ -90,8 +90,8 @@ class World(NamedTuple):
         if isinstance(event, Emptied):
             return self._replace(stragglers=self.stragglers - {event.rank_id})
         if isinstance(event, SignalReceived):
-            cause_of_signal = self.cause or Interrupted(event.signum)
-            return self._replace(signals=self.signals + 1, cause=cause_of_signal)
+            cause = Interrupted(event.signum) if is_echo(self.cause, event) else self.cause
+            return self._replace(signals=self.signals + 1, cause=cause or Interrupted(event.signum))
         if isinstance(event, HangDetected):
             is_training = self.leaders or self.spawning is not None
             return self._replace(is_hung=True, cause=self.cause or (Hung(event.seconds) if is_training else None))
@@ -108,6 +108,11 @@ class World(NamedTuple):
         return world
 
 
+def is_echo(cause: Cause | None, event: Event) -> bool:
+    """Whether a rank had died of the signal that the runner gets now."""
+    return isinstance(cause, RankFailed) and cause.ending == STOPPED and event == SignalReceived(SIGTERM)
+
+
 def check_laws(before: State, event: Event, after: State, actions: tuple[Action, ...], world: World) -> None:
     """Check one transition; `world` is that after the event, before the actions."""
     signalled = [(action.rank_id, action.signum) for action in actions if isinstance(action, SignalGroup)]
@@ -115,7 +120,8 @@ def check_laws(before: State, event: Event, after: State, actions: tuple[Action,
     everybody = sorted(world.alive)
 
     assert PHASES.index(before.phase) <= PHASES.index(after.phase), "phases go forward only"
-    assert before.cause in {None, after.cause}, "the first cause is never overwritten"
+    is_overwritten = before.cause not in {None, after.cause}
+    assert is_overwritten == is_echo(before.cause, event), "the first cause is never overwritten, but for an echo"
     assert after.alive == world.alive, "the machine knows who lives"
     assert {rank_id for rank_id, _signum in signalled} <= world.alive, "nobody is signalled after it is gone"
     if is_tearing_down:
@@ -261,6 +267,22 @@ def test_first_signal_after_a_failure_is_no_impatience() -> None:
     state, actions = machine.transition(state, SignalReceived(SIGINT))
     assert (Phase.KILLING, (SignalGroup(1, SIGKILL), SetDeadline(5.0))) == (state.phase, actions)
     assert RankFailed(0, FAILED) == state.cause
+
+
+@pytest.mark.parametrize("ending", [STOPPED, Ending(exit_code=143)])
+@pytest.mark.parametrize("others", [(), (Exited(1, STOPPED),), (SignalReceived(SIGINT), SignalReceived(SIGINT))])
+def test_rank_that_dies_of_what_the_runner_is_sent_did_not_fail(ending: Ending, others: tuple[Event, ...]) -> None:
+    """Who signals each process of a job stops it, also where a rank is seen to die first; any other death stays."""
+    state, _ = play(2, Spawned(0), Spawned(1), Exited(0, ending), *others, SignalReceived(SIGTERM))
+
+    assert Interrupted(SIGTERM) == state.cause
+    assert RankFailed(0, ending) == play(2, Spawned(0), Spawned(1), Exited(0, ending), SignalReceived(SIGINT))[0].cause
+
+
+def test_signal_after_all_is_done_changes_no_status() -> None:
+    """It may tell why a rank died, but what was done stays done."""
+    assert play(1, Spawned(0), Exited(0, OK), SignalReceived(SIGTERM))[0].cause is None
+    assert RankFailed(0, FAILED) == play(1, Spawned(0), Exited(0, FAILED), SignalReceived(SIGTERM))[0].cause
 
 
 def test_hang_ends_the_job_with_124() -> None:
