@@ -83,7 +83,7 @@ def test_table_that_changes_after_the_start(program: Program) -> None:
 def test_many_jobs_in_one_process(program: Program) -> None:
     """No descriptor, no thread, no process and no memory is left of any of a thousand.
 
-    Python's own caches may grow through the first five hundred; of the others not even every fifth leaves a block of memory.
+    Python's own caches may grow through the first five hundred; of the others not even every fifth leaves a block.
     """
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 1000")
 
