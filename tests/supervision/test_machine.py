@@ -90,8 +90,8 @@ class World(NamedTuple):
         if isinstance(event, Emptied):
             return self._replace(stragglers=self.stragglers - {event.rank_id})
         if isinstance(event, SignalReceived):
-            cause = Interrupted(event.signum) if is_echo(self.cause, event) else self.cause
-            return self._replace(signals=self.signals + 1, cause=cause or Interrupted(event.signum))
+            stays = self.cause is not None and not is_echo(self.cause, event)
+            return self._replace(signals=self.signals + 1, cause=self.cause if stays else Interrupted(event.signum))
         if isinstance(event, HangDetected):
             is_training = self.leaders or self.spawning is not None
             return self._replace(is_hung=True, cause=self.cause or (Hung(event.seconds) if is_training else None))
