@@ -8,10 +8,10 @@ from __future__ import annotations
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.diagnosis import endings, first_cause, log_evidence
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.linux import files, plog
+from ascend_runner.linux import files, plog, threads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ascend_runner.diagnosis.endings import Circumstances
     from ascend_runner.diagnosis.finding import Accused
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 FAR_BACK: Final = 1024 * 1024  # bytes of a log that are read where its very end tells nothing
+DISK_LIMIT: Final = 5.0  # seconds; logs and plogs may be on a network's disk that does not answer any more
 
 
 class Remains(NamedTuple):
@@ -52,18 +53,21 @@ def order(remains: Sequence[Remains], circumstances: Circumstances, *, is_ordere
 
 
 def examine(
-    remains: Sequence[Remains], circumstances: Circumstances, places: Mapping[int, Place]
+    remains: Sequence[Remains],
+    circumstances: Circumstances,
+    places: Mapping[int, Place],
+    warn: Callable[[str], None],
 ) -> tuple[dict[int, Finding], Accused | None]:
     """Find out why each rank ended; and, where all only complain of others, whom they point at.
 
     `remains` are those that ended otherwise than with 0 before they were told to stop; `places` tells where the ranks
-    of the whole job run, as far as known.
+    of the whole job run, as far as known. `warn` is told where a disk does not answer.
     """
     findings: dict[int, Finding] = {}
     deaths: list[first_cause.Death] = []
+    read = _read_disks(remains, warn)
     for rank in remains:
-        found = _plog(rank)
-        evidence = _evidence(rank, found.errors if found else ())
+        evidence, found = read.get(rank.rank_id) or (log_evidence.read(rank.tail, rank.ending), None)
         evidence = evidence._replace(peers=tuple(first_cause.located(peer, places) for peer in evidence.peers))
         findings[rank.rank_id] = _finding(evidence, endings.meaning(rank.ending, circumstances), found)
         deaths.append(_death(rank, evidence, circumstances))
@@ -83,6 +87,22 @@ def places_of(job: JobSpec) -> dict[int, first_cause.Place]:
         for server in codec.loads(job.table.data).servers
         for device in server.devices
     }
+
+
+def _read_disks(
+    remains: Sequence[Remains], warn: Callable[[str], None]
+) -> dict[int, tuple[Evidence, plog.Plog | None]]:
+    """Give what log and plog of each rank say; of those that cannot be read in time, nothing."""
+    read: dict[int, tuple[Evidence, plog.Plog | None]] = {}
+
+    def work() -> None:
+        for rank in remains:
+            found = _plog(rank)
+            read[rank.rank_id] = _evidence(rank, found.errors if found else ()), found
+
+    if not threads.within(DISK_LIMIT, work):
+        warn(f"the disk of the logs has not answered for {DISK_LIMIT:g} s: the cause is told without plogs")
+    return dict(read)
 
 
 def _death(rank: Remains, evidence: Evidence, circumstances: Circumstances) -> first_cause.Death:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ascend_runner.linux.process import Usage
     from ascend_runner.linux.pump import Stream
     from ascend_runner.report import RankSeen, Seen
+    from ascend_runner.reporter import Reporter
     from ascend_runner.supervision.events import Ending, Exited
     from ascend_runner.supervision.outcome import Outcome, RankOutcome
 
@@ -70,7 +71,7 @@ class Ledger:
         order = autopsy.order(remains, memory.since(self._memory), is_ordered=is_ordered)
         return sorted(failures, key=lambda event: order.index(event.rank_id))
 
-    def seen(self, outcome: Outcome, environ: Mapping[str, str], warnings: Collection[str]) -> Seen:
+    def seen(self, outcome: Outcome, environ: Mapping[str, str], said: Reporter) -> Seen:
         """Tell, after the job, what the report wants beside the outcome; `environ` is the caller's environment."""
         from ascend_runner import report  # the job is over: time for imports
 
@@ -84,7 +85,8 @@ class Ledger:
         if remains:
             from ascend_runner import autopsy
 
-            findings, accused = autopsy.examine(remains, memory.since(self._memory), autopsy.places_of(self._job))
+            circumstances, places = memory.since(self._memory), autopsy.places_of(self._job)
+            findings, accused = autopsy.examine(remains, circumstances, places, said.warn)
         return report.Seen(
             started_at=self._began[0],
             seconds=outcome.seconds,
@@ -93,7 +95,7 @@ class Ledger:
             sentence=str(outcome.cause or ""),
             accused=accused,
             hang=self.hang,
-            warnings=tuple(warnings),
+            warnings=tuple(said.warnings),
         )
 
     def _describe_rank(self, rank: RankOutcome) -> RankOutcome:

@@ -114,7 +114,7 @@ class Manager:
 
     def seen(self, outcome: Outcome, environ: Mapping[str, str]) -> Seen:
         """Tell, after the job, what the report wants beside the outcome; `environ` is the caller's environment."""
-        return self._ledger.seen(outcome, environ, self._reporter.warnings)
+        return self._ledger.seen(outcome, environ, self._reporter)
 
     # --- Performing ---------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ascend_runner import autopsy
 from ascend_runner.autopsy import Remains
@@ -13,7 +15,11 @@ from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Accused, Finding, lines
 from ascend_runner.diagnosis.first_cause import Place
 from ascend_runner.job.plan import JobSpec, RankSpec, TableFile
+from ascend_runner.linux import plog
 from ascend_runner.supervision.events import Ending
+
+if TYPE_CHECKING:
+    import pytest
 
 FAILS = Path(__file__).parent / "workers" / "fails.py"
 COMPLAINT = (
@@ -39,7 +45,9 @@ def complaining(rank_id: int) -> Remains:
 
 def examine(*remains: Remains) -> tuple[list[Finding], Accused | None]:
     """Examine ranks on a machine of which nothing is known."""
-    findings, accused = autopsy.examine(remains, Circumstances(), PLACES)
+    warnings: list[str] = []
+    findings, accused = autopsy.examine(remains, Circumstances(), PLACES, warnings.append)
+    assert [] == warnings
     return [findings[rank.rank_id] for rank in remains], accused
 
 
@@ -50,6 +58,20 @@ def test_exception() -> None:
     assert "ValueError: loss is nan at step 17" == finding.exception
     assert "| Traceback (most recent call last):" == lines(finding)[0]
     assert accused is None
+
+
+def test_disk_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in memory tells the cause all the same, in time, and the user is told what is missing."""
+    answers = threading.Event()
+    monkeypatch.setattr(autopsy, "DISK_LIMIT", 0.01)
+    monkeypatch.setattr(plog, "newest", lambda *_args: answers.wait() and None)
+    remains = remains_of(0, "while_handling")._replace(plog_folder="/mnt")
+    warnings: list[str] = []
+    findings, _accused = autopsy.examine([remains], Circumstances(), PLACES, warnings.append)
+    answers.set()
+
+    assert "ValueError: loss is nan at step 17" == findings[0].exception
+    assert ["the disk of the logs has not answered for 0.01 s: the cause is told without plogs"] == warnings
 
 
 def test_exception_far_back(tmp_path: Path) -> None:
