@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ascend_runner.linux import descendants
-from tests.conftest import WORKERS, is_gone, wait_until
+from tests.conftest import LIMIT, WORKERS, is_gone, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def held(*pids: int) -> Iterator[None]:
-    """Keep these processes from dying for a while."""
+def held(*pids: int, now: bool = False) -> Iterator[None]:
+    """Keep these processes, or threads, from dying for a while; `now` from doing anything at all."""
     holder = subprocess.Popen(
-        [sys.executable, str(WORKERS / "holder.py"), *map(str, pids)],
+        [sys.executable, str(WORKERS / "holder.py"), *(["--now"] if now else []), *map(str, pids)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -42,6 +42,12 @@ def held(*pids: int) -> Iterator[None]:
         holder.stdin.close()
         holder.wait()
         holder.stdout.close()
+
+
+def is_asleep(thread: int) -> bool:
+    """Tell whether a thread waits for something."""
+    with open(f"/proc/{thread}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] == b"S"
 
 
 def named(run: Run) -> list[str]:
@@ -77,11 +83,13 @@ def test_runner_that_does_not_end(program: Program) -> None:
     run.wait_for("ready")
     runner = run.runner_pid
     threads = set(map(int, os.listdir(f"/proc/{runner}/task"))) - {runner}
-    with held(*threads):
+    wait_until(lambda: all(map(is_asleep, threads)))  # one that runs Python would keep the others from doing so
+    with held(*threads, now=True):
         (program.folder / "go").touch()
-        assert run.finish() == 3
-        (told,) = named(run)
+        assert run.popen.wait(LIMIT) == 3
+    run.finish()  # the held threads have kept the screen open
 
+    (told,) = named(run)
     assert told.startswith(f"{runner} (")
 
 
