@@ -23,6 +23,7 @@ import os  # noqa: E402  the line above must come first
 from .errors import RUNNER_FAILED, reason  # noqa: E402
 from .linux import guardian  # noqa: E402
 
+NO_DESCRIPTORS = (23, 24)  # ENFILE, EMFILE, without an import of errno
 LAST_WORDS_LIMIT = 1.0  # seconds
 
 
@@ -56,11 +57,17 @@ def _tell(sentence: str, level: str = "WARNING") -> None:
 
 
 def _run(result_fd: int | None) -> int:
-    from .cli import main as run  # after the fork: the guardian stays small
+    try:
+        from .cli import main as run  # after the fork: the guardian stays small
 
-    gc.freeze()
-    gc.enable()
-    return run(sys.argv[1:], os.environ, result_fd)
+        gc.freeze()
+        gc.enable()
+        return run(sys.argv[1:], os.environ, result_fd)
+    except OSError as error:
+        if error.errno not in NO_DESCRIPTORS:
+            raise
+        _tell(f"there is no room to run in: {reason(error)}", "ERROR")
+        return RUNNER_FAILED
 
 
 if __name__ == "__main__":

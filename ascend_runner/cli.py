@@ -40,7 +40,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
         result: Outcome | errors.AscendRunnerError
         text = ""
         try:
-            result, text = _run(argv, dict(environ), signals, (console, out))
+            named = {name: value for name, value in environ.items() if name}  # "=x" is no variable that can be set
+            result, text = _run(argv, named, signals, (console, out))
             status = result.status
         except StopRequestedError as stop:
             out.error(str(stop))

@@ -97,6 +97,7 @@ class Launcher:
         """Plan one process that starts this node's ranks by itself."""
         from ascend_runner.job import plan_once  # only here: most start a process per device
 
+        plan_once.refuse_options_of_ranks(self._settings)
         _, share = self._find_share(node)
         surroundings = self._surroundings()
         handover = plan_once.hand_over(tuple(command), share, self._settings, surroundings)
@@ -276,8 +277,6 @@ class Launcher:
 
     def _find_executable(self, name: str, cwd: str) -> str:
         """Find what the kernel would be given. Errors: CommandError with 127 (not found) or 126 (not executable)."""
-        if not name:
-            raise errors.CommandError("the command is an empty word", exit_status=errors.COMMAND_NOT_FOUND)
         folders = [""] if "/" in name else self._environ.get("PATH", os.defpath).split(os.pathsep)
         found_at = ""
         for folder in folders:

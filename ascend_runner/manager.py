@@ -321,7 +321,10 @@ def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
         )
     if isinstance(error, FileNotFoundError):
         return f"{spec.executable!r}: {reason}", errors.COMMAND_NOT_FOUND
-    if isinstance(error, PermissionError) or error.errno == NOT_EXECUTABLE:
+    if error.errno == NOT_EXECUTABLE:
+        hint = "a script begins with #! and its interpreter, a program must be built for this machine"
+        return f"{spec.executable!r}: {reason} ({hint})", errors.COMMAND_NOT_EXECUTABLE
+    if isinstance(error, PermissionError):
         return f"{spec.executable!r}: {reason}", errors.COMMAND_NOT_EXECUTABLE
     return reason, errors.RUNNER_FAILED
 

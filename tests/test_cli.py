@@ -309,10 +309,17 @@ def test_relative_folder_of_path_is_the_callers(commands: Path) -> None:
     assert "[rank 0] ran\n" == ended.stdout
 
 
+NO_FORMAT = "a script begins with #! and its interpreter, a program must be built for this machine"
+
+
 @pytest.mark.parametrize(
     ("name", "status", "reason"),
     [
-        ("no-format", 126, "'./no-format': exec format error"),
+        (
+            "no-format",
+            126,
+            f"'./no-format': exec format error ({NO_FORMAT})",
+        ),
         ("no-interpreter", 127, "'./no-interpreter' is there, but not the interpreter of its first line"),
     ],
 )

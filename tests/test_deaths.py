@@ -65,12 +65,13 @@ def test_all_killed_at_once(program: Program) -> None:
 
 def test_whoever_stops_each_process_of_a_job_stops_the_job(program: Program) -> None:
     """Slurm signals runner and ranks alike: a rank that is seen to die first has not failed."""
-    run = program.act(2, "1:note=TERM", "say=ready", "sleep", options=("--grace", "3600"))
+    steps = ("1:note=TERM", "say=ready", "0:sleep", f"await={program.folder}/go")
+    run = program.act(2, *steps, options=("--grace", "3600"))
     run.wait_for("ready", times=2)
     os.kill(descendants.children(run.runner_pid)[0], signal.SIGTERM)
     run.wait_for("got TERM")
-    run.send(signal.SIGTERM)
-    run.send(signal.SIGINT)
+    os.kill(run.runner_pid, signal.SIGTERM)
+    (program.folder / "go").touch()
 
     assert 143 == run.finish()
     assert " ERROR stopped by SIGTERM, " in run.screen
@@ -141,6 +142,15 @@ def test_proc_of_another_namespace_is_seen(program: Program) -> None:
 
     assert run.finish() == 143
     assert 1 == run.screen.count("WARNING /proc is another PID namespace's: ")
+
+
+def test_no_proc_at_all(program: Program) -> None:
+    """The job runs and ends as ever where nothing can be looked up, and who started it keeps its descriptors."""
+    hidden = permitted("unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@" 7</dev/null', "sh")
+    run = program.start("--nproc-per-node", "2", "sh", "-c", "( : <&7 ) || echo closed; exit 3", under=hidden)
+
+    assert run.finish() == 3
+    assert program.log(0).endswith(b"\nclosed\n")
 
 
 def test_proc_of_another_namespace_is_not_believed(program: Program) -> None:

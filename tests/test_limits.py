@@ -31,7 +31,7 @@ def elsewhere() -> Iterator[Program]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("limit", [*range(20, 30), 40, 46])
+@pytest.mark.parametrize("limit", [*range(5, 30), 40, 46])
 def test_descriptors(program: Program, limit: int) -> None:
     """With RLIMIT_NOFILE reached, wherever that is: 125, the cause in one sentence, and nobody is left."""
     run = program.start("--verbose", "--nproc-per-node", "16", "sleep", "1000", under=limited(f"-n {limit}"))

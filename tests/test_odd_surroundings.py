@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from typing import TYPE_CHECKING
+
+import pytest
 
 from ascend_runner.linux.log_file import LogFile, Rotation
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.conftest import Program
 
@@ -45,6 +46,22 @@ def test_deleted_folder_is_one_sentence(program: Program) -> None:
     assert ended.returncode == 125
     assert b"ERROR the current folder cannot be used: no such file or directory; change to another\n" in ended.stdout
     assert b"Traceback" not in ended.stdout
+
+
+@pytest.mark.parametrize("workdir", ["inherit", "/"])
+def test_entry_without_a_name_in_the_environment(program: Program, workdir: str) -> None:
+    """Whoever started the container may have put one there; it is dropped, and the job runs."""
+    words = ["-m", "ascend_runner", "--nproc-per-node", "1", "--workdir", workdir, "--log-dir", "log", "true"]
+    code = f"""
+import ctypes, os
+def strings(*texts):
+    return (ctypes.c_char_p * (len(texts) + 1))(*map(os.fsencode, texts), None)
+program = {program.python!r}
+ctypes.CDLL(None).execve(os.fsencode(program), strings(program, *{words!r}), strings("=x", "PATH=/usr/bin:/bin"))
+"""
+    ended = program.shell(f"exec {program.python} -c {shlex.quote(code)}")
+
+    assert (0, False) == (ended.returncode, b"Traceback" in ended.stdout), ended.stdout
 
 
 def test_users_modules_do_not_shadow_pythons(program: Program) -> None:

@@ -133,9 +133,9 @@ def command(scene: Scene) -> Iterator[Line]:
     if not scene.command:
         return
     if scene.command_error:
-        is_line = scene.command_error.exit_status == errors.RUNNER_FAILED
+        is_a_name = scene.command[0] and scene.command_error.exit_status != errors.RUNNER_FAILED
         yield error(
-            str(scene.command_error), "" if is_line else "name it by its full path, or put its folder into PATH"
+            str(scene.command_error), "name it by its full path, or put its folder into PATH" if is_a_name else ""
         )
         return
     job = scene.job or scene.trial

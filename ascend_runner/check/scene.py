@@ -7,6 +7,7 @@ import sys
 from ascend_runner import errors
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
 from ascend_runner.frameworks import decide
+from ascend_runner.job import plan_once
 from ascend_runner.job.settings import DIRECT, WORKDIR_INHERIT
 from ascend_runner.launcher import Launcher, current_folder, table_place
 from ascend_runner.platforms import find
@@ -104,6 +105,11 @@ def _with_trial(scene: Scene, trusting: Settings, signals: Signals) -> Scene:
         if name not in find.JOB_IDS and not name.startswith(decide.SUBJECTS)
     }
     refused: list[errors.AscendRunnerError] = []
+    try:
+        if trusting.launcher != DIRECT:
+            plan_once.refuse_options_of_ranks(trusting)
+    except errors.SettingsError as refusal:
+        refused.append(refusal)
     for environ in (scene.environ, bare):
         launcher = Launcher(alone, environ, signals, Reporter(_unheard))
         trial, error = _plan(launcher, scene.command or STAND_IN)

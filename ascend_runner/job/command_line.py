@@ -7,7 +7,7 @@ start-up of 60: its import, and a parser object with an action for each option.
 from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
-from ascend_runner.errors import RUNNER_FAILED, CommandError, SettingsError
+from ascend_runner.errors import COMMAND_NOT_FOUND, RUNNER_FAILED, CommandError, SettingsError
 
 from .settings import OPTIONS
 
@@ -74,6 +74,8 @@ def check(argv: Sequence[str]) -> None:
     It starts with an executable and is no shell line (the task-training platform's guide to run commands).
     """
     first, *others = argv
+    if not first:
+        raise CommandError("the command is an empty word", exit_status=COMMAND_NOT_FOUND)
     name, equals, _ = first.partition("=")
     if equals and name.isidentifier():
         raise CommandError(

@@ -65,6 +65,21 @@ def hand_over(argv: tuple[str, ...], share: NodeShare, settings: Settings, surro
     )
 
 
+def refuse_options_of_ranks(settings: Settings) -> None:
+    """Refuse what only those can do who start each rank. Errors: SettingsError."""
+    per_rank = {
+        "--workdir device": settings.workdir == WORKDIR_DEVICE,
+        "--isolate-devices": settings.isolate_devices,
+        "--bind": bool(settings.bind),
+    }
+    wanted = [option for option, is_wanted in per_rank.items() if is_wanted]
+    if wanted:
+        raise SettingsError(
+            f"{' and '.join(wanted)} {'does' if len(wanted) == 1 else 'do'} not go with --launcher {settings.launcher},"
+            " which starts the ranks of a node by itself"
+        )
+
+
 def plan_handover(
     engine: tuple[str, Handover], share: NodeShare, settings: Settings, surroundings: Surroundings
 ) -> JobSpec:
@@ -72,16 +87,6 @@ def plan_handover(
 
     It gets no rank table: those who start their own ranks number them by themselves. Errors: SettingsError.
     """
-    per_rank = {
-        "--workdir device": settings.workdir == WORKDIR_DEVICE,
-        "--isolate-devices": settings.isolate_devices,
-        "--bind": bool(settings.bind),
-    }
-    for option, is_wanted in per_rank.items():
-        if is_wanted:
-            raise SettingsError(
-                f"{option} does not go with --launcher {settings.launcher}, which starts the ranks of a node by itself"
-            )
     executable, handed = engine
     is_alone = share.node.nnodes == 1
     draft = Draft(settings._replace(workdir=settings.workdir or WORKDIR_INHERIT), surroundings)

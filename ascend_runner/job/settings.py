@@ -253,7 +253,12 @@ OPTIONS: Final = (
         "SECONDS",
         f"how long to wait until the table is completed (default: {HCCL_RANK_TABLE_LIMIT:g}, HCCL's own limit)",
     ),
-    Option("no_table_checks", _switch, "", "launch although HCCL would refuse the table"),
+    Option(
+        "no_table_checks",
+        _switch,
+        "",
+        "launch although HCCL would refuse the table; a count that contradicts its list is mended",
+    ),
     Option(
         "chip",
         _one_of(*CHIPS),

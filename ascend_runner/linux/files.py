@@ -105,7 +105,11 @@ def _keep_earlier(path: str) -> None:
             break
         except FileExistsError:
             number += 1
-    os.rename(path, earlier)  # in place of an empty file of ours, never of another's log, and without hard links
+    try:
+        os.rename(path, earlier)  # in place of an empty file of ours, never of another's log, and without hard links
+    except OSError:
+        os.unlink(earlier)
+        raise
 
 
 def _refuse_living_writer(path: str) -> None:

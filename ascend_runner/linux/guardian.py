@@ -31,6 +31,7 @@ ONE_INTENTION: Final = 0.02  # seconds
 # Seconds; what SIGKILL has not ended by then sits in the kernel, and waiting does not help.
 SWEEP_LIMIT: Final = 5.0
 EXIT_LIMIT: Final = 2.0  # from the runner's last word to its end: milliseconds, but for a disk that hangs
+MANY_DESCRIPTORS: Final = 65536
 LAST_LOOK: Final = 1.0  # after a runner that has ended by itself: it has waited its own five seconds
 
 
@@ -165,7 +166,11 @@ def _open_missing_standard_files() -> None:
 
 def _close_others_on_exec() -> None:
     """Keep from the ranks what this process has inherited beside stdin, stdout and stderr."""
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the one of this very look at them
-            if int(name) > 2:  # noqa: PLR2004  stderr
-                os.set_inheritable(int(name), False)
+    try:
+        fds = list(map(int, os.listdir("/proc/self/fd")))
+    except OSError:  # no /proc, or another PID namespace's
+        fds = list(range(min(os.sysconf("SC_OPEN_MAX"), MANY_DESCRIPTORS)))
+    for fd in fds:
+        with contextlib.suppress(OSError):  # not open, or no more
+            if fd > 2:  # noqa: PLR2004  stderr
+                os.set_inheritable(fd, False)

@@ -188,6 +188,9 @@ def _check(node: Node, environ: Mapping[str, str]) -> None:
     check_port(node.master_port, node.sources.get("master_port", "the default port"), environ)
     if node.node_rank >= node.nnodes:
         raise SettingsError(f"{node.sources['node_rank']} is {node.node_rank}, expected less than {_count(node)}")
+    for host in node.hosts:
+        if not (host.isascii() and host.isprintable()) or " " in host:  # it would be a line of a host file
+            raise SettingsError(f"{node.sources.get('hosts', 'the list of hosts')} has {host!r}, expected host names")
 
 
 def _count(node: Node) -> str:

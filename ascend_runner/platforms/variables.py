@@ -34,11 +34,12 @@ class Variables:
 
     def text(self, fact: str, names: Iterable[str]) -> str:
         """Read a text; empty where no name is set."""
-        name = next(filter(self._environ.get, names), "")
-        if name:
-            self.sources[fact] = name
+        name = next(filter(self._environ.get, names), None)
+        if name is None:
+            return ""
 
-        return self._environ.get(name, "").strip()
+        self.sources[fact] = name
+        return self._environ[name].strip()
 
     def whole_number(self, fact: str, names: Iterable[str], *, default: int, at_least: int = 0) -> int:
         """Read a number. Errors: SettingsError."""

@@ -183,7 +183,7 @@ def _read(path: str, *, lists_decide: bool = False) -> tuple[RankTable, bytes]:
 def _write(options: Namespace, table: RankTable, data: bytes) -> int:
     """Write the document of a table, unless HCCL would refuse it; tell what is to be said about it."""
     output = options.output
-    name = "the table" if output == STANDARD else output
+    name = "the table to be written"
     findings = checks.check_reading(codec.examine(data, source=name), "", _chip(options), as_it_stands=True)
     for finding in findings:
         files.tell(_line(finding))

@@ -11,8 +11,8 @@ has ended and no straggler is left in its group. The job goes through five phase
 
 The laws, which a test checks in every interleaving:
  1. The first cause wins and is never overwritten. What ranks do after they were told to stop never counts. One case
-    only looks like a first cause: a rank dies of the signal that the runner is sent, too. Whoever stops a job may
-    signal each of its processes, as Slurm does, and then the job was stopped, whoever of them was seen first.
+    only looks like a first cause: a rank dies of the signal that the runner is sent, too, before the first step of
+    the back-off. Whoever stops a job may signal each of its processes, as Slurm does, and so the job was stopped.
  2. A failure or a signal stops further spawning.
  3. SIGTERM goes to every living group at once, and again after 1/15, 3/15 and 7/15 of the grace; SIGKILL when it is
     over. With the default grace of 15 s these are the back-off steps 1, 2, 4 and 8 s of the platforms' own scripts.
@@ -300,7 +300,7 @@ def _forward(state: State, signum: int) -> Step:
 def _cause_beside(state: State, signum: int) -> Cause:
     """Name the cause, now that the runner has been sent a signal, too (law 1)."""
     cause = state.cause
-    is_echo = isinstance(cause, RankFailed) and cause.ending.exit_status == Interrupted(signum).exit_status
+    is_echo = isinstance(cause, RankFailed) and cause.ending.signum == signum and state.steps_taken == 0
 
     return Interrupted(signum) if cause is None or is_echo else cause
 

@@ -140,6 +140,22 @@ def test_each_refusal_is_told(tmp_path: Path) -> None:
     assert ["the command starts with 'A=1'"] == errors["command"]
 
 
+def test_options_that_do_not_go_with_a_launcher_are_told_beside_others(tmp_path: Path) -> None:
+    """Whatever else is refused."""
+    options = ("--nproc-per-node", "2", "--launcher", "torchrun", "--workdir", "device", "--bind", "cores")
+    found = lines_of(run_to_end("--check", *options, "python", "a.py", env={"MASTER_PORT": "zz"}, cwd=tmp_path))
+    sentence = "--workdir device and --bind do not go with --launcher torchrun, which starts the ranks of a node by"
+
+    assert any(told.startswith(sentence) for verdict, told in found["settings"] if verdict == "error"), found
+
+
+def test_empty_command(tmp_path: Path) -> None:
+    """It is refused whoever is to run it."""
+    for launcher in ("direct", "mpirun"):
+        ended = run_to_end("--check", "--nproc-per-node", "2", "--launcher", launcher, "", cwd=tmp_path)
+        assert [("error", "the command is an empty word")] == lines_of(ended)["command"]
+
+
 def test_table_and_node_that_disagree(tmp_path: Path) -> None:
     """What only both of them together are refused for is told of this node."""
     found = lines_of(

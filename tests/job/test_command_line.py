@@ -101,7 +101,6 @@ def test_refused(argv: list[str], sentence: str) -> None:
         ["/my tools/run", "a b"],
         ["find", ".", "-exec", "ls", ";"],
         ["train", "--x=a && b"],
-        [""],
     ],
 )
 def test_not_refused(argv: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -222,6 +223,21 @@ def test_folder_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
 
     assert f"'{tmp_path}/a.txt' is a folder or device, expected a regular file: refused" == str(caught.value)
     assert ["a.txt"] == [file.name for file in tmp_path.iterdir()]
+
+
+def test_log_that_cannot_be_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that is refused nothing is left behind: a platform may start a job anew a thousand times."""
+
+    def refuse(*_paths: str) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    open_and_close(tmp_path / "a.txt")
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(OutputError) as caught:
+        files.open_new_log(str(tmp_path / "a.txt"))
+
+    assert f"cannot make the log file '{tmp_path}/a.txt': operation not permitted" == str(caught.value)
+    assert ["a.txt"] == os.listdir(tmp_path)
 
 
 @as_root

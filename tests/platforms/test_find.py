@@ -314,6 +314,8 @@ def test_node_rank_alone() -> None:
         ({"MA_NUM_HOSTS": "0"}, "MA_NUM_HOSTS is '0', expected a whole number, 1 to 65536"),
         ({"MA_NUM_GPUS": "-1"}, "MA_NUM_GPUS is '-1', expected a whole number, 0 to 65536"),
         ({"VC_TASK_INDEX": "2"}, "VC_TASK_INDEX is 2, expected less than MA_NUM_HOSTS, which is 2"),
+        ({"VC_WORKER_HOSTS": "h1,h2\nevil"}, r"VC_WORKER_HOSTS has 'h2\nevil', expected host names"),
+        ({"VC_WORKER_HOSTS": "h1,h2\udcff"}, r"VC_WORKER_HOSTS has 'h2\udcff', expected host names"),
         ({"MASTER_PORT": "http"}, "MASTER_PORT is 'http', expected a whole number, 0 to 65536"),
         ({"VC_WORKER_PORT": "0"}, "VC_WORKER_PORT is 0, expected a port, 1 to 65535"),
         (
@@ -336,6 +338,11 @@ def test_bad_value(variables: dict[str, str], sentence: str) -> None:
         find({**MODELARTS, **variables})
 
     assert sentence == str(caught.value)
+
+
+def test_variable_without_a_name() -> None:
+    """There may be one in an environment, and it says nothing."""
+    assert (29500, "127.0.0.1") == (find({"": "x"}).master_port, find({"": "x"}).master_addr)
 
 
 def test_bad_port_by_flag() -> None:

@@ -46,6 +46,7 @@ class World(NamedTuple):
     leaders: frozenset[int] = frozenset()
     stragglers: frozenset[int] = frozenset()
     has_deadline: bool = False
+    deadlines: int = 0  # that were reached; one is as good as many
     signals: int = 0
     is_hung: bool = False
     cause: Cause | None = None
@@ -90,12 +91,12 @@ class World(NamedTuple):
         if isinstance(event, Emptied):
             return self._replace(stragglers=self.stragglers - {event.rank_id})
         if isinstance(event, SignalReceived):
-            stays = self.cause is not None and not is_echo(self.cause, event)
+            stays = self.cause is not None and not is_echo(self.cause, event, deadlines=self.deadlines)
             return self._replace(signals=self.signals + 1, cause=self.cause if stays else Interrupted(event.signum))
         if isinstance(event, HangDetected):
             is_training = self.leaders or self.spawning is not None
             return self._replace(is_hung=True, cause=self.cause or (Hung(event.seconds) if is_training else None))
-        return self._replace(has_deadline=False)
+        return self._replace(has_deadline=False, deadlines=min(1, self.deadlines + 1))
 
     def told(self, actions: tuple[Action, ...]) -> World:
         """Give the world in which the actions are under way."""
@@ -108,9 +109,10 @@ class World(NamedTuple):
         return world
 
 
-def is_echo(cause: Cause | None, event: Event) -> bool:
-    """Whether a rank had died of the signal that the runner gets now."""
-    return isinstance(cause, RankFailed) and cause.ending == STOPPED and event == SignalReceived(SIGTERM)
+def is_echo(cause: Cause | None, event: Event, *, deadlines: int) -> bool:
+    """Whether a rank has just died of the signal that the runner gets now."""
+    is_stopped = isinstance(cause, RankFailed) and cause.ending == STOPPED
+    return is_stopped and event == SignalReceived(SIGTERM) and not deadlines
 
 
 def check_laws(before: State, event: Event, after: State, actions: tuple[Action, ...], world: World) -> None:
@@ -121,7 +123,8 @@ def check_laws(before: State, event: Event, after: State, actions: tuple[Action,
 
     assert PHASES.index(before.phase) <= PHASES.index(after.phase), "phases go forward only"
     is_overwritten = before.cause not in {None, after.cause}
-    assert is_overwritten == is_echo(before.cause, event), "the first cause is never overwritten, but for an echo"
+    is_allowed = is_echo(before.cause, event, deadlines=world.deadlines)
+    assert is_overwritten == is_allowed, "the first cause is never overwritten, but for an echo"
     assert after.alive == world.alive, "the machine knows who lives"
     assert {rank_id for rank_id, _signum in signalled} <= world.alive, "nobody is signalled after it is gone"
     if is_tearing_down:
@@ -269,14 +272,27 @@ def test_first_signal_after_a_failure_is_no_impatience() -> None:
     assert RankFailed(0, FAILED) == state.cause
 
 
-@pytest.mark.parametrize("ending", [STOPPED, Ending(exit_code=143)])
 @pytest.mark.parametrize("others", [(), (Exited(1, STOPPED),), (SignalReceived(SIGINT), SignalReceived(SIGINT))])
-def test_rank_that_dies_of_what_the_runner_is_sent_did_not_fail(ending: Ending, others: tuple[Event, ...]) -> None:
-    """Who signals each process of a job stops it, also where a rank is seen to die first; any other death stays."""
-    state, _ = play(2, Spawned(0), Spawned(1), Exited(0, ending), *others, SignalReceived(SIGTERM))
+def test_rank_that_dies_of_what_the_runner_is_sent_did_not_fail(others: tuple[Event, ...]) -> None:
+    """Who signals each process of a job stops it, also where a rank is seen to die first."""
+    state, _ = play(2, Spawned(0), Spawned(1), Exited(0, STOPPED), *others, SignalReceived(SIGTERM))
 
     assert Interrupted(SIGTERM) == state.cause
-    assert RankFailed(0, ending) == play(2, Spawned(0), Spawned(1), Exited(0, ending), SignalReceived(SIGINT))[0].cause
+
+
+@pytest.mark.parametrize(
+    ("ending", "events"),
+    [
+        (STOPPED, (SignalReceived(SIGINT),)),
+        (STOPPED, (DeadlineReached(), SignalReceived(SIGTERM))),
+        (Ending(exit_code=143), (SignalReceived(SIGTERM),)),
+        (FAILED, (SignalReceived(SIGTERM),)),
+    ],
+    ids=["another-signal", "later", "exit-status", "failure"],
+)
+def test_any_other_death_stays_the_cause(ending: Ending, events: tuple[Event, ...]) -> None:
+    """Whoever stops a job that is ending already changes nothing about why it ends."""
+    assert RankFailed(0, ending) == play(2, Spawned(0), Spawned(1), Exited(0, ending), *events)[0].cause
 
 
 def test_signal_after_all_is_done_changes_no_status() -> None:
