@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 STDOUT: Final = 1
 STDERR: Final = 2
-QUEUE_LIMIT: Final = 64 * 1024 * 1024  # bytes
-PIECE: Final = 32 * 1024  # bytes; a write to a slow pipe returns when all of it was taken, and that tells that it moves
+QUEUE_LIMIT: Final = 128 * 1024 * 1024  # bytes
+PIECE: Final = 512 * 1024  # bytes of one write
+LAST_PIECE: Final = 32 * 1024  # likewise, at the end: when a slow pipe has taken it, that tells that it moves
 STALL_LIMIT: Final = 1.0  # seconds without a byte taken, at the end, after which a console counts as stalled
 DRAIN_LIMIT: Final = 5.0  # seconds, at the end, for a console that is slow but alive
 
@@ -155,7 +156,7 @@ class Console:
         rest = memoryview(block)
         while rest and fd not in self._closed_fds:
             try:
-                written = os.write(fd, rest[:PIECE])
+                written = os.write(fd, rest[: LAST_PIECE if self._is_closing else PIECE])
             except BlockingIOError:  # somebody else has set O_NONBLOCK on our terminal
                 _wait_until_writable(fd)
                 continue
