@@ -147,7 +147,7 @@ def test_proc_of_another_namespace_is_seen(program: Program) -> None:
 def test_no_proc_at_all(program: Program) -> None:
     """The job runs and ends as ever where nothing can be looked up, and who started it keeps its descriptors."""
     hidden = permitted("unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@" 7</dev/null', "sh")
-    run = program.start("--nproc-per-node", "2", "sh", "-c", "( : <&7 ) || echo closed; exit 3", under=hidden)
+    run = program.start("--nproc-per-node", "1", "sh", "-c", "( : <&7 ) || echo closed; exit 3", under=hidden)
 
     assert run.finish() == 3
     assert program.log(0).endswith(b"\nclosed\n")
