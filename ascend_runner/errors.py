@@ -108,7 +108,7 @@ class NodeNotFoundError(RankTableError):
 class CommandError(AscendRunnerError):
     """The command cannot be started."""
 
-    def __init__(self, sentence: str, *, exit_status: int) -> None:
+    def __init__(self, sentence: str, *, exit_status: int = RUNNER_FAILED) -> None:
         """`exit_status` is 126 (found, but cannot be executed), 127 (not found) or 125 (a line for a shell)."""
         super().__init__(sentence)
 

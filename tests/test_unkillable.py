@@ -46,8 +46,8 @@ def held(*pids: int, now: bool = False) -> Iterator[None]:
 
 def is_asleep(thread: int) -> bool:
     """Tell whether a thread waits for something."""
-    with open(f"/proc/{thread}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[0] == b"S"
+    found = descendants.look(thread)
+    return found is not None and found.state == "S"
 
 
 def named(run: Run) -> list[str]:

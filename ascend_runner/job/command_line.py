@@ -7,7 +7,7 @@ start-up of 60: its import, and a parser object with an action for each option.
 from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
-from ascend_runner.errors import COMMAND_NOT_FOUND, RUNNER_FAILED, CommandError, SettingsError
+from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
 
 from .settings import OPTIONS
 
@@ -78,20 +78,14 @@ def check(argv: Sequence[str]) -> None:
         raise CommandError("the command is an empty word", exit_status=COMMAND_NOT_FOUND)
     name, equals, _ = first.partition("=")
     if equals and name.isidentifier():
-        raise CommandError(
-            f"the command starts with {first!r}, which sets a variable for a shell: {SHELL}", exit_status=RUNNER_FAILED
-        )
+        raise CommandError(f"the command starts with {first!r}, which sets a variable for a shell: {SHELL}")
     # A path may have spaces in it, but hardly a separator.
     words = first.split() or [""]
     if len(words) > 1 and ("/" not in words[0] or {*words} & {*SEPARATORS}):
-        raise CommandError(
-            f"the command starts with {first!r}, which is a line for a shell: {SHELL}", exit_status=RUNNER_FAILED
-        )
+        raise CommandError(f"the command starts with {first!r}, which is a line for a shell: {SHELL}")
     found = next((word for word in others if word in SEPARATORS), None)
     if found:
-        raise CommandError(
-            f"the command has the word {found!r}, which joins commands in a shell: {SHELL}", exit_status=RUNNER_FAILED
-        )
+        raise CommandError(f"the command has the word {found!r}, which joins commands in a shell: {SHELL}")
 
 
 def help_text() -> str:

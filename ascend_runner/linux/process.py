@@ -85,7 +85,7 @@ def _spawn(spec: RankSpec, output: int) -> int:
 
     A session, so that a terminal's Ctrl-C does not reach ranks behind the runner's back. The runner's descriptors are
     closed on exec (PEP 446), those that it has inherited, too (`guardian.guard`). The C library's own signals, 32 and
-    33, are ignored in who is started this way; it sets them anew.
+    33, were seen to be ignored in who is started this way.
     """
     if not _is_here(spec.cwd):
         return _spawn_elsewhere(spec, output)
