@@ -9,7 +9,8 @@ if __name__ == "__main__":
     del sys.path[0]
 
 import gc
-from signal import SIG_DFL, SIGINT, default_int_handler, getsignal, signal
+
+from .plain_signal import SIG_DFL, SIGINT, default_int_handler, getsignal, signal
 
 # An early Ctrl-C, before the guardian listens, ends this as any program, without a traceback.
 if getsignal(SIGINT) is default_int_handler:
@@ -20,8 +21,12 @@ gc.disable()
 
 import os  # noqa: E402  the line above must come first
 
+from .annotations import TYPE_CHECKING  # noqa: E402
 from .errors import RUNNER_FAILED, reason  # noqa: E402
 from .linux import guardian  # noqa: E402
+
+if TYPE_CHECKING:
+    from .reporter import Level
 
 NO_DESCRIPTORS = (23, 24)  # ENFILE, EMFILE, without an import of errno
 LAST_WORDS_LIMIT = 1.0  # seconds
@@ -40,20 +45,21 @@ def main() -> None:
     os._exit(status)
 
 
-def _tell(sentence: str, level: str = "WARNING") -> None:
+def _tell(sentence: str, level: Level = "WARNING") -> None:
     """Say a last sentence, where stderr takes it: a terminal under Ctrl-S must not keep the guardian."""
     import select
-    from contextlib import suppress
 
-    from .reporter import Level, own_line
+    from .reporter import own_line
     from .text import printable
 
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     if poll.poll(LAST_WORDS_LIMIT * 1000):
-        line = own_line(Level[level], printable(sentence))
-        with suppress(OSError):
+        line = own_line(level, printable(sentence))
+        try:
             os.write(2, line[-select.PIPE_BUF :])  # so much a pipe with room takes at once
+        except OSError:
+            return  # nobody is left to tell
 
 
 def _run(result_fd: int | None) -> int:

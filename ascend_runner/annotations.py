@@ -12,10 +12,8 @@ from __future__ import annotations
 TYPE_CHECKING = False  # type checkers take a variable of this name for true
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Final, NamedTuple, NoReturn, Optional, Union
+    from typing import Any, Callable, Final, Literal, NamedTuple, NoReturn, Optional, Union
 else:
-    from collections.abc import Callable
-    from operator import itemgetter
     from types import MappingProxyType
 
     class _Unread:
@@ -24,7 +22,7 @@ else:
         def __class_getitem__(cls, _: object) -> type[_Unread]:
             return cls
 
-    Any = Final = NoReturn = Union = _Unread
+    Any = Callable = Final = Literal = NoReturn = Union = _Unread
 
     class Optional:
         """Stands for typing's, and gives it where it is evaluated."""
@@ -33,6 +31,9 @@ else:
             import typing  # only for who reads annotations
 
             return typing.Optional[item]
+
+    def _item(index: int) -> property:
+        return property(lambda record: record[index])
 
     class NamedTuple(tuple):
         """A tuple whose items have names, given as annotations of a subclass, and defaults: as typing.NamedTuple."""
@@ -45,7 +46,7 @@ else:
             cls._fields = tuple(getattr(cls, "__annotations__", ()))  # 3.9 has none where nothing is annotated
             cls._field_defaults = {name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__}
             for index, name in enumerate(cls._fields):
-                setattr(cls, name, property(itemgetter(index)))
+                setattr(cls, name, _item(index))
 
         def __new__(cls, *values: object, **named: object) -> NamedTuple:
             """Make one of values by place and by name; the rest are defaults."""
@@ -77,4 +78,4 @@ else:
             return dict(zip(self._fields, self))
 
 
-__all__ = ["TYPE_CHECKING", "Any", "Callable", "Final", "NamedTuple", "NoReturn", "Optional", "Union"]
+__all__ = ["TYPE_CHECKING", "Any", "Callable", "Final", "Literal", "NamedTuple", "NoReturn", "Optional", "Union"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 
 import ascend_runner
 from ascend_runner import errors, reporter
@@ -14,7 +13,8 @@ from ascend_runner.job import settings as job_settings
 from ascend_runner.launcher import Launcher
 from ascend_runner.linux.console import Console
 from ascend_runner.linux.signals import WATCHED, Signals
-from ascend_runner.reporter import Level, Reporter
+from ascend_runner.plain_signal import SIG_UNBLOCK, pthread_sigmask
+from ascend_runner.reporter import Reporter
 from ascend_runner.supervision.outcome import Interrupted, Outcome
 from ascend_runner.text import printable
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ascend_runner.job.plan import JobSpec, RankSpec
     from ascend_runner.job.settings import Settings
+    from ascend_runner.reporter import Level
 
 NO_JOB: Final = Outcome(cause=None, ranks=())
 
@@ -34,7 +35,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
         try:
             console.start()
         except errors.AscendRunnerError as error:
-            os.write(2, reporter.own_line(Level.ERROR, str(error)))
+            os.write(2, reporter.own_line("ERROR", str(error)))
             return error.exit_status
         out = Reporter(console.say)
         result: Outcome | errors.AscendRunnerError
@@ -62,7 +63,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
 
 def _print(text: str) -> int:
     """Write what was asked for, as cat(1) would: a signal ends it, and a reader may take its time; the exit status."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
+    pthread_sigmask(SIG_UNBLOCK, WATCHED)
     try:
         with open(1, "w", errors="backslashreplace", closefd=False) as stdout:  # it may hold what was no text
             stdout.write(text)
@@ -70,7 +71,7 @@ def _print(text: str) -> int:
         return 0  # whoever reads has seen enough
     except OSError as error:
         sentence = f"standard output cannot be written: {errors.reason(error)}"
-        os.write(2, reporter.own_line(Level.ERROR, sentence))
+        os.write(2, reporter.own_line("ERROR", sentence))
         return errors.RUNNER_FAILED
     return 0
 
@@ -102,7 +103,7 @@ def _run(
     outcome = launcher.run(job, console)
     if os.getppid() != guardian:
         out.warn("the guardian was killed: everything was stopped, but nobody is left to hand the exit status to")
-    out.say(Level.ERROR if outcome.cause else Level.INFO, reporter.ended(outcome, job))
+    out.say("ERROR" if outcome.cause else "INFO", reporter.ended(outcome, job))
     return outcome, ""
 
 
@@ -156,11 +157,11 @@ def _process_plan(process: RankSpec, environ: Mapping[str, str]) -> dict[str, ob
 
 def _lowest_level(settings: Settings) -> Level:
     if settings.quiet:
-        return Level.WARNING
-    return Level.DEBUG if settings.verbose else Level.INFO
+        return "WARNING"
+    return "DEBUG" if settings.verbose else "INFO"
 
 
 def _skipped_notice(lines: int) -> bytes:
     return reporter.own_line(
-        Level.WARNING, f"{lines} lines not shown here, the console is slower than the ranks; the log files are complete"
+        "WARNING", f"{lines} lines not shown here, the console is slower than the ranks; the log files are complete"
     )

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
-from signal import SIGCHLD, SIGCONT, SIGKILL, SIGTSTP
 
 from ascend_runner import errors, reporter, text
 from ascend_runner.annotations import TYPE_CHECKING, Final
@@ -19,6 +17,7 @@ from ascend_runner.linux.lines import LineCutter
 from ascend_runner.linux.log_file import LogFile, Rotation
 from ascend_runner.linux.process import Leader
 from ascend_runner.linux.pump import Pump, Stream
+from ascend_runner.plain_signal import SIGCHLD, SIGCONT, SIGKILL, SIGTSTP
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.actions import SetDeadline, SignalGroup, Spawn
 from ascend_runner.supervision.events import (
@@ -63,7 +62,7 @@ class Manager:
         self._with_stragglers: set[int] = set()  # ranks whose leader has ended, but not their session
         self._deadline: float | None = None  # the machine's
         self._hang_at: float | None = None  # when silence becomes a hang
-        self._events: deque[Event] = deque()
+        self._events: list[Event] = []  # in the order in which they are told to the machine
         self._state = machine.State(grace=job.grace, waiting=())
 
     def run(self) -> Outcome:
@@ -85,9 +84,9 @@ class Manager:
         rank_ids = tuple(self._specs)
         self._state, actions = machine.start(rank_ids, self._job.grace)
         self._perform(actions)
-        while self._state.phase is not machine.Phase.DONE:
+        while self._state.phase != machine.DONE:
             self._events.extend(self._observe())
-            event = self._events.popleft()
+            event = self._events.pop(0)
             self._state, actions = machine.transition(self._state, event)
             self._perform(actions)  # the living are told before the dead is buried
             self._get_ready_to_report()
@@ -262,7 +261,7 @@ class Manager:
 
     def _get_ready_to_report(self) -> None:
         """Import what the end will need while the ranks are busy: nobody waits for these milliseconds now."""
-        if self._events or self._state.phase in {machine.Phase.STARTING, machine.Phase.DONE}:
+        if self._events or self._state.phase in {machine.STARTING, machine.DONE}:
             return
         if machine.is_tearing_down(self._state):
             from ascend_runner import autopsy  # noqa: F401

@@ -6,12 +6,11 @@ of one of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ascend_runner.annotations import TYPE_CHECKING, Any, Final
 from ascend_runner.errors import AscendRunnerError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import TypeVar
 
     RecordT = TypeVar("RecordT")
@@ -22,16 +21,15 @@ _WORDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: 
 
 def encode(value: object) -> Any:  # Any: what json.dumps takes
     """Make a JSON-able value of a record: its fields by name."""
-    if value is None or isinstance(value, (str, int, float)):  # nearly all are; to ask for a Mapping takes its time
+    if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
         if names is None:
             return [encode(item) for item in value]
         return {name: encode(item) for name, item in zip(names, value)}
-    if isinstance(value, Mapping):
-        return {name: encode(item) for name, item in value.items()}
-    return value
+    items = getattr(value, "items", None)  # a mapping's; importing their base class takes 1 ms
+    return value if items is None else {name: encode(item) for name, item in items()}
 
 
 def text(value: Any) -> str:  # Any: what json.dumps takes

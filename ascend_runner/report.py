@@ -12,7 +12,6 @@ those that it does not know, as `decode` does, which gives what is missing its d
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping  # noqa: TC003  `decode` reads the annotations below, here and with TC001
 
 from ascend_runner import records
 from ascend_runner.annotations import TYPE_CHECKING, Any, Final, NamedTuple, Optional
@@ -20,7 +19,9 @@ from ascend_runner.job.rerun import rerun_command
 from ascend_runner.job.secrets import mask
 from ascend_runner.supervision.outcome import Interrupted, RankFailed, RankNotStarted
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what the records below name has its place in `decode`, too
+    from collections.abc import Mapping
+
     from ascend_runner.diagnosis.finding import Accused, Finding
     from ascend_runner.diagnosis.stack_groups import StackGroup
     from ascend_runner.job.plan import JobSpec, RankSpec
@@ -175,7 +176,9 @@ def text(document: Mapping[str, Any]) -> str:
 
 def decode(document: object) -> Report:
     """Read a report again. Errors: AscendRunnerError, naming the place in the document."""
-    from ascend_runner.diagnosis import finding, stack_groups  # whoever only writes a report, pays for no more
+    from collections.abc import Mapping  # whoever only writes a report, pays for no more
+
+    from ascend_runner.diagnosis import finding, stack_groups
 
     return records.decode(
         Report,
@@ -183,6 +186,7 @@ def decode(document: object) -> Report:
         names={
             "Accused": finding.Accused,
             "Finding": finding.Finding,
+            "Mapping": Mapping,
             "StackGroup": stack_groups.StackGroup,
         },
     )

@@ -5,11 +5,10 @@ The last screen answers, in this order: what, who, when, why, where, and what be
 
 from __future__ import annotations
 
-import enum
 import os.path
 import time
 
-from ascend_runner.annotations import TYPE_CHECKING, Callable, Final
+from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, Literal
 from ascend_runner.supervision.outcome import RankFailed, RankNotStarted
 from ascend_runner.text import printable, rank_list, rank_numbers
 
@@ -20,19 +19,15 @@ if TYPE_CHECKING:
 NAME: Final = "[ascend-runner]"
 
 
-class Level(enum.IntEnum):
-    """How much a line matters."""
-
-    DEBUG = 10
-    INFO = 20
-    WARNING = 30
-    ERROR = 40
+# How much a line matters.
+Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+LEVELS: Final[tuple[Level, ...]] = ("DEBUG", "INFO", "WARNING", "ERROR")  # rising
 
 
 class Reporter:
     """Writes the runner's own lines: `[ascend-runner] 03:12:45 ERROR <sentence>`."""
 
-    def __init__(self, write: Callable[[bytes], None], lowest: Level = Level.INFO) -> None:
+    def __init__(self, write: Callable[[bytes], None], lowest: Level = "INFO") -> None:
         """`write` takes whole lines; those below the `lowest` level are left out."""
         self._write = write
         self.lowest = lowest
@@ -40,25 +35,25 @@ class Reporter:
 
     def say(self, level: Level, sentence: str) -> None:
         """Write one sentence, or several lines of which the first is one."""
-        if level >= self.lowest:
+        if LEVELS.index(level) >= LEVELS.index(self.lowest):
             self._write(own_line(level, sentence))
 
     def debug(self, sentence: str) -> None:
         """Say what only --verbose shows."""
-        self.say(Level.DEBUG, printable(sentence))
+        self.say("DEBUG", printable(sentence))
 
     def info(self, sentence: str) -> None:
         """Say what is going on."""
-        self.say(Level.INFO, printable(sentence))
+        self.say("INFO", printable(sentence))
 
     def warn(self, sentence: str) -> None:
         """Say what is odd but works."""
         self.warnings.append(sentence)
-        self.say(Level.WARNING, printable(sentence))
+        self.say("WARNING", printable(sentence))
 
     def error(self, sentence: str) -> None:
         """Say what has failed; of all that is said, this may be several lines."""
-        self.say(Level.ERROR, sentence)
+        self.say("ERROR", sentence)
 
 
 def own_line(level: Level, sentence: str) -> bytes:
@@ -67,7 +62,7 @@ def own_line(level: Level, sentence: str) -> bytes:
     Further lines are indented: a newline in some name cannot begin what looks like a line of the runner's own.
     """
     clean = "\n  ".join(map(printable, sentence.split("\n  ")))
-    return f"{NAME} {time.strftime('%H:%M:%S')} {level.name} {clean}\n".encode(errors="backslashreplace")
+    return f"{NAME} {time.strftime('%H:%M:%S')} {level} {clean}\n".encode(errors="backslashreplace")
 
 
 def starting(job: JobSpec) -> str:

@@ -48,7 +48,7 @@ def ended(cause: Cause | None, *ranks: RankOutcome, seconds: float = 3.21) -> st
 
 def test_own_line_has_name_time_and_level() -> None:
     """[ascend-runner] <time> <level> <sentence>, ended."""
-    assert re.fullmatch(rb"\[ascend-runner\] \d\d:\d\d:\d\d WARNING odd\n", reporter.own_line(Level.WARNING, "odd"))
+    assert re.fullmatch(rb"\[ascend-runner\] \d\d:\d\d:\d\d WARNING odd\n", reporter.own_line("WARNING", "odd"))
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,15 @@ def test_own_line_has_name_time_and_level() -> None:
 )
 def test_nothing_in_a_sentence_steers_the_terminal(sentence: str, shown: bytes) -> None:
     """Names come from tables and variables: what a terminal would take for a command is spelled out."""
-    assert reporter.own_line(Level.INFO, sentence).endswith(b" INFO " + shown + b"\n")
+    assert reporter.own_line("INFO", sentence).endswith(b" INFO " + shown + b"\n")
 
 
 @pytest.mark.parametrize(
     ("lowest", "said"),
     [
-        (Level.DEBUG, ["debug", "info", "warning", "error"]),
-        (Level.INFO, ["info", "warning", "error"]),
-        (Level.WARNING, ["warning", "error"]),
+        ("DEBUG", ["debug", "info", "warning", "error"]),
+        ("INFO", ["info", "warning", "error"]),
+        ("WARNING", ["warning", "error"]),
     ],
 )
 def test_levels(lowest: Level, said: list[str]) -> None:
@@ -87,7 +87,7 @@ def test_levels(lowest: Level, said: list[str]) -> None:
 
 def test_warnings_are_kept_for_the_report() -> None:
     """Whatever was shown of them."""
-    out = Reporter(lambda _: None, Level.ERROR)
+    out = Reporter(lambda _: None, "ERROR")
     out.warn("odd")
     out.error("bad")
 

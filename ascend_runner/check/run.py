@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Callable, Final
 
 from ascend_runner.errors import CheckFailedError, StopRequestedError
-from ascend_runner.reporter import Level
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.machine import STOP_SIGNALS
 from ascend_runner.text import printable
@@ -71,7 +70,7 @@ def check(
     if any(line.verdict is Verdict.ERROR for _subject, line in told):
         raise CheckFailedError(summary(told, host_name))
     is_fine = all(line.verdict is Verdict.OK for _subject, line in told)
-    out.say(Level.INFO if is_fine else Level.WARNING, summary(told, host_name))
+    out.say("INFO" if is_fine else "WARNING", summary(told, host_name))
 
 
 def text_of(subject: str, line: Line) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Callable, Final
+from ascend_runner.annotations import TYPE_CHECKING, Final
+from ascend_runner.lazy import load
 
 from .situation import Changes, Situation, together
 
@@ -41,7 +42,7 @@ def decide(framework: str, situation: Situation) -> Changes:
     """
     meant, note = _meant(framework, situation)
     parts = [_settled(meant, situation), Changes(notes=note)]
-    parts += [_part(place)(situation) for place in FRAMEWORKS[meant]]
+    parts += [load(__package__, place)(situation) for place in FRAMEWORKS[meant]]
 
     return together(parts, len(situation.rank_ids))
 
@@ -66,12 +67,3 @@ def _settled(framework: str, situation: Situation) -> Changes:
 
 def _is_subject(name: str) -> bool:
     return name.startswith(SUBJECTS)
-
-
-def _part(place: str) -> Callable[[Situation], Changes]:
-    """Load a framework's file only where it is used: the time to start."""
-    from importlib import import_module
-
-    file, _, name = place.partition(".")
-    part: Callable[[Situation], Changes] = getattr(import_module(f"{__package__}.{file}"), name)
-    return part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Callable, Final
+from ascend_runner.lazy import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +26,5 @@ NAMES: Final = (DIRECT, *LAUNCHERS)
 
 def hand_over(launcher: str, request: Request) -> Handover:
     """Rewrite a command for another engine than `direct`. Errors: SettingsError."""
-    from importlib import import_module  # an engine's file is loaded only where it is used: the time to start
-
-    file, _, name = LAUNCHERS[launcher].partition(".")
-    engine: Callable[[Request], Handover] = getattr(import_module(f"{__package__}.{file}"), name)
+    engine: Callable[[Request], Handover] = load(__package__, LAUNCHERS[launcher])
     return engine(request)

@@ -7,18 +7,16 @@ So only this thread ever blocks, ranks are never slowed, and at the end the proc
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
-import signal
-import threading
 import time
-from collections import deque
+from _thread import allocate_lock
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import AscendRunnerError
 
-from . import pipe, threads
+from . import pipe
+from .threads import Bell, Thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,21 +36,23 @@ class Console:
     def __init__(self, skipped_notice: Callable[[int], bytes]) -> None:
         """`skipped_notice(lines)` is what stands on stderr in place of rank lines that the queue had no room for."""
         self._skipped_notice = skipped_notice
-        self._blocks: deque[tuple[int, bytes | memoryview]] = deque()
-        self._changed = threading.Condition()
+        self._mutex = allocate_lock()
+        self._blocks: list[tuple[int, bytes | memoryview]] = []
+        self._taken: list[tuple[int, bytes | memoryview]] = []  # from the blocks, the next one last
+        self._changed = Bell()
         self._queued = 0
         self._skipped_lines = 0
         self._bar_of: int | None = None
         self._moved_at = 0.0
         self._is_closing = False
         self._closed_fds: set[int] = set()
-        self._thread = threading.Thread(target=self._run, name="console", daemon=True)
+        self._thread = Thread(self._run)
 
     def start(self) -> None:
         """Start the thread. Errors: AscendRunnerError where there are too many (RLIMIT_NPROC)."""
         # In pieces of 64 KiB, writer and reader wait for each other's turn on a busy machine, until the queue is full.
         pipe.grow(STDOUT)
-        threads.start(self._thread)
+        self._thread.start()
 
     def has_room(self, size: int) -> bool:
         """Whether the queue takes so many bytes more."""
@@ -60,7 +60,7 @@ class Console:
 
     def skip(self, lines: int) -> None:
         """Count lines of ranks that are not shown."""
-        with self._changed:
+        with self._mutex:
             self._skipped_lines += lines
 
     def show(self, rank_id: int, pieces: Iterable[bytes | memoryview]) -> None:
@@ -69,7 +69,7 @@ class Console:
         if not blocks:
             return
         size = sum(len(piece) for _fd, piece in blocks)
-        with self._changed:
+        with self._mutex:
             if self._queued + size > QUEUE_LIMIT:
                 self._skipped_lines += sum(bytes(piece).count(b"\n") for _fd, piece in blocks)
                 return
@@ -81,12 +81,12 @@ class Console:
     def print(self, text: str) -> None:
         """Queue text for stdout that is no rank's. What was no text in the environment is escaped."""
         data = text.encode(errors="backslashreplace")
-        with self._changed:
+        with self._mutex:
             self._put([(STDOUT, data)], len(data))
 
     def say(self, line: bytes) -> None:
         """Queue a line of the runner's own, which goes to stderr, whatever the room."""
-        with self._changed:
+        with self._mutex:
             self._put_skipped_notice()
             self._end_progress_bar()
             self._put([(STDERR, line)], len(line))
@@ -96,30 +96,32 @@ class Console:
 
         Of what a stalled console has not taken, the runner's own lines are tried once more, as long as one stall.
         """
-        with self._changed:
+        with self._mutex:
             self._put_skipped_notice()
             self._is_closing = True
-            self._changed.notify()
-        self._join_while_it_moves()
-        if not self._thread.is_alive():
+            self._changed.ring()
+        if self._ends_while_it_moves():
             return
 
-        with self._changed:
-            own_lines = [block for fd, block in self._blocks if fd == STDERR]
-            unseen = sum(bytes(block).count(b"\n") for fd, block in self._blocks if fd == STDOUT)
-            self._blocks.clear()
+        with self._mutex:
+            left = [*reversed(self._taken), *self._blocks]
+            self._taken, self._blocks = [], []
+        own_lines = [block for fd, block in left if fd == STDERR]
+        unseen = sum(bytes(block).count(b"\n") for fd, block in left if fd == STDOUT)
         if unseen:
             own_lines.insert(0, b"\n" + self._skipped_notice(unseen))
         # In a thread of its own, too: poll(2) promises room for some bytes, and the write of a line can still block.
-        rescue = threading.Thread(target=self._write_own_lines, args=(own_lines,), name="last words", daemon=True)
-        with contextlib.suppress(AscendRunnerError):
-            threads.start(rescue)
-            rescue.join(STALL_LIMIT)
+        rescue = Thread(lambda: self._write_own_lines(own_lines))
+        try:
+            rescue.start()
+        except AscendRunnerError:
+            return  # who has seen too many processes has said so
+        rescue.has_ended(STALL_LIMIT)
 
     def _put(self, blocks: list[tuple[int, bytes | memoryview]], size: int) -> None:
         self._blocks.extend(blocks)
         self._queued += size
-        self._changed.notify()
+        self._changed.ring()
 
     def _end_progress_bar(self, unless_of: int | None = None) -> None:
         """Leave a line that ended in a carriage return on the screen before somebody else writes over it."""
@@ -134,21 +136,26 @@ class Console:
             self._put([(STDERR, notice)], len(notice))
 
     def _run(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
         while True:
-            with self._changed:
-                while not self._blocks:
-                    if self._is_closing:
-                        return
-                    self._changed.wait()
-                fd, block = self._blocks.popleft()
-            self._moved_at = time.monotonic()
-            self._write(fd, block)
-            with self._changed:
-                self._queued -= len(block)
+            is_closing = self._is_closing  # looked at before the blocks: none comes after it
+            block = self._take()
+            if block:
+                self._moved_at = time.monotonic()
+                self._write(*block)
+                with self._mutex:
+                    self._queued -= len(block[1])
+            elif is_closing:
+                return
+            else:
+                self._changed.wait()
+
+    def _take(self) -> tuple[int, bytes | memoryview] | None:
+        with self._mutex:
+            if not self._taken:
+                self._taken, self._blocks = self._blocks[::-1], []
+            return self._taken.pop() if self._taken else None
 
     def _write_own_lines(self, lines: list[bytes | memoryview]) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         for line in lines:
             self._write(STDERR, line)
 
@@ -166,14 +173,14 @@ class Console:
             rest = rest[written:]
             self._moved_at = time.monotonic()
 
-    def _join_while_it_moves(self) -> None:
+    def _ends_while_it_moves(self) -> bool:
         start = self._moved_at = time.monotonic()  # the last byte before may have been an hour ago
-        while self._thread.is_alive():
-            now = time.monotonic()
-            left = min(self._moved_at + STALL_LIMIT, start + DRAIN_LIMIT) - now
+        while True:
+            left = min(self._moved_at + STALL_LIMIT, start + DRAIN_LIMIT) - time.monotonic()
+            if self._thread.has_ended(left):
+                return True
             if left <= 0:
-                return
-            self._thread.join(left)
+                return False
 
 
 def _wait_until_writable(fd: int) -> None:

@@ -9,9 +9,9 @@ This module is loaded by the guardian: it imports nothing that is not already th
 from __future__ import annotations
 
 import os
-from signal import SIGCONT, SIGKILL, SIGTERM
 
 from ascend_runner.annotations import TYPE_CHECKING, NamedTuple
+from ascend_runner.plain_signal import SIGCONT, SIGKILL, SIGTERM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

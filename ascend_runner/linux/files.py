@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import stat
@@ -45,8 +44,10 @@ def open_new_log(path: str) -> int:
     except OSError as error:
         raise OutputError(f"cannot make the log file {path!r}: {reason(error)}") from error
 
-    with contextlib.suppress(OSError):  # a file system without locks
+    try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # tells other jobs that the log has a living writer
+    except OSError:
+        return fd  # a file system without locks
     return fd
 
 

@@ -6,15 +6,25 @@ inherits whatever the runner had started; as PID 1 of a container it reaps all o
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import sys
 import time
-from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
 
+from ascend_runner import plain_signal as signal
 from ascend_runner.annotations import TYPE_CHECKING, Final, NoReturn
 from ascend_runner.errors import RUNNER_FAILED
+from ascend_runner.plain_signal import (
+    SIGCHLD,
+    SIGCONT,
+    SIGHUP,
+    SIGINT,
+    SIGQUIT,
+    SIGSTOP,
+    SIGTERM,
+    SIGTSTP,
+    SIGUSR1,
+    SIGUSR2,
+)
 
 from . import descendants
 
@@ -49,7 +59,7 @@ def guard(run: Callable[[], int], tell: Callable[[str], None], parent: int = 0) 
     descendants.become_subreaper()
     signal.signal(SIGCHLD, signal.SIG_DFL)  # inherited as ignored, the kernel would throw away every exit status
     watched = FORWARDED | {SIGCHLD}
-    if signal.getsignal(SIGHUP) is signal.SIG_IGN:
+    if signal.getsignal(SIGHUP) == signal.SIG_IGN:
         watched -= {SIGHUP}  # nohup(1); a blocked signal would arrive although it is ignored
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     if parent:
@@ -87,10 +97,11 @@ def _run_and_exit(run: Callable[[], int], guardian: int, status_fd: int) -> NoRe
         sys.excepthook(*sys.exc_info())
     finally:
         # A thread that waits for a disk that hangs keeps this process from ending: the status must be known before.
-        with contextlib.suppress(OSError):
+        try:
             os.write(status_fd, bytes([status]))
             os.kill(os.getppid(), SIGCHLD)
-        os._exit(status)
+        finally:
+            os._exit(status)
 
 
 def _follow_to_death(parent: int) -> None:
@@ -100,7 +111,7 @@ def _follow_to_death(parent: int) -> None:
         os.kill(os.getpid(), SIGTERM)
 
 
-def _forward_until_end(runner: int, watched: frozenset[signal.Signals], last_word: int) -> int:
+def _forward_until_end(runner: int, watched: frozenset[int], last_word: int) -> int:
     """Forward signals until the runner has ended, or does not although it has said its last word; its wait status."""
     last, last_time = (0, 0), 0.0
     said, deadline = b"", 0.0
@@ -115,8 +126,7 @@ def _forward_until_end(runner: int, watched: frozenset[signal.Signals], last_wor
             if status is not None:
                 return status
             if not said:
-                with contextlib.suppress(BlockingIOError):
-                    said, deadline = os.read(last_word, 1), time.monotonic() + EXIT_LIMIT
+                said, deadline = _read_if_there(last_word), time.monotonic() + EXIT_LIMIT
             continue
 
         intention, now = (info.si_signo, info.si_pid), time.monotonic()
@@ -126,6 +136,13 @@ def _forward_until_end(runner: int, watched: frozenset[signal.Signals], last_wor
         os.kill(runner, info.si_signo)  # not reaped yet, so the number is still the runner's
         if info.si_signo == SIGTSTP:
             os.kill(os.getpid(), SIGSTOP)  # what Ctrl-Z would have done, had the signal not been awaited
+
+
+def _read_if_there(fd: int) -> bytes:
+    try:
+        return os.read(fd, 1)
+    except BlockingIOError:
+        return b""
 
 
 def _reap(runner: int) -> int | None:
@@ -171,6 +188,8 @@ def _close_others_on_exec() -> None:
     except OSError:  # no /proc, or another PID namespace's
         fds = list(range(min(os.sysconf("SC_OPEN_MAX"), MANY_DESCRIPTORS)))
     for fd in fds:
-        with contextlib.suppress(OSError):  # not open, or no more
+        try:
             if fd > 2:  # noqa: PLR2004  stderr
                 os.set_inheritable(fd, False)
+        except OSError:
+            continue  # not open, or no more

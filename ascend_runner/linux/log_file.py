@@ -6,7 +6,6 @@ rank's output, and the next write tries again. A file that was removed under us 
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
@@ -132,8 +131,10 @@ class LogFile:
         try:
             for number in range(self._rotation.backups, 0, -1):
                 newer = f"{self.path}.{number - 1}" if number > 1 else self.path
-                with contextlib.suppress(FileNotFoundError):
+                try:
                     os.replace(newer, f"{self.path}.{number}")
+                except FileNotFoundError:
+                    continue
             if not self._rotation.backups:
                 os.unlink(self.path)
             self._switch_to(files.open_new_log(self.path))

@@ -7,15 +7,12 @@ and when, is decided in `supervision.machine`.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
-from signal import SIGCONT, SIGPIPE, SIGTERM, SIGXFSZ
 
 from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
+from ascend_runner.plain_signal import SIGCONT, SIGPIPE, SIGTERM, SIGXFSZ
 from ascend_runner.supervision.events import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ascend_runner.job.plan import RankSpec
 
 
@@ -37,8 +34,7 @@ class Leader:
     def __init__(self, spec: RankSpec, output: int) -> None:
         """Start it, with stdin empty and both outputs on the fd `output`. Errors: OSError, with nothing started."""
         _refuse_the_last_descriptors(output)
-        with _on_cores(spec.cores):
-            self.pid = _spawn(spec, output)
+        self.pid = _spawn_on_cores(spec, output) if spec.cores else _spawn(spec, output)
 
     def peek(self) -> Ending | None:
         """Tell how it ended, None while it lives, without reaping it.
@@ -78,6 +74,20 @@ def _refuse_the_last_descriptors(any_fd: int) -> None:
     finally:
         for fd in spare:
             os.close(fd)
+
+
+def _spawn_on_cores(spec: RankSpec, output: int) -> int:
+    """Do the same where the rank is to have cores of its own.
+
+    A child inherits the mask of the thread that starts it. Setting the child's own afterwards would come too late for
+    the threads that it has by then.
+    """
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, spec.cores or own)
+    try:
+        return _spawn(spec, output)
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 def _spawn(spec: RankSpec, output: int) -> int:
@@ -126,22 +136,3 @@ def _spawn_elsewhere(spec: RankSpec, output: int) -> int:
     )
     popen.returncode = 0  # or subprocess would reap the process, which is for us to do
     return popen.pid
-
-
-@contextmanager
-def _on_cores(cores: frozenset[int] | None) -> Iterator[None]:
-    """Let what is started meanwhile have these cores; None: those of the runner.
-
-    A child inherits the mask of the thread that starts it. Setting the child's own afterwards would come too late for
-    the threads that it has by then.
-    """
-    if cores is None:
-        yield
-        return
-
-    own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, own)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import select
-import signal
-import threading
 import time
-from collections import deque
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
+from ascend_runner.plain_signal import SIGTERM
 
-from . import pipe, threads
+from . import pipe
+from .threads import Bell, Thread
 
 if TYPE_CHECKING:
     from .console import Console
@@ -38,22 +37,18 @@ class Stream:
         self.log = log
         self.cutter = cutter
         self.size = 0  # bytes read so far
-        self._tail: deque[bytes] = deque()
-        self._tail_size = 0
+        self._tail = bytearray()
 
     @property
     def tail(self) -> bytes:
         """The last bytes written, `TAIL_SIZE` of them where there are so many."""
-        return b"".join(self._tail)[-TAIL_SIZE:]
+        return bytes(self._tail)
 
     def remember(self, data: bytes) -> None:
         """Count `data` and keep its end."""
         self.size += len(data)
-        data = data[-TAIL_SIZE:]
-        self._tail.append(data)
-        self._tail_size += len(data)
-        while self._tail_size - len(self._tail[0]) >= TAIL_SIZE:
-            self._tail_size -= len(self._tail.popleft())
+        self._tail += data[-TAIL_SIZE:]
+        del self._tail[:-TAIL_SIZE]
 
 
 class Pump:
@@ -68,12 +63,12 @@ class Pump:
         self._waker_reader, self._waker = os.pipe2(os.O_CLOEXEC)
         self._epoll.register(self._waker_reader, select.EPOLLIN)
         self._is_finishing = False
-        self._is_settled = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pump", daemon=True)
+        self._settled = Bell()
+        self._thread = Thread(self._run)
 
     def start(self) -> None:
         """Start the thread. Errors: AscendRunnerError where there are too many (RLIMIT_NPROC)."""
-        threads.start(self._thread)
+        self._thread.start()
 
     def add(self, stream: Stream) -> int:
         """Read one more rank. The fd returned is the write end for the rank; the caller closes its own copy."""
@@ -85,9 +80,9 @@ class Pump:
 
     def settle(self, seconds: float = SETTLE_LIMIT) -> None:
         """Wait until what stands in the pipes now was read, at most `seconds`."""
-        self._is_settled.clear()
+        self._settled.wait(0.0)  # it may have been rung for an earlier wait that was given up
         os.write(self._waker, b"\0")
-        self._is_settled.wait(seconds)
+        self._settled.wait(seconds)
 
     def finish(self, seconds: float) -> bool:
         """Wait until every pipe has reached its end, at most `seconds`; whether all was read. May be called again."""
@@ -95,8 +90,7 @@ class Pump:
             return True
         self._is_finishing = True
         os.write(self._waker, b"\0")
-        self._thread.join(seconds)
-        if self._thread.is_alive():
+        if not self._thread.has_ended(seconds):
             return False
         self._epoll.close()
         for fd in (self._waker_reader, self._waker, *self._streams):
@@ -104,13 +98,12 @@ class Pump:
         return True
 
     def _run(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
         try:
             self._pump_until_all_have_ended()
         except BaseException as error:
             # Nobody reads the pipes any more, and ranks that wait for that would hang: the job has to end.
             self.failure = error
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), SIGTERM)
             raise
 
     def _pump_until_all_have_ended(self) -> None:
@@ -121,7 +114,7 @@ class Pump:
                     self._move(fd, self._streams[fd])
             if ready == [self._waker_reader]:  # nothing but the wake-up was there: all pipes are empty
                 os.read(self._waker_reader, 4096)
-                self._is_settled.set()
+                self._settled.ring()
 
     def _move(self, fd: int, stream: Stream) -> None:
         data = os.read(fd, READ_SIZE)

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import os
 import select
-import signal
-from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
 
+from ascend_runner import plain_signal as signal
 from ascend_runner.annotations import TYPE_CHECKING, Final
+from ascend_runner.plain_signal import (
+    SIGCHLD,
+    SIGCONT,
+    SIGHUP,
+    SIGINT,
+    SIGQUIT,
+    SIGTERM,
+    SIGTSTP,
+    SIGUSR1,
+    SIGUSR2,
+)
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -28,7 +38,7 @@ class Signals:
 
     def __init__(self) -> None:
         self._handlers: dict[int, Any] = {}
-        self._mask: set[int | signal.Signals] = set()
+        self._mask: set[Any] = set()
         self._old_wakeup_fd = -1
         self._reader, self._writer = -1, -1
         self._poll = select.poll()
@@ -38,7 +48,7 @@ class Signals:
         self._poll.register(self._reader, select.POLLIN)
         self._old_wakeup_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for signum in WATCHED:
-            if signum is SIGHUP and signal.getsignal(SIGHUP) is signal.SIG_IGN:
+            if signum == SIGHUP and signal.getsignal(SIGHUP) == signal.SIG_IGN:
                 continue  # nohup(1)
             self._handlers[signum] = signal.signal(signum, _do_nothing)
         self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ascend_runner.annotations import TYPE_CHECKING, Final
 from ascend_runner.errors import SettingsError
+from ascend_runner.lazy import load
 
 from .node import FLAGS, LOCALHOST, MASTER_PORT, NOTHING, Node
 from .variables import Variables, check_port, is_whole_number
@@ -101,7 +102,7 @@ def _seen(environ: Mapping[str, str], said: Said) -> Node:
     for platform, place, witness in PLATFORMS:
         if not all(map(environ.get, witness)):
             continue
-        contract = _contract(place)
+        contract: Contract = load(__package__, place)
         if contract.is_certain(environ):
             from .contract import read
 
@@ -114,15 +115,6 @@ def _seen(environ: Mapping[str, str], said: Said) -> Node:
         sources=variables.sources,
         doubt=_doubt(environ),
     )
-
-
-def _contract(place: str) -> Contract:
-    """Load a platform's file only where its variables are set: all of them would take a sixth of the start-up."""
-    from importlib import import_module
-
-    file, _, name = place.partition(".")
-    contract: Contract = getattr(import_module(f"{__package__}.{file}"), name)
-    return contract
 
 
 def _doubt(environ: Mapping[str, str]) -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from signal import Signals
-
 from ascend_runner.annotations import Final, NamedTuple, Union
+from ascend_runner.plain_signal import (
+    SIGABRT,
+    SIGBUS,
+    SIGFPE,
+    SIGILL,
+    SIGQUIT,
+    SIGSEGV,
+    SIGSYS,
+    SIGTRAP,
+    SIGXCPU,
+    SIGXFSZ,
+)
 
 # Those whose default action leaves a core where the limits let it (signal(7)).
-CORE_SIGNALS: Final = frozenset(
-    {Signals.SIGQUIT, Signals.SIGILL, Signals.SIGTRAP, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE}
-    | {Signals.SIGSEGV, Signals.SIGXCPU, Signals.SIGXFSZ, Signals.SIGSYS}
-)
+CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
 
 
 class Ending(NamedTuple):
@@ -87,6 +94,8 @@ Event = Union[Spawned, SpawnFailed, Exited, Emptied, SignalReceived, HangDetecte
 
 def signal_name(signum: int) -> str:
     """Name a signal; a real-time signal has a number only."""
+    from signal import Signals  # only where a signal is spoken of
+
     try:
         return Signals(signum).name
     except ValueError:

@@ -27,10 +27,19 @@ stop at once; when all leaders have ended, what is left goes through the same ba
 
 from __future__ import annotations
 
-import enum
-from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, Signals
-
-from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, NamedTuple
+from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, Literal, NamedTuple
+from ascend_runner.plain_signal import (
+    SIGCONT,
+    SIGHUP,
+    SIGINT,
+    SIGKILL,
+    SIGQUIT,
+    SIGSTOP,
+    SIGTERM,
+    SIGTSTP,
+    SIGUSR1,
+    SIGUSR2,
+)
 
 from .actions import Action, SetDeadline, SignalGroup, Spawn
 from .events import DeadlineReached, Emptied, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
@@ -48,17 +57,17 @@ STOP_SIGNALS: Final = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT})
 IMPATIENT_SIGNALS: Final = frozenset({SIGTERM, SIGINT})
 # Signals that ranks get too, and as what. Ranks have no terminal, and so would ignore a Ctrl-Z's SIGTSTP (setpgid(2),
 # orphaned process groups).
-FORWARDED_AS: Final = {SIGUSR1: SIGUSR1, SIGUSR2: SIGUSR2, SIGTSTP: SIGSTOP, SIGCONT: SIGCONT}
+FORWARDED_AS: Final[Mapping[int, int]] = {SIGUSR1: SIGUSR1, SIGUSR2: SIGUSR2, SIGTSTP: SIGSTOP, SIGCONT: SIGCONT}
 
 
-class Phase(enum.Enum):
-    """How far a job is. The order of the members is the order in which they are passed."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    TERMINATING = "terminating"
-    KILLING = "killing"
-    DONE = "done"
+# How far a job is.
+Phase = Literal["starting", "running", "terminating", "killing", "done"]
+STARTING: Final = "starting"
+RUNNING: Final = "running"
+TERMINATING: Final = "terminating"
+KILLING: Final = "killing"
+DONE: Final = "done"
+PHASES: Final[tuple[Phase, ...]] = (STARTING, RUNNING, TERMINATING, KILLING, DONE)  # as they are passed
 
 
 class State(NamedTuple):
@@ -66,7 +75,7 @@ class State(NamedTuple):
 
     grace: float
     waiting: tuple[int, ...]
-    phase: Phase = Phase.STARTING
+    phase: Phase = STARTING
     spawning: int | None = None
     leaders: frozenset[int] = frozenset()
     stragglers: frozenset[int] = frozenset()
@@ -98,7 +107,7 @@ def transition(state: State, event: Event) -> Step:
 
 def is_tearing_down(state: State) -> bool:
     """Whether everybody was told to stop already: nothing that happens from then on is a first cause."""
-    return state.phase not in {Phase.STARTING, Phase.RUNNING}
+    return state.phase not in {STARTING, RUNNING}
 
 
 def outcome(state: State, rank_ids: tuple[int, ...]) -> Outcome:
@@ -132,7 +141,7 @@ def _spawned(state: State, event: Spawned) -> Step:
 
 def _spawned_late(state: State, event: Spawned) -> Step:
     """Answer a spawn that was under way when the teardown began: the newcomer is told what all were told."""
-    signum = SIGTERM if state.phase is Phase.TERMINATING else SIGKILL
+    signum = SIGTERM if state.phase == TERMINATING else SIGKILL
     state = state._replace(
         spawning=None,
         leaders=state.leaders | {event.rank_id},
@@ -218,11 +227,11 @@ def _next_step(state: State, _event: Event) -> Step:
 
 
 def _give_up(state: State, _event: Event) -> Step:
-    return state._replace(phase=Phase.DONE), ()
+    return state._replace(phase=DONE), ()
 
 
 TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
-    Phase.STARTING: {
+    STARTING: {
         Spawned: _spawned,
         SpawnFailed: _spawn_failed,
         Exited: _exited,
@@ -231,7 +240,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         HangDetected: _hung,
         DeadlineReached: _ignore,
     },
-    Phase.RUNNING: {
+    RUNNING: {
         Spawned: _ignore,
         SpawnFailed: _ignore,
         Exited: _exited,
@@ -240,7 +249,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         HangDetected: _hung,
         DeadlineReached: _ignore,
     },
-    Phase.TERMINATING: {
+    TERMINATING: {
         Spawned: _spawned_late,
         SpawnFailed: _spawn_failed_late,
         Exited: _exited_late,
@@ -249,7 +258,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         HangDetected: _ignore,
         DeadlineReached: _next_step,
     },
-    Phase.KILLING: {
+    KILLING: {
         Spawned: _spawned_late,
         SpawnFailed: _spawn_failed_late,
         Exited: _exited_late,
@@ -258,7 +267,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
         HangDetected: _ignore,
         DeadlineReached: _give_up,
     },
-    Phase.DONE: {
+    DONE: {
         Spawned: _ignore,
         SpawnFailed: _ignore,
         Exited: _ignore,
@@ -275,7 +284,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Rule]]] = {
 
 def _spawn_next(state: State) -> Step:
     if not state.waiting:
-        return _settle(state._replace(phase=Phase.RUNNING))
+        return _settle(state._replace(phase=RUNNING))
 
     rank_id, *rest = state.waiting
     return state._replace(spawning=rank_id, waiting=tuple(rest)), (Spawn(rank_id),)
@@ -294,7 +303,7 @@ def _signal_all(state: State, signum: int) -> tuple[Action, ...]:
 
 
 def _forward(state: State, signum: int) -> Step:
-    return state, _signal_all(state, FORWARDED_AS[Signals(signum)])
+    return state, _signal_all(state, FORWARDED_AS[signum])
 
 
 def _cause_beside(state: State, signum: int) -> Cause:
@@ -307,13 +316,13 @@ def _cause_beside(state: State, signum: int) -> Cause:
 
 def _tear_down(state: State, cause: Cause | None) -> Step:
     """Ask every living group to stop, and start the back-off."""
-    state = state._replace(phase=Phase.TERMINATING, waiting=(), cause=state.cause or cause, told_to_stop=state.leaders)
+    state = state._replace(phase=TERMINATING, waiting=(), cause=state.cause or cause, told_to_stop=state.leaders)
 
     return _settle(state, (*_signal_all(state, SIGTERM), SetDeadline(BACKOFF[0] * state.grace)))
 
 
 def _kill(state: State) -> Step:
-    return state._replace(phase=Phase.KILLING), (*_signal_all(state, SIGKILL), SetDeadline(KILL_WAIT))
+    return state._replace(phase=KILLING), (*_signal_all(state, SIGKILL), SetDeadline(KILL_WAIT))
 
 
 def _settle(state: State, actions: tuple[Action, ...] = ()) -> Step:
@@ -321,7 +330,7 @@ def _settle(state: State, actions: tuple[Action, ...] = ()) -> Step:
     if state.waiting or state.spawning is not None or state.leaders:
         return state, actions
     if not state.stragglers:
-        return state._replace(phase=Phase.DONE), ()
+        return state._replace(phase=DONE), ()
     if is_tearing_down(state):
         return state, actions
 

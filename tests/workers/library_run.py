@@ -44,11 +44,11 @@ def say(line: bytes) -> None:
 def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> int:
     settings = Settings(nproc_per_node=ranks, log_dir=log_dir, grace=1.0, quiet=True)
     with Signals() as signals:
-        launcher = Launcher(settings, dict(os.environ), signals, reporter.Reporter(say, reporter.Level.WARNING))
+        launcher = Launcher(settings, dict(os.environ), signals, reporter.Reporter(say, "WARNING"))
         try:
             return launcher.run(launcher.prepare(command), console).status
         except AscendRunnerError as error:
-            say(reporter.own_line(reporter.Level.ERROR, str(error)))
+            say(reporter.own_line("ERROR", str(error)))
             return error.exit_status
 
 
