@@ -37,18 +37,22 @@ class Stream:
         self.log = log
         self.cutter = cutter
         self.size = 0  # bytes read so far
-        self._tail = bytearray()
+        self._tail: list[bytes] = []
+        self._tail_size = 0
 
     @property
     def tail(self) -> bytes:
         """The last bytes written, `TAIL_SIZE` of them where there are so many."""
-        return bytes(self._tail)
+        return b"".join(self._tail)[-TAIL_SIZE:]
 
     def remember(self, data: bytes) -> None:
         """Count `data` and keep its end."""
         self.size += len(data)
-        self._tail += data[-TAIL_SIZE:]
-        del self._tail[:-TAIL_SIZE]
+        data = data[-TAIL_SIZE:]
+        self._tail.append(data)
+        self._tail_size += len(data)
+        while self._tail_size - len(self._tail[0]) >= TAIL_SIZE:
+            self._tail_size -= len(self._tail.pop(0))
 
 
 class Pump:
