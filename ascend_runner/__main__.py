@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 # `python -m` puts the current folder first: a user's subprocess.py or select.py would be taken for Python's own.
-if __name__ == "__main__":
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # Python 3.11's -P leaves it out
     del sys.path[0]
 
 import gc
@@ -52,6 +52,7 @@ def _tell(sentence: str, level: Level = "WARNING") -> None:
     from .reporter import own_line
     from .text import printable
 
+    guardian.may_write_from_the_background()
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     if poll.poll(LAST_WORDS_LIMIT * 1000):

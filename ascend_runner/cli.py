@@ -12,6 +12,7 @@ from ascend_runner.job import command_line
 from ascend_runner.job import settings as job_settings
 from ascend_runner.launcher import Launcher
 from ascend_runner.linux.console import Console
+from ascend_runner.linux.guardian import may_write_from_the_background
 from ascend_runner.linux.signals import WATCHED, Signals
 from ascend_runner.plain_signal import SIG_UNBLOCK, pthread_sigmask
 from ascend_runner.reporter import Reporter
@@ -31,11 +32,11 @@ NO_JOB: Final = Outcome(cause=None, ranks=())
 def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None = None) -> int:
     """Run the command line; the exit status. What came of it is written to `result_fd` as well (see result.py)."""
     with Signals() as signals:
-        console = Console(_skipped_notice)
+        console = Console(_skipped_notice, _failure_notice)
         try:
             console.start()
         except errors.AscendRunnerError as error:
-            os.write(2, reporter.own_line("ERROR", str(error)))
+            _write_last_words(str(error))
             return error.exit_status
         out = Reporter(console.say)
         result: Outcome | errors.AscendRunnerError
@@ -64,16 +65,21 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
 def _print(text: str) -> int:
     """Write what was asked for, as cat(1) would: a signal ends it, and a reader may take its time; the exit status."""
     pthread_sigmask(SIG_UNBLOCK, WATCHED)
+    may_write_from_the_background()
     try:
         with open(1, "w", errors="backslashreplace", closefd=False) as stdout:  # it may hold what was no text
             stdout.write(text)
     except BrokenPipeError:
         return 0  # whoever reads has seen enough
     except OSError as error:
-        sentence = f"standard output cannot be written: {errors.reason(error)}"
-        os.write(2, reporter.own_line("ERROR", sentence))
+        _write_last_words(f"standard output cannot be written: {errors.reason(error)}")
         return errors.RUNNER_FAILED
     return 0
+
+
+def _write_last_words(sentence: str) -> None:
+    may_write_from_the_background()
+    os.write(2, reporter.own_line("ERROR", sentence))
 
 
 def _run(
@@ -164,4 +170,10 @@ def _lowest_level(settings: Settings) -> Level:
 def _skipped_notice(lines: int) -> bytes:
     return reporter.own_line(
         "WARNING", f"{lines} lines not shown here, the console is slower than the ranks; the log files are complete"
+    )
+
+
+def _failure_notice(error: OSError) -> bytes:
+    return reporter.own_line(
+        "WARNING", f"standard output cannot be written any more: {errors.reason(error)}; the log files are complete"
     )

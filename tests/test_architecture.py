@@ -329,7 +329,7 @@ def _is_guarded(node: ast.stmt) -> bool:
         return False
     if ast.unparse(node.test) == "not TYPE_CHECKING":
         return all(isinstance(inner, ast.FunctionDef) for inner in node.body)
-    return ast.unparse(node.test) in {"TYPE_CHECKING", "__name__ == '__main__'"}
+    return ast.unparse(node.test).startswith(("TYPE_CHECKING", "__name__ == '__main__'"))
 
 
 def test_an_import_leaves_no_trace() -> None:

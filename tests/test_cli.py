@@ -10,13 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
+import orjson
 import pytest
 
 import ascend_runner
 from ascend_runner.job.settings import OPTIONS
 from tests.conftest import CLEAN, LIMIT, run_to_end, sentence
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 ONE_RANK = ("--nproc-per-node", "1")
 
 
@@ -377,6 +380,18 @@ def test_settings_may_come_from_variables(tmp_path: Path) -> None:
 
     assert (0, "") == (ended.returncode, ended.stdout)
     assert ["a\n", "a\n"] == [path.read_text() for path in sorted((tmp_path / "log").glob("*.txt"))]
+
+
+def test_first_folder_of_pythonpath_counts(tmp_path: Path) -> None:
+    """Where Python does not put the current folder before it (-P), it is not taken for that."""
+    path = os.pathsep.join({str(Path(package.__file__ or "").parents[1]): 0 for package in (attrs, orjson)})
+    table = ROOT / "fixtures" / "valid" / "group_list_8_devices.json"
+    command = [sys.executable, "-S", "-m", "ascend_runner", "--rank-table", str(table), "--dry-run", "true"]
+    env = {**CLEAN, "MA_CURRENT_INSTANCE_NAME": "job-worker-0", "PYTHONSAFEPATH": "1"}
+    env["PYTHONPATH"] = f"{path}{os.pathsep}{ROOT}"
+    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=LIMIT, check=False)
+
+    assert (0, b"") == (ended.returncode, ended.stderr)
 
 
 @pytest.mark.parametrize("words", [("no-such-program",), ("sh", "-c", "exit 7")])

@@ -143,6 +143,32 @@ def test_terminal_under_ctrl_s(program: Program, terminal: tuple[int, int]) -> N
     termios.tcflush(programs, termios.TCOFLUSH)
 
 
+@pytest.mark.parametrize(
+    ("words", "status"), [(("--help",), 0), (("--nproc-per-node", "1", "sh", "-c", "echo hi; exit 3"), 3)]
+)
+def test_terminal_that_stops_who_is_in_the_background(
+    program: Program, terminal: tuple[int, int], words: tuple[str, ...], status: int
+) -> None:
+    """After `stty tostop` the runner, which has a process group of its own, writes all the same."""
+    user, programs = terminal
+    settings = termios.tcgetattr(programs)
+    settings[3] |= termios.TOSTOP
+    termios.tcsetattr(programs, termios.TCSANOW, settings)
+    own_it = "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(1, termios.TIOCSCTTY, 0)"
+    script = f"{own_it}; os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    popen = subprocess.Popen(
+        [sys.executable, "-c", script, "-m", "ascend_runner", "--log-dir", "log", *words],
+        cwd=program.folder,
+        env={**CLEAN, "MA_VJ_NAME": "job"},
+        stdin=subprocess.DEVNULL,
+        stdout=programs,
+        stderr=programs,
+    )
+
+    assert popen.wait(LIMIT) == status
+    assert b"ascend-runner" in os.read(user, 65536)
+
+
 def is_stopped(terminal: int) -> bool:
     """Whether output to a terminal waits: nothing can be written to it."""
     poll = select.poll()

@@ -1,7 +1,7 @@
 """Which words of the command line are the runner's options and which the training command; and the help. Pure.
 
 By hand, since what is needed is little (options end at the first word that is none) and argparse costs 5 ms of a
-start-up of 60: its import, and a parser object with an action for each option.
+start-up of 35: its import, and a parser object with an action for each option.
 """
 
 from __future__ import annotations

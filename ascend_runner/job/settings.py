@@ -315,7 +315,10 @@ OPTIONS: Final = (
         "end the job, with every rank's stack, when no rank has written anything for so long (default: off)",
     ),
     Option(
-        "log_max_size", _size, "SIZE", "put a log file aside before it grows over SIZE, such as 500M (default: off)"
+        "log_max_size",
+        _size,
+        "SIZE",
+        "put a log file aside before it grows over SIZE, such as 500M; no line is split (default: off)",
     ),
     Option("log_backups", _whole_number, "N", f"how many log files put aside are kept (default: {LOG_BACKUPS})"),
     Option("console", _ranks, "all|none|RANKS", "whose lines are shown, such as 0 or 0,8-15 (default: all)"),

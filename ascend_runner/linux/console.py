@@ -28,14 +28,20 @@ PIECE: Final = 512 * 1024  # bytes of one write
 LAST_PIECE: Final = 32 * 1024  # likewise, at the end: when a slow pipe has taken it, that tells that it moves
 STALL_LIMIT: Final = 1.0  # seconds without a byte taken, at the end, after which a console counts as stalled
 DRAIN_LIMIT: Final = 5.0  # seconds, at the end, for a console that is slow but alive
+READER_GONE: Final = (5, 32)  # EIO of a terminal, EPIPE: who has gone has seen enough. Without an import of errno
 
 
 class Console:
     """Writes whole blocks in the order given. A stalled, slow or closed console costs lines on the console only."""
 
-    def __init__(self, skipped_notice: Callable[[int], bytes]) -> None:
-        """`skipped_notice(lines)` is what stands on stderr in place of rank lines that the queue had no room for."""
+    def __init__(self, skipped_notice: Callable[[int], bytes], failure_notice: Callable[[OSError], bytes]) -> None:
+        """Give what is to be said on stderr.
+
+        `skipped_notice(lines)` stands in place of rank lines that the queue had no room for, `failure_notice(error)`
+        where stdout cannot be written any more, though somebody may still want to read it.
+        """
         self._skipped_notice = skipped_notice
+        self._failure_notice = failure_notice
         self._mutex = allocate_lock()
         self._blocks: list[tuple[int, bytes | memoryview]] = []
         self._taken: list[tuple[int, bytes | memoryview]] = []  # from the blocks, the next one last
@@ -97,15 +103,18 @@ class Console:
         Of what a stalled console has not taken, the runner's own lines are tried once more, as long as one stall.
         """
         with self._mutex:
+            if self._is_closing:
+                return
             self._put_skipped_notice()
             self._is_closing = True
             self._changed.ring()
-        if self._ends_while_it_moves():
-            return
-
+        self._wait_while_it_moves()
         with self._mutex:
             left = [*reversed(self._taken), *self._blocks]
             self._taken, self._blocks = [], []
+        if not left:
+            return
+
         own_lines = [block for fd, block in left if fd == STDERR]
         unseen = sum(bytes(block).count(b"\n") for fd, block in left if fd == STDOUT)
         if unseen:
@@ -167,20 +176,26 @@ class Console:
             except BlockingIOError:  # somebody else has set O_NONBLOCK on our terminal
                 _wait_until_writable(fd)
                 continue
-            except OSError:  # EPIPE: the reader is gone; EIO: the terminal is. The log files go on.
-                self._closed_fds.add(fd)
+            except OSError as error:  # the log files go on
+                self._give_up(fd, error)
                 return
             rest = rest[written:]
             self._moved_at = time.monotonic()
 
-    def _ends_while_it_moves(self) -> bool:
+    def _give_up(self, fd: int, error: OSError) -> None:
+        self._closed_fds.add(fd)
+        if fd == STDOUT and error.errno not in READER_GONE:
+            with self._mutex:
+                notice = self._failure_notice(error)
+                self._taken.append((STDERR, notice))
+                self._queued += len(notice)
+
+    def _wait_while_it_moves(self) -> None:
+        """Wait until the thread has ended, as long as it writes something every now and then."""
         start = self._moved_at = time.monotonic()  # the last byte before may have been an hour ago
-        while True:
+        left = STALL_LIMIT
+        while left > 0 and not self._thread.has_ended(left):
             left = min(self._moved_at + STALL_LIMIT, start + DRAIN_LIMIT) - time.monotonic()
-            if self._thread.has_ended(left):
-                return True
-            if left <= 0:
-                return False
 
 
 def _wait_until_writable(fd: int) -> None:

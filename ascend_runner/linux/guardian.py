@@ -94,6 +94,7 @@ def _run_and_exit(run: Callable[[], int], guardian: int, status_fd: int) -> NoRe
         _follow_to_death(guardian)
         status = run()
     except BaseException:  # noqa: BLE001  whatever it is, it must be shown, and must not return into a second life
+        may_write_from_the_background()
         sys.excepthook(*sys.exc_info())
     finally:
         # A thread that waits for a disk that hangs keeps this process from ending: the status must be known before.
@@ -102,6 +103,14 @@ def _run_and_exit(run: Callable[[], int], guardian: int, status_fd: int) -> NoRe
             os.kill(os.getppid(), SIGCHLD)
         finally:
             os._exit(status)
+
+
+def may_write_from_the_background() -> None:
+    """Let this thread write to a terminal after `stty tostop`, too: the runner's process group is not in front there.
+
+    For last words only. Whatever is started later would have the signal blocked as well.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
 
 
 def _follow_to_death(parent: int) -> None:

@@ -128,14 +128,12 @@ class Pump:
             return
 
         self.last_activity = time.monotonic()
+        stream.remember(data)  # first, for the report: the disk may hang
         try:
             if stream.cutter is not None:
-                self._show(
-                    data, stream.rank_id, stream.cutter
-                )  # first: the console's thread writes while this one does
+                self._show(data, stream.rank_id, stream.cutter)  # then its thread writes while this one does
         finally:
             stream.log.write(data)
-            stream.remember(data)
 
     def _show(self, data: bytes, rank_id: int, cutter: LineCutter) -> None:
         if self._console.has_room(len(data)):

@@ -57,7 +57,8 @@ class Signals:
     def __exit__(self, *_: object) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # between the old handlers and the old mask nothing comes in
         for signum, handler in self._handlers.items():
-            signal.signal(signum, handler)
+            if handler is not None:  # one of a library's, from before Python: that cannot be put back
+                signal.signal(signum, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         signal.set_wakeup_fd(self._old_wakeup_fd)
         os.close(self._reader)

@@ -5,6 +5,7 @@ On `_thread`, the documented base of `threading`, whose own import takes 2 ms of
 
 from __future__ import annotations
 
+import sys
 from _thread import allocate_lock, start_new_thread
 
 from ascend_runner.annotations import TYPE_CHECKING
@@ -44,6 +45,8 @@ class Thread:
         try:
             pthread_sigmask(SIG_BLOCK, valid_signals())
             self._work()
+        except BaseException:  # noqa: BLE001  it ends the thread; what Python would say of it begins with "ignored"
+            sys.excepthook(*sys.exc_info())
         finally:
             self._running.release()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 # `python -m` puts the current folder first: a user's json.py would be taken for Python's own.
-if __name__ == "__main__":
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # Python 3.11's -P leaves it out
     del sys.path[0]
 
 INTERRUPTED = 130

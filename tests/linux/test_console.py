@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -23,7 +24,7 @@ PIPE_CAPACITY = 1 << 16  # bytes, pipe(7)
 @pytest.fixture
 def console() -> Console:
     """Give a console that is not started yet."""
-    return Console(lambda lines: b"%d skipped\n" % lines)
+    return Console(lambda lines: b"%d skipped\n" % lines, lambda error: b"stdout: %d\n" % (error.errno or 0))
 
 
 def close(console: Console) -> None:
@@ -63,7 +64,7 @@ def test_what_was_given_just_before_the_end_is_shown(screen: Screen) -> None:
     """However soon close() follows the first lines after a long silence, they are shown."""
     with screen:
         for number in range(50):
-            console = Console(lambda _: b"")
+            console = Console(lambda _: b"", lambda _: b"")
             console.start()
             console.show(number, [b"%d\n" % number])
             close(console)
@@ -225,6 +226,42 @@ def test_stalled_stderr_does_not_keep_the_runner(console: Console, screen: Scree
 
         screen.out.leave()
         screen.err.leave()
+
+
+def test_stdout_that_cannot_be_written_is_told_once(console: Console, screen: Screen) -> None:
+    """A full disk behind it, say: ranks' lines are left out, and that is said before whatever comes next."""
+    with screen:
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, STDOUT)
+        os.close(full)
+        console.start()
+        for _ in range(3):
+            console.show(0, [b"a\n"])
+        console.say(b"own\n")
+        close(console)
+
+    assert b"stdout: %d\nown\n" % errno.ENOSPC == screen.err.data
+
+
+def test_thread_that_fails_does_not_take_the_cause_with_it(
+    console: Console, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever has ended the thread, the runner's own lines still come out."""
+
+    def fail(*_: object) -> None:
+        monkeypatch.undo()
+        raise MemoryError
+
+    monkeypatch.setattr(console, "_write", fail)
+    monkeypatch.setattr("sys.excepthook", lambda *_: None)
+    with screen:
+        console.show(0, [b"a\n"])
+        console.show(0, [b"b\n"])
+        console.say(b"the cause\n")
+        console.start()
+        close(console)
+
+    assert b"\n1 skipped\nthe cause\n" == screen.err.data
 
 
 @pytest.mark.parametrize("fd", [STDOUT, STDERR])

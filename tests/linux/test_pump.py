@@ -47,7 +47,7 @@ class Pumping:
 @pytest.fixture
 def console() -> Console:
     """Give a console that is not started yet."""
-    return Console(lambda lines: b"%d skipped\n" % lines)
+    return Console(lambda lines: b"%d skipped\n" % lines, lambda error: b"stdout: %d\n" % (error.errno or 0))
 
 
 @pytest.fixture
@@ -104,6 +104,23 @@ def test_lines_are_shown_and_kept(pumping: Pumping, console: Console, screen: Sc
 
     assert b"0> a\n0> b\n" == screen.out.data
     assert (b"a\nb", b"hidden\n") == (pumping.log(0), pumping.log(1))
+
+
+def test_disk_that_hangs_does_not_keep_the_last_words(
+    pumping: Pumping, console: Console, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a rank wrote is shown, and remembered for the report, before its file is written."""
+    answers = threading.Event()
+    monkeypatch.setattr(LogFile, "write", lambda _log, _data: answers.wait(LIMIT))
+    with screen:
+        console.start()
+        write_all(pumping.add(is_shown=True), b"the cause\n")
+        screen.out.read(len(b"0> the cause\n"))
+
+        assert b"the cause\n" == pumping.streams[0].tail
+        answers.set()
+        assert pumping.pump.finish(LIMIT)
+        console.close()
 
 
 def test_stalled_console_does_not_stall_the_ranks(pumping: Pumping, console: Console, screen: Screen) -> None:

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from ascend_runner import plain_signal
 from ascend_runner.linux.signals import WATCHED, Signals
 from tests.conftest import LIMIT
 
@@ -52,6 +53,22 @@ def test_signal_ends_a_wait_without_limit() -> None:
         sender.join()
 
         assert [signal.SIGTERM] == seen
+
+
+def test_handler_from_before_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preloaded library may have installed one: Python calls it None, and cannot put it back."""
+    before = signal.getsignal(signal.SIGUSR1)
+    install = plain_signal.signal
+
+    def installed(signum: int, handler: signal._HANDLER) -> signal._HANDLER:
+        found = install(signum, handler)
+        return None if signum == signal.SIGUSR1 else found
+
+    monkeypatch.setattr(plain_signal, "signal", installed)
+    with Signals() as signals:
+        _send(signal.SIGUSR1)
+        assert [signal.SIGUSR1] == signals.wait(LIMIT)
+    signal.signal(signal.SIGUSR1, before)
 
 
 def test_child_that_ends_wakes() -> None:

@@ -53,7 +53,7 @@ def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> i
 
 
 def run_with_a_broken_console(log_dir: str, *command: str) -> int:
-    return run(log_dir, list(command), Broken(lambda _lines: b""))
+    return run(log_dir, list(command), Broken(lambda _lines: b"", lambda _error: b""))
 
 
 def run_under_a_wild_clock(_log_dir: str, *args: str) -> int:
@@ -67,7 +67,7 @@ def run_under_a_wild_clock(_log_dir: str, *args: str) -> int:
 
 
 def run_many_times(log_dir: str, count: str) -> int:
-    console = Console(lambda _lines: b"")
+    console = Console(lambda _lines: b"", lambda _error: b"")
     console.start()
     for number in range(int(count)):
         if number and number % EACH == 0:
