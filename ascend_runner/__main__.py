@@ -16,7 +16,7 @@ from .plain_signal import SIG_DFL, SIGINT, default_int_handler, getsignal, signa
 if getsignal(SIGINT) is default_int_handler:
     signal(SIGINT, SIG_DFL)
 
-# Imports make thousands of objects that live on, and collecting among them costs 10 ms of a start-up of 60.
+# Imports make thousands of objects that live on, and collecting among them costs 1.5 ms of a start-up of 35.
 gc.disable()
 
 import os  # noqa: E402  the line above must come first

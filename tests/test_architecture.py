@@ -315,8 +315,7 @@ def test_nothing_is_done_at_import() -> None:
         if not (isinstance(node, allowed) or _is_docstring(node) or _is_guarded(node))
     ]
 
-    # The entrance alone acts: an early Ctrl-C must show no traceback, and collecting garbage among imports costs a
-    # sixth of the start-up.
+    # The entrance alone acts: an early Ctrl-C must show no traceback, and collecting garbage among imports costs time.
     assert ["__main__: if getsignal(SIGINT) is default_int_handler:", "__main__: gc.disable()"] == acting
 
 
