@@ -34,7 +34,7 @@ class Leader:
     def __init__(self, spec: RankSpec, output: int) -> None:
         """Start it, with stdin empty and both outputs on the fd `output`. Errors: OSError, with nothing started."""
         _refuse_the_last_descriptors(output)
-        self.pid = _spawn_on_cores(spec, output) if spec.cores else _spawn(spec, output)
+        self.pid = _spawn(spec, output) if spec.cores is None else _spawn_on_cores(spec.cores, spec, output)
 
     def peek(self) -> Ending | None:
         """Tell how it ended, None while it lives, without reaping it.
@@ -76,20 +76,6 @@ def _refuse_the_last_descriptors(any_fd: int) -> None:
             os.close(fd)
 
 
-def _spawn_on_cores(spec: RankSpec, output: int) -> int:
-    """Do the same where the rank is to have cores of its own.
-
-    A child inherits the mask of the thread that starts it. Setting the child's own afterwards would come too late for
-    the threads that it has by then.
-    """
-    own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, spec.cores or own)
-    try:
-        return _spawn(spec, output)
-    finally:
-        os.sched_setaffinity(0, own)
-
-
 def _spawn(spec: RankSpec, output: int) -> int:
     """Start the program of a rank in a session of its own; its pid. Errors: OSError.
 
@@ -110,6 +96,20 @@ def _spawn(spec: RankSpec, output: int) -> int:
         )
     except NotImplementedError:  # this Python was built for a glibc before 2.26, as conda's were for long
         return _spawn_elsewhere(spec, output)
+
+
+def _spawn_on_cores(cores: frozenset[int], spec: RankSpec, output: int) -> int:
+    """Start it where it is to have cores of its own.
+
+    A child inherits the mask of the thread that starts it. Setting the child's own afterwards would come too late for
+    the threads that it has by then.
+    """
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        return _spawn(spec, output)
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 def _is_here(folder: str) -> bool:
