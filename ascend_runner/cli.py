@@ -58,6 +58,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
         finally:
             console.close()
 
+    if console.has_lost_text:
+        status = errors.RUNNER_FAILED  # what was asked for is not there
     _hand_back(result, result_fd)
     return _print(text) if text else status
 
@@ -169,11 +171,11 @@ def _lowest_level(settings: Settings) -> Level:
 
 def _skipped_notice(lines: int) -> bytes:
     return reporter.own_line(
-        "WARNING", f"{lines} lines not shown here, the console is slower than the ranks; the log files are complete"
+        "WARNING", f"{lines} lines not shown here, the console did not take them in time: see the log files"
     )
 
 
 def _failure_notice(error: OSError) -> bytes:
     return reporter.own_line(
-        "WARNING", f"standard output cannot be written any more: {errors.reason(error)}; the log files are complete"
+        "WARNING", f"standard output cannot be written any more: {errors.reason(error)}; see the log files"
     )

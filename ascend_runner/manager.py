@@ -107,7 +107,7 @@ class Manager:
             )
         lost = self._ledger.lost()
         if lost:
-            ranks = text.rank_numbers(list(lost))
+            ranks = text.rank_list(list(lost))
             self._reporter.warn(f"the logs lack {sum(lost.values())} bytes (of {ranks}); the report says from where on")
         return self._ledger.describe(machine.outcome(self._state, rank_ids))
 

@@ -102,6 +102,7 @@ PURE_IMPORTS: Final = {
 }
 SIGNAL_NAMES: Final = ("signal.SIG", "signal.Signals", "ascend_runner.plain_signal.SIG")  # SIGTERM is a number
 
+IS_ENTERED_BY_MINUS_M: Final = "__name__ == '__main__' and (not getattr(sys.flags, 'safe_path', False))"
 ENTRANCES: Final = {"cli", "__main__", "library", "rank_table_tool"}  # who may read argv and the environment
 ORJSON_USERS: Final = {"rank_table.codec"}
 LAZY_EVERYWHERE: Final = {"psutil", "ctypes", "json"}  # too dear for a start; whoever needs them imports them then
@@ -328,7 +329,7 @@ def _is_guarded(node: ast.stmt) -> bool:
         return False
     if ast.unparse(node.test) == "not TYPE_CHECKING":
         return all(isinstance(inner, ast.FunctionDef) for inner in node.body)
-    return ast.unparse(node.test).startswith(("TYPE_CHECKING", "__name__ == '__main__'"))
+    return ast.unparse(node.test) in {"TYPE_CHECKING", "__name__ == '__main__'", IS_ENTERED_BY_MINUS_M}
 
 
 def test_an_import_leaves_no_trace() -> None:

@@ -66,6 +66,19 @@ def test_readme_lists_each_option_and_variable() -> None:
         assert (f"`{option.variable}`" in row) is option.has_variable
 
 
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_full_disk_under_a_check(words: tuple[str, ...], tmp_path: Path) -> None:
+    """No word is no good news."""
+    command = [sys.executable, "-m", "ascend_runner", "--log-dir", str(tmp_path), "--check", *words]
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [*command, *ONE_RANK, "true"], env=CLEAN, stdout=full, stderr=subprocess.PIPE, timeout=LIMIT, check=False
+        )
+
+    assert 125 == ended.returncode
+    assert b" WARNING standard output cannot be written any more: no space left on device;" in ended.stderr
+
+
 @pytest.mark.parametrize("words", [("--help",), (*ONE_RANK, "--dry-run", "true")])
 def test_full_disk_under_what_is_printed(words: tuple[str, ...], tmp_path: Path) -> None:
     """Whoever keeps a plan that could not be written must learn of it; a reader that has seen enough is none."""

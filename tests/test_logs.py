@@ -165,7 +165,11 @@ def test_terminal_that_stops_who_is_in_the_background(
         stderr=programs,
     )
 
-    assert popen.wait(LIMIT) == status
+    try:
+        assert popen.wait(LIMIT) == status
+    finally:
+        popen.kill()
+        popen.wait()
     assert b"ascend-runner" in os.read(user, 65536)
 
 
@@ -227,7 +231,7 @@ def test_full_disk_under_many_ranks(program: Program) -> None:
     assert run.finish() == 0
     assert 1 == run.screen.count("; the rank goes on, what it writes now is lost")
     lost = sum(rank["log_lost"] for rank in program.report()["ranks"])
-    assert f" WARNING the logs lack {lost} bytes (of 0-3); the report says from where on\n" in run.screen
+    assert f" WARNING the logs lack {lost} bytes (of ranks 0-3); the report says from where on\n" in run.screen
 
 
 def test_full_disk_from_the_start(program: Program) -> None:

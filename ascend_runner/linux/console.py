@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 import time
 from _thread import allocate_lock
 
@@ -28,7 +29,7 @@ PIECE: Final = 512 * 1024  # bytes of one write
 LAST_PIECE: Final = 32 * 1024  # likewise, at the end: when a slow pipe has taken it, that tells that it moves
 STALL_LIMIT: Final = 1.0  # seconds without a byte taken, at the end, after which a console counts as stalled
 DRAIN_LIMIT: Final = 5.0  # seconds, at the end, for a console that is slow but alive
-READER_GONE: Final = (5, 32)  # EIO of a terminal, EPIPE: who has gone has seen enough. Without an import of errno
+EIO, EPIPE = 5, 32  # errno(3), without an import of errno
 
 
 class Console:
@@ -49,6 +50,8 @@ class Console:
         self._queued = 0
         self._skipped_lines = 0
         self._bar_of: int | None = None
+        self.has_lost_text = False  # whether some of what was to be printed could not be written, and may be missed
+        self._has_text = False
         self._moved_at = 0.0
         self._is_closing = False
         self._closed_fds: set[int] = set()
@@ -88,6 +91,7 @@ class Console:
         """Queue text for stdout that is no rank's. What was no text in the environment is escaped."""
         data = text.encode(errors="backslashreplace")
         with self._mutex:
+            self._has_text = True
             self._put([(STDOUT, data)], len(data))
 
     def say(self, line: bytes) -> None:
@@ -103,8 +107,6 @@ class Console:
         Of what a stalled console has not taken, the runner's own lines are tried once more, as long as one stall.
         """
         with self._mutex:
-            if self._is_closing:
-                return
             self._put_skipped_notice()
             self._is_closing = True
             self._changed.ring()
@@ -117,7 +119,7 @@ class Console:
 
         own_lines = [block for fd, block in left if fd == STDERR]
         unseen = sum(bytes(block).count(b"\n") for fd, block in left if fd == STDOUT)
-        if unseen:
+        if unseen and STDOUT not in self._closed_fds:
             own_lines.insert(0, b"\n" + self._skipped_notice(unseen))
         # In a thread of its own, too: poll(2) promises room for some bytes, and the write of a line can still block.
         rescue = Thread(lambda: self._write_own_lines(own_lines))
@@ -183,8 +185,12 @@ class Console:
             self._moved_at = time.monotonic()
 
     def _give_up(self, fd: int, error: OSError) -> None:
-        self._closed_fds.add(fd)
-        if fd == STDOUT and error.errno not in READER_GONE:
+        """Leave an output whose reader has gone, or stdout on a full disk; on stderr the next line may find room."""
+        is_reader_gone = error.errno == EPIPE or (error.errno == EIO and stat.S_ISCHR(os.fstat(fd).st_mode))
+        if is_reader_gone or fd == STDOUT:
+            self._closed_fds.add(fd)
+        if fd == STDOUT and not is_reader_gone:
+            self.has_lost_text = self._has_text
             with self._mutex:
                 notice = self._failure_notice(error)
                 self._taken.append((STDERR, notice))

@@ -99,7 +99,7 @@ def _spawn(spec: RankSpec, output: int) -> int:
 
 
 def _spawn_on_cores(cores: frozenset[int], spec: RankSpec, output: int) -> int:
-    """Start it where it is to have cores of its own.
+    """Start it where it is to run on certain cores.
 
     A child inherits the mask of the thread that starts it. Setting the child's own afterwards would come too late for
     the threads that it has by then.
@@ -120,7 +120,7 @@ def _is_here(folder: str) -> bool:
 
 
 def _spawn_elsewhere(spec: RankSpec, output: int) -> int:
-    """Do the same in a folder that is not the runner's own, which never moves."""
+    """Start it in a folder that is not the runner's own, which never moves."""
     import subprocess  # 6 ms of a start-up of 35
 
     # Never preexec_fn: it turns vfork into fork, 20 ms instead of 0.6 ms under a large heap.

@@ -131,7 +131,7 @@ class Pump:
         stream.remember(data)  # first, for the report: the disk may hang
         try:
             if stream.cutter is not None:
-                self._show(data, stream.rank_id, stream.cutter)  # then its thread writes while this one does
+                self._show(data, stream.rank_id, stream.cutter)  # the console's thread writes while this one does
         finally:
             stream.log.write(data)
 

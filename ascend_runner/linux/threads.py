@@ -45,9 +45,10 @@ class Thread:
         try:
             pthread_sigmask(SIG_BLOCK, valid_signals())
             self._work()
-        except BaseException:  # noqa: BLE001  it ends the thread; what Python would say of it begins with "ignored"
+        except BaseException:  # noqa: BLE001  it ends the thread; Python would call it an exception that was ignored
+            self._running.release()  # first: whoever waits does not need to see it, and stderr may stall
             sys.excepthook(*sys.exc_info())
-        finally:
+        else:
             self._running.release()
 
 

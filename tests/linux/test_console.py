@@ -243,13 +243,52 @@ def test_stdout_that_cannot_be_written_is_told_once(console: Console, screen: Sc
     assert b"stdout: %d\nown\n" % errno.ENOSPC == screen.err.data
 
 
+def test_stderr_that_has_room_again(console: Console, screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a full disk did not take is lost, what comes later is not."""
+    write = os.write
+
+    def refuse(*_: object) -> int:
+        monkeypatch.setattr(os, "write", write)
+        raise OSError(errno.ENOSPC, "full")
+
+    with screen:
+        console.say(b"lost\n")
+        console.say(b"the cause\n")
+        monkeypatch.setattr(os, "write", refuse)
+        console.start()
+        close(console)
+
+    assert b"the cause\n" == screen.err.data
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.EIO, b"stdout: 5\n"), (errno.EPIPE, b"")])
+def test_reader_that_has_gone_is_told_from_a_disk_that_fails(
+    console: Console, screen: Screen, monkeypatch: pytest.MonkeyPatch, number: int, told: bytes
+) -> None:
+    """EIO is what a terminal that has gone gives, and a bad disk behind a file, which somebody will miss."""
+    write = os.write
+
+    def refuse(*_: object) -> int:
+        monkeypatch.setattr(os, "write", write)
+        raise OSError(number, "odd")
+
+    with screen:
+        console.print("a\n")
+        monkeypatch.setattr(os, "write", refuse)
+        console.start()
+        close(console)
+
+    assert (told, bool(told)) == (screen.err.data, console.has_lost_text)
+
+
 def test_thread_that_fails_does_not_take_the_cause_with_it(
     console: Console, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever has ended the thread, the runner's own lines still come out."""
+    write = console._write  # noqa: SLF001  nothing that a test can do from outside makes it fail
 
     def fail(*_: object) -> None:
-        monkeypatch.undo()
+        monkeypatch.setattr(console, "_write", write)
         raise MemoryError
 
     monkeypatch.setattr(console, "_write", fail)

@@ -11,7 +11,7 @@ import pytest
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.linux import threads
 from ascend_runner.linux.threads import Bell, Thread
-from tests.conftest import LIMIT
+from tests.conftest import LIMIT, wait_until
 
 
 @pytest.fixture
@@ -48,9 +48,15 @@ def test_thread_that_has_not_ended() -> None:
 
 
 def test_thread_that_fails_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its error is told, and whoever waits goes on."""
+    """Its error is told, and whoever waits for the thread does not wait for who reads that."""
     told: list[str] = []
-    monkeypatch.setattr("sys.excepthook", lambda _kind, error, _trace: told.append(str(error)))
+    is_read = Bell()
+
+    def tell(_kind: object, error: object, _trace: object) -> None:
+        is_read.wait(LIMIT)
+        told.append(str(error))
+
+    monkeypatch.setattr("sys.excepthook", tell)
 
     def fail() -> None:
         raise ValueError("odd")
@@ -59,7 +65,9 @@ def test_thread_that_fails_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     thread.start()
 
     assert thread.has_ended(LIMIT)
-    assert ["odd"] == told
+    assert [] == told
+    is_read.ring()
+    wait_until(lambda: told == ["odd"])
 
 
 @pytest.mark.usefixtures("no_thread_to_be_had")

@@ -9,6 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
+import attrs
+import orjson
 import pytest
 
 from ascend_runner.rank_table import codec, source
@@ -40,6 +42,16 @@ def _tool(*args: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
 def _shell(words: str, before: str = "") -> subprocess.CompletedProcess[bytes]:
     """Run the tool as typed into a shell."""
     return subprocess.run(["/bin/bash", "-c", f"{before} {TOOL} {words}"], capture_output=True, check=False)
+
+
+def test_first_folder_of_pythonpath_counts() -> None:
+    """Where Python does not put the current folder before it (-P), it is not taken for that."""
+    packages = dict.fromkeys(str(Path(package.__file__ or "").parents[1]) for package in (attrs, orjson))
+    env = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([*packages, str(FIXTURES.parent)])}
+    command = [sys.executable, "-S", "-m", "ascend_runner.rank_table_tool", "show", PLAIN]
+    ended = subprocess.run(command, env=env, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+
+    assert (0, b"") == (ended.returncode, ended.stderr)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
