@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STDOUT: Final = 1
 STDERR: Final = 2
-QUEUE_LIMIT: Final = 128 * 1024 * 1024  # bytes
+QUEUE_LIMIT: Final = 64 * 1024 * 1024  # bytes
 PIECE: Final = 512 * 1024  # bytes of one write
 LAST_PIECE: Final = 32 * 1024  # likewise, at the end: when a slow pipe has taken it, that tells that it moves
 STALL_LIMIT: Final = 1.0  # seconds without a byte taken, at the end, after which a console counts as stalled
