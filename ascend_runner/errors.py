@@ -16,10 +16,13 @@ COMMAND_NOT_EXECUTABLE = 126  # POSIX, XCU 2.8.2
 COMMAND_NOT_FOUND = 127  # likewise
 
 
+# What a limit of processes is called, wherever one more cannot be had.
+LIMIT_OF_PROCESSES = "(RLIMIT_NPROC, see ulimit -u, or the container's limit of processes)"
+
 # What the numbers of some errors (errno(3)) leave unsaid. Here without an import of errno.
 LIMITS = {
     7: " (the environment and the words of the command together)",  # E2BIG
-    11: " (RLIMIT_NPROC, see ulimit -u, or the container's limit of processes)",  # EAGAIN, of fork(2)
+    11: f" {LIMIT_OF_PROCESSES}",  # EAGAIN, of fork(2)
     23: " (in the whole system)",  # ENFILE
     24: " (RLIMIT_NOFILE, see ulimit -n)",  # EMFILE
 }

@@ -13,26 +13,14 @@ import time
 from ascend_runner import plain_signal as signal
 from ascend_runner.annotations import TYPE_CHECKING, Final, NoReturn
 from ascend_runner.errors import RUNNER_FAILED
-from ascend_runner.plain_signal import (
-    SIGCHLD,
-    SIGCONT,
-    SIGHUP,
-    SIGINT,
-    SIGQUIT,
-    SIGSTOP,
-    SIGTERM,
-    SIGTSTP,
-    SIGUSR1,
-    SIGUSR2,
-)
 
 from . import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STOPPING: Final = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT})
-FORWARDED: Final = STOPPING | frozenset({SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
+STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+FORWARDED: Final = STOPPING | frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP, signal.SIGCONT})
 
 # timeout(1) signals its child and then its group, microseconds apart: the same sender, one intention. Taken as two,
 # the second would mean "kill now" and cost the ranks their grace.
@@ -57,10 +45,10 @@ def guard(run: Callable[[], int], tell: Callable[[str], None], parent: int = 0) 
     _open_missing_standard_files()
     _close_others_on_exec()
     descendants.become_subreaper()
-    signal.signal(SIGCHLD, signal.SIG_DFL)  # inherited as ignored, the kernel would throw away every exit status
-    watched = FORWARDED | {SIGCHLD}
-    if signal.getsignal(SIGHUP) == signal.SIG_IGN:
-        watched -= {SIGHUP}  # nohup(1); a blocked signal would arrive although it is ignored
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited as ignored, the kernel would throw away every exit status
+    watched = FORWARDED | {signal.SIGCHLD}
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        watched -= {signal.SIGHUP}  # nohup(1); a blocked signal would arrive although it is ignored
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     if parent:
         _follow_to_death(parent)
@@ -100,7 +88,7 @@ def _run_and_exit(run: Callable[[], int], guardian: int, status_fd: int) -> NoRe
         # A thread that waits for a disk that hangs keeps this process from ending: the status must be known before.
         try:
             os.write(status_fd, bytes([status]))
-            os.kill(os.getppid(), SIGCHLD)
+            os.kill(os.getppid(), signal.SIGCHLD)
         finally:
             os._exit(status)
 
@@ -115,9 +103,9 @@ def may_write_from_the_background() -> None:
 
 def _follow_to_death(parent: int) -> None:
     """Get SIGTERM when the parent dies. The kernel looks at the thread that forked: here always one that waits."""
-    descendants.ask_for_signal_at_parent_death(SIGTERM)
+    descendants.ask_for_signal_at_parent_death(signal.SIGTERM)
     if os.getppid() != parent:  # it died before it could be asked for
-        os.kill(os.getpid(), SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _forward_until_end(runner: int, watched: frozenset[int], last_word: int) -> int:
@@ -130,7 +118,7 @@ def _forward_until_end(runner: int, watched: frozenset[int], last_word: int) -> 
         )
         if info is None:
             return said[0] << 8
-        if info.si_signo == SIGCHLD:
+        if info.si_signo == signal.SIGCHLD:
             status = _reap(runner)
             if status is not None:
                 return status
@@ -143,8 +131,8 @@ def _forward_until_end(runner: int, watched: frozenset[int], last_word: int) -> 
             continue
         last, last_time = intention, now
         os.kill(runner, info.si_signo)  # not reaped yet, so the number is still the runner's
-        if info.si_signo == SIGTSTP:
-            os.kill(os.getpid(), SIGSTOP)  # what Ctrl-Z would have done, had the signal not been awaited
+        if info.si_signo == signal.SIGTSTP:
+            os.kill(os.getpid(), signal.SIGSTOP)  # what Ctrl-Z would have done, had the signal not been awaited
 
 
 def _read_if_there(fd: int) -> bytes:
@@ -178,7 +166,7 @@ def _sweep(strangers: frozenset[int], seconds: float) -> list[descendants.Descen
             return []
         if left <= 0:
             return killed
-        signal.sigtimedwait({SIGCHLD}, left)
+        signal.sigtimedwait({signal.SIGCHLD}, left)
 
 
 def _open_missing_standard_files() -> None:

@@ -11,24 +11,14 @@ import select
 
 from ascend_runner import plain_signal as signal
 from ascend_runner.annotations import TYPE_CHECKING, Final
-from ascend_runner.plain_signal import (
-    SIGCHLD,
-    SIGCONT,
-    SIGHUP,
-    SIGINT,
-    SIGQUIT,
-    SIGTERM,
-    SIGTSTP,
-    SIGUSR1,
-    SIGUSR2,
-)
+
+from .guardian import FORWARDED
 
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-WATCHED: Final = (SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT)
-
+WATCHED: Final = FORWARDED | {signal.SIGCHLD}  # what the guardian hands on, and the ends of children
 
 LONGEST: Final = 1e9  # milliseconds; poll(2) takes an int. Whoever waits for longer asks again after eleven days
 
@@ -48,7 +38,7 @@ class Signals:
         self._poll.register(self._reader, select.POLLIN)
         self._old_wakeup_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for signum in WATCHED:
-            if signum == SIGHUP and signal.getsignal(SIGHUP) == signal.SIG_IGN:
+            if signum == signal.SIGHUP and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
                 continue  # nohup(1)
             self._handlers[signum] = signal.signal(signum, _do_nothing)
         self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)

@@ -9,7 +9,7 @@ import sys
 from _thread import allocate_lock, start_new_thread
 
 from ascend_runner.annotations import TYPE_CHECKING
-from ascend_runner.errors import AscendRunnerError
+from ascend_runner.errors import LIMIT_OF_PROCESSES, AscendRunnerError
 from ascend_runner.plain_signal import SIG_BLOCK, pthread_sigmask, valid_signals
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ class Thread:
             start_new_thread(self._run, ())
         except RuntimeError as error:
             self._running.release()
-            raise AscendRunnerError(
-                f"{error}: too many processes (RLIMIT_NPROC, see ulimit -u, or the container's limit of processes)"
-            ) from error
+            raise AscendRunnerError(f"{error}: too many processes {LIMIT_OF_PROCESSES}") from error
 
     def has_ended(self, within: float) -> bool:
         """Wait for its end, at most so many seconds; whether it has come. So it is before the start, too."""
