@@ -1,17 +1,16 @@
 """Start one training process per Ascend NPU of this node, watch them, and name the cause of a failure.
 
-The public names. They are brought in when they are first asked for (PEP 562): the runner's first process, which also
-begins here, must not pay for them.
+The public names are imported when they are first used (PEP 562): the guardian, which starts here too, must stay small.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ascend_runner import errors, rank_table
     from ascend_runner.library import CurrentRank, Platform, current_rank, launch, platform, prepare
-    from ascend_runner.supervision.outcome import Outcome
+    from ascend_runner.rank_record import Outcome
 
 __all__ = [
     "CurrentRank",
@@ -31,15 +30,14 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-if not TYPE_CHECKING:  # type checkers know the names from above, and shall tell of any other
+if not TYPE_CHECKING:  # a type checker takes the names from above and reports all others
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # only here
+        from importlib import import_module  # noqa: PLC0415  the guardian does without
 
         if name in {"errors", "rank_table"}:
             return import_module(f"ascend_runner.{name}")
-
-        home = "ascend_runner.supervision.outcome" if name == "Outcome" else "ascend_runner.library"
-        return getattr(import_module(home), name)
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = "ascend_runner.rank_record" if name == "Outcome" else "ascend_runner.library"
+        return getattr(import_module(module), name)

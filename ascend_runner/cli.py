@@ -1,132 +1,153 @@
-"""argv and environ to settings, errors to exit statuses, the last words to the screen."""
+"""The command line: arguments and environment in, exit status out. Errors become messages and statuses here."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping, Sequence
+from signal import SIG_UNBLOCK, pthread_sigmask
+from typing import Final
+
+import attrs
 
 import ascend_runner
-from ascend_runner import errors, reporter
-from ascend_runner.annotations import TYPE_CHECKING, Final
-from ascend_runner.errors import StopRequestedError
-from ascend_runner.job import command_line
-from ascend_runner.job import settings as job_settings
+from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError, StopRequestedError, reason
+from ascend_runner.guardian.guard import may_write_from_the_background
+from ascend_runner.guardian.signal_sets import WATCHED
 from ascend_runner.launcher import Launcher
-from ascend_runner.linux.console import Console
-from ascend_runner.linux.guardian import may_write_from_the_background
-from ascend_runner.linux.signals import WATCHED, Signals
-from ascend_runner.plain_signal import SIG_UNBLOCK, pthread_sigmask
-from ascend_runner.reporter import Reporter
-from ascend_runner.supervision.outcome import Interrupted, Outcome
+from ascend_runner.output.console import Console
+from ascend_runner.output.messages import Level, Messages, format_message
+from ascend_runner.output.standard_outputs import STDERR
+from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.plan.secrets import mask
+from ascend_runner.problems import RankTableFormatError, problems_of
+from ascend_runner.processes.signals import Signals
+from ascend_runner.rank_record import Outcome
+from ascend_runner.report import result, screen
+from ascend_runner.settings import command_line, suggestions
+from ascend_runner.settings.command_line import CommandLine
+from ascend_runner.settings.model import Settings, decode
+from ascend_runner.supervision.outcome import Interrupted
 from ascend_runner.text import printable
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+NO_JOB: Final = Outcome(cause=None)
 
-    from ascend_runner.job.plan import JobSpec, RankSpec
-    from ascend_runner.job.settings import Settings
-    from ascend_runner.reporter import Level
 
-NO_JOB: Final = Outcome(cause=None, ranks=())
+@attrs.frozen(kw_only=True)
+class Ended:
+    """How a command line ended. `text` is what it prints in place of running a job."""
+
+    result: Outcome | AscendRunnerError
+    status: int = 0
+    text: str = ""
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None = None) -> int:
-    """Run the command line; the exit status. What came of it is written to `result_fd` as well (see result.py)."""
+    """Run a command line and return its exit status. The result is also written to `result_fd` (see result.py)."""
     with Signals() as signals:
         console = Console(_skipped_notice, _failure_notice)
         try:
             console.start()
-        except errors.AscendRunnerError as error:
-            _write_last_words(str(error))
+        except AscendRunnerError as error:
+            _write_last_message(str(error))
             return error.exit_status
-        out = Reporter(console.say)
-        result: Outcome | errors.AscendRunnerError
-        text = ""
         try:
-            named = {name: value for name, value in environ.items() if name}  # "=x" is no variable that can be set
-            result, text = _run(argv, named, signals, (console, out))
-            status = result.status
-        except StopRequestedError as stop:
-            out.error(str(stop))
-            result = Outcome(Interrupted(stop.signum), ranks=())
-            status = stop.exit_status
-        except errors.AscendRunnerError as error:
-            told = errors.sentences(error)
-            if isinstance(error, errors.RankTableFormatError):  # names of a table stand in these
-                told = list(map(printable, told))
-            out.error("\n  ".join(told))
-            result, status = error, error.exit_status
+            # The kernel accepts "=x", which is not a variable that can be set for a rank.
+            variables = {name: value for name, value in environ.items() if name}
+            ended = Program(variables, signals, console, Messages(console.show_message)).run(argv)
         finally:
             console.close()
 
+    if result_fd is not None:
+        with open(result_fd, "wb") as file:
+            file.write(result.encode(ended.result))
     if console.has_lost_text:
-        status = errors.RUNNER_FAILED  # what was asked for is not there
-    _hand_back(result, result_fd)
-    return _print(text) if text else status
+        return RUNNER_FAILED
+    return _print(ended.text) if ended.text else ended.status
+
+
+@attrs.frozen(eq=False, repr=False)
+class Program:
+    """What a command line needs to run: the environment, the signals that stop it, and where its output goes."""
+
+    environ: Mapping[str, str]
+    signals: Signals
+    console: Console
+    messages: Messages
+
+    def run(self, argv: Sequence[str]) -> Ended:
+        """Run a command line and report its errors."""
+        try:
+            return self._run(command_line.parse(argv))
+        except StopRequestedError as stop:
+            self.messages.error(str(stop))
+            return Ended(result=Outcome(cause=Interrupted(stop.signum)), status=stop.exit_status)
+        except AscendRunnerError as error:
+            sentences = [str(problem) for problem in problems_of(error)]
+            if isinstance(error, RankTableFormatError):  # a name in a table may contain a line break
+                sentences = list(map(printable, sentences))
+            self.messages.error("\n  ".join(sentences))
+            return Ended(result=error, status=error.exit_status)
+
+    def _run(self, line: CommandLine) -> Ended:
+        if line.wants_help:
+            return Ended(result=NO_JOB, text=command_line.help_text(line.help_topic))
+        if line.wants_version:
+            return Ended(result=NO_JOB, text=f"{ascend_runner.__version__}\n")
+        settings = decode(line.values, self.environ)
+        self.messages.lowest = _lowest_level(settings)
+        for sentence in suggestions.unknown_variables(self.environ):
+            self.messages.warning(printable(sentence))
+        if settings.check:
+            from ascend_runner.check.run import check  # noqa: PLC0415  reads a whole machine, and jobs do not need it
+
+            check(settings, self.environ, line.command, (self.signals, self.console, self.messages))
+            return Ended(result=NO_JOB)
+        if not line.command:
+            raise SettingsError(f"no command given (usage: {command_line.USAGE})")
+
+        launcher = Launcher(settings, self.environ, self.signals, self.messages)
+        prepared = launcher.prepare(line.command)
+        launcher.tell(prepared)
+        if prepared.error:
+            return Ended(result=prepared.error, status=prepared.error.exit_status)
+        job = prepared.job()
+        if settings.dry_run:
+            return Ended(result=NO_JOB, text=_plan_text(job, self.environ))
+        outcome = self._launch(launcher, job)
+        return Ended(result=outcome, status=outcome.status)
+
+    def _launch(self, launcher: Launcher, job: JobSpec) -> Outcome:
+        guardian = os.getppid()
+        outcome = launcher.run(job, self.console, version=ascend_runner.__version__)
+        if os.getppid() != guardian:
+            self.messages.warning("the guardian was killed: the job was stopped, and its exit status is lost")
+        report = self.messages.error if outcome.cause else self.messages.info
+        report(screen.ended(outcome, job))
+        return outcome
 
 
 def _print(text: str) -> int:
-    """Write what was asked for, as cat(1) would: a signal ends it, and a reader may take its time; the exit status."""
+    """Write to standard output as cat(1) does, which a signal ends and a slow reader may delay; return the status."""
     pthread_sigmask(SIG_UNBLOCK, WATCHED)
     may_write_from_the_background()
     try:
-        with open(1, "w", errors="backslashreplace", closefd=False) as stdout:  # it may hold what was no text
+        with open(1, "w", errors="backslashreplace", closefd=False) as stdout:  # arguments may be undecodable bytes
             stdout.write(text)
     except BrokenPipeError:
-        return 0  # whoever reads has seen enough
+        return 0  # the reader has seen enough
     except OSError as error:
-        _write_last_words(f"standard output cannot be written: {errors.reason(error)}")
-        return errors.RUNNER_FAILED
+        _write_last_message(f"cannot write to standard output: {reason(error)}")
+        return RUNNER_FAILED
     return 0
 
 
-def _write_last_words(sentence: str) -> None:
+def _write_last_message(sentence: str) -> None:
     may_write_from_the_background()
-    os.write(2, reporter.own_line("ERROR", sentence))
-
-
-def _run(
-    argv: Sequence[str], environ: Mapping[str, str], signals: Signals, screen: tuple[Console, Reporter]
-) -> tuple[Outcome, str]:
-    """Do what the words say; what came of it, and what is to be printed where that is all."""
-    console, out = screen
-    flags, command = command_line.parse(argv)
-    if command_line.HELP in flags or command_line.VERSION in flags:
-        return NO_JOB, command_line.help_text() if command_line.HELP in flags else f"{ascend_runner.__version__}\n"
-    settings = job_settings.decode(flags, environ)
-    out.lowest = _lowest_level(settings)
-    if settings.check:
-        from ascend_runner.check.run import check  # only for a check
-
-        check(settings, environ, tuple(command), (signals, console, out))
-        return NO_JOB, ""
-    if not command:
-        raise errors.SettingsError(f"there is no command to run, expected: {command_line.USAGE}")
-
-    launcher = Launcher(settings, environ, signals, out)
-    job = launcher.prepare(command)
-    if settings.dry_run:
-        return NO_JOB, _plan_text(job, environ)
-
-    guardian = os.getppid()
-    outcome = launcher.run(job, console)
-    if os.getppid() != guardian:
-        out.warn("the guardian was killed: everything was stopped, but nobody is left to hand the exit status to")
-    out.say("ERROR" if outcome.cause else "INFO", reporter.ended(outcome, job))
-    return outcome, ""
-
-
-def _hand_back(what: Outcome | errors.AscendRunnerError, fd: int | None) -> None:
-    if fd is None:
-        return
-    from ascend_runner import result  # only for a runner that launch() has started
-
-    with open(fd, "wb") as file:
-        file.write(result.encode(what))
+    os.write(STDERR, format_message(Level.ERROR, sentence))
 
 
 def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
-    import json  # only here: 4 ms
-
     plan = {
         "job_id": job.job_id,
         "rank_size": job.rank_size or None,
@@ -134,24 +155,19 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
         "pod_name": job.pod_name,
         "rank_table": job.table.path if job.table else None,
         "ranks": [
-            {
-                "rank_id": rank.rank_id,
-                "local_rank": rank.local_rank,
-                **_process_plan(rank, environ),
-            }
+            {"rank_id": rank.rank_id, "local_rank": rank.local_rank, **_process_plan(rank, environ)}
             for rank in job.ranks
         ],
         "beside": [{"name": process.name, **_process_plan(process, environ)} for process in job.beside],
         "host_files": [{"path": file.path, "lines": os.fsdecode(file.content).splitlines()} for file in job.host_files],
     }
     text = json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
-    # JSON lets DEL and the control characters beyond it stand, and a terminal obeys some of them.
+    # JSON does not escape DEL and the control characters above it, some of which control a terminal. orjson would also
+    # refuse arguments that are not UTF-8.
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def _process_plan(process: RankSpec, environ: Mapping[str, str]) -> dict[str, object]:
-    from ascend_runner.job.secrets import mask  # only here
-
     return {
         "executable": process.executable,
         "argv": process.argv,
@@ -165,17 +181,15 @@ def _process_plan(process: RankSpec, environ: Mapping[str, str]) -> dict[str, ob
 
 def _lowest_level(settings: Settings) -> Level:
     if settings.quiet:
-        return "WARNING"
-    return "DEBUG" if settings.verbose else "INFO"
+        return Level.WARNING
+    return Level.DEBUG if settings.verbose else Level.INFO
 
 
 def _skipped_notice(lines: int) -> bytes:
-    return reporter.own_line(
-        "WARNING", f"{lines} lines not shown here, the console did not take them in time: see the log files"
+    return format_message(
+        Level.WARNING, f"{lines} lines are not shown because the console was too slow; see the log files"
     )
 
 
 def _failure_notice(error: OSError) -> bytes:
-    return reporter.own_line(
-        "WARNING", f"standard output cannot be written any more: {errors.reason(error)}; see the log files"
-    )
+    return format_message(Level.WARNING, f"cannot write to standard output: {reason(error)}; see the log files")

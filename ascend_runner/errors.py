@@ -1,139 +1,90 @@
-"""Every exception class of the package. A class exists only where a caller would act differently.
+"""The exceptions of the package and its exit statuses. A class exists only where a caller would act differently.
 
-The text of each is one plain sentence: what is wrong, where, what was expected, what was found. A failing rank is
-not an exception but data (`Outcome`), until somebody asks for one with `Outcome.check()`.
+The text of an error is one sentence: what is wrong, where, and what to do. A failed rank is not an exception but part
+of the `Outcome`; `Outcome.check()` turns it into one. The guardian imports this module: keep its imports light.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING
+import errno
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-RUNNER_FAILED = 125  # what env(1), timeout(1) and docker-run(1) use for "the wrapper itself failed"
+RUNNER_FAILED = 125  # as env(1), timeout(1) and docker-run(1): the wrapper itself failed
 COMMAND_NOT_EXECUTABLE = 126  # POSIX, XCU 2.8.2
-COMMAND_NOT_FOUND = 127  # likewise
+COMMAND_NOT_FOUND = 127  # as above
 
-
-# What a limit of processes is called, wherever one more cannot be had.
-LIMIT_OF_PROCESSES = "(RLIMIT_NPROC, see ulimit -u, or the container's limit of processes)"
-
-# What the numbers of some errors (errno(3)) leave unsaid. Here without an import of errno.
-LIMITS = {
-    7: " (the environment and the words of the command together)",  # E2BIG
-    11: f" {LIMIT_OF_PROCESSES}",  # EAGAIN, of fork(2)
-    23: " (in the whole system)",  # ENFILE
-    24: " (RLIMIT_NOFILE, see ulimit -n)",  # EMFILE
+# What the kernel's own words leave out.
+LIMIT_OF_PROCESSES = "(RLIMIT_NPROC, see ulimit -u, or the container's process limit)"
+_LIMITS = {
+    errno.E2BIG: " (arguments and environment combined)",
+    errno.EAGAIN: f" {LIMIT_OF_PROCESSES}",  # of fork(2)
+    errno.ENFILE: " (in the whole system)",
+    errno.EMFILE: " (RLIMIT_NOFILE, see ulimit -n)",
 }
 
 
 def reason(error: OSError) -> str:
-    """Say why the kernel has refused, as a part of a sentence."""
-    return (error.strerror or str(error)).lower() + LIMITS.get(error.errno or 0, "")
-
-
-def said_of(sentence: str, path: str, source: str) -> str:
-    """Say a sentence about a place in a document."""
-    place = " of ".join(filter(None, (f"'{path}'" if path else "", source)))
-
-    return f"{sentence}, in {place}" if place else sentence
+    """Return the cause of an OSError as part of a sentence, with the limit that was reached."""
+    return (error.strerror or str(error)).lower() + _LIMITS.get(error.errno or 0, "")
 
 
 class AscendRunnerError(Exception):
-    """The runner itself failed. `exit_status` is what the command line ends with."""
+    """The runner itself failed. `exit_status` is the exit status of the command line."""
 
     exit_status: int = RUNNER_FAILED
 
 
-def sentences(error: AscendRunnerError) -> list[str]:
-    """Give all that an error says, one sentence each: a document may be wrong in more than one place."""
-    if not isinstance(error, RankTableFormatError):
-        return [str(error)]
-
-    return [
-        said_of(one.sentence, one.path, one.source) + (f" ({one.code})" if one.code else "")
-        for one in (error, *error.others)
-    ]
-
-
 class SettingsError(AscendRunnerError):
-    """A flag or variable carries a value that cannot be used; the sentence names which."""
+    """An option or a variable is unknown, invalid or contradicts another one; the sentence names it."""
 
 
 class RankTableError(AscendRunnerError):
-    """A rank table cannot be had or cannot be used."""
+    """A rank table is missing or cannot be used."""
 
 
 class UnreadableError(RankTableError):
-    """A file cannot be opened or read at all, so that nothing can be said about a table."""
-
-
-class RankTableFormatError(RankTableError):
-    """A document is complete, but it is not a rank table that can be used. Waiting would not mend it."""
-
-    def __init__(
-        self,
-        sentence: str,
-        *,
-        path: str = "",
-        source: str = "",
-        code: str = "",
-        others: Sequence[RankTableFormatError] = (),
-    ) -> None:
-        """`path` is the place in the document ("group_list[0].device_count"), `source` the name of the document.
-
-        `code` is what HCCL would have said instead, half an hour later. `others` is what else is wrong.
-        """
-        super().__init__(f"{said_of(sentence, path, source)}{f' (and {len(others)} more)' if others else ''}")
-
-        self.sentence = sentence
-        self.path = path
-        self.source = source
-        self.code = code
-        self.others = tuple(others)
+    """A file cannot be opened or read."""
 
 
 class RankTableNotReadyError(RankTableError):
-    """A rank table is not there yet, or not complete yet. Waiting may mend it."""
+    """A rank table does not exist yet or is not complete yet. Waiting may help."""
 
     def __init__(self, sentence: str, *, reason: str = "") -> None:
-        """`reason` is what the table lacks, as a clause about it ("it is empty")."""
+        """`reason` is a clause about the table, such as "it is empty"."""
         super().__init__(sentence)
 
         self.reason = reason
 
 
 class NodeNotFoundError(RankTableError):
-    """The table does not say which of its devices belong to this node."""
+    """The rank table does not contain this node."""
 
 
 class CommandError(AscendRunnerError):
     """The command cannot be started."""
 
     def __init__(self, sentence: str, *, exit_status: int = RUNNER_FAILED) -> None:
-        """`exit_status` is 126 (found, but cannot be executed), 127 (not found) or 125 (a line for a shell)."""
+        """`exit_status` is 126 (not executable), 127 (not found) or 125 (a shell command line)."""
         super().__init__(sentence)
 
         self.exit_status = exit_status
 
 
 class OutputError(AscendRunnerError):
-    """A folder or file that the runner writes to cannot be made, or must not be used."""
+    """A folder or file that the runner writes to cannot be created or must not be used."""
 
 
 class CheckFailedError(AscendRunnerError):
-    """A check has found what a job on this node would fail of."""
+    """`--check` found an error: a job on this node would fail."""
 
-    exit_status = 1  # an answer, not a failure of the runner's
+    exit_status = 1  # a result, not a failure of the runner
 
 
 class NotARankError(AscendRunnerError):
-    """A function for ranks was called outside of one."""
+    """A function for ranks was called outside a rank."""
 
 
 class JobFailedError(AscendRunnerError):
-    """A job did not succeed. `exit_status` is the job's, and the sentence is its cause."""
+    """A job failed. `exit_status` is that of the job, and the text is the cause."""
 
     def __init__(self, sentence: str, *, exit_status: int) -> None:
         super().__init__(sentence)
@@ -142,7 +93,7 @@ class JobFailedError(AscendRunnerError):
 
 
 class StopRequestedError(AscendRunnerError):
-    """The runner was told to stop before it had started anything: not a failure of its own, but the end."""
+    """The runner received a stop signal before it started any rank."""
 
     def __init__(self, signum: int, name: str) -> None:
         super().__init__(f"stopped by {name} before any rank was started")

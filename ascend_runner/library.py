@@ -1,7 +1,7 @@
-"""The runner as a library: launch a command, prepare a table, ask inside a rank who one is.
+"""The functions for programs: launch a command, prepare a rank table, identify the current rank, find folders.
 
-`launch` runs the same command line in a child process. So there is one code path, and a notebook, a thread or an
-asyncio program keeps its own signals.
+`launch` runs the command line in a child process: there is one code path, and a notebook, a thread or an asyncio
+program keeps its own signal handlers.
 """
 
 from __future__ import annotations
@@ -10,31 +10,34 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import attrs
 
-from ascend_runner import errors, rank_table, result
+from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
-from ascend_runner.job import plan, settings
-from ascend_runner.launcher import table_place, write_table
-from ascend_runner.platforms import folders
-from ascend_runner.rank_table import codec, source
+from ascend_runner.launcher import write_table
+from ascend_runner.plan.context import PlanContext
+from ascend_runner.plan.folders import place_table
+from ascend_runner.platforms import announced, folders
+from ascend_runner.rank_record import Outcome
+from ascend_runner.rank_table import RankTable, codec, source
+from ascend_runner.report import result
+from ascend_runner.settings import parsing
+from ascend_runner.settings.model import Settings
+from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT, OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping, Sequence
-
-    from typing_extensions import Unpack
-
-    from ascend_runner.rank_table import RankTable
-    from ascend_runner.supervision.outcome import Outcome
+    from typing_extensions import Unpack  # typing.Unpack: Python 3.11
 
 
 class Options(TypedDict, total=False):
-    """The options of the command line, by name; None is as good as left out. Times are in seconds."""
+    """The options of the command line by name. None is the same as leaving an option out. Times are in seconds."""
 
+    # <options> written by scripts/generate
     rank_table: str | os.PathLike[str] | None
     rank_table_timeout: float | None
     no_table_checks: bool
@@ -47,24 +50,27 @@ class Options(TypedDict, total=False):
     framework: str | None
     isolate_devices: bool
     conda_env: str | None
+    workdir: str | os.PathLike[str] | None
+    bind: str | None
     launcher: str | None
     mpi_hostfile: str | os.PathLike[str] | None
     mpich_hostfile: str | os.PathLike[str] | None
     deepspeed_hostfile: str | os.PathLike[str] | None
     log_dir: str | os.PathLike[str] | None
-    workdir: str | os.PathLike[str] | None
-    bind: str | None
-    grace: float | None
-    hang_timeout: float | None
+    log_runs: int | None
     log_max_size: int | str | None
     log_backups: int | None
     console: str | Iterable[int] | None
     no_prefix: bool
+    progress_bars: str | None
+    quiet: bool
+    verbose: bool
+    grace: float | None
+    hang_timeout: float | None
     dry_run: bool
     check: bool
     json: bool
-    quiet: bool
-    verbose: bool
+    # </options>
 
 
 def launch(
@@ -74,28 +80,31 @@ def launch(
     cwd: str | os.PathLike[str] | None = None,
     **options: Unpack[Options],
 ) -> Outcome:
-    """Run `command` as `ascend-runner [OPTIONS] COMMAND` would, wait for its end, and give what it came to.
+    """Run `command` as `ascend-runner [OPTIONS] COMMAND` does, wait until it ends, and return the outcome.
 
     `options` are those of the command line by name, such as `nproc_per_node=4`, `grace=60.0` (seconds), `console=[0]`
-    or `no_prefix=True`. What the ranks print is shown as ever. A failing rank is no exception: see `Outcome.status`,
-    `Outcome.cause` and `Outcome.check()`.
+    or `no_prefix=True`. The output of the ranks is shown as usual. `environ` and `cwd` are by default those of this
+    process. A failed rank raises no exception: see `Outcome.status`, `Outcome.cause` and `Outcome.check()`.
 
         import ascend_runner
 
         outcome = ascend_runner.launch(["python", "-c", "print('hello')"], nproc_per_node=2)
         outcome.check()
 
-    A KeyboardInterrupt tears the job down, then goes on. If this process dies, the job is torn down as well.
-    Errors: AscendRunnerError, by its subclass, where the runner itself failed; TypeError for an unknown option.
+    A KeyboardInterrupt stops the job before it propagates. If this process dies, the job is stopped as well.
+
+    Raises:
+        AscendRunnerError: The runner itself failed; the subclass names the kind of failure.
+        TypeError: An option is unknown, or `command` is not a sequence.
     """
     if isinstance(command, (str, os.PathLike)):
-        raise TypeError(f"launch() takes the words of a command, such as ['python', 'train.py'], not {command!r}")
+        raise TypeError(f"launch() requires a sequence such as ['python', 'train.py'], not {command!r}")
 
     argv = [sys.executable, "-m", "ascend_runner", *_flags(options), "--", *(os.fspath(word) for word in command)]
     with open(os.memfd_create("outcome"), "r+b") as outcome_file:
         fd = outcome_file.fileno()
         env = {**(os.environ if environ is None else environ), result.LAUNCH_VARIABLE: f"{os.getpid()}:{fd}"}
-        # A session of its own: a terminal's Ctrl-C would reach it beside ours, and the second one means "kill now".
+        # In its own session: Ctrl-C in a terminal would reach it, too, and a second SIGINT means "kill now".
         child = subprocess.Popen(
             argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, pass_fds=(fd,), start_new_session=True
         )
@@ -112,24 +121,29 @@ def launch(
 def prepare(
     table: str | os.PathLike[str] | None = None,
     *,
-    timeout: float = settings.HCCL_RANK_TABLE_LIMIT,
-    environ: MutableMapping[str, str] = os.environ,
+    timeout: float = HCCL_RANK_TABLE_LIMIT,
+    environ: MutableMapping[str, str] | None = None,
 ) -> RankTable:
-    """Await the rank table, convert it, and point RANK_TABLE_FILE and RANK_SIZE of this process at the result.
+    """Wait for the rank table, convert it, and set RANK_TABLE_FILE and RANK_SIZE for this process.
 
-    For a script that is started by other means and only wants a table that its framework can read. `table` is a file or
-    a folder; by default it is looked for where `ascend-runner` looks. `timeout` is in seconds.
+    For a script that something else starts and that needs a rank table its framework can read. `table` is a file or a
+    folder, by default the one that `ascend-runner` uses. `timeout` is in seconds. `environ` is by default `os.environ`.
 
         import ascend_runner
 
         table = ascend_runner.prepare()
         print(f"{table.rank_size} ranks on {table.server_count} servers")
 
-    A table without devices unsets RANK_TABLE_FILE. Errors: RankTableError, OutputError.
+    With a table that lists no devices, RANK_TABLE_FILE is unset.
+
+    Raises:
+        RankTableError: The rank table is missing, incomplete or invalid.
+        OutputError: The converted rank table cannot be written.
     """
+    environ = os.environ if environ is None else environ
     cwd = os.getcwd()
-    place = table_place(os.fspath(table) if table is not None else None, environ, cwd)
-    snapshot = source.await_snapshot(place, timeout=timeout)
+    place = announced.find_table(os.fspath(table) if table is not None else None, environ, os.path.isdir)
+    snapshot = source.await_snapshot(os.path.join(cwd, place), timeout=timeout)
     rank_size = str(max(1, snapshot.table.rank_size))
     if not snapshot.table.devices:
         for variable in conflicts.TABLE:
@@ -137,17 +151,16 @@ def prepare(
         environ["RANK_SIZE"] = rank_size
         return snapshot.table
 
-    data = codec.hand_on(snapshot.table, snapshot.data)
-    surroundings = plan.Surroundings(environ, cwd, os.uname().nodename, os.path.isdir)
-    target = plan.place_table(data, plan.find_log_dir(settings.Settings(), surroundings), surroundings)
-    environ["RANK_TABLE_FILE"] = write_table(target, warn=_warn)
+    data = codec.to_hccl_bytes(snapshot.table, snapshot.data)
+    context = PlanContext(environ=environ, cwd=cwd, host_name=os.uname().nodename, is_folder=os.path.isdir)
+    environ["RANK_TABLE_FILE"] = write_table(place_table(data, Settings(), context), warn=_warn)
     environ["RANK_SIZE"] = rank_size
     return snapshot.table
 
 
 @attrs.frozen(kw_only=True)
 class CurrentRank:
-    """Who this process is in its job. `device_index` is the local index of its NPU; `table` None without one."""
+    """The rank that this process is. `device_index` is the local index of its NPU; `table` is None without one."""
 
     rank_id: int
     local_rank: int
@@ -156,16 +169,19 @@ class CurrentRank:
     table: RankTable | None
 
 
-def current_rank(environ: Mapping[str, str] = os.environ) -> CurrentRank:
-    """Tell, inside a rank, who it is.
+def current_rank(environ: Mapping[str, str] | None = None) -> CurrentRank:
+    """Return the rank that this process is, from its environment variables or those in `environ`.
 
         import ascend_runner
 
         rank = ascend_runner.current_rank()
         print(f"rank {rank.rank_id} of {rank.rank_size} on device {rank.device_index}")
 
-    Errors: NotARankError outside of a rank; RankTableError for a table that cannot be read.
+    Raises:
+        NotARankError: This process is not a rank.
+        RankTableError: The rank table cannot be read.
     """
+    environ = os.environ if environ is None else environ
     path = environ.get("RANK_TABLE_FILE")
     return CurrentRank(
         rank_id=_number(environ, "RANK_ID"),
@@ -178,10 +194,10 @@ def current_rank(environ: Mapping[str, str] = os.environ) -> CurrentRank:
 
 @attrs.frozen(kw_only=True)
 class Platform:
-    """Where the platform keeps a job's data, each as a Path; None where it has none.
+    """The folders where the platform keeps the data of a job; None for one that it does not have.
 
-    `datasets` are those that DATASET_MAP lists, by their names, and `dataset` is the folder of all of them. What is in
-    `result` when the job ends is what the platform collects. A folder that a variable names need not exist yet.
+    `datasets` are those in DATASET_MAP by name, and `dataset` is the folder that contains them. The platform collects
+    what is in `result` when the job ends. A folder that a variable names may not exist yet.
     """
 
     dataset: Path | None
@@ -192,8 +208,8 @@ class Platform:
     code: Path | None
 
 
-def platform(environ: Mapping[str, str] = os.environ) -> Platform:
-    """Find the platform's folders: by its variables first, then where it is known to put them. In a rank or before.
+def platform(environ: Mapping[str, str] | None = None) -> Platform:
+    """Find the folders of the platform: by its variables, else in their usual places. Works inside and outside a rank.
 
         import ascend_runner
 
@@ -201,20 +217,30 @@ def platform(environ: Mapping[str, str] = os.environ) -> Platform:
         for name, path in folders.datasets.items():
             print(name, sorted(path.iterdir())[:3])
 
-    Errors: SettingsError for a DATASET_MAP that is no JSON object of names and paths.
+    If DATASET_MAP is not a JSON object of names and paths, that is a warning, and `datasets` is empty.
     """
+    environ = os.environ if environ is None else environ
+    try:
+        folders.datasets(environ)
+    except errors.SettingsError as error:  # the other folders are of use without it
+        warnings.warn(f"{error}; no datasets are listed", stacklevel=2)
+        environ = {name: value for name, value in environ.items() if name != folders.DATASET_MAP}
     found = folders.find(environ, os.path.isdir)
-    paths = {name: Path(path) if path else None for name, path in found._asdict().items() if name != "datasets"}
+    paths = {
+        name: Path(path) if path else None
+        for name, path in attrs.asdict(found, recurse=False).items()
+        if name != "datasets"
+    }
 
     return Platform(datasets={name: Path(path) for name, path in found.datasets.items()}, **paths)
 
 
 def _flags(options: Mapping[str, object]) -> list[str]:
-    known = {option.name: option for option in settings.OPTIONS}
+    known = {option.name: option for option in OPTIONS}
     flags: list[str] = []
     for name, value in options.items():
         if name not in known:
-            raise TypeError(f"launch() has no option {name!r}, expected one of {', '.join(known)}")
+            raise TypeError(f"launch() got an unknown option {name!r}, expected one of {', '.join(known)}")
         option = known[name]
         if value is None:
             continue
@@ -223,23 +249,22 @@ def _flags(options: Mapping[str, object]) -> list[str]:
         elif isinstance(value, (str, os.PathLike)):
             flags += [option.flag, os.fspath(value)]
         elif isinstance(value, (int, float)):
-            flags += [option.flag, str(value)]
+            unit = "B" if option.parse is parsing.size else ""
+            flags += [option.flag, f"{value}{unit}"]
         elif isinstance(value, Iterable):
             flags += [option.flag, ",".join(map(str, value)) or "none"]
         else:
-            raise TypeError(f"launch() cannot take {value!r} for {name}")
+            raise TypeError(f"launch() got an invalid value for {name}: {value!r}")
     return flags
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
     value = environ.get(name, "")
     if not (value.isascii() and value.isdigit()):
-        found = f"it is {value!r}" if name in environ else "it is not set"
-        raise errors.NotARankError(f"this process is no rank: {name} is expected to be a whole number, and {found}")
+        found = repr(value) if name in environ else "not set"
+        raise errors.NotARankError(f"this process is not a rank: {name} is {found}, expected a whole number")
     return int(value)
 
 
 def _warn(sentence: str) -> None:
-    import warnings  # here only
-
     warnings.warn(sentence, stacklevel=3)

@@ -1,331 +1,261 @@
-"""The loop that runs a job: wait, make events of what was seen, ask the state machine, perform what it answers.
+"""The loop that runs a job: wait, turn observations into events, ask the state machine, perform its actions.
 
-It holds what the machine must not know (pids, pipes, clocks) and decides nothing.
+It holds what the machine must not know (processes, output, time) and decides nothing. Everything it observes goes to
+the observers as facts.
 """
 
 from __future__ import annotations
 
-import os
-import time
+from collections import deque
+from collections.abc import Sequence
+from signal import SIGCHLD, SIGCONT, SIGKILL, SIGTSTP
+from typing import Final, Optional
 
-from ascend_runner import errors, reporter, text
-from ascend_runner.annotations import TYPE_CHECKING, Final
-from ascend_runner.ledger import Ledger
-from ascend_runner.linux import descendants
-from ascend_runner.linux.death_order import DeathOrder
-from ascend_runner.linux.lines import LineCutter
-from ascend_runner.linux.log_file import LogFile, Rotation
-from ascend_runner.linux.process import Leader
-from ascend_runner.linux.pump import Pump, Stream
-from ascend_runner.plain_signal import SIGCHLD, SIGCONT, SIGKILL, SIGTSTP
+from ascend_runner import errors, facts
+from ascend_runner.facts import Fact, Failure, Observer
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS
+from ascend_runner.managed_node import ManagedNode
+from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.processes import spawn_failure
 from ascend_runner.supervision import machine
-from ascend_runner.supervision.actions import SetDeadline, SignalGroup, Spawn
+from ascend_runner.supervision.actions import Action, AskToStop, Notify, SetDeadline, SignalGroup, Spawn
 from ascend_runner.supervision.events import (
+    AskedProcessEnded,
     DeadlineReached,
     Emptied,
+    Event,
     Exited,
     HangDetected,
     SignalReceived,
     Spawned,
-    SpawnFailed,
 )
+from ascend_runner.supervision.outcome import AttemptOutcome
+from ascend_runner.supervision.state import Phase, State
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ascend_runner.job.plan import JobSpec, RankSpec
-    from ascend_runner.linux.console import Console
-    from ascend_runner.linux.signals import Signals
-    from ascend_runner.report import Seen
-    from ascend_runner.reporter import Reporter
-    from ascend_runner.supervision.actions import Action
-    from ascend_runner.supervision.events import Event
-    from ascend_runner.supervision.outcome import Outcome
-
-SWEEP_LIMIT: Final = 5.0  # seconds for what had left its rank's session to die of SIGKILL
-DRAIN_LIMIT: Final = 5.0  # seconds for the last bytes to reach the log files; a healthy disk needs milliseconds
-GIVEN_UP_LIMIT: Final = 0.5  # seconds for both, where SIGKILL had its time already and a process is still there
+SWEEP_LIMIT: Final = 5.0  # seconds for processes outside their rank's session to die of SIGKILL
+DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the disk of the log files has hung
+GIVEN_UP_LIMIT: Final = (
+    0.5  # seconds in place of both after a rank has survived SIGKILL: waiting longer changes nothing
+)
 
 
 class Manager:
     """Runs one job, once."""
 
-    def __init__(self, job: JobSpec, signals: Signals, console: Console, reporter: Reporter) -> None:
+    def __init__(self, job: JobSpec, node: ManagedNode, observers: Sequence[Observer]) -> None:
         self._job = job
-        self._signals = signals
-        self._reporter = reporter
+        self._processes, self._output = node.processes, node.output
+        self._clock, self._evidence = node.clock, node.evidence
+        self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
-        self._ledger = Ledger(job)
-        self._pump = Pump(console)
-        self._leaders: dict[int, Leader] = {}  # not reaped: their numbers are still theirs
-        self._death_order = DeathOrder()
-        self._with_stragglers: set[int] = set()  # ranks whose leader has ended, but not their session
         self._deadline: float | None = None  # the machine's
         self._hang_at: float | None = None  # when silence becomes a hang
-        self._events: list[Event] = []  # in the order in which they are told to the machine
-        self._state = machine.State(grace=job.grace, waiting=())
+        self._grace_ends: float | None = None  # once a teardown has begun
+        self._events: deque[Event] = deque()  # in the order in which the machine gets them
+        self._state = State(grace=job.grace)
 
-    def run(self) -> Outcome:
-        """Run the job to its end. Nothing of it is alive afterwards, and all it wrote is in its log files.
+    def run(self) -> AttemptOutcome:
+        """Run the job to its end. None of its processes is alive afterwards, and its output is in the log files.
 
-        Errors: OutputError where a log file cannot be made; nothing is started then.
+        Raises:
+            OutputError: A log file cannot be created; no rank was started.
+            AscendRunnerError: The output of the ranks could not be read any more; all ranks were stopped.
         """
-        self._open_logs()
-        self._pump.start()
-        if not descendants.is_proc_ours():
-            self._reporter.warn(
-                "/proc is another PID namespace's: what leaves its rank's session will not be found and ended"
-                " (unshare --mount-proc)"
-            )
-        self._reporter.info(reporter.starting(self._job))
-
+        self._output.start()
+        self._tell(facts.JobStarting(self._clock.now(), is_proc_hidden=self._processes.is_proc_hidden()))
         if self._job.hang_timeout is not None:
-            self._hang_at = time.monotonic() + self._job.hang_timeout
+            self._hang_at = self._clock.now() + self._job.hang_timeout
         rank_ids = tuple(self._specs)
         self._state, actions = machine.start(rank_ids, self._job.grace)
         self._perform(actions)
-        while self._state.phase != machine.DONE:
+        while self._state.phase is not Phase.DONE:
             self._events.extend(self._observe())
-            event = self._events.pop(0)
-            self._state, actions = machine.transition(self._state, event)
-            self._perform(actions)  # the living are told before the dead is buried
-            self._get_ready_to_report()
-            self._reap_if_gone(event)
+            self._handle(self._events.popleft())
 
-        for signum in set(self._signals.wait(0.0)) & machine.STOP_SIGNALS:  # it may tell what the last death was
+        # A signal that arrived together with the last exit can still explain it.
+        for signum in set(self._clock.wait(0.0)) & STOP_SIGNALS:
             self._state, _ = machine.transition(self._state, SignalReceived(signum))
-        self._death_order.close()
-        has_survivors = self._sweep()
-        is_drained = self._pump.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT)
-        if self._pump.failure:
-            raise errors.AscendRunnerError(
-                f"the ranks' output could not be read any more ({self._pump.failure!r}), and all was stopped"
-            ) from self._pump.failure
-        if not is_drained and not has_survivors:
-            self._reporter.warn(
-                "some output was still unread when the time for it was over: the last lines may be missing"
-            )
-        lost = self._ledger.lost()
-        if lost:
-            ranks = text.rank_list(list(lost))
-            self._reporter.warn(f"the logs lack {sum(lost.values())} bytes (of {ranks}); the report says from where on")
-        return self._ledger.describe(machine.outcome(self._state, rank_ids))
+        self._finish_output(has_survivors=self._sweep())
+        outcome = self._state.outcome(rank_ids)
+        self._tell(facts.JobEnded(outcome, self._clock.now()))
+        return outcome
 
-    def seen(self, outcome: Outcome, environ: Mapping[str, str]) -> Seen:
-        """Tell, after the job, what the report wants beside the outcome; `environ` is the caller's environment."""
-        return self._ledger.seen(outcome, environ, self._reporter)
+    def _tell(self, fact: Fact) -> None:
+        for observer in self._observers:
+            observer.observe(fact)
 
     # --- Performing ---------------------------------------------------------------------------------------------------
 
-    def _perform(self, actions: tuple[Action, ...]) -> None:
-        signalled: dict[int, int] = {}  # what was sent, by session
+    def _handle(self, event: Event) -> None:
+        was_tearing_down = self._state.is_tearing_down
+        self._state, actions = machine.transition(self._state, event)
+        if self._state.phase is Phase.TERMINATING and not was_tearing_down:
+            self._grace_ends = self._clock.now() + self._job.grace
+            self._tell(
+                facts.TeardownStarted(
+                    cause=self._state.cause,
+                    rank_ids=tuple(sorted(self._state.alive)),
+                    grace=self._job.grace,
+                    at=self._clock.now(),
+                )
+            )
+        self._perform(actions)
+        # Reap last: until the machine has seen the end of the rank, it may signal the group.
+        if isinstance(event, Emptied) or (isinstance(event, Exited) and not event.has_stragglers):
+            self._tell(facts.RankReaped(event.rank_id, self._processes.reap(event.rank_id)))
+
+    def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
             if isinstance(action, Spawn):
                 self._events.append(self._spawn(self._specs[action.rank_id]))
-            elif isinstance(action, SignalGroup):
-                leader = self._leaders[action.rank_id]
-                leader.signal_group(action.signum)
-                signalled[leader.pid] = action.signum
             elif isinstance(action, SetDeadline):
-                self._deadline = time.monotonic() + action.seconds
+                self._deadline = self._clock.now() + action.seconds
+        asked = {action.rank_id: action.signum for action in actions if isinstance(action, AskToStop)}
+        if asked:
+            self._processes.ask_to_stop(asked)
+        notified = {action.rank_id: action.signum for action in actions if isinstance(action, Notify)}
+        if notified and not self._processes.notify(notified):
+            self._tell(facts.SignalUnhandled(next(iter(notified.values()))))
+        signalled = {action.rank_id: action.signum for action in actions if isinstance(action, SignalGroup)}
         if signalled:
-            self._signal_own_groups(signalled)
-
-    def _signal_own_groups(self, signalled: dict[int, int]) -> None:
-        """Reach those who made a process group of their own inside a rank's session (a shell's jobs, timeout(1))."""
-        for found in descendants.descendants(os.getpid()):
-            if found.session in signalled and found.pgid != found.session and not found.is_zombie:
-                descendants.send(found.pid, signalled[found.session])
+            self._processes.signal(signalled)
+            if SIGKILL in signalled.values():
+                self._grace_ends = self._clock.now()
 
     def _spawn(self, spec: RankSpec) -> Event:
         try:
-            output = self._pump.add(self._ledger.streams[spec.rank_id])
-            try:
-                leader = Leader(spec, output)
-            finally:
-                os.close(output)
+            with self._output.open(spec.rank_id) as output:
+                pid = self._processes.spawn(spec, output)
         except OSError as error:
-            return SpawnFailed(spec.rank_id, *_spawn_failure(error, spec))
+            return spawn_failure.explain(error, spec)
 
-        self._leaders[spec.rank_id] = leader
-        self._death_order.add(spec.rank_id, leader.pid)
-        self._ledger.note_start(spec.rank_id, leader.pid)
-        self._reporter.debug(f"{spec.title} has pid {leader.pid}, working directory {spec.cwd}")
+        self._tell(facts.RankStarted(spec.rank_id, pid, self._clock.now()))
         return Spawned(spec.rank_id)
 
     # --- Observing ----------------------------------------------------------------------------------------------------
 
     def _observe(self) -> list[Event]:
-        """Give what has happened; block until something has, unless events are waiting already."""
+        """Return what has happened. Blocks until something has, unless events are waiting already."""
         while True:
-            signums = self._signals.wait(0.0 if self._events else self._next_look())
-            is_over = self._deadline is not None and time.monotonic() >= self._deadline
+            signums = self._clock.wait(0.0 if self._events else self._time_to_next_look())
+            is_over = self._deadline is not None and self._clock.now() >= self._deadline
             events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
             if SIGCHLD in signums or is_over:
-                events = self._in_order(events, self._deaths())
+                events = self._with_deaths(events)
             if is_over and not events:
                 self._deadline = None
                 events.append(DeadlineReached())
-            events += self._hangs(signums, is_quiet=not (events or self._events))
+            if self._processes.has_asked_ended():
+                events.append(AskedProcessEnded())
+            is_quiet = not (events or self._events)
+            events += self._hangs(signums, is_quiet=is_quiet)
             if events or self._events:
                 return events
 
-    def _next_look(self) -> float | None:
-        """Give the seconds until a time is reached that somebody asked for; None: wait for ever."""
+    def _time_to_next_look(self) -> Optional[float]:
         times = [moment for moment in (self._deadline, self._hang_at) if moment is not None]
-        return min(times) - time.monotonic() if times else None
+        return min(times) - self._clock.now() if times else None
 
-    def _hangs(self, signums: list[int], *, is_quiet: bool) -> list[Event]:
-        """Tell when no rank has written for too long. Ranks that were stopped by a Ctrl-Z do not hang.
+    def _with_deaths(self, signals: list[Event]) -> list[Event]:
+        deaths, is_ordered = self._processes.look()
+        now = self._clock.now()
+        for event in deaths:
+            if isinstance(event, Exited):
+                self._tell(
+                    facts.RankExited(
+                        rank_id=event.rank_id, ending=event.ending, at=now, has_stragglers=event.has_stragglers
+                    )
+                )
+        if self._state.is_tearing_down:
+            return [*signals, *deaths]
+        return self._in_order(signals, deaths, is_ordered=is_ordered)
 
-        Nor do those that are told to end: to look at their stacks would only delay SIGKILL. So whatever else has
-        happened, unless it `is_quiet`, goes first.
+    def _in_order(
+        self, signals: Sequence[Event], deaths: Sequence[Exited | Emptied], *, is_ordered: bool
+    ) -> list[Event]:
+        """Order what one wake-up has brought, where the order of observation means nothing.
+
+        Ranks that failed by themselves come first, then signals, since a platform that stops a whole container means
+        the runner first, then ranks that something else may have ended.
         """
-        limit, now = self._job.hang_timeout, time.monotonic()
-        if SIGTSTP in signums or machine.is_tearing_down(self._state):
+        failures = [event for event in deaths if isinstance(event, Exited) and not event.ending.is_success]
+        if len(failures) > 1:
+            self._output.settle()
+            order = self._evidence.order_failures(
+                [Failure(event.rank_id, event.ending, self._output.read_so_far(event.rank_id)) for event in failures],
+                is_ordered=is_ordered,
+            )
+            failures.sort(key=lambda event: order.index(event.rank_id))
+        own = [event for event in failures if event.ending.exit_status - 128 not in STOP_SIGNALS | {SIGKILL}]
+        others = [event for event in (*failures, *deaths) if event not in own]
+        return [*own, *signals, *dict.fromkeys(others)]
+
+    def _hangs(self, signums: Sequence[int], *, is_quiet: bool) -> list[Event]:
+        """Detect that no rank has written for too long.
+
+        Ranks stopped by Ctrl-Z do not hang, nor do ranks that are being stopped: reading their stacks would only delay
+        SIGKILL. Anything else that has happened (not `is_quiet`) is handled first.
+        """
+        limit, now = self._job.hang_timeout, self._clock.now()
+        if SIGTSTP in signums or self._state.is_tearing_down:
             self._hang_at = None
         elif SIGCONT in signums and limit is not None:
             self._hang_at = now + limit
         if self._hang_at is None or limit is None or now < self._hang_at or not is_quiet:
             return []
 
-        self._hang_at = self._pump.last_activity + limit
+        self._hang_at = self._output.last_activity + limit
         if now < self._hang_at:
             return []
         self._hang_at = None
-        self._look_at_stacks()
+        self._tell(self._evidence.find_stacks(self._processes.pids()))
         return [HangDetected(limit)]
 
-    def _deaths(self) -> list[Event]:
-        """Look at every leader, and at who is left of the sessions whose leader has ended."""
-        endings = {
-            rank_id: ending
-            for rank_id in dict.fromkeys((*self._death_order.ended(), *self._leaders))
-            if rank_id not in self._ledger.ended_at and (ending := self._leaders[rank_id].peek())
-        }
-        now = time.monotonic()
-        leader_pids = frozenset(leader.pid for leader in self._leaders.values())
-        adopted = descendants.reap_adopted(keep=leader_pids)
-
-        # A leader that ends leaves its children to this process, their subreaper: no adopted child, no straggler.
-        sessions: set[int] = set()
-        if adopted and (endings or self._with_stragglers):
-            living = (found for found in descendants.descendants(os.getpid()) if not found.is_zombie)
-            sessions = {found.session for found in living}
-
-        events: list[Event] = []
-        for rank_id in self._with_stragglers - {rank for rank in self._leaders if self._leaders[rank].pid in sessions}:
-            self._with_stragglers.discard(rank_id)
-            events.append(Emptied(rank_id))
-        for rank_id, ending in endings.items():
-            self._ledger.ended_at[rank_id] = now
-            has_stragglers = self._leaders[rank_id].pid in sessions
-            if has_stragglers:
-                self._with_stragglers.add(rank_id)
-            self._reporter.debug(f"{self._specs[rank_id].title} has ended: {ending}")
-            events.append(Exited(rank_id, ending, has_stragglers))
-        return events
-
-    def _in_order(self, signals: list[Event], deaths: list[Event]) -> list[Event]:
-        """Order what one wake-up has brought, where the order of observation says nothing.
-
-        Ranks that failed by themselves go first; then signals, for whoever stops a whole container at once means the
-        runner first; then ranks that something else may have ended.
-        """
-        if machine.is_tearing_down(self._state):
-            return [*signals, *deaths]
-
-        failures = [event for event in deaths if isinstance(event, Exited) and not event.ending.is_success]
-        if len(failures) > 1:
-            self._pump.settle()
-            is_ordered = set(self._death_order.ended()).issuperset(event.rank_id for event in failures)
-            failures = self._ledger.by_suspicion(failures, is_ordered=is_ordered)
-        own = [event for event in failures if event.ending.exit_status - 128 not in machine.STOP_SIGNALS | {SIGKILL}]
-        others = [event for event in (*failures, *deaths) if event not in own]
-        return [*own, *signals, *dict.fromkeys(others)]
-
-    def _look_at_stacks(self) -> None:
-        """Find out where the ranks of a job that hangs stand, and say it."""
-        from ascend_runner.diagnosis import stack_groups  # only at a hang
-        from ascend_runner.linux.stacks import Looker
-
-        looker = Looker(self._job.processes[0].env.get("PATH", os.defpath))
-        pids = {
-            rank_id: leader.pid for rank_id, leader in self._leaders.items() if rank_id not in self._ledger.ended_at
-        }
-        self._ledger.hang = stack_groups.group(looker.look(pids))
-        lines = stack_groups.lines(self._ledger.hang)
-        if looker.refusal:
-            lines.append(f"({looker.refusal}: this is the kernel's view)")
-        self._reporter.error("\n  ".join(["the ranks stand here, the odd one first:", *lines]))
-
-    def _get_ready_to_report(self) -> None:
-        """Import what the end will need while the ranks are busy: nobody waits for these milliseconds now."""
-        if self._events or self._state.phase in {machine.STARTING, machine.DONE}:
-            return
-        if machine.is_tearing_down(self._state):
-            from ascend_runner import autopsy  # noqa: F401
-        else:
-            from ascend_runner import report  # noqa: F401
-
-    def _reap_if_gone(self, event: Event) -> None:
-        """Give a rank's number back, only now that the machine knows: until then it may signal the group."""
-        if isinstance(event, Emptied) or (isinstance(event, Exited) and not event.has_stragglers):
-            self._death_order.discard(event.rank_id)
-            self._ledger.usages[event.rank_id] = self._leaders.pop(event.rank_id).reap()
-
-    # --- Before and after ---------------------------------------------------------------------------------------------
-
-    def _open_logs(self) -> None:
-        told: set[str] = set()
-        for spec in self._job.processes:
-            cutter = None if spec.prefix is None else LineCutter(spec.prefix)
-            log = LogFile(spec.log_path, Rotation(*self._job.rotation), self._reporter.warn, told)
-            self._ledger.streams[spec.rank_id] = Stream(spec.rank_id, log, cutter)
+    # --- Afterwards ---------------------------------------------------------------------------------------------------
 
     def _sweep(self) -> bool:
-        """End what has left its rank's session: nothing that this job started may outlive it.
+        """End what has left its rank's session: nothing started by this job may outlive it.
 
-        Whom not even SIGKILL ends is named; whether there is anybody.
+        Those processes are asked to stop, and killed at the end of the grace, or at a stop signal.
+
+        Returns:
+            Whether any process is still alive.
         """
-        keep = frozenset(leader.pid for leader in self._leaders.values())
-        deadline = time.monotonic() + (GIVEN_UP_LIMIT if self._state.alive else SWEEP_LIMIT)
-        escaped: dict[int, str] = {}
-        while descendants.reap_adopted(keep):
-            escaped.update((found.pid, found.name) for found in descendants.kill_all(keep))
-            if time.monotonic() >= deadline:
+        self._wait_for_escaped()
+        deadline = self._clock.now() + (GIVEN_UP_LIMIT if self._state.alive else SWEEP_LIMIT)
+        killed: dict[int, str] = {}
+        while self._processes.has_escaped():
+            killed.update(self._processes.kill_escaped())
+            if self._clock.now() >= deadline:
                 break
-            self._signals.wait(deadline - time.monotonic())
-        if escaped:
-            names = ", ".join(f"{pid} ({name})" for pid, name in escaped.items())
-            self._reporter.warn(f"ended what had left its rank's session: {names}")
+            self._clock.wait(deadline - self._clock.now())
+        if killed:
+            self._tell(facts.EscapedKilled(killed))
 
-        living = [found for found in descendants.descendants(os.getpid()) if not found.is_zombie]
-        rank_of = {leader.pid: f"rank {rank_id}: " for rank_id, leader in self._leaders.items()}
-        told = [rank_of.get(found.session, "") + descendants.describe(found) for found in living]
-        if told:
-            self._reporter.warn(f"not even SIGKILL has ended {', '.join(told)}")
-        return bool(told)
+        survivors = self._processes.survivors()
+        if survivors:
+            self._tell(facts.ProcessesSurvived(survivors))
+        return bool(survivors)
 
+    def _wait_for_escaped(self) -> None:
+        grace_ends = self._clock.now() + self._job.grace if self._grace_ends is None else self._grace_ends
+        while self._processes.has_escaped():
+            left = grace_ends - self._clock.now()
+            if left <= 0:
+                return
+            self._processes.ask_escaped(self._state.stop_signum)
+            if STOP_SIGNALS.intersection(self._clock.wait(left)):
+                return
+            self._processes.has_asked_ended()
 
-def _spawn_failure(error: OSError, spec: RankSpec) -> tuple[str, int]:
-    """Say why a rank could not be started, and what exit status that means."""
-    reason = errors.reason(error)
-    if error.filename == spec.cwd and spec.cwd != spec.executable:
-        return f"working directory {spec.cwd!r}: {reason}", errors.RUNNER_FAILED
-    if isinstance(error, FileNotFoundError) and os.path.exists(os.path.join(spec.cwd, spec.executable)):
-        return (
-            f"{spec.executable!r} is there, but not the interpreter of its first line",
-            errors.COMMAND_NOT_FOUND,
-        )
-    if isinstance(error, FileNotFoundError):
-        return f"{spec.executable!r}: {reason}", errors.COMMAND_NOT_FOUND
-    if error.errno == NOT_EXECUTABLE:
-        hint = "a script begins with #! and its interpreter, a program must be built for this machine"
-        return f"{spec.executable!r}: {reason} ({hint})", errors.COMMAND_NOT_EXECUTABLE
-    if isinstance(error, PermissionError):
-        return f"{spec.executable!r}: {reason}", errors.COMMAND_NOT_EXECUTABLE
-    return reason, errors.RUNNER_FAILED
-
-
-NOT_EXECUTABLE: Final = 8  # ENOEXEC, without an import of errno for one number
+    def _finish_output(self, *, has_survivors: bool) -> None:
+        """Wait for the last bytes of a job of which nothing is alive, or nothing that SIGKILL ends."""
+        is_complete = self._output.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT)
+        failure = self._output.failure
+        if failure:
+            raise errors.AscendRunnerError(
+                f"stopped all ranks because their output could no longer be read: {failure!r}"
+            ) from failure
+        is_cut_off = not (is_complete or has_survivors)
+        for rank_id in self._specs:
+            self._tell(facts.OutputComplete(rank_id, self._output.read_so_far(rank_id), is_cut_off=is_cut_off))

@@ -1,19 +1,24 @@
-"""What strangers wrote (ranks, tables, variables), made fit for a terminal. Pure."""
+"""How text is shown: control characters escaped, long lines clipped, numbers as ranges, durations. Pure."""
 
 from __future__ import annotations
 
-from ascend_runner.annotations import Final
+import re
+from collections.abc import Iterable
+from typing import Final
 
 LINE_LIMIT: Final = 600  # characters of one line that a report shows: enough for an error, too few to bury it
 LAST_LINES: Final = 20  # of a rank's output that a report shows
 CUT: Final = " [...] "
 
 # ECMA-48: control sequences (colours, cursor moves), operating system commands (titles, links), two-byte escapes.
-_ESCAPE_SEQUENCE: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
+_ESCAPE_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+
+MOST_DIGITS: Final = 6  # of a rank, a device or a core: a slip of the finger must not fill the memory
+MOST_NUMBERS: Final = 10**MOST_DIGITS
 
 
 def printable(text: str) -> str:
-    """Escape control characters, so that a name from a table or a log cannot steer the terminal."""
+    """Escape control characters, so that a name from a rank table or a log cannot control the terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -22,21 +27,16 @@ def printable(text: str) -> str:
 
 
 def lines_of(data: bytes) -> list[str]:
-    """Cut raw output into lines as a terminal shows them: without colours, of a progress bar only its last state.
+    """Split raw output into lines as a terminal shows them: no colours, only the last state of a progress bar.
 
-    Nothing is escaped or shortened yet, so that patterns can still be looked for.
+    The lines are neither escaped nor clipped, so that they can be searched for patterns.
     """
-    text = data.decode(errors="replace")
-    if "\x1b" in text:
-        import re  # only at the end
-
-        text = re.sub(_ESCAPE_SEQUENCE, "", text)
-    lines = text.replace("\r\n", "\n").split("\n")
-    return [line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line for line in lines]
+    lines = _ESCAPE_SEQUENCE.sub("", data.decode(errors="replace")).replace("\r\n", "\n").split("\n")
+    return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
 
 def last_lines(data: bytes) -> list[str]:
-    """Give the last lines of raw output that say something, fit for a terminal."""
+    """Return the last lines of raw output as they can be shown, without blank lines at the end."""
     lines = lines_of(data)
     while lines and not lines[-1].strip():
         lines.pop()
@@ -44,7 +44,7 @@ def last_lines(data: bytes) -> list[str]:
 
 
 def shown(line: str) -> str:
-    """Make one line fit for the screen: escaped, and its middle left out where it is very long."""
+    """Return a line as it can be shown: escaped, and without the middle if it is very long."""
     line = line.rstrip()
     if len(line) > LINE_LIMIT:
         head = LINE_LIMIT * 2 // 3
@@ -53,20 +53,63 @@ def shown(line: str) -> str:
     return printable(line)
 
 
-def rank_list(rank_ids: list[int]) -> str:
-    """Name ranks briefly: "rank 3", "ranks 0-4, 6, 7"."""
-    others = [rank_id for rank_id in rank_ids if rank_id >= 0]
-    if len(others) < len(rank_ids):
-        return " and ".join(["the process that is no rank", *([rank_list(others)] if others else [])])
-    return f"rank{'s' if len(rank_ids) > 1 else ''} {rank_numbers(rank_ids)}"
+def rank_list(rank_ids: Iterable[int]) -> str:
+    """Name ranks: "rank 3", "ranks 0-4, 6, 7". A negative number is an auxiliary process."""
+    ranks = sorted(rank_ids)
+    names = ["the auxiliary process"] if ranks and ranks[0] < 0 else []
+    ranks = [rank_id for rank_id in ranks if rank_id >= 0]
+    if ranks:
+        names.append(f"rank{'s' if len(ranks) > 1 else ''} {format_numbers(ranks)}")
+    return " and ".join(names)
 
 
-def rank_numbers(rank_ids: list[int]) -> str:
-    """Write numbers briefly: "0-4, 6, 7"."""
+def format_numbers(numbers: Iterable[int]) -> str:
+    """Write numbers in the given order, runs of three and more as ranges: "0-4, 6, 7"."""
     runs: list[list[int]] = []
-    for rank_id in sorted(rank_ids):
-        if runs and runs[-1][-1] == rank_id - 1:
-            runs[-1].append(rank_id)
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
         else:
-            runs.append([rank_id])
+            runs.append([number])
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)  # noqa: PLR2004
+
+
+def parse_numbers(text: str) -> tuple[int, ...]:
+    """Read a list of numbers and ranges such as "0,8-15", in the given order. The kernel writes such lists, too.
+
+    Raises:
+        ValueError: The text is not such a list, or it has more than a million numbers.
+    """
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (is_number(first) and is_number(last) and int(first) <= int(last)):
+            raise ValueError(f"{part.strip()!r} is not a number or a range such as 8-15")
+        numbers += range(int(first), int(last) + 1)
+        if len(numbers) > MOST_NUMBERS:
+            raise ValueError(f"the list has more than {MOST_NUMBERS} numbers")
+    return tuple(numbers)
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number from 0 on, in ASCII digits and of a plausible length."""
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+
+
+def duration(seconds: float) -> str:
+    """Write a duration in its two largest units: "3.2 s", "2 min 5 s", "2 h 14 min", "3 d 4 h"."""
+    if seconds < 10:  # noqa: PLR2004  below that, tenths matter
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun: "1 rank", "8 ranks"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,7 +1,7 @@
-"""Plays random schedules of faults on 8 real ranks and checks, after each, what must always hold.
+"""Play random schedules of faults on 8 real ranks, and check the invariants after each of them.
 
-The exit status is that of the first cause; no process is left; every log is complete to the byte; the end comes within
-the grace and 6 seconds. A schedule that fails is printed with its seed: `--seed N --schedules 1` plays it again.
+The exit status is that of the first cause, no process is left, every log is complete to the byte, and the program ends
+within the grace and 6 seconds. A schedule that fails is printed with its seed: `--seed N --schedules 1` plays it again.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import NamedTuple
+
+import attrs
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "workers")]
 
 import chatter  # noqa: E402  found by the line above
 
-from ascend_runner.linux import descendants  # noqa: E402
+from ascend_runner.guardian import process_tree  # noqa: E402
 
 RANKS = 8
 GRACE = 1.0  # seconds
 LIMIT = GRACE + 6.0
-# Nanoseconds. Ranks note their death just before it; on a machine with more processes than cores the one that noted
-# first may well be the one that died second. scripts/bench measures races of which only one rank can be the first.
+# Nanoseconds. Ranks record their death just before it, so on a busy machine the second one to record may be
+# the first one to die. scripts/bench measures races in which only one rank can be the first.
 TIE = 60_000_000
 DEADLY = ("SEGV", "KILL", "ABRT", "BUS", "HUP", "INT", "TERM", "FPE")
 STOPPING = ("TERM", "INT", "HUP", "QUIT")
-# How likely each is, by itself; see `Place`.
+# The probability of each, independently; see `Place`.
 SURROUNDINGS = {
     "container": 0.1,
     "nohup": 0.1,
@@ -50,20 +51,20 @@ SURROUNDINGS = {
     "table": 0.1,
 }
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-NOBODYS = 60_000  # a user without processes; each schedule has one of its own
+NOBODYS = 60_000  # a user id without processes; each schedule uses another one
 FULL = 100_000  # bytes
 CHATTER = ROOT / "tests" / "workers" / "chatter.py"
 TABLE = ROOT / "fixtures" / "valid" / "group_list_8_devices.json"
 
 
 def someone_else(user: int) -> tuple[str, ...]:
-    """Give the words that start a program as another user, who may still read the interpreter in a folder of root's."""
+    """Give the command line that starts a program as another user, who may still read an interpreter below /root."""
     ids = (f"--reuid={user}", f"--regid={user}", "--clear-groups")
     return ("setpriv", *ids, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 
 
 def is_permitted(*words: str) -> bool:
-    """Tell whether a program can be started that way here."""
+    """Whether a program can be started that way here."""
     if shutil.which(words[0]) is None:
         return False
     return subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
@@ -76,18 +77,19 @@ FORBIDDEN = {
 }
 
 
-class Schedule(NamedTuple):
-    """What each rank does, and what is done to the runner (after so many seconds, by that signal, to whom)."""
+@attrs.frozen
+class Schedule:
+    """The plan of each rank, and the blows to the runner: after how many seconds, which signal, to which process."""
 
     seed: int
     plans: tuple[str, ...]
     blows: tuple[tuple[float, str, str], ...]
     options: tuple[str, ...]
-    surroundings: tuple[str, ...] = ()  # in what kind of place the runner finds itself; see `Place`
+    surroundings: tuple[str, ...] = ()  # see `Place`
 
     @property
     def is_beheaded(self) -> bool:
-        """Whether runner or guardian is killed, so that nobody can hand on the ranks' status or last bytes."""
+        """Whether runner or guardian is killed, so that the ranks' status and last bytes may be lost."""
         return any(name == "KILL" for _moment, name, _whom in self.blows)
 
 
@@ -106,7 +108,7 @@ def draw(seed: int) -> Schedule:
             words.append("child=" + dice.choice(("plain", "group", "session", "daemon")))
         if dice.random() < 0.03:
             words.append(f"forks={dice.choice((10, 60, 500))}")
-        if "crowded" in surroundings:  # a rank that may not fork ends otherwise than its plan says
+        if "crowded" in surroundings:  # a rank that cannot fork does not follow its plan
             words = [word for word in words if not word.startswith(("child", "forks"))]
         works = (f"write={dice.randrange(20_000)}", f"write={dice.randrange(900_000)}", f"nap={dice.randrange(60)}")
         words += dice.choices(works, k=dice.randrange(3))
@@ -115,7 +117,7 @@ def draw(seed: int) -> Schedule:
         words.append(dice.choices(ends, (6, 1, 1, 3, 0.5))[0])
         plans.append(",".join(words))
     blows = _draw_blows(dice, plans, surroundings)
-    options = dice.choice(((), ("--console", "none"), ("--quiet",), ("--no-prefix",)))
+    options: tuple[str, ...] = dice.choice(((), ("--console", "none"), ("--quiet",), ("--no-prefix",)))
     if dice.random() < 0.1 and not any(name == "REMOVE" for _moment, name, _whom in blows):
         options += ("--log-max-size", "64K", "--log-backups", "1000")
     return Schedule(seed, tuple(plans), tuple(sorted(blows)), options, surroundings)
@@ -139,22 +141,22 @@ def _draw_blows(dice: random.Random, plans: list[str], surroundings: tuple[str, 
         blows.append((dice.uniform(0.1, 0.6), "REMOVE", "logs"))
     if "table" in surroundings:
         blows.append((dice.uniform(0, 0.6), "CHANGE", "table"))
-    if "container" in surroundings:  # its first process takes all others with it, and no other launcher is there
+    if "container" in surroundings:  # the kernel kills all others with its first process
         blows = [blow for blow in blows if blow[1] != "KILL"]
     return blows
 
 
 def play(schedule: Schedule) -> list[str]:
-    """Play it, in a process of its own that sees every orphan; what was wrong."""
+    """Play a schedule in a child process that adopts every orphan; return what was wrong."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        descendants.become_subreaper()
+        process_tree.become_subreaper()
         folder = Path(tempfile.mkdtemp(prefix="ascend-runner-chaos-"))
         try:
             wrong = check(schedule, folder)
-        except Exception:  # noqa: BLE001  whatever it is, it is told, and must not run on in this copy of us
+        except Exception:  # noqa: BLE001  any error is reported, and must not propagate in the forked child
             wrong = traceback.format_exc().splitlines()
         shutil.rmtree(folder, ignore_errors=True)
         os.write(writer, "\n".join(wrong).encode()[:60_000])
@@ -167,10 +169,10 @@ def play(schedule: Schedule) -> list[str]:
 
 
 def check(schedule: Schedule, folder: Path) -> list[str]:
-    """Run one schedule and look at what is left."""
+    """Run one schedule and return what was wrong."""
     book = folder / "book"
     book.write_bytes(bytes(chatter.ENTRY.size * RANKS))
-    # By way of env: someone else could not tell that an interpreter in a folder of root's can be started (access(2)).
+    # By way of env: access(2) would tell another user that an interpreter below /root cannot be executed.
     worker = [shutil.which("env") or "env", sys.executable, "-S", "-E", str(CHATTER), str(book), *schedule.plans]
     place = Place(schedule, folder)
     argv = [*place.command(), "--log-dir", str(folder / "log"), "--grace", str(GRACE), *schedule.options, *worker]
@@ -199,20 +201,24 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
 
 
 def own_lines(folder: Path) -> list[str]:
-    """Give what the runner itself has said, and any traceback, for the report of a failure."""
+    """Give the last lines of the runner itself, and any traceback, for the report of a failure."""
     lines = (folder / "screen").read_text(errors="replace").splitlines()
     return [line for line in lines if not line.startswith(("[rank ", "  | "))][-40:]
 
 
 class Place:
-    """The surroundings of one run, as words.
+    """The surroundings of one run.
 
-    container   the first process of a PID namespace of its own (where that is permitted)
-    nohup       SIGHUP is ignored                  closed      no stdin, stdout, stderr
-    stalled     stdout is a pipe that nobody reads  long        an environment with a string of 128 KiB
-    full        no file may grow over 100 kB       little      too few descriptors for all ranks, or nearly so
-    crowded     too few processes, likewise         clock       the wall clock jumps back and forth at every look
-    table       a rank table, which is rewritten while the ranks run
+    container   it is the first process of a PID namespace (where that is permitted)
+    nohup       SIGHUP is ignored
+    closed      stdin, stdout and stderr are closed
+    stalled     stdout is a pipe that nobody reads
+    long        the environment holds a string of 128 KiB
+    full        no file may exceed 100 kB
+    little      file descriptors are about to run out
+    crowded     processes are about to run out
+    clock       the wall clock jumps back and forth with every call
+    table       there is a rank table, which is rewritten while the ranks run
     """
 
     def __init__(self, schedule: Schedule, folder: Path) -> None:
@@ -226,10 +232,10 @@ class Place:
             for path in (folder, *folder.iterdir()):
                 os.chown(path, self.user, self.user)
         self.pipe = os.pipe() if "stalled" in words else None
-        self.removed: dict[str, int] = {}  # log files that were removed, and fds that still reach them
+        self.removed: dict[str, int] = {}  # descriptors of removed log files, by their names
 
     def command(self) -> list[str]:
-        """Give the words that start the program here."""
+        """Give the command line that starts the program here."""
         command = [*CONTAINER] if "container" in self.words else []
         if "full" in self.words:
             command += ["prlimit", f"--fsize={FULL}"]
@@ -251,7 +257,7 @@ class Place:
         return [*command, sys.executable, *program, *ranks]
 
     def env(self) -> dict[str, str]:
-        """Give the variables."""
+        """Give the environment."""
         env = {"PATH": os.environ["PATH"], "MA_VJ_NAME": "chaos", "PYTHONPATH": str(ROOT)}
         env["CHAOS_START"] = str(time.monotonic_ns())
         if "long" in self.words:
@@ -260,17 +266,17 @@ class Place:
 
     @property
     def table(self) -> Path:
-        """The rank table, if there is one."""
+        """The path of the rank table."""
         return self.folder / "jobstart_hccl.json"
 
     def guardian(self, popen: subprocess.Popen[bytes]) -> int | None:
         """Give the pid of the program's first process."""
         if "container" not in self.words:
             return popen.pid
-        return next(iter(descendants.children(popen.pid)), None)
+        return next(iter(process_tree.children(popen.pid)), None)
 
     def change(self, what: str) -> None:
-        """Remove the log files, or rewrite the table, once all ranks have their logs."""
+        """Remove the log files or rewrite the table, if all ranks have their logs already."""
         logs = sorted((self.folder / "log").glob("chaos-proc-*"))
         if len(logs) < RANKS:
             return
@@ -282,7 +288,7 @@ class Place:
             path.unlink()
 
     def log(self, rank_id: int) -> bytes:
-        """Give what the log of a rank holds: that of one which had ended when it was removed is not laid down anew."""
+        """Read the log of a rank; a removed log is not created again after its rank has ended."""
         path = self.folder / "log" / f"chaos-proc-rank-{rank_id}-device-{rank_id}.txt"
         if not path.exists() and path.name in self.removed:
             with open(self.removed.pop(path.name), "rb") as file:
@@ -291,15 +297,15 @@ class Place:
         return b"".join(found.read_bytes() for found in (*backups, path) if found.exists())
 
     def leave(self) -> None:
-        """Close what was held open of the run itself."""
+        """Close the pipe."""
         for fd in self.pipe or ():
             os.close(fd)
         self.pipe = None
 
 
 def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, place: Place) -> list[tuple[str, int]]:
-    """Deal the blows at their times; those that were dealt, with the time (ns)."""
-    struck = []
+    """Deal the blows at their times; return those that were dealt, with the time in nanoseconds."""
+    struck: list[tuple[str, int]] = []
     for moment, name, whom in schedule.blows:
         try:
             popen.wait(max(0.0, start + moment - time.monotonic()))
@@ -307,18 +313,18 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, pla
             pass
         else:
             return struck
-        # Before there is a runner, the bare interpreter is there, and dies of a signal as any program does.
+        # Before it forks the runner, the guardian dies of a signal like any program.
         guardian = place.guardian(popen)
-        while not (guardian and descendants.children(guardian)) and popen.poll() is None:
+        while not (guardian and process_tree.children(guardian)) and popen.poll() is None:
             time.sleep(0.001)
             guardian = place.guardian(popen)
         if whom in {"logs", "table"}:
             place.change(whom)
             continue
-        if guardian is None:  # it has ended already, and kill(0) would mean all of us
+        if guardian is None:  # it has already ended; kill(0) would signal our own group
             continue
         try:
-            pid = guardian if whom == "guardian" else descendants.children(guardian)[0]
+            pid = guardian if whom == "guardian" else process_tree.children(guardian)[0]
             os.kill(pid, signal.Signals["SIG" + name])
             struck.append((name, time.monotonic_ns()))
         except (IndexError, ProcessLookupError):
@@ -327,25 +333,27 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, pla
 
 
 def survivors(seconds: float) -> list[str]:
-    """Name who is left below us; after a killed guardian the runner has time for its teardown."""
+    """Name the processes that are left; `seconds` is the time that the runner has after its guardian was killed."""
     deadline = time.monotonic() + seconds
     while True:
-        descendants.reap_adopted()
-        left = [found for found in descendants.descendants(os.getpid()) if not found.is_zombie]
+        process_tree.reap_adopted()
+        left = [found for found in process_tree.descendants(os.getpid()) if not found.is_zombie]
         if not left or time.monotonic() >= deadline:
             break
         time.sleep(0.005)
-    descendants.kill_all()
+    process_tree.kill_all()
     return [f"left behind: {found.pid} ({found.name})" for found in left]
 
 
 def wrong_logs(schedule: Schedule, folder: Path, place: Place) -> list[str]:
-    """Compare each log with the stream that the rank was writing, and with its book."""
+    """Compare each log with what its rank was to write, and with the number of bytes that it recorded."""
     wrong = []
     book = (folder / "book").read_bytes()
     for rank_id in range(RANKS):
         written, _death = chatter.ENTRY.unpack_from(book, chatter.ENTRY.size * rank_id)
         found = place.log(rank_id)
+        if b"KeyboardInterrupt" in found:
+            continue  # Ctrl-C reached the rank while Python started, which wrote its own traceback
         expected = bytearray()
         number = 0
         while len(expected) < len(found):
@@ -362,9 +370,9 @@ def wrong_logs(schedule: Schedule, folder: Path, place: Place) -> list[str]:
 
 
 def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]], folder: Path) -> list[str]:
-    """Compare the exit status with what the deaths and signals, in their order, make of it."""
+    """Compare the exit status with the order of deaths and signals."""
     book = (folder / "book").read_bytes()
-    # SIGUSR1 is forwarded, and kills a rank that has not yet got itself a handler for it (128 + 10).
+    # SIGUSR1 is forwarded, and kills a rank that has not yet installed a handler for it (128 + 10).
     if "nohup" in schedule.surroundings:
         struck = [(name, moment) for name, moment in struck if name != "HUP"]
     causes = [(moment, 128 + signal.Signals["SIG" + name]) for name, moment in struck if name in (*STOPPING, "USR1")]
@@ -379,11 +387,11 @@ def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]],
     first = min((moment for moment, _status in causes), default=0)
     allowed = {expected for moment, expected in causes if moment - first < TIE} or {0}
     if allowed & {128 + signal.Signals["SIG" + name] for name in STOPPING}:
-        # Signals that wait until the runner has imported itself come in no particular order.
+        # Signals that are pending while the runner starts arrive in no particular order.
         allowed |= {128 + signal.Signals["SIG" + name] for name, _moment in struck if name in STOPPING}
     if 128 + signal.SIGUSR1 in allowed:
         allowed |= {expected for _moment, expected in causes} | {0}
-    # A signal that comes as the last rank ends may find the job done.
+    # A signal may arrive after the last rank has ended.
     if not any(plan.endswith("linger") for plan in schedule.plans) and all(expected > 128 for expected in allowed):
         allowed.add(0)
     if status in allowed:
@@ -393,16 +401,16 @@ def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]],
 
 
 def main() -> int:
-    """Play the schedules side by side; 1 if any went wrong."""
+    """Play the schedules in parallel; return 1 if any of them failed."""
     parser = argparse.ArgumentParser(prog="scripts/chaos")
     parser.add_argument("--schedules", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first schedule; the others follow")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first schedule; the others count up from it")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     args = parser.parse_args()
 
     if FORBIDDEN:
-        print(f"without {' and '.join(sorted(FORBIDDEN))}: that takes root's rights", flush=True)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the schedules send it, and count on its being heard
+        print(f"without {' and '.join(sorted(FORBIDDEN))}, which need root", flush=True)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # schedules send it and expect an effect
     seeds = range(args.seed, args.seed + args.schedules)
     failed = 0
     start = time.monotonic()

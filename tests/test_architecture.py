@@ -1,6 +1,6 @@
-"""The floors of the house as a table, and what each room must not know, read from the source with `ast`.
+"""The floors of the package and the rules of its rooms, checked against the source and a running program.
 
-A new module finds its room by its name; a new room needs a row here, and thereby a decision where it stands.
+A room is a folder or a module directly below the package. A new room needs a row in FLOORS.
 """
 
 from __future__ import annotations
@@ -8,355 +8,301 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Final, NamedTuple
+from typing import Final
 
 import pytest
 
-import ascend_runner
-from tests.conftest import CLEAN
+from tests.helpers.package_source import MODULES, PACKAGE, Module, circles
+from tests.helpers.surroundings import CLEAN
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-PACKAGE: Final = Path(ascend_runner.__file__).parent
-
-# Imports go down only. Rooms of one floor do not know each other, but for the neighbours below. What stands under
-# `if TYPE_CHECKING` counts, too: a name that is known is known.
+# Imports go down only. "" is `ascend_runner/__init__.py`: the public names, of which the package itself reads only
+# `__version__`, in its entrances.
 FLOORS: Final = {
-    "cli": 8,
-    "__main__": 8,
-    "library": 8,
-    "rank_table_tool": 8,
-    "check": 7,
+    "": 10,
+    "cli": 9,
+    "library": 9,
+    "__main__": 9,
+    "rank_table_tool": 9,
+    "check": 8,
     "launcher": 7,
+    "preparation": 6,
     "manager": 6,
-    "ledger": 5,
-    "inquiries": 5,
-    "autopsy": 4,
-    "reporter": 4,
-    "linux": 3,
-    "report": 3,
-    "result": 3,
-    "diagnosis": 2,
-    "job": 2,
-    "supervision": 1,
-    "launchers": 2,
-    "platforms": 1,
+    "managed_node": 5,
+    "processes": 5,
+    "output": 5,
+    "evidence": 5,
+    "report": 5,
+    "plan": 4,
+    "rank_record": 4,
+    "facts": 4,
+    "settings": 3,
     "frameworks": 2,
+    "engines": 2,
+    "supervision": 2,
+    "diagnosis": 2,
+    "platforms": 1,
     "rank_table": 1,
-    "records": 1,
-    "text": 1,
+    "host": 1,
     "errors": 0,
-    "lazy": 0,
-    "plain_signal": 0,
-    "annotations": -1,
+    "problems": 0,
+    "files": 0,
+    "text": 0,
+    "guardian": 0,
 }
+ENTRANCES: Final = {"cli", "library", "__main__", "rank_table_tool"}
+# Rooms of one floor do not import each other, with these exceptions.
 NEIGHBOURS: Final = {
-    ("check", "launcher"),  # what would be planned is asked of who plans
-    ("job", "launchers"),
-    ("job", "frameworks"),
-    ("__main__", "cli"),  # the second half of the same entrance, behind the fork
+    ("diagnosis", "supervision"): "a diagnosis explains how a rank ended, which is a record of supervision",
+    ("report", "evidence"): "a report shows the records that evidence has gathered",
+    ("__main__", "cli"): "the second half of the same entrance, behind the guardian's fork",
+    ("guardian", "errors"): "exit statuses and the wording of OSError are written once",
+    ("problems", "errors"): "exit statuses and the wording of OSError are written once",
+    ("files", "errors"): "exit statuses and the wording of OSError are written once",
 }
-# The rules of life and death stand alone, but for the one class of `Outcome.check` and what annotations need.
-HERMITS: Final = {"supervision"}
-# `ascend_runner/__init__.py` is the doorplate: it hands on names of every floor, and only the entrances read it.
-READERS_OF_THE_DOORPLATE: Final = {"cli", "launcher", "library", "rank_table_tool"}
 
-# Whoever decides does not look: no files, no environment, no clock, no processes. So of the world's modules only what
-# is a name or a rule may be imported, nothing that could ask the kernel.
-PURE_ROOMS: Final = {"diagnosis", "supervision", "job", "platforms", "frameworks", "launchers", "rank_table"}
+# A pure room decides on records that it is given: it touches no file, environment, clock or process. So of the standard
+# library it may use what computes, and of modules that do both, these names.
+PURE_ROOMS: Final = {
+    "supervision",
+    "diagnosis",
+    "plan",
+    "platforms",
+    "frameworks",
+    "engines",
+    "rank_table",
+    "rank_record",
+    "facts",
+}
 IMPURE_MODULES: Final = {"rank_table.source"}
-PURE_IMPORTS: Final = {
-    "__future__",
-    "attrs",
-    "binascii",
-    "bisect",
-    "collections",
-    "collections.abc",
-    "enum",
-    "functools",
-    "importlib.import_module",  # lazy names (PEP 562)
-    "itertools",
-    "json",
-    "math",
-    "operator",
-    "orjson",
-    "os.path.basename",
-    "os.path.dirname",
-    "os.path.isabs",
-    "os.path.join",
-    "os.path.normpath",
-    "os.path.splitext",
-    "re",
-    "shlex",
-    "socket.AF_INET",
-    "socket.AF_INET6",
-    "marshal",  # of what this process has made itself
-    "socket.inet_ntop",
-    "socket.inet_pton",  # a parser of addresses, the one that HCCL uses; it asks nobody
-    "textwrap",
-    "types",
-    "typing",
-    "zlib",
-}
-SIGNAL_NAMES: Final = ("signal.SIG", "signal.Signals", "ascend_runner.plain_signal.SIG")  # SIGTERM is a number
+PURE_MODULES: Final = set(
+    "__future__ attrs base64 binascii bisect collections dataclasses difflib enum functools graphlib importlib"
+    " ipaddress itertools json math operator orjson re shlex string textwrap types typing typing_extensions"
+    " zlib".split()
+)
+PURE_NAMES: Final = set(
+    "os.path.basename os.path.commonpath os.path.dirname os.path.isabs os.path.join os.path.normpath os.path.split"
+    " os.path.splitext os.fsdecode os.fsencode os.sep pathlib.PurePath pathlib.PurePosixPath"
+    " signal.Signals signal.strsignal"
+    " socket.AF_INET socket.AF_INET6 socket.inet_ntop socket.inet_pton".split()
+)
+IMPURE_BUILTINS: Final = {"open", "print", "input", "exec", "eval", "breakpoint"}
 
-IS_ENTERED_BY_MINUS_M: Final = "__name__ == '__main__' and (not getattr(sys.flags, 'safe_path', False))"
-ENTRANCES: Final = {"cli", "__main__", "library", "rank_table_tool"}  # who may read argv and the environment
-ORJSON_USERS: Final = {"rank_table.codec"}
-LAZY_EVERYWHERE: Final = {"psutil", "ctypes", "json"}  # too dear for a start; whoever needs them imports them then
-
-# None of these before the first rank runs, when there is no table to read: each takes longer than starting a rank.
-HEAVY: Final = {
-    "asyncio",
-    "attr",
-    "attrs",
-    "collections",
-    "contextlib",
-    "enum",
-    "functools",
-    "importlib",
-    "inspect",
-    "json",
-    "logging",
-    "operator",
-    "orjson",
-    "pathlib",
-    "psutil",
-    "re",
-    "rich",
-    "signal",
-    "socket",
-    "subprocess",
-    "threading",
-    "typing",
-    "typing_extensions",
-    "warnings",
+ORJSON_USERS: Final = {
+    "rank_table.json_document": "reads and writes rank tables",
+    "report.build": "writes the report",
 }
 
+# Everything else is imported at the top of its file.
+IMPORTS_IN_FUNCTIONS: Final = {
+    ("__init__", "errors"): "PEP 562: the guardian imports the package and must stay small",
+    ("__init__", "library"): "as above",
+    ("__init__", "rank_table"): "as above",
+    ("__init__", "rank_record"): "as above",
+    ("__init__", "importlib.import_module"): "as above",
+    ("__main__", "cli"): "behind the fork: the guardian must stay small",
+    ("rank_table_tool.__main__", "rank_table_tool.main"): "Ctrl-C during the imports must not print a traceback",
+    ("cli", "check.run"): "`--check` reads a whole machine, and jobs do not need it",
+    ("report.recorder", "report.investigation"): "only a failure needs it; loaded in the background in longer jobs",
+    ("host.network", "psutil"): "most nodes are found in their rank table without their addresses",
+    ("guardian.process_tree", "ctypes"): "only for prctl(2), which most modules that look at processes never call",
+}
 
-class Import(NamedTuple):
-    """One imported name: `wanted` is a dotted name, a module's or one in a module."""
+# What the first process may have loaded when it forks the runner; it stays in memory as long as the job runs.
+GUARDIAN_DIET: Final = set(
+    "__future__ collections contextlib copyreg ctypes enum errno functools gc genericpath io itertools keyword"
+    " operator os posixpath re reprlib select signal stat struct time types typing warnings"
+    " heapq sre_compile sre_constants sre_parse".split()  # parts of collections and re before Python 3.11
+)
+GUARDIAN_OWN: Final = {
+    "",
+    "__main__",
+    "errors",
+    "guardian",
+    "guardian.guard",
+    "guardian.process_tree",
+    "guardian.signal_sets",
+    "output",
+    "output.messages",  # for the last words of the guardian
+    "text",
+}
 
-    wanted: str
-    line: int
-    is_at_top: bool  # carried out, and not only read by the type checker, when the module is imported
-
-
-class Module(NamedTuple):
-    """One source file of the package; `name` without the package's own ("linux.pump")."""
-
-    name: str
-    tree: ast.Module
-
-    @property
-    def room(self) -> str:
-        """The first part of the name; "" for the doorplate."""
-        return self.name.partition(".")[0]
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether it decides and does not look."""
-        return self.room in PURE_ROOMS and self.name not in IMPURE_MODULES
-
-    def imports(self) -> Iterator[Import]:
-        """Give every name that is imported, wherever the statement stands."""
-        deferred = {id(node) for outer in ast.walk(self.tree) if _defers(outer) for node in ast.walk(outer)}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield Import(alias.name, node.lineno, id(node) not in deferred)
-            elif isinstance(node, ast.ImportFrom):
-                origin = self._absolute(node)
-                for alias in node.names:
-                    yield Import(f"{origin}.{alias.name}", node.lineno, id(node) not in deferred)
-
-    def _absolute(self, node: ast.ImportFrom) -> str:
-        if not node.level:
-            return node.module or ""
-        folder = self.name.split(".") if (PACKAGE / self.name.replace(".", "/")).is_dir() else self.name.split(".")[:-1]
-        above = ["ascend_runner", *filter(None, folder)]
-        return ".".join([*above[: len(above) - node.level + 1], *filter(None, [node.module])])
-
-
-def _defers(node: ast.AST) -> bool:
-    """Whether what stands below is not carried out when the module is imported."""
-    is_for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-    return is_for_types or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-
-
-def _read(path: Path) -> Module:
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return Module(".".join(part for part in parts if part != "__init__"), ast.parse(path.read_bytes()))
-
-
-MODULES: Final = [_read(path) for path in sorted(PACKAGE.rglob("*.py"))]
-
-
-def _room_of(wanted: str) -> str | None:
-    """Give the room that a dotted name stands in: "" for the doorplate, None outside of the package."""
-    parts = wanted.split(".")
-    if parts[0] != "ascend_runner":
-        return None
-    return parts[1] if len(parts) > 1 and _is_room(parts[1]) else ""
-
-
-def _is_room(name: str) -> bool:
-    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
-
-
-def _may_know(reader: str, known: str) -> bool:
-    if reader in {"", known}:
-        return True
-    if known == "":
-        return reader in READERS_OF_THE_DOORPLATE
-    if reader in HERMITS:
-        return known in {"errors", "annotations", "plain_signal"}
-    return FLOORS[known] < FLOORS[reader] or (reader, known) in NEIGHBOURS
+LONGEST_MODULE: Final = 300
+LONGEST_FUNCTION: Final = 30  # lines, without the docstring
 
 
 def test_every_room_stands_on_a_floor() -> None:
-    """Whoever builds a room decides on which floor."""
-    homeless = {module.room for module in MODULES} - {""} - FLOORS.keys()
+    """Each room has a row in FLOORS, and each row a room."""
+    rooms = {module.room for module in MODULES}
 
-    assert set() == homeless
+    assert FLOORS.keys() == rooms
 
 
 def test_imports_go_down_only() -> None:
-    """No module knows what stands above it or beside it."""
+    """No module imports one of a higher floor, nor one of another room of its own floor."""
     upwards = [
-        f"{module.name or '__init__'}:{found.line} imports {found.wanted}"
+        f"{module.name} imports {found.target or '__init__'}"
         for module in MODULES
-        for found in module.imports()
-        if (room := _room_of(found.wanted)) is not None and not _may_know(module.room, room)
+        for found in module.imports
+        if found.is_own and not _may_import(module.room, found.target.partition(".")[0])
     ]
 
-    assert [] == upwards
+    assert [] == sorted(upwards)
 
 
-def test_pure_rooms_cannot_look_at_the_world() -> None:
-    """A module that decides imports names and rules only, and opens, prints and asks nothing."""
-    looking = [
-        f"{module.name}:{found.line} imports {found.wanted}"
-        for module in MODULES
-        if module.is_pure
-        for found in module.imports()
-        if _room_of(found.wanted) in {None, "plain_signal"} and not _is_pure_import(found.wanted, module)
+def _may_import(reader: str, other: str) -> bool:
+    if reader == other or (reader, other) in NEIGHBOURS:
+        return True
+    if other == "":
+        return reader in ENTRANCES
+    return FLOORS.get(other, 0) < FLOORS.get(reader, 0)
+
+
+def test_no_modules_import_each_other() -> None:
+    """There is no circle of imports, neither between rooms nor inside one."""
+    assert set() == {" ".join(circle) for circle in circles()}
+
+
+def test_pure_rooms_touch_nothing() -> None:
+    """A pure room uses no name that reads or changes files, the environment, the clock or processes."""
+    touching = [
+        f"{module.name} uses {name}"
+        for module in _pure_modules()
+        for name in sorted(module.foreign_names)
+        if not _is_pure(name)
     ]
-    doing = [
-        f"{module.name}:{node.lineno} calls {node.func.id}"
-        for module in MODULES
-        if module.is_pure
+    acting = [
+        f"{module.name} calls {node.func.id}"
+        for module in _pure_modules()
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        if node.func.id in {"open", "print", "input", "exec", "eval", "__import__"}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_BUILTINS
     ]
 
-    assert [] == looking + doing
+    assert [] == sorted(touching + acting)
 
 
-def _is_pure_import(wanted: str, module: Module) -> bool:
-    if wanted == "os.path":  # what it is used for counts: os.path.join is a rule, os.path.exists asks the kernel
-        return all(
-            f"os.path.{node.attr}" in PURE_IMPORTS
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os.path"
-        ) and not any(
-            isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os" and node.attr != "path"
-            for node in ast.walk(module.tree)
-        )
-    return bool({wanted, wanted.rpartition(".")[0]} & PURE_IMPORTS) or wanted.startswith(SIGNAL_NAMES)
+def _pure_modules() -> Iterator[Module]:
+    return (module for module in MODULES if module.room in PURE_ROOMS and module.name not in IMPURE_MODULES)
 
 
-def test_only_the_entrances_read_argv_and_the_environment() -> None:
-    """Below the command line and the library, what the user set comes as an argument."""
-    names = {"sys.argv", "os.environ", "os.environb", "os.getenv"}
-    found = [
-        f"{module.name}:{node.lineno} reads {ast.unparse(node)}"
+def _is_pure(name: str) -> bool:
+    parts = name.split(".")
+    names = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    return parts[0] in PURE_MODULES or bool(names & PURE_NAMES) or name.startswith("signal.SIG")
+
+
+def test_only_entrances_read_arguments_and_environment() -> None:
+    """Below the entrances, arguments and environment are parameters."""
+    names = {"sys.argv", "sys.orig_argv", "os.environ", "os.environb", "os.getenv", "os.getenvb"}
+    reading = [
+        f"{module.name} reads {name}"
         for module in MODULES
         if module.room not in ENTRANCES
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in names
+        for name in sorted(module.foreign_names)
+        if name in names or name.rpartition(".")[0] in names
     ]
-    imported = [
-        f"{module.name}:{found.line} imports {found.wanted}"
+
+    assert [] == sorted(reading)
+
+
+def test_orjson_is_used_where_json_is_read_and_written() -> None:
+    """Bytes become records, and records bytes, in few places."""
+    users = {module.name for module in MODULES for name in module.foreign_names if name.partition(".")[0] == "orjson"}
+
+    assert set() == ORJSON_USERS.keys() ^ users
+
+
+def test_imports_stand_at_the_top() -> None:
+    """An import inside a function has a reason."""
+    inside = {
+        (module.name or "__init__", found.target or "__init__")
         for module in MODULES
-        for found in module.imports()
-        if found.wanted in names
-    ]
+        for found in module.imports
+        if found.is_in_function
+    }
 
-    assert [] == found + imported
-
-
-def test_only_the_codec_knows_orjson() -> None:
-    """Bytes become records in one place."""
-    assert ORJSON_USERS == {module.name for module in MODULES for found in module.imports() if "orjson" in found.wanted}
+    assert set() == {f"{reader} imports {target}" for reader, target in IMPORTS_IN_FUNCTIONS.keys() ^ inside}
 
 
-def test_dear_modules_are_imported_where_they_are_needed() -> None:
-    """What takes long to import is never imported at the top of a module."""
-    found = [
-        f"{module.name}:{found.line} imports {found.wanted}"
+def test_modules_and_functions_are_short() -> None:
+    """A longer module has two subjects, and a longer function two tasks."""
+    modules = {module.name for module in MODULES if len(module.path.read_bytes().splitlines()) > LONGEST_MODULE}
+    functions = {
+        f"{module.name}.{function.name}"
         for module in MODULES
-        for found in module.imports()
-        if found.is_at_top and found.wanted.partition(".")[0] in LAZY_EVERYWHERE
-    ]
+        for function in module.functions
+        if _length(function) > LONGEST_FUNCTION
+    }
 
-    assert [] == found
+    assert set() == modules | functions
 
 
-def test_nothing_is_done_at_import() -> None:
-    """At the top of a module stand definitions and constants; no statement that acts."""
-    allowed = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first = function.body[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    docstring = (first.end_lineno or 0) - first.lineno + 1 if is_docstring else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - docstring
+
+
+def test_importing_does_nothing() -> None:
+    """The top of a module holds imports, definitions and constants; only `__main__` acts."""
+    definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
     acting = [
         f"{module.name}: {ast.unparse(node).splitlines()[0]}"
         for module in MODULES
         for node in module.tree.body
-        if not (isinstance(node, allowed) or _is_docstring(node) or _is_guarded(node))
+        if not isinstance(node, definitions) and not _is_docstring(node) and not _is_condition_on_the_start(node)
     ]
 
-    # The entrance alone acts: an early Ctrl-C must show no traceback, and collecting garbage among imports costs time.
-    assert ["__main__: if getsignal(SIGINT) is default_int_handler:", "__main__: gc.disable()"] == acting
+    assert [] == [line for line in acting if not line.startswith("__main__: ")]
 
 
 def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _is_guarded(node: ast.stmt) -> bool:
+def _is_condition_on_the_start(node: ast.stmt) -> bool:
+    """Whether it is `if TYPE_CHECKING`, its contrary, or what only `python -m` runs."""
     if not isinstance(node, ast.If):
         return False
-    if ast.unparse(node.test) == "not TYPE_CHECKING":
-        return all(isinstance(inner, ast.FunctionDef) for inner in node.body)
-    return ast.unparse(node.test) in {"TYPE_CHECKING", "__name__ == '__main__'", IS_ENTERED_BY_MINUS_M}
+    test = ast.unparse(node.test)
+    return test in {"TYPE_CHECKING", "not TYPE_CHECKING"} or test.startswith("__name__ == '__main__'")
 
 
-def test_an_import_leaves_no_trace() -> None:
-    """Importing a module (but the entrance) starts no thread, opens no file, leaves signals and environment alone."""
+def test_importing_leaves_no_trace() -> None:
+    """Importing the modules (but `__main__`) opens no file, starts no thread, and changes no signal or variable."""
     script = """
-import os, signal, sys, threading
+import importlib, os, signal, sys, threading
 def trace():
     return (
         sorted(os.listdir("/proc/self/fd")), [str(signal.getsignal(number)) for number in signal.valid_signals()],
         dict(os.environ), os.getcwd(), threading.active_count(), signal.set_wakeup_fd(-1), os.listdir("."),
     )
-import importlib
 before = trace()
 for name in sys.argv[1:]:
     importlib.import_module(name)
 print(before == trace() or (before, trace()))
 """
     names = [f"ascend_runner.{module.name}".rstrip(".") for module in MODULES if module.name != "__main__"]
-    shown = subprocess.run(
-        [sys.executable, "-B", "-c", script, *names], stdout=subprocess.PIPE, check=True, timeout=30
-    ).stdout
+    command = [sys.executable, "-B", "-c", script, *names]
+    shown = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=30).stdout
 
     assert b"True\n" == shown
 
 
-def test_ranks_are_spawned_by_vfork_and_without_a_shell() -> None:
-    """No process is started with preexec_fn, which turns vfork into fork, nor through a shell line."""
+def test_jobs_start_without_what_only_others_need() -> None:
+    """A job that succeeds pays neither for a diagnosis nor for `--check` nor for modules of one of their functions."""
+    rare = ("check", "evidence", "diagnosis.codes", "report.investigation")
+    script = "import sys, ascend_runner.cli; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=30)
+    loaded = shown.stdout.split()
+
+    assert [] == [name for name in loaded if name == "psutil" or name.removeprefix("ascend_runner.") in rare]
+
+
+def test_processes_start_by_vfork_and_without_a_shell() -> None:
+    """No process is started with preexec_fn, which turns vfork into fork, nor through a shell."""
     used = [
         f"{module.name}:{node.value.lineno} passes {node.arg}"
         for module in MODULES
@@ -364,34 +310,35 @@ def test_ranks_are_spawned_by_vfork_and_without_a_shell() -> None:
         if isinstance(node, ast.keyword) and node.arg in {"preexec_fn", "shell"}
     ]
 
-    assert [] == used
+    assert [] == sorted(used)
 
 
-def test_runner_never_moves_nor_changes_its_environment() -> None:
-    """What a rank gets is handed to it: the runner's own folder and environment stay as they were."""
-    calls = {"os.chdir", "os.fchdir", "os.putenv", "os.unsetenv", "os.system", "os.popen"}
-    used = [
-        f"{module.name}:{node.lineno} {ast.unparse(node)}"
-        for module in MODULES
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in calls
-    ]
+def test_runner_keeps_its_folder_and_environment() -> None:
+    """The working directory and the environment of a rank are passed to it; the runner's own stay unchanged."""
+    names = {"os.chdir", "os.fchdir", "os.putenv", "os.unsetenv", "os.system", "os.popen", "os.umask"}
+    used = [f"{module.name} uses {name}" for module in MODULES for name in sorted(module.foreign_names & names)]
 
-    assert [] == used
+    assert [] == sorted(used)
 
 
-@pytest.fixture
-def loaded_at(tmp_path: Path) -> Callable[[str], set[str]]:
-    """Run one rank in a fresh interpreter; give the modules that were imported when an audit event came first."""
+def test_guardian_is_small_when_it_forks(tmp_path: Path) -> None:
+    """The first process has loaded few modules of the standard library and of the package, and no other package."""
+    loaded = {name for name in _loaded_at_the_fork(tmp_path) if not name.rpartition(".")[2].startswith("_")}
+    own = {name[len("ascend_runner.") :] for name in loaded if name.partition(".")[0] == "ascend_runner"}
+    others = {name.partition(".")[0] for name in loaded} - {"ascend_runner"}
 
-    def run(event: str) -> set[str]:
-        seen = tmp_path / "seen"
-        script = f"""
+    assert set() == (others - GUARDIAN_DIET) | (own - GUARDIAN_OWN)
+
+
+def _loaded_at_the_fork(folder: Path) -> set[str]:
+    """Run one rank in a fresh interpreter; give the modules that it had imported when it forked for the first time."""
+    seen = folder / "seen"
+    script = f"""
 import sys
 sys.path.append({str(PACKAGE.parent)!r})
 before, seen = set(sys.modules), []
 def note(event, args):
-    if event == {event!r} and not seen:
+    if event == "os.fork" and not seen:
         seen.extend(set(sys.modules) - before)
         with open({str(seen)!r}, "w") as file:
             file.write(repr(seen))
@@ -399,39 +346,10 @@ sys.addaudithook(note)
 from ascend_runner.__main__ import main
 main()
 """
-        options = ["--nproc-per-node", "1", "--log-dir", str(tmp_path / "log"), "--workdir", "inherit"]
-        # Without site: what a .pth file of this environment imports would hide what we do.
-        subprocess.run([sys.executable, "-S", "-c", script, *options, "true"], env=CLEAN, check=True, timeout=60)
-        return set(ast.literal_eval(seen.read_text()))
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("event", "needed"),
-    [("os.posix_spawn", "ascend_runner.manager"), ("os.rename", "ascend_runner.report")],
-    ids=["before-the-first-rank-runs", "before-the-report-is-there"],
-)
-def test_nothing_heavy_is_imported(loaded_at: Callable[[str], set[str]], event: str, needed: str) -> None:
-    """Without a table to read, a job that succeeds pays for nothing that it does not use."""
-    loaded = loaded_at(event)
-
-    assert set() == loaded & HEAVY
-    assert needed in loaded
-
-
-def test_guardian_is_forked_off_before_anything_heavy_is_imported(loaded_at: Callable[[str], set[str]]) -> None:
-    """The first process stays small: of this package it has its own modules only."""
-    loaded = loaded_at("os.fork")
-
-    assert set() == loaded & HEAVY
-    assert {
-        "ascend_runner",
-        "ascend_runner.__main__",
-        "ascend_runner.annotations",
-        "ascend_runner.errors",
-        "ascend_runner.linux",
-        "ascend_runner.linux.descendants",
-        "ascend_runner.linux.guardian",
-        "ascend_runner.plain_signal",
-    } == {name for name in loaded if name.startswith("ascend_runner")}
+    options = ["--nproc-per-node", "1", "--log-dir", str(folder / "log"), "--workdir", "inherit"]
+    # Without site: a .pth file of this environment may import anything.
+    command = [sys.executable, "-S", "-c", script, *options, "true"]
+    ended = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=60)
+    if not seen.exists():
+        pytest.fail(f"the program did not fork: {ended.stderr}")
+    return set(ast.literal_eval(seen.read_text()))

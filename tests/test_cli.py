@@ -1,10 +1,9 @@
-"""The command line: what it takes, what it says, and the status of each of its own failures."""
+"""The command line as a program: its arguments, its output, and the exit status of each of its errors."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,16 +14,18 @@ import orjson
 import pytest
 
 import ascend_runner
-from ascend_runner.job.settings import OPTIONS
-from tests.conftest import CLEAN, LIMIT, run_to_end, sentence
+from ascend_runner.settings import command_line
+from ascend_runner.settings.option import Topic
+from tests.helpers.program import run_to_end, sentence
+from tests.helpers.surroundings import CLEAN
+from tests.helpers.waiting import LIMIT
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
 ONE_RANK = ("--nproc-per-node", "1")
 
 
 def plan_of(*args: str | bytes, env: dict[str, str] | None = None, cwd: Path | None = None) -> dict[str, Any]:
-    """Give the plan that `--dry-run` prints for these arguments."""
+    """Return the plan that `--dry-run` prints for these arguments."""
     ended = run_to_end("--dry-run", *args, env=env, cwd=cwd)
     assert 0 == ended.returncode, ended.stderr
     plan: dict[str, Any] = json.loads(ended.stdout)
@@ -32,7 +33,7 @@ def plan_of(*args: str | bytes, env: dict[str, str] | None = None, cwd: Path | N
 
 
 def error_of(*args: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> tuple[int, str]:
-    """Give the status and the only sentence of a run that fails before it has started anything."""
+    """Return the status and the only message of a run that fails before it starts anything."""
     ended = run_to_end(*args, env=env, cwd=cwd)
     assert "" == ended.stdout
     (line,) = ended.stderr.splitlines()
@@ -42,33 +43,17 @@ def error_of(*args: str, env: dict[str, str] | None = None, cwd: Path | None = N
 # --- Options ----------------------------------------------------------------------------------------------------------
 
 
-def test_help_lists_each_option_beside_its_variable() -> None:
-    """--help goes to stdout, succeeds, and leaves no option out."""
-    ended = run_to_end("--help")
-    entries = {
-        entry.split()[0]: " ".join(entry.split()) for entry in ended.stdout.replace("\n  --", "\0--").split("\0")[1:]
-    }
+def test_help_goes_to_standard_output() -> None:
+    """--help succeeds without a command, and its text does not depend on the terminal."""
+    narrow = run_to_end("--help", env={"COLUMNS": "40"})
 
-    assert (0, "") == (ended.returncode, ended.stderr)
-    assert "usage: ascend-runner [OPTIONS] COMMAND [ARG ...]\n" in ended.stdout
-    assert {option.flag for option in OPTIONS} | {"--version", "--help,"} == set(entries)
-    for option in OPTIONS:
-        assert option.metavar in entries[option.flag]
-        assert (f"[{option.variable}]" in entries[option.flag]) is option.has_variable
-
-
-def test_readme_lists_each_option_and_variable() -> None:
-    """In the table of options, by the words of --help."""
-    rows = [line for line in README.read_text("utf-8").splitlines() if line.startswith("| `--")]
-
-    for option in OPTIONS:
-        row = next(row for row in rows if re.search(f"`{option.flag}[ `]", row))
-        assert (f"`{option.variable}`" in row) is option.has_variable
+    assert (0, "", command_line.help_text()) == (narrow.returncode, narrow.stderr, narrow.stdout)
+    assert command_line.help_text(Topic.NODES) == run_to_end("--help", "nodes", env={"COLUMNS": "200"}).stdout
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_full_disk_under_a_check(words: tuple[str, ...], tmp_path: Path) -> None:
-    """No word is no good news."""
+    """A check whose results cannot be written has failed."""
     command = [sys.executable, "-m", "ascend_runner", "--log-dir", str(tmp_path), "--check", *words]
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
@@ -76,18 +61,18 @@ def test_full_disk_under_a_check(words: tuple[str, ...], tmp_path: Path) -> None
         )
 
     assert 125 == ended.returncode
-    assert b" WARNING standard output cannot be written any more: no space left on device;" in ended.stderr
+    assert b" WARNING cannot write to standard output: no space left on device;" in ended.stderr
 
 
 @pytest.mark.parametrize("words", [("--help",), (*ONE_RANK, "--dry-run", "true")])
 def test_full_disk_under_what_is_printed(words: tuple[str, ...], tmp_path: Path) -> None:
-    """Whoever keeps a plan that could not be written must learn of it; a reader that has seen enough is none."""
+    """Output that cannot be written is an error; a reader that closes the pipe is not."""
     words = (sys.executable, "-m", "ascend_runner", "--log-dir", "log", *words)
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
             words, env=CLEAN, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False
         )
-    assert (125, "ERROR standard output cannot be written: no space left on device") == (
+    assert (125, "ERROR cannot write to standard output: no space left on device") == (
         ended.returncode,
         sentence(ended.stderr.strip()),
     )
@@ -98,16 +83,8 @@ def test_full_disk_under_what_is_printed(words: tuple[str, ...], tmp_path: Path)
         assert 0 == subprocess.run(words, env=CLEAN, cwd=tmp_path, stdout=closed, timeout=LIMIT, check=False).returncode
 
 
-def test_help_fits_a_wide_terminal() -> None:
-    """The text is the same wherever it is printed, and no line is longer than 120 columns."""
-    shown = run_to_end("--help", env={"COLUMNS": "40"}).stdout
-
-    assert shown == run_to_end("--help", env={"COLUMNS": "200"}).stdout
-    assert max(map(len, shown.splitlines())) <= 120
-
-
 def test_version() -> None:
-    """--version prints the version and nothing else, by either name of the program."""
+    """--version prints only the version, with `python -m ascend_runner` and with the script."""
     script = subprocess.run(
         [str(Path(sys.executable).parent / "ascend-runner"), "--version"],
         env=CLEAN,
@@ -137,56 +114,53 @@ def test_version() -> None:
         (["true", "-1", "--nproc-per-node=9"], ["true", "-1", "--nproc-per-node=9"]),
     ],
 )
-def test_options_end_at_the_first_word(words: list[str], command: list[str]) -> None:
-    """What follows the first word that is no option, or `--`, is the command's, untouched."""
+def test_options_stop_at_the_first_non_option_argument(words: list[str], command: list[str]) -> None:
+    """All that follows the first non-option argument, or `--`, reaches the command unchanged."""
     (rank,) = plan_of(*ONE_RANK, *words)["ranks"]
 
     assert command == rank["argv"]
 
 
+@pytest.mark.parametrize("words", [[], ["--"], ["--quiet"]])
+def test_missing_command(words: list[str]) -> None:
+    """Without a command, nothing can be run."""
+    expected = "ERROR no command given (usage: ascend-runner [OPTIONS] COMMAND [ARG ...])"
+
+    assert (125, expected) == error_of(*words)
+
+
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "named"),
     [
-        ([], "there is no command to run, expected: ascend-runner [OPTIONS] COMMAND [ARG ...]"),
-        (["--"], "there is no command to run, expected: ascend-runner [OPTIONS] COMMAND [ARG ...]"),
-        (["--quiet"], "there is no command to run, expected: ascend-runner [OPTIONS] COMMAND [ARG ...]"),
-        (["--nproc", "8", "true"], "there is no option '--nproc', see ascend-runner --help"),
-        (["-v", "true"], "there is no option '-v', see ascend-runner --help"),
-        (["--grace"], "--grace is without its value, expected --grace SECONDS"),
-        (["--grace", "--", "true"], "--grace is without its value, expected --grace SECONDS"),
-        (["--grace", "-1", "true"], "--grace is '-1', expected a number of seconds, 0 or more"),
-        (["--quiet=1", "true"], "--quiet is given '1', expected no value"),
-        (
-            ["--quiet", "--verbose", "true"],
-            "--quiet and --verbose contradict each other, expected one of them",
-        ),
-        (["--console", "first", "true"], "--console is 'first', expected 'all', 'none' or ranks such as '0,8-15'"),
+        (["--nproc", "8", "true"], "--nproc"),
+        (["-v", "true"], "-v"),
+        (["--grace"], "--grace"),
+        (["--grace", "--", "true"], "--grace"),
+        (["--grace", "-1", "true"], "--grace"),
+        (["--quiet=1", "true"], "--quiet"),
+        (["--quiet", "--verbose", "true"], "--verbose"),
+        (["--console", "first", "true"], "--console"),
     ],
 )
-def test_bad_words_are_one_sentence_and_125(words: list[str], expected: str) -> None:
-    """A usage error is said in one line on stderr, and nothing is started."""
-    assert (125, f"ERROR {expected}") == error_of(*words)
+def test_usage_error_is_one_sentence_and_125(words: list[str], named: str) -> None:
+    """A usage error is one line on stderr that names the option, and nothing is started."""
+    status, line = error_of(*words)
+
+    assert (125, True) == (status, named in line.split())
 
 
-def test_bad_variable_is_one_sentence_and_125() -> None:
-    """The variable is named, for the user has not written a flag."""
-    expected = "ERROR ASCEND_RUNNER_GRACE is 'long', expected a number of seconds, 0 or more"
+def test_invalid_variable_is_one_sentence_and_125() -> None:
+    """The error names the variable, because the user has not given the option."""
+    status, line = error_of("true", env={"ASCEND_RUNNER_GRACE": "long"})
 
-    assert (125, expected) == error_of("true", env={"ASCEND_RUNNER_GRACE": "long"})
-
-
-def test_unknown_option_does_not_swallow_the_command() -> None:
-    """`--nproc 8 python` is a slip of one word, and not the command `8`."""
-    status, said = error_of("--nproc", "8", "python")
-
-    assert (125, True) == (status, "--nproc" in said)
+    assert (125, True) == (status, "ASCEND_RUNNER_GRACE" in line.split())
 
 
 # --- The plan ---------------------------------------------------------------------------------------------------------
 
 
 def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
-    """JSON on stdout with all that would be run, and not a folder made."""
+    """The plan is JSON on stdout with all that would be started, and no folder is created."""
     plan = plan_of(
         "--nproc-per-node", "2", "--log-dir", "log", "/bin/echo", "ä", cwd=tmp_path, env={"MA_VJ_NAME": "ma-job-1"}
     )
@@ -234,15 +208,15 @@ def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
-def test_dry_run_tells_what_is_unset() -> None:
-    """A variable that the ranks will not have is no secret."""
+def test_dry_run_lists_unset_variables() -> None:
+    """The plan lists the variables that are removed from the environment of a rank."""
     (rank,) = plan_of(*ONE_RANK, "true", env={"RANK_TABLE_FILE": "/user/config"})["ranks"]
 
     assert ["RANK_TABLE_FILE"] == rank["unset"]
 
 
-def test_words_that_are_no_text_are_planned_and_run(tmp_path: Path) -> None:
-    """Bytes that are not UTF-8 go through as they are; the plan names them as JSON can."""
+def test_undecodable_arguments_are_planned_and_run(tmp_path: Path) -> None:
+    """Arguments that are not UTF-8 reach the command unchanged; the plan has them as JSON escapes."""
     (rank,) = plan_of(*ONE_RANK, "echo", b"a\xffb", cwd=tmp_path)["ranks"]
     subprocess.run(
         [sys.executable, "-m", "ascend_runner", *ONE_RANK, "--log-dir", "log", "echo", b"a\xffb"],
@@ -262,7 +236,7 @@ def test_words_that_are_no_text_are_planned_and_run(tmp_path: Path) -> None:
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:
-    """Give a folder of files that cannot be run, each for another reason."""
+    """Return a folder of files that cannot be executed, each for another reason."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "no-permission").write_text("#!/bin/sh\n")
     for name, text in (("no-format", "no program\n"), ("no-interpreter", "#!/missing/interpreter\n")):
@@ -275,11 +249,11 @@ def commands(tmp_path: Path) -> Path:
 def test_missing_command_is_127_before_anything_is_waited_for(
     table: tuple[str, ...], tmp_path: Path, commands: Path
 ) -> None:
-    """The sentence says where it was looked for; no rank table is awaited for a slip of the pen."""
-    expected = "ERROR there is no command 'no-such-program' in any folder of PATH"
+    """A typing error in the command is reported before the runner waits for a rank table."""
+    expected = "ERROR command not found: 'no-such-program'"
 
     assert (127, expected) == error_of(*table, "no-such-program", cwd=commands)
-    assert (127, f"ERROR there is no command '{tmp_path}/missing' in {tmp_path}") == error_of(
+    assert (127, f"ERROR command not found: '{tmp_path}/missing'") == error_of(
         *table, f"{tmp_path}/missing", cwd=commands
     )
 
@@ -287,13 +261,13 @@ def test_missing_command_is_127_before_anything_is_waited_for(
 @pytest.mark.parametrize(
     ("name", "status", "expected"),
     [
-        ("missing", 127, "there is no command './missing' in {}"),
-        ("folder", 126, "'{}/./folder' is a folder"),
-        ("no-permission", 126, "'{}/./no-permission' is not executable"),
+        ("missing", 127, "command not found: './missing' in {}"),
+        ("folder", 126, "permission denied: '{}/./folder' is a directory"),
+        ("no-permission", 126, "permission denied: '{}/./no-permission' is not executable"),
     ],
 )
 def test_relative_command_that_cannot_be_run(name: str, status: int, expected: str, commands: Path) -> None:
-    """Found but no program is 126, not found is 127; nothing is made."""
+    """A command that is not executable is 126 and one that is not found 127; nothing is created."""
     before = set(commands.rglob("*"))
 
     assert (status, f"ERROR {expected.format(commands)}") == error_of(
@@ -303,19 +277,19 @@ def test_relative_command_that_cannot_be_run(name: str, status: int, expected: s
 
 
 def test_first_in_path_that_can_be_run_is_the_command(commands: Path) -> None:
-    """As a shell does, folders and files without permission are passed over; where there is nothing else, 126."""
+    """Like a shell, the search in PATH skips what is not executable; 126 if nothing else is found."""
     (commands / "folder" / "no-permission").write_text("#!/bin/sh\necho ran\n")
     (commands / "folder" / "no-permission").chmod(0o755)
     both, first = f"{commands}:{commands}/folder", str(commands)
 
     assert 0 == run_to_end(*ONE_RANK, "--log-dir", "log", "no-permission", cwd=commands, env={"PATH": both}).returncode
-    assert (126, f"ERROR '{commands}/no-permission' is not executable") == error_of(
+    assert (126, f"ERROR permission denied: '{commands}/no-permission' is not executable") == error_of(
         *ONE_RANK, "no-permission", cwd=commands, env={"PATH": first}
     )
 
 
 def test_relative_folder_of_path_is_the_callers(commands: Path) -> None:
-    """A command that is found by PATH is the same program in every working directory."""
+    """A relative folder in PATH refers to the current directory of the caller, not to that of a rank."""
     (commands / "folder" / "program").write_text("#!/bin/sh\necho ran\n")
     (commands / "folder" / "program").chmod(0o755)
     ended = run_to_end(
@@ -325,7 +299,7 @@ def test_relative_folder_of_path_is_the_callers(commands: Path) -> None:
     assert "[rank 0] ran\n" == ended.stdout
 
 
-NO_FORMAT = "a script begins with #! and its interpreter, a program must be built for this machine"
+NO_FORMAT = "a script must begin with #! and its interpreter; a binary must be built for this architecture"
 
 
 @pytest.mark.parametrize(
@@ -336,21 +310,21 @@ NO_FORMAT = "a script begins with #! and its interpreter, a program must be buil
             126,
             f"'./no-format': exec format error ({NO_FORMAT})",
         ),
-        ("no-interpreter", 127, "'./no-interpreter' is there, but not the interpreter of its first line"),
+        ("no-interpreter", 127, "'./no-interpreter': the interpreter in its first line does not exist"),
     ],
 )
 def test_command_that_only_the_kernel_can_judge(name: str, status: int, reason: str, commands: Path) -> None:
-    """What is found out by starting it ends the job with the same statuses."""
+    """An error that only starting the command reveals ends the job with the same exit status."""
     ended = run_to_end("--nproc-per-node", "2", "--log-dir", "log", f"./{name}", cwd=commands)
 
     assert status == ended.returncode
-    assert f" ERROR rank 0 could not be started: {reason}\n" in ended.stderr
-    assert ended.stderr.endswith("others 1: not started\n")
+    assert f" ERROR cannot start rank 0: {reason}\n" in ended.stderr
+    assert ended.stderr.endswith("others not started: rank 1\n")
 
 
 def test_missing_working_directory_is_the_runners_failure(commands: Path) -> None:
-    """125 before anything is made or started, and the sentence names the folder, not the command."""
-    expected = f"ERROR --workdir is '{commands}/elsewhere', expected 'device', 'inherit' or a folder that exists"
+    """The error names the working directory, not the command; nothing is created or started."""
+    expected = f"ERROR --workdir is '{commands}/elsewhere', expected 'device', 'inherit' or an existing directory"
 
     assert (125, expected) == error_of(*ONE_RANK, "--log-dir", "log", "--workdir", "elsewhere", "true", cwd=commands)
     assert not (commands / "log").exists()
@@ -371,7 +345,7 @@ def test_missing_working_directory_is_the_runners_failure(commands: Path) -> Non
     ],
 )
 def test_what_is_shown(options: tuple[str, ...], stdout: str, levels: set[str], tmp_path: Path) -> None:
-    """Ranks' lines go to stdout, the runner's own to stderr; what is not shown is in the log files."""
+    """Lines of ranks go to stdout and messages to stderr; the log files contain what is not shown."""
     env = {"MA_VJ_NAME": "job"}
     ended = run_to_end("--nproc-per-node", "2", "--log-dir", "log", *options, "echo", "a", cwd=tmp_path, env=env)
 
@@ -382,7 +356,7 @@ def test_what_is_shown(options: tuple[str, ...], stdout: str, levels: set[str], 
 
 
 def test_settings_may_come_from_variables(tmp_path: Path) -> None:
-    """What an image sets for every job holds without a flag."""
+    """Variables apply without an option, for example those of an image."""
     env = {
         "MA_VJ_NAME": "job",
         "ASCEND_RUNNER_NPROC_PER_NODE": "2",
@@ -396,7 +370,7 @@ def test_settings_may_come_from_variables(tmp_path: Path) -> None:
 
 
 def test_first_folder_of_pythonpath_counts(tmp_path: Path) -> None:
-    """Where Python does not put the current folder before it (-P), it is not taken for that."""
+    """With PYTHONSAFEPATH, the first folder of PYTHONPATH is kept: it is not the current directory."""
     path = os.pathsep.join({str(Path(package.__file__ or "").parents[1]): 0 for package in (attrs, orjson)})
     table = ROOT / "fixtures" / "valid" / "group_list_8_devices.json"
     command = [sys.executable, "-S", "-m", "ascend_runner", "--rank-table", str(table), "--dry-run", "true"]
@@ -409,7 +383,7 @@ def test_first_folder_of_pythonpath_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("no-such-program",), ("sh", "-c", "exit 7")])
 def test_status_does_not_depend_on_a_reader(words: tuple[str, ...], tmp_path: Path) -> None:
-    """Where nobody reads stdout and stderr any more, the exit status is the only word left, and right."""
+    """The exit status is the same if stdout and stderr are closed pipes."""
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "ascend_runner", *ONE_RANK, "--log-dir", str(tmp_path), *words]
@@ -430,3 +404,13 @@ def test_any_locale_will_do(locale: str, tmp_path: Path) -> None:
 
     assert (0, "[rank 0] 日本 ä\n") == (ended.returncode, ended.stdout)
     assert "日本 ä\n" == (tmp_path / "作业-proc-rank-0-device-0.txt").read_text(encoding="utf-8")
+
+
+def test_variable_that_is_no_option_is_one_warning(tmp_path: Path) -> None:
+    """A misspelt variable is reported once, and the job runs."""
+    env = {"ASCEND_RUNNER_GRACES": "5", "ASCEND_RUNNER_PORT": "tcp://10.0.0.1:80"}
+    ended = run_to_end("--quiet", "--log-dir", str(tmp_path), *ONE_RANK, "true", env=env)
+
+    assert 0 == ended.returncode
+    (line,) = ended.stderr.splitlines()
+    assert "ASCEND_RUNNER_GRACES" in line

@@ -1,22 +1,19 @@
-"""Faults that a job must survive, or end well of: hangs, Ctrl-Z, disks, too few descriptors; and what is told."""
+"""Faults that a job must survive or end well after: hangs, Ctrl-Z, disks."""
 
 from __future__ import annotations
 
 import os
 import signal
 import stat
-from typing import TYPE_CHECKING
 
 import ascend_runner
-from ascend_runner.linux import descendants
-from tests.conftest import wait_until
-
-if TYPE_CHECKING:
-    from tests.conftest import Program
+from ascend_runner.guardian import process_tree
+from tests.helpers.program import Program
+from tests.helpers.waiting import wait_until
 
 
 def test_success_is_written_down(program: Program) -> None:
-    """After a success the report tells of each rank its times, status, resources and bytes logged."""
+    """After a success the report has for each rank its times, status, resources and bytes logged."""
     assert program.act(2, "say=hello").finish() == 0
 
     document = program.report()
@@ -60,29 +57,29 @@ def test_secrets_are_masked(program: Program) -> None:
 
 
 def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
-    """A job that writes nothing for the time allowed is ended, and where its ranks stand is told."""
+    """A job without output for the limit is stopped, with the stacks of its ranks on screen and in the report."""
     run = program.act(2, "say=ready", "sleep", options=("--hang-timeout", "1"))
 
     assert run.finish() == 124
-    assert "ERROR the ranks stand here, the odd one first:" in run.screen
-    assert "ERROR no rank wrote anything for 1 s (--hang-timeout), " in run.screen
+    assert "ERROR stacks of all ranks, outliers first:" in run.screen
+    assert "ERROR no rank wrote any output for 1 s (--hang-timeout), " in run.screen
     assert [rank_id for group in program.report()["hang"] for rank_id in group["rank_ids"]] == [0, 1]
 
 
 def test_ranks_that_are_told_to_stop_do_not_hang(program: Program) -> None:
-    """Silence during the grace is no hang: nobody looks at stacks, and the first cause stands alone."""
+    """Silence during the grace is not a hang: no stacks are collected, and the first cause stays."""
     first, other = "until [ -e ready ]; do sleep 0.01; done; exit 7", "trap '' TERM; touch ready; sleep 1000"
     script = f"if [ $RANK_ID = 0 ]; then {first}; fi; {other}"
     options = ("--nproc-per-node", "2", "--grace", "1.5", "--hang-timeout", "1")
     run = program.start(*options, "sh", "-c", script)
 
     assert run.finish() == 7
-    assert "the ranks stand here" not in run.screen
+    assert "stacks of all ranks" not in run.screen
     assert program.report()["hang"] == []
 
 
 def test_output_keeps_a_job_from_hanging(program: Program) -> None:
-    """As long as any rank writes, nothing hangs."""
+    """Output of any rank keeps the job from counting as hung."""
     script = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done"
     run = program.start("--nproc-per-node", "1", "--hang-timeout", "1", "sh", "-c", script)
 
@@ -93,10 +90,10 @@ def test_ctrl_z_stops_the_ranks_and_fg_continues_them(program: Program) -> None:
     """SIGTSTP stops guardian and ranks; after SIGCONT they go on."""
     run = program.act(2, "note=USR1", "answer=TERM:saved:0", "say=ready", "sleep")
     run.wait_for("ready", times=2)
-    ranks = descendants.children(run.runner_pid)
+    ranks = process_tree.children(run.runner_pid)
     run.send(signal.SIGTSTP)
     for pid in (run.popen.pid, *ranks):
-        wait_until(lambda pid=pid: (found := descendants.look(pid)) and found.state == "T")
+        wait_until(lambda pid=pid: (found := process_tree.look(pid)) and found.state == "T")
     run.send(signal.SIGCONT)
     run.send(signal.SIGUSR1)
     run.wait_for("got USR1", times=2)

@@ -1,7 +1,8 @@
-"""The library: launch, prepare, current_rank, from a program that uses them as README says."""
+"""The functions for programs, used as the documentation shows them."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import signal
@@ -14,19 +15,24 @@ from pathlib import Path
 import pytest
 
 import ascend_runner
-from ascend_runner import library
 from ascend_runner.errors import CommandError, JobFailedError, NotARankError, RankTableNotReadyError, SettingsError
-from ascend_runner.job.settings import OPTIONS
 from ascend_runner.supervision.events import Ending
 from ascend_runner.supervision.outcome import RankFailed
-from tests.conftest import ACTOR, CLEAN, LIMIT
+from tests.helpers.program import ACTOR
+from tests.helpers.surroundings import CLEAN
+from tests.helpers.waiting import LIMIT
 
-README = Path(__file__).parents[1] / "README.md"
-VALID = Path(__file__).parents[1] / "fixtures" / "valid"
+ROOT = Path(__file__).parents[1]
+VALID = ROOT / "fixtures" / "valid"
+EXAMPLES = [
+    example
+    for readme in (ROOT / "README.md", *sorted((ROOT / "ascend_runner").rglob("README.md")))
+    for example in re.findall(r"^```python\n(.*?)^```$", readme.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+]
 
 
 def test_launch_gives_the_outcome_of_each_rank(tmp_path: Path) -> None:
-    """What became of each rank, its log and its last lines come back."""
+    """The outcome contains how each rank ended, its log and its last lines."""
     outcome = ascend_runner.launch([*ACTOR, "say=hello"], environ=CLEAN, nproc_per_node=2, log_dir=tmp_path)
 
     assert outcome.status == 0
@@ -38,33 +44,33 @@ def test_launch_gives_the_outcome_of_each_rank(tmp_path: Path) -> None:
 
 
 def test_check_raises_with_the_cause(tmp_path: Path) -> None:
-    """A failed job is data until somebody asks for an exception, which then carries cause and status."""
+    """A failed job raises an exception only in `check()`, with the cause and the exit status."""
     outcome = ascend_runner.launch([*ACTOR, "1:exit=7", "sleep"], environ=CLEAN, nproc_per_node=2, log_dir=tmp_path)
 
     assert RankFailed(1, Ending(exit_code=7)) == outcome.cause
-    with pytest.raises(JobFailedError, match=r"^rank 1 failed first: exit status 7$") as caught:
+    with pytest.raises(JobFailedError, match=r"^rank 1 failed: exit status 7$") as caught:
         outcome.check()
     assert caught.value.exit_status == 7
 
 
 def test_failure_of_the_runner_is_an_exception_of_its_class(tmp_path: Path) -> None:
-    """What the command line says as one sentence and a status, the library raises."""
-    with pytest.raises(CommandError, match=r"^there is no command 'no-such-program' in any folder of PATH$") as caught:
+    """An error of the runner is raised with the class, the text and the status that the command line reports."""
+    with pytest.raises(CommandError, match=r"^command not found: 'no-such-program'$") as caught:
         ascend_runner.launch(["no-such-program"], environ=CLEAN, nproc_per_node=1, log_dir=tmp_path)
     assert caught.value.exit_status == 127
 
-    with pytest.raises(SettingsError, match=r"^--grace is '-1\.0', expected a number of seconds, 0 or more$"):
+    with pytest.raises(SettingsError, match=r"^--grace is '-1\.0', expected a number of seconds"):
         ascend_runner.launch(["true"], environ=CLEAN, nproc_per_node=1, grace=-1.0)
 
 
 def test_unknown_option_is_a_type_error() -> None:
-    """A misspelt option is refused before anything happens, with the names there are."""
-    with pytest.raises(TypeError, match=r"^launch\(\) has no option 'nproc', expected one of rank_table, "):
+    """An unknown option is refused before anything is started, and the error lists all options."""
+    with pytest.raises(TypeError, match=r"^launch\(\) got an unknown option 'nproc', expected one of rank_table, "):
         ascend_runner.launch(["true"], nproc=1)  # type: ignore[call-arg]  # what is tested
 
 
 def test_launch_in_a_thread_leaves_the_programs_signals_alone(tmp_path: Path) -> None:
-    """No handler is changed, and a thread that is not the main one may launch."""
+    """Signal handlers stay unchanged, and any thread may launch."""
     handlers = [signal.getsignal(signum) for signum in signal.valid_signals()]
     statuses: list[int] = []
 
@@ -90,7 +96,7 @@ LAUNCHING = """
 
 
 def start_launching(tmp_path: Path) -> subprocess.Popen[str]:
-    """Start a program that launches two sleeping ranks, and wait until these are ready."""
+    """Start a program that launches two ranks, and wait until these are ready."""
     popen = subprocess.Popen(
         [
             sys.executable,
@@ -98,6 +104,7 @@ def start_launching(tmp_path: Path) -> subprocess.Popen[str]:
             textwrap.dedent(LAUNCHING),
             str(tmp_path),
             *ACTOR,
+            "answer=INT:saved:0",
             "answer=TERM:saved:0",
             "say=ready",
             "sleep",
@@ -112,7 +119,7 @@ def start_launching(tmp_path: Path) -> subprocess.Popen[str]:
 
 
 def test_keyboard_interrupt_tears_the_job_down_and_goes_on(tmp_path: Path) -> None:
-    """Ranks get SIGTERM and their grace; then the program sees its KeyboardInterrupt."""
+    """The ranks are stopped within the grace before the KeyboardInterrupt propagates."""
     with start_launching(tmp_path) as popen:
         popen.send_signal(signal.SIGINT)
         output, _ = popen.communicate(timeout=LIMIT)
@@ -122,17 +129,17 @@ def test_keyboard_interrupt_tears_the_job_down_and_goes_on(tmp_path: Path) -> No
 
 
 def test_death_of_the_launching_program_tears_the_job_down(tmp_path: Path) -> None:
-    """Nobody waits for the outcome any more, so no rank may hold a device."""
+    """If the launching program is killed, the job is stopped: no rank may keep its device."""
     with start_launching(tmp_path) as popen:
         popen.kill()
         output, _ = popen.communicate(timeout=LIMIT)  # returns when the last holder of the pipe is gone
 
     assert ["[rank 0] saved", "[rank 1] saved"] == sorted(output.splitlines())
-    os.wait()  # the guardian has come home as an orphan of the test
+    os.wait()  # the guardian, now an orphan adopted by the test
 
 
 def test_prepare_converts_and_points_to_the_result(tmp_path: Path) -> None:
-    """RANK_TABLE_FILE and RANK_SIZE of the given environment say what frameworks read."""
+    """RANK_TABLE_FILE and RANK_SIZE are set to the converted table."""
     environ = {"MA_MOUNT_PATH": str(tmp_path), "RANK_TABLE_FILE": str(VALID / "group_list_8_devices.json")}
     table = ascend_runner.prepare(environ=environ)
 
@@ -146,14 +153,14 @@ def test_prepare_converts_and_points_to_the_result(tmp_path: Path) -> None:
     assert [device.device_ip for device in table.devices] == [device.device_ip for device in converted.devices]
 
 
-def test_prepare_says_why_a_table_does_not_come(tmp_path: Path) -> None:
-    """The limit passes, and the reason is in the sentence."""
+def test_prepare_reports_why_the_table_is_missing(tmp_path: Path) -> None:
+    """After the timeout, the error contains the reason."""
     with pytest.raises(RankTableNotReadyError, match="it does not exist"):
         ascend_runner.prepare(tmp_path / "no.json", timeout=0.0, environ={})
 
 
 def test_current_rank_reads_what_a_rank_was_given() -> None:
-    """Numbers as numbers, and the table where there is one."""
+    """The variables of a rank are returned as numbers, with its rank table."""
     path = str(VALID / "server_list_8_devices.json")
     environ = {"RANK_ID": "5", "LOCAL_RANK": "1", "RANK_SIZE": "8", "DEVICE_ID": "1", "RANK_TABLE_FILE": path}
     rank = ascend_runner.current_rank(environ)
@@ -163,66 +170,60 @@ def test_current_rank_reads_what_a_rank_was_given() -> None:
 
 
 def test_current_rank_without_torchs_variables() -> None:
-    """MindSpore's ranks have no LOCAL_RANK: it is the number of their device."""
+    """Without LOCAL_RANK, as with MindSpore, the local rank is the device index."""
     rank = ascend_runner.current_rank({"RANK_ID": "5", "RANK_SIZE": "8", "DEVICE_ID": "1"})
 
     assert (5, 1, 1, None) == (rank.rank_id, rank.local_rank, rank.device_index, rank.table)
 
 
 def test_platform_gives_paths() -> None:
-    """What variables name, as Paths, with the names of datasets as they are."""
+    """Folders are returned as paths, datasets by their names."""
     environ = {"DATASET_MAP": '{"道路": "/data/0"}', "RESULT": "/result", "DATASET": "/data"}
     found = ascend_runner.platform(environ)
 
     assert (Path("/data"), {"道路": Path("/data/0")}, Path("/result")) == (found.dataset, found.datasets, found.result)
 
 
-def test_platform_with_a_bad_map_is_one_error() -> None:
-    """The sentence says what the variable is, and what was expected."""
-    with pytest.raises(
-        SettingsError, match=r"^DATASET_MAP is '\{key1: value1\}', expected \{\"name\": \"path\", ...\} as"
-    ):
-        ascend_runner.platform({"DATASET_MAP": "{key1: value1}"})
+def test_platform_with_a_bad_map() -> None:
+    """A malformed DATASET_MAP is a warning that names it, and does not hide the other folders."""
+    with pytest.warns(UserWarning, match=r"^DATASET_MAP is "):
+        found = ascend_runner.platform({"DATASET_MAP": "{key1: value1}", "RESULT": "/result", "MODEL": "/model"})
+
+    assert (Path("/result"), Path("/model"), {}) == (found.result, found.model, found.datasets)
 
 
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
-        ({}, "this process is no rank: RANK_ID is expected to be a whole number, and it is not set"),
-        ({"RANK_ID": "x"}, "this process is no rank: RANK_ID is expected to be a whole number, and it is 'x'"),
+        ({}, "this process is not a rank: RANK_ID is not set, expected a whole number"),
+        ({"RANK_ID": "x"}, "this process is not a rank: RANK_ID is 'x', expected a whole number"),
     ],
 )
 def test_current_rank_outside_of_a_rank_is_an_error(environ: dict[str, str], sentence: str) -> None:
-    """The sentence names the variable."""
+    """The error names the variable that is missing or invalid."""
     with pytest.raises(NotARankError) as caught:
         ascend_runner.current_rank(environ)
 
     assert sentence == str(caught.value)
 
 
-def test_options_are_those_of_the_command_line() -> None:
-    """What type checkers are told is what there is."""
-    assert {option.name for option in OPTIONS} == library.Options.__annotations__.keys()
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_example_of_the_readme_runs(number: int, tmp_path: Path) -> None:
-    """Each stands by itself, and works as it stands."""
-    examples = re.findall(r"^```python\n(.*?)^```$", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    example = examples[number].replace("/user/config/jobstart_hccl.json", str(VALID / "group_list_8_devices.json"))
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example_of_a_readme_runs(example: str, tmp_path: Path) -> None:
+    """Each Python example in a README is complete and works as it is."""
     (tmp_path / "train.py").write_text("print('trained')\n")
-    done = run_example(example, tmp_path)
+    table = str(VALID / "group_list_8_devices.json")
+    done = run_example(example.replace("/user/config/jobstart_hccl.json", table), tmp_path)
 
-    assert (5, 0, "") == (len(examples), done.returncode, "" if done.returncode == 0 else done.stderr)
+    assert (0, "") == (done.returncode, "" if done.returncode == 0 else done.stderr)
 
 
 @pytest.mark.parametrize(
     "function", [ascend_runner.launch, ascend_runner.prepare, ascend_runner.current_rank, ascend_runner.platform]
 )
 def test_example_of_the_docstring_runs(function: object, tmp_path: Path) -> None:
-    """Each public function is documented with an example, and the example works as it stands."""
-    assert function.__doc__
-    lines = textwrap.dedent("\n".join(function.__doc__.split("\n")[1:])).split("\n")
+    """Each public function is documented with an example that works as it is."""
+    text = inspect.getdoc(function) or ""
+    lines = text.partition("\nRaises:")[0].split("\n")
     example = "\n".join(line[4:] for line in lines if line.startswith("    "))
     done = run_example(example, tmp_path)
 
@@ -231,10 +232,10 @@ def test_example_of_the_docstring_runs(function: object, tmp_path: Path) -> None
 
 
 def run_example(example: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a documented example in a folder, as if it were a rank's."""
+    """Run an example in a folder, with the variables of a rank."""
     rank = {"RANK_ID": "0", "LOCAL_RANK": "0", "RANK_SIZE": "8", "DEVICE_ID": "0", "ASCEND_RUNNER_WORKDIR": "inherit"}
     rank["MA_MOUNT_PATH"] = str(folder)
-    (folder / "log").mkdir()  # the platform's; without it logs go to /tmp/log, which may be somebody else's
+    (folder / "log").mkdir()  # otherwise logs go to /tmp/log, which may belong to another user
     # The examples call "python", which Debian has in a virtual environment only.
     path = os.pathsep.join([os.path.dirname(sys.executable), CLEAN.get("PATH", os.defpath)])
     environ = {**CLEAN, **rank, "PATH": path, "RANK_TABLE_FILE": str(VALID / "server_list_8_devices.json")}

@@ -1,4 +1,4 @@
-"""What ranks write, whatever it is and wherever it cannot go: files byte-exact, the console readable, nobody slowed."""
+"""Log files have exactly the bytes of their rank, the console stays readable, and neither ever slows a rank."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ import select
 import subprocess
 import sys
 import termios
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from ascend_runner.linux.lines import WRAP_AT
-from tests.conftest import CLEAN, LIMIT, permitted, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.conftest import Program
+from ascend_runner.output.lines import WRAP_AT
+from tests.helpers.program import Program
+from tests.helpers.surroundings import CLEAN, permitted
+from tests.helpers.waiting import LIMIT, wait_until
 
 DICE = random.Random(4)  # noqa: S311  not a secret
 OUTPUTS = {
@@ -39,7 +36,7 @@ OUTPUTS = {
 
 @pytest.fixture
 def output(program: Program, request: pytest.FixtureRequest) -> bytes:
-    """Lay down a file that the ranks write."""
+    """Write a file that the ranks are to output, and return its content."""
     data = OUTPUTS[request.param]
     (program.folder / "output").write_bytes(data)
     return data
@@ -47,14 +44,14 @@ def output(program: Program, request: pytest.FixtureRequest) -> bytes:
 
 @pytest.mark.parametrize("output", OUTPUTS, indirect=True)
 def test_any_bytes(program: Program, output: bytes) -> None:
-    """Each file holds what its rank wrote and nothing else; on the console each line has its rank."""
+    """A log file has exactly the output of its rank, and each line on the console has the prefix of its rank."""
     command = f"{sys.executable} -m ascend_runner --nproc-per-node 2 --log-dir log cat output"
     ended = program.shell(f"MA_VJ_NAME=job {command} 2>own >screen")
 
-    assert ended.returncode == 0
+    assert 0 == ended.returncode
     assert (output == program.log(0) == program.log(1)) is True
     shown = (program.folder / "screen").read_bytes().split(b"\n")
-    assert shown.pop() == b""
+    assert b"" == shown.pop()
     assert all(line.startswith((b"[rank 0] ", b"[rank 1] ")) for line in shown if line)  # an ended bar leaves none
 
 
@@ -64,20 +61,20 @@ def test_line_of_100_mb(program: Program) -> None:
     command = f'{sys.executable} -m ascend_runner --nproc-per-node 1 --log-dir log {sys.executable} -c "{script}"'
     ended = program.shell(f"MA_VJ_NAME=job {command} 2>own >screen")
 
-    assert ended.returncode == 0
+    assert 0 == ended.returncode
     assert (b"x" * 100_000_000 + b"\n" == program.log(0)) is True
     pieces = (program.folder / "screen").read_bytes().split(b"\n")
-    assert pieces.pop() == b""
+    assert b"" == pieces.pop()
     assert all(piece.startswith(b"[rank 0] ") for piece in pieces)
-    assert max(map(len, pieces)) == len(b"[rank 0] ") + WRAP_AT
-    assert sum(len(piece) - len(b"[rank 0] ") for piece in pieces) == 100_000_000
+    assert len(b"[rank 0] ") + WRAP_AT == max(map(len, pieces))
+    assert 100_000_000 == sum(len(piece) - len(b"[rank 0] ") for piece in pieces)
 
 
 # --- Consoles ---------------------------------------------------------------------------------------------------------
 
 
 def talkative(program: Program, ranks: int = 2) -> list[str]:
-    """Give a command whose ranks write more than any pipe holds, then exit 3 (rank 0) or sleep."""
+    """Return a command whose ranks write more than any pipe holds, then exit with 3 (rank 0) or sleep."""
     (program.folder / "output").write_bytes((b"x" * 99 + b"\n") * 30_000)
     script = "cat output; [ $RANK_ID = 0 ] && exit 3; exec sleep 1000"
     options = ("--nproc-per-node", str(ranks), "--log-dir", str(program.log_dir))
@@ -86,7 +83,7 @@ def talkative(program: Program, ranks: int = 2) -> list[str]:
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr", "both"])
 def test_pipe_that_nobody_reads(program: Program, stream: str) -> None:
-    """Ranks write on, files are complete, the job ends with its status."""
+    """Ranks continue to write, log files are complete, and the job ends with its status."""
     reader, writer = os.pipe()
     fill(writer)
     popen = subprocess.Popen(
@@ -99,15 +96,15 @@ def test_pipe_that_nobody_reads(program: Program, stream: str) -> None:
     )
     os.close(writer)
     try:
-        assert popen.wait(LIMIT) == 3
+        assert 3 == popen.wait(LIMIT)
     finally:
         os.close(reader)
     assert ((program.folder / "output").read_bytes() == program.log(0)) is True
-    assert program.report()["status"] == 3
+    assert 3 == program.report()["status"]
 
 
 def fill(pipe: int) -> None:
-    """Write until a pipe takes no more."""
+    """Write until the pipe is full."""
     os.set_blocking(pipe, False)
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -117,7 +114,7 @@ def fill(pipe: int) -> None:
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
-    """Give both sides of a terminal: the user's, and the programs'."""
+    """Yield both ends of a terminal: the user's and the programs'."""
     user, programs = pty.openpty()
     yield user, programs
     os.close(user)
@@ -125,7 +122,7 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 
 def test_terminal_under_ctrl_s(program: Program, terminal: tuple[int, int]) -> None:
-    """A screen that somebody has stopped stops nobody: files complete, status as ever."""
+    """A stopped terminal does not stop the job: log files are complete, and the status is that of the rank."""
     user, programs = terminal
     os.write(user, b"\x13")
     wait_until(lambda: is_stopped(programs))
@@ -138,7 +135,7 @@ def test_terminal_under_ctrl_s(program: Program, terminal: tuple[int, int]) -> N
         stderr=programs,
     )
 
-    assert popen.wait(LIMIT) == 3
+    assert 3 == popen.wait(LIMIT)
     assert ((program.folder / "output").read_bytes() == program.log(0)) is True
     termios.tcflush(programs, termios.TCOFLUSH)
 
@@ -146,10 +143,10 @@ def test_terminal_under_ctrl_s(program: Program, terminal: tuple[int, int]) -> N
 @pytest.mark.parametrize(
     ("words", "status"), [(("--help",), 0), (("--nproc-per-node", "1", "sh", "-c", "echo hi; exit 3"), 3)]
 )
-def test_terminal_that_stops_who_is_in_the_background(
+def test_terminal_that_stops_background_writers(
     program: Program, terminal: tuple[int, int], words: tuple[str, ...], status: int
 ) -> None:
-    """After `stty tostop` the runner, which has a process group of its own, writes all the same."""
+    """After `stty tostop` the runner, which is in a background process group, can still write."""
     user, programs = terminal
     settings = termios.tcgetattr(programs)
     settings[3] |= termios.TOSTOP
@@ -166,7 +163,7 @@ def test_terminal_that_stops_who_is_in_the_background(
     )
 
     try:
-        assert popen.wait(LIMIT) == status
+        assert status == popen.wait(LIMIT)
     finally:
         popen.kill()
         popen.wait()
@@ -174,7 +171,7 @@ def test_terminal_that_stops_who_is_in_the_background(
 
 
 def is_stopped(terminal: int) -> bool:
-    """Whether output to a terminal waits: nothing can be written to it."""
+    """Whether a write to the terminal would block."""
     poll = select.poll()
     poll.register(terminal, select.POLLOUT)
     return not poll.poll(0)
@@ -182,11 +179,11 @@ def is_stopped(terminal: int) -> bool:
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_standard_files_closed_at_the_start(program: Program, closed: str) -> None:
-    """Whichever is missing: logs complete, status the ranks'."""
+    """With any standard file closed, log files are complete, and the status is that of the ranks."""
     command = f"{sys.executable} -m ascend_runner --nproc-per-node 2 --log-dir log sh -c 'echo hi; exit 3'"
     ended = program.shell(f"MA_VJ_NAME=job exec {command} {closed}")
 
-    assert ended.returncode == 3
+    assert 3 == ended.returncode
     assert b"hi\n" in {program.log(0), program.log(1)}  # the other one may have been stopped before
 
 
@@ -194,7 +191,7 @@ def test_standard_files_closed_at_the_start(program: Program, closed: str) -> No
 
 
 def test_full_disk(program: Program) -> None:
-    """The training goes on, the console says so once, writing resumes, and the report tells what is missing where."""
+    """The job continues with one warning, writing resumes, and the report says which bytes were lost."""
     disk, saved = program.log_dir, program.folder / "saved"
     disk.mkdir()
     script = (
@@ -209,46 +206,45 @@ def test_full_disk(program: Program) -> None:
     run.wait_for("WARNING cannot write ")
     (program.folder / "go").touch()
 
-    assert run.finish() == 0
-    assert 1 == run.screen.count("no space left on device; the rank goes on, what it writes now is lost")
-    assert 1 == run.screen.count(" can be written again; ")
+    assert 0 == run.finish()
+    assert 1 == run.screen.count("no space left on device")
     program.log_dir = saved
     (rank_report,) = program.report()["ranks"]
     start, lost = rank_report["log_lost_from"], rank_report["log_lost"]
     written = data + b"after\n"
-    assert rank_report["log_size"] == len(written)
+    assert len(written) == rank_report["log_size"]
     assert 0 < lost < len(data)
     assert (written[:start] + written[start + lost :] == program.log(0)) is True
-    assert 2 == sum("written" in warning or "write" in warning for warning in program.report()["warnings"])
+    assert 2 == sum("job-proc-rank-0" in warning for warning in program.report()["warnings"])
 
 
 def test_full_disk_under_many_ranks(program: Program) -> None:
-    """One sentence when it begins, whoever's log is the first, and one at the end that adds up."""
+    """All ranks together cause one warning when the disk is full, and one at the end with the number of lost bytes."""
     script = "head -c 100000 /dev/zero"
     options = ("--console", "none", "--nproc-per-node", "4")
     run = program.start(*options, "sh", "-c", script, under=("sh", "-c", 'ulimit -f 64; exec "$@"', "sh"))
 
-    assert run.finish() == 0
-    assert 1 == run.screen.count("; the rank goes on, what it writes now is lost")
+    assert 0 == run.finish()
+    assert 1 == run.screen.count("file too large")
     lost = sum(rank["log_lost"] for rank in program.report()["ranks"])
-    assert f" WARNING the logs lack {lost} bytes (of ranks 0-3); the report says from where on\n" in run.screen
+    assert f" WARNING log files are missing {lost} bytes of ranks 0-3; see log_lost_from in the report\n" in run.screen
 
 
 def test_full_disk_from_the_start(program: Program) -> None:
-    """Where not even the report can be written, the status is the ranks' all the same."""
+    """If not even the report can be written, the status is still that of the ranks."""
     script = "head -c 100000 /dev/zero; exit 3"
     run = program.start("--nproc-per-node", "2", "sh", "-c", script, under=("sh", "-c", 'ulimit -f 0; exec "$@"', "sh"))
 
-    assert run.finish() == 3
+    assert 3 == run.finish()
     assert "ERROR rank " in run.screen
 
 
 def test_rotation_under_a_flood(program: Program) -> None:
-    """Files joined are what the rank wrote, and each begins and ends with whole lines."""
+    """The rotated files together are the output of the rank, and each of them consists of whole lines."""
     data = b"".join(b"%d%s\n" % (number, b"z" * (number % 300)) for number in range(20_000))
     (program.folder / "output").write_bytes(data)
     options = ("--console", "none", "--log-max-size", "100K", "--log-backups", "1000")
-    assert program.start("--nproc-per-node", "1", *options, "cat", "output").finish() == 0
+    assert 0 == program.start("--nproc-per-node", "1", *options, "cat", "output").finish()
 
     def number(path: Path) -> int:
         return -int(path.suffix[1:]) if path.suffix[1:].isdigit() else 1

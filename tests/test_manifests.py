@@ -1,22 +1,21 @@
-"""What scripts/manifests says of a job agrees with the runner, and with what its platform needs to fail fast."""
+"""The jobs in scripts/manifests agree with the runner, and fail fast on their platforms."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
-from ascend_runner.check.machine import LEEWAY, POD_GRACE
-from ascend_runner.job import command_line, settings
-from ascend_runner.launcher import USUAL_PLACES
-from tests.conftest import CLEAN, LIMIT
-
-if TYPE_CHECKING:
-    from ascend_runner.job.settings import Settings
+from ascend_runner.check.limits import LEEWAY, POD_GRACE
+from ascend_runner.platforms.announced import USUAL_PLACES
+from ascend_runner.settings import command_line
+from ascend_runner.settings.model import Settings, decode
+from tests.helpers.surroundings import CLEAN
+from tests.helpers.waiting import LIMIT
 
 MANIFESTS = Path(__file__).parents[1] / "scripts" / "manifests"
 NPUS = "huawei.com/Ascend910"
@@ -24,12 +23,12 @@ Document = dict[str, Any]  # Any: what a YAML file holds
 
 
 def documents(name: str) -> dict[str, Document]:
-    """Give a manifest's documents by their kind."""
+    """Return a manifest's documents by their kind."""
     return {document["kind"]: document for document in yaml.safe_load_all((MANIFESTS / name).read_text())}
 
 
 def pods(name: str) -> list[tuple[Document, Document, list[str]]]:
-    """Give each kind of pod: its spec, its only container, and the command that runs in it."""
+    """Return each kind of pod: its spec, its only container, and the command that runs in it."""
     found = documents(name)
     if name == "volcano.yaml":
         specs = [task["template"]["spec"] for task in found["Job"]["spec"]["tasks"]]
@@ -47,21 +46,21 @@ def pods(name: str) -> list[tuple[Document, Document, list[str]]]:
 def read(words: list[str]) -> tuple[Settings, list[str]]:
     """Read a command as the runner would: its settings, and what it runs."""
     assert "ascend-runner" == words[0]
-    flags, command = command_line.parse(words[1:])
-    return settings.decode(flags, {}), command
+    line = command_line.parse(words[1:])
+    return decode(line.values, {}), [*line.command]
 
 
 YAML_FILES = ["volcano.yaml", "acjob.yaml", "trainjob.yaml"]
 
 
 def test_every_manifest_is_tested_here() -> None:
-    """A new one is added to the tests."""
+    """Each manifest is tested here."""
     assert {*YAML_FILES, "slurm.sbatch"} == {path.name for path in MANIFESTS.iterdir()}
 
 
 @pytest.mark.parametrize("name", YAML_FILES)
 def test_pods(name: str) -> None:
-    """Each pod ends with its runner, for good, and has time enough to do so."""
+    """Each pod ends with its runner, is not restarted alone, and has enough time to end."""
     for spec, container, command in pods(name):
         own, words = read(command)
 
@@ -77,7 +76,7 @@ def test_pods(name: str) -> None:
 
 @pytest.mark.parametrize("name", YAML_FILES)
 def test_each_choice_is_explained(name: str) -> None:
-    """Beside what makes a job fail fast stands why."""
+    """The settings that make a job fail fast have a comment."""
     told = (MANIFESTS / name).read_text()
 
     for key in ("restartPolicy: Never", "terminationGracePeriodSeconds: 120", "IPC_LOCK"):
@@ -86,7 +85,7 @@ def test_each_choice_is_explained(name: str) -> None:
 
 
 def test_volcano_fails_fast() -> None:
-    """A failed pod restarts the job as a whole, but for failures that a restart does not mend; all pods or none."""
+    """A failed pod restarts the whole job, except after errors that a restart cannot fix."""
     spec = documents("volcano.yaml")["Job"]["spec"]
     actions = {policy.get("event") or policy["exitCode"]: policy["action"] for policy in spec["policies"]}
     order = [policy.get("event") for policy in spec["policies"]]
@@ -105,7 +104,7 @@ def test_volcano_fails_fast() -> None:
 
 
 def test_acjob_has_its_rank_table_where_the_runner_looks() -> None:
-    """The ConfigMap has the name that the operator writes to, and is mounted where nobody needs to name it."""
+    """The operator's ConfigMap is mounted where the runner looks for a rank table."""
     found = documents("acjob.yaml")
     spec = found["AscendJob"]["spec"]
     replicas = spec["replicaSpecs"].values()
@@ -144,14 +143,14 @@ SBATCH = MANIFESTS / "slurm.sbatch"
 
 
 def test_sbatch_is_bash() -> None:
-    """The script has no mistake that bash would find."""
+    """The script is valid bash."""
     checked = subprocess.run(["/bin/bash", "-n", SBATCH], capture_output=True, text=True, check=False, timeout=LIMIT)
 
     assert (0, "") == (checked.returncode, checked.stderr)
 
 
 def test_sbatch_runs_srun(tmp_path: Path) -> None:
-    """With a srun that tells what it is given, and fails: one runner per node, in time for KillWait, status kept."""
+    """The script starts one runner per node, ends in time for KillWait, and returns srun's status."""
     srun = tmp_path / "srun"
     srun.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 42\n')
     srun.chmod(0o755)
@@ -168,7 +167,7 @@ def test_sbatch_runs_srun(tmp_path: Path) -> None:
 
 
 def test_sbatch_asks_for_whole_nodes() -> None:
-    """Comments stand on lines of their own: sbatch takes what follows an option for a part of it."""
+    """Comments have lines of their own, because sbatch takes the rest of a line as part of the option."""
     asked = [line.split(None, 1)[1] for line in SBATCH.read_text().splitlines() if line.startswith("#SBATCH")]
 
     assert {"--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=192", "--gres=npu:8", "--mem=0"} <= {*asked}

@@ -1,56 +1,50 @@
-"""Where users start it: beside another job, in a deleted folder, beside files named like Python's own modules."""
+"""The program runs beside another job, in a deleted folder, and beside files named like modules of Python."""
 
 from __future__ import annotations
 
 import shlex
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 
-from ascend_runner.linux.log_file import LogFile, Rotation
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Program
+from tests.helpers.program import Program
 
 
 def test_second_job_of_the_same_name_is_refused(program: Program) -> None:
-    """Two jobs must not write the same logs: the second ends with 125, the first one's log is whole."""
+    """A second job that would write the same log files ends with 125, and the first one is not affected."""
     first = program.act(1, "answer=TERM:saved:0", "say=ready", "sleep")
     first.wait_for("ready")
     second = program.act(1, "say=second")
 
-    assert second.finish() == 125
-    assert "is being written by another job of the same name: choose another --log-dir" in second.screen
+    assert 125 == second.finish()
+    assert "--log-dir" in second.screen
     first.send(signal.SIGTERM)
-    assert first.finish() == 143
-    assert program.log(0) == b"ready\nsaved\n"
+    assert 143 == first.finish()
+    assert b"ready\nsaved\n" == program.log(0)
 
 
 def test_earlier_log_is_kept(program: Program) -> None:
-    """A job that is run again puts the log of its first run aside, and loses nothing."""
-    assert program.act(1, "say=first").finish() == 0
-    assert program.act(1, "say=second").finish() == 0
+    """A job that is run again keeps the log file of its first run under another name."""
+    assert 0 == program.act(1, "say=first").finish()
+    assert 0 == program.act(1, "say=second").finish()
 
-    assert program.log(0) == b"second\n"
-    assert (program.log_dir / "job-proc-rank-0-device-0.run-1.txt").read_bytes() == b"first\n"
+    assert b"second\n" == program.log(0)
+    assert b"first\n" == (program.log_dir / "run-1" / "job-proc-rank-0-device-0.txt").read_bytes()
 
 
-def test_deleted_folder_is_one_sentence(program: Program) -> None:
-    """Started in a folder that is gone, it says so, with 125 and without a traceback."""
+def test_deleted_working_directory_is_an_error(program: Program) -> None:
+    """In a deleted working directory the program ends with 125 and one error, without a traceback."""
     command = f"mkdir gone; cd gone; rmdir ../gone; exec {program.python} -m ascend_runner --nproc-per-node 1 true"
     ended = program.shell(command)
 
-    assert ended.returncode == 125
-    assert b"ERROR the current folder cannot be used: no such file or directory; change to another\n" in ended.stdout
-    assert b"Traceback" not in ended.stdout
+    assert 125 == ended.returncode
+    assert 1 == ended.stdout.count(b"\n")
+    assert b" ERROR " in ended.stdout
 
 
 @pytest.mark.parametrize("workdir", ["inherit", "/"])
 def test_entry_without_a_name_in_the_environment(program: Program, workdir: str) -> None:
-    """Whoever started the container may have put one there; it is dropped, and the job runs."""
+    """An entry without a name, which some container runtimes pass, is dropped."""
     words = ["-m", "ascend_runner", "--nproc-per-node", "1", "--workdir", workdir, "--log-dir", "log", "true"]
     code = f"""
 import ctypes, os
@@ -64,24 +58,9 @@ ctypes.CDLL(None).execve(os.fsencode(program), strings(program, *{words!r}), str
     assert (0, False) == (ended.returncode, b"Traceback" in ended.stdout), ended.stdout
 
 
-def test_users_modules_do_not_shadow_pythons(program: Program) -> None:
-    """`python -m ascend_runner` beside a subprocess.py or select.py of the user's runs all the same."""
+def test_modules_in_the_working_directory_are_not_imported(program: Program) -> None:
+    """`python -m ascend_runner` works beside a subprocess.py or select.py of the user."""
     for name in ("subprocess", "select", "signal", "json", "fcntl"):
         (program.folder / f"{name}.py").write_text("raise SystemExit('not me')")
 
-    assert program.act(1, "exit=3").finish() == 3
-
-
-def test_failing_close_is_told_and_harmless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Network file systems tell at close what they could not write: it is said, and nothing stops for it."""
-    told: list[str] = []
-    log = LogFile(str(tmp_path / "log"), Rotation(), told.append)
-
-    def close(_fd: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("os.close", close)
-        log.close()
-
-    assert [f"closing '{tmp_path}/log' failed: input/output error; its last lines may be missing"] == told
+    assert 3 == program.act(1, "exit=3").finish()

@@ -1,27 +1,25 @@
-"""The same prefix on every platform: from a platform's variables to what each process of the node gets and does."""
+"""From a platform's variables to what each process of the node gets and does."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
+import attrs
 import pytest
 
-from ascend_runner.job import command_line, settings
 from ascend_runner.launcher import Launcher
-from ascend_runner.linux.signals import Signals
-from ascend_runner.platforms import find, single
-from ascend_runner.reporter import Reporter
-from tests.conftest import ACTOR, run_to_end, sentence
+from ascend_runner.output.messages import Messages
+from ascend_runner.platforms import detect
+from ascend_runner.processes.signals import Signals
+from ascend_runner.settings import command_line
+from ascend_runner.settings.model import decode
+from tests.helpers.program import ACTOR, Program, run_to_end, sentence
 from tests.platforms import platform_cases
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.conftest import Program
 
 CASES = [
     (name, expected)
@@ -52,7 +50,7 @@ def table(servers: Mapping[str, int]) -> bytes:
 
 
 def plan_of(folder: Path, *args: str, env: Mapping[str, str]) -> dict[str, Any]:
-    """Give the plan that --dry-run prints."""
+    """Return the plan that --dry-run prints."""
     ended = run_to_end("--dry-run", "--log-dir", "log", *args, "true", env=dict(env), cwd=folder)
     assert 0 == ended.returncode, ended.stderr
     plan: dict[str, Any] = json.loads(ended.stdout)
@@ -60,21 +58,21 @@ def plan_of(folder: Path, *args: str, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def error_of(folder: Path, *args: str, env: Mapping[str, str]) -> str:
-    """Give the sentence of a run that the runner refuses."""
+    """Return the sentence of a run that the runner refuses."""
     ended = run_to_end("--dry-run", "--log-dir", "log", *args, env=dict(env), cwd=folder)
     assert 125 == ended.returncode, ended.stdout
     return sentence(ended.stderr.splitlines()[-1]).partition("ERROR ")[2]
 
 
 def _told(case: platform_cases.Case) -> list[str]:
-    """Give what the user says, as flags."""
-    said = {name: value for name, value in case.said._asdict().items() if value is not None}
-    return [word for name, value in said.items() for word in ("--" + name.replace("_", "-"), str(value))]
+    """Return the overrides as options."""
+    facts, options = case.overrides.facts, case.overrides.sources
+    return [word for fact, value in facts.items() for word in (options[fact], str(value))]
 
 
 def _ranks_of(case: platform_cases.Case, folder: Path, *, has_table: bool) -> list[str]:
-    """Say how many ranks a node has: by a rank table, or, where the platform does not tell it, by a number."""
-    node, nproc = find.find(case.variables, case.said), case.expected["nproc"]
+    """Return the number of ranks: by a rank table, or by an option if the platform does not give it."""
+    node, nproc = detect.find_node(case.variables, case.overrides), case.expected["nproc"]
     if has_table:
         own = node.address or HOST_IP
         servers = [own if index == node.node_rank else f"198.51.100.{index + 1}" for index in range(node.nnodes)]
@@ -92,7 +90,7 @@ def _ranks_of(case: platform_cases.Case, folder: Path, *, has_table: bool) -> li
     ("name", "expected"), CASES, ids=[f"{name}-{expected['framework']}" for name, expected in CASES]
 )
 def test_ranks_of_a_platform(name: str, expected: dict[str, Any], tmp_path: Path) -> None:
-    """What its file expects of one rank, and of the process beside the ranks, is what the whole program plans."""
+    """The program plans the rank, and the process beside the ranks, that the fixture expects."""
     case = platform_cases.load(name)
     args = [*_told(case), *_ranks_of(case, tmp_path, has_table=bool(expected["table"]))]
     wanted = dict(expected["set"])
@@ -131,8 +129,9 @@ CHIEF = {"CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "C
 TABLE = {"RANK_TABLE_FILE"}
 
 
-class Cell(NamedTuple):
-    """What a rank of a framework finds, with a rank table or without, and what it must not find."""
+@attrs.frozen
+class Cell:
+    """The variables that a rank of a framework must and must not find, with or without a rank table."""
 
     framework: str
     has_table: bool
@@ -155,13 +154,14 @@ CELLS = [
 @pytest.mark.parametrize("name", platform_cases.names("nproc"))
 @pytest.mark.parametrize("cell", CELLS, ids=[f"{cell.framework}-{cell.has_table}" for cell in CELLS])
 def test_every_framework_on_every_platform(name: str, cell: Cell, tmp_path: Path) -> None:
-    """A rank finds what its framework reads, whatever the platform has set, and not what would disturb it."""
+    """On every platform a rank finds the variables of its framework, and none that would disturb it."""
     case = platform_cases.load(name)
     args = [*_told(case), *_ranks_of(case, tmp_path, has_table=cell.has_table), "--framework", cell.framework]
-    flags, command = command_line.parse(["--dry-run", "--log-dir", str(tmp_path), *args, "true"])
+    line = command_line.parse(["--dry-run", "--log-dir", str(tmp_path), *args, "true"])
     environ = {"CM_WORKER_IP": HOST_IP, **case.variables, "HOST_IP": HOST_IP, "PATH": os.environ["PATH"]}
     with Signals() as signals:
-        job = Launcher(settings.decode(flags, environ), environ, signals, Reporter(lambda _: None)).prepare(command)
+        launcher = Launcher(decode(line.values, environ), environ, signals, Messages(lambda _: None))
+        job = launcher.prepare(line.command).job()
 
     wanted, unwanted = cell.wanted, cell.unwanted
     if cell.framework == "tensorflow" and job.rank_size == 1:
@@ -170,13 +170,15 @@ def test_every_framework_on_every_platform(name: str, cell: Cell, tmp_path: Path
     assert set() == wanted - found
     assert set() == unwanted & found
     assert not any(variable.startswith("TORCHELASTIC_") for variable in found)
-    is_with_scheduler = cell.framework == "mindspore-cluster" and find.find(case.variables, case.said).node_rank == 0
+    is_with_scheduler = (
+        cell.framework == "mindspore-cluster" and detect.find_node(case.variables, case.overrides).node_rank == 0
+    )
     assert (["scheduler"] if is_with_scheduler else []) == [process.name for process in job.beside]
 
 
 @pytest.mark.parametrize("name", platform_cases.names("single"))
 def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
-    """One rank in the environment as it is, though a table is announced; n x n is never started."""
+    """A process per card that was started already runs the command once, although a table is announced."""
     case = platform_cases.load(name)
     expected = case.expected["single"]
     ended = run_to_end("--dry-run", "--log-dir", "log", "true", env={**case.variables}, cwd=tmp_path)
@@ -187,19 +189,11 @@ def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
     assert (expected.get("rank_id"), expected.get("local_rank")) == (rank.get("rank_id"), rank.get("local_rank"))
     assert {"JOB_ID", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH"} >= rank["variables"].keys()
     assert ([], str(tmp_path)) == (rank["unset"], rank["cwd"])
-    assert f"INFO {expected['why']} (--nnodes 1 starts a process per device" in ended.stderr
+    assert f"INFO {expected['why']} (use --nnodes 1 to " in ended.stderr
 
 
-def test_every_way_to_be_single_is_asked_for() -> None:
-    """What spares the start-up a question misses no witness."""
-    for name in platform_cases.names("single"):
-        assert not find.SINGLE_WITNESSES.isdisjoint(platform_cases.load(name).variables)
-    source = Path(single.__file__).read_text("utf-8")
-    assert [] == [name for name in find.SINGLE_WITNESSES if f'"{name}"' not in source and name != "TF_CONFIG"]
-
-
-def test_user_who_says_all_is_not_doubted(tmp_path: Path) -> None:
-    """--nnodes 1 beats variables that an earlier launcher has left."""
+def test_complete_overrides(tmp_path: Path) -> None:
+    """--nnodes 1 overrides variables that an earlier launcher has left."""
     stale = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8"}
     plan = plan_of(tmp_path, "--nnodes", "1", "--nproc-per-node", "2", env=stale)
 
@@ -209,7 +203,7 @@ def test_user_who_says_all_is_not_doubted(tmp_path: Path) -> None:
 
 
 def test_flags_over_variables_that_cannot_be_read(tmp_path: Path) -> None:
-    """Each flag decides; the platform tells what is left, here which node this is and where node 0 is."""
+    """Options hide invalid variables, and the platform gives the other facts."""
     broken = {**platform_cases.load("modelarts").variables, "MA_NUM_HOSTS": "abc", "MA_NUM_GPUS": "abc"}
     ranks = plan_of(tmp_path, "--nnodes", "2", "--nproc-per-node", "2", env=broken)["ranks"]
 
@@ -222,13 +216,13 @@ def test_flags_over_variables_that_cannot_be_read(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a table of two servers with two devices each."""
+    """Return a folder with a table of two servers with two devices each."""
     (tmp_path / "table.json").write_bytes(table({"10.0.0.2": 2, "10.0.0.1": 2}))
     return tmp_path
 
 
 def test_table_numbers_the_nodes(folder: Path) -> None:
-    """Ranks are the table's, and who meets where follows them."""
+    """The table determines the ranks and node 0."""
     plan = plan_of(folder, "--rank-table", "table.json", "--no-table-checks", env=MODELARTS)
 
     assert [2, 3] == [rank["rank_id"] for rank in plan["ranks"]]
@@ -237,10 +231,11 @@ def test_table_numbers_the_nodes(folder: Path) -> None:
 
 
 def test_table_that_contradicts_the_node_is_refused(folder: Path) -> None:
-    """Counts that differ are an error that names both."""
-    error = error_of(folder, "--rank-table", "table.json", "true", env={**MODELARTS, "MA_NUM_HOSTS": "4"})
+    """A table that contradicts the platform's number of nodes is an error."""
+    options = ("--no-table-checks", "--rank-table", "table.json")
+    error = error_of(folder, *options, "true", env={**MODELARTS, "MA_NUM_HOSTS": "4"})
 
-    assert "MA_NUM_HOSTS says 4 nodes, but the rank table holds 2 servers" == error
+    assert "MA_NUM_HOSTS is 4, but the rank table has 2 servers" == error
 
 
 @pytest.mark.parametrize(
@@ -259,7 +254,7 @@ def test_table_that_contradicts_the_node_is_refused(folder: Path) -> None:
 def test_when_an_announced_table_is_awaited(
     args: tuple[str, ...], env: dict[str, str], folder: Path, *, is_read: bool
 ) -> None:
-    """Who numbers ranks without one does not wait for it, if the platform says how many devices a node has."""
+    """A table is not awaited if the ranks are numbered without it and the platform gives the devices per node."""
     host = {"MASTER_ADDR": "10.0.0.9"}
     command = ("python3", "train.py")
     env = {**MODELARTS, **host, **env, "RANK_TABLE_FILE": "table.json"}
@@ -273,24 +268,21 @@ def test_when_an_announced_table_is_awaited(
 
 
 def test_platform_that_counts_devices_needs_no_table(tmp_path: Path) -> None:
-    """Where no table is announced, the platform's own numbers start the job."""
+    """Without a table the platform's numbers suffice."""
     env = {"MLP_WORKER_NUM": "2", "MLP_ROLE_INDEX": "1", "MLP_WORKER_GPU": "4", "MLP_WORKER_0_HOST": "a"}
 
     assert [4, 5, 6, 7] == [rank["rank_id"] for rank in plan_of(tmp_path, env=env)["ranks"]]
 
 
-def test_doubt_is_an_error(tmp_path: Path) -> None:
+def test_ambiguity_is_an_error(tmp_path: Path) -> None:
     """WORLD_SIZE and RANK alone could count nodes or processes."""
     error = error_of(tmp_path, "--nproc-per-node", "2", "true", env={"WORLD_SIZE": "2", "RANK": "1"})
 
-    assert error == (
-        "WORLD_SIZE is 2 and RANK is 1, but no other variable says whether they count nodes or processes: expected"
-        " --nnodes and --node-rank (--nnodes 1 for this node alone)"
-    )
+    assert "WORLD_SIZE" in error
 
 
 def test_nodes_on_cpus_take_part_each(tmp_path: Path) -> None:
-    """A table without devices starts the command once on every node, as one rank of them."""
+    """A table without devices starts the command once on every node, as one rank."""
     (tmp_path / "table.json").write_bytes(table({"10.0.0.1": 0, "10.0.0.2": 0}))
     env = {**MODELARTS, "MASTER_ADDR": "10.0.0.2"}
     (rank,) = plan_of(tmp_path, "--rank-table", "table.json", env=env)["ranks"]
@@ -299,20 +291,17 @@ def test_nodes_on_cpus_take_part_each(tmp_path: Path) -> None:
 
 
 def test_verbose_says_which_platform_and_what_was_cleaned(tmp_path: Path) -> None:
-    """The user can see what was seen, by which variables, and what the ranks do not get."""
+    """--verbose prints the platform, its variables, and the variables that were removed."""
     env = {**MODELARTS, "MASTER_ADDR": "a", "TORCHELASTIC_RUN_ID": "none"}
     ended = run_to_end("--verbose", "--dry-run", "--nproc-per-node", "1", "true", env=env, cwd=tmp_path)
     lines = [sentence(line) for line in ended.stderr.splitlines()]
 
-    assert lines[0] == (
-        "DEBUG ModelArts, seen by MA_VJ_NAME: node rank 1 of 2 (VC_TASK_INDEX, MA_NUM_HOSTS), node 0 at a"
-        " (MASTER_ADDR), port 29500"
-    )
-    assert any(line.startswith("DEBUG TORCHELASTIC_* belong to torchrun") for line in lines)
+    assert lines[0].startswith("DEBUG ModelArts (detected by MA_VJ_NAME): node rank 1 of 2")
+    assert any(line.startswith("DEBUG removed TORCHELASTIC_*") for line in lines)
 
 
 def test_what_is_forbidden_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    """HCCL would fail half an hour later, without the sentence."""
+    """A forbidden combination of variables is refused before anything starts."""
     env = {"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}
     error = error_of(tmp_path, "--nproc-per-node", "1", "true", env=env)
 
@@ -320,7 +309,7 @@ def test_what_is_forbidden_is_refused_before_anything_starts(tmp_path: Path) -> 
 
 
 def test_what_is_odd_is_warned_of(tmp_path: Path) -> None:
-    """It may work, so it is started."""
+    """A suspicious variable is a warning, and the job starts."""
     env = {"HCCL_CONNECT_TIMEOUT": "60"}
     ended = run_to_end("--nproc-per-node", "1", "--log-dir", "log", "true", env=env, cwd=tmp_path)
 
@@ -330,14 +319,14 @@ def test_what_is_odd_is_warned_of(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["KEY=VALUE", "a && b"])
 def test_line_for_a_shell_is_refused(word: str, tmp_path: Path) -> None:
-    """With the hint how a shell is called."""
+    """A command in shell syntax is an error that names the syntax."""
     error = error_of(tmp_path, "--nproc-per-node", "1", word, "python3", "train.py", env={})
 
-    assert error.endswith("expected a command and its arguments, or bash -c '...' around a line for a shell")
+    assert repr(word) in error
 
 
 def test_each_rank_sees_its_own_device(tmp_path: Path) -> None:
-    """--isolate-devices: of the devices that the user lets the ranks see, each gets one, which is its number 0."""
+    """With --isolate-devices each rank gets one of the visible devices, with index 0."""
     env = {"ASCEND_RT_VISIBLE_DEVICES": "4,6"}
     ranks = plan_of(tmp_path, "--isolate-devices", "--nproc-per-node", "2", env=env)["ranks"]
 
@@ -353,12 +342,12 @@ WHO = 'echo "$MS_ROLE ${MS_NODE_ID-none} ${RANK_ID-none}"'
 
 
 def test_scheduler_has_a_log_of_its_own_and_no_rank(program: Program) -> None:
-    """It runs the same command beside the ranks, on node 0."""
+    """The scheduler runs the same command beside the ranks on node 0."""
     run = program.start("--nproc-per-node", "2", *CLUSTER, "sh", "-c", WHO)
 
-    assert run.finish() == 0
-    assert program.log(1) == b"MS_WORKER 1 1\n"
-    assert (program.log_dir / "job-proc-scheduler.txt").read_bytes() == b"MS_SCHED none none\n"
+    assert 0 == run.finish()
+    assert b"MS_WORKER 1 1\n" == program.log(1)
+    assert b"MS_SCHED none none\n" == (program.log_dir / "job-proc-scheduler.txt").read_bytes()
     assert "[scheduler] MS_SCHED none none\n" in run.lines
     assert " INFO starting ranks 0, 1 of 2 and scheduler on " in run.screen
     assert " INFO all 2 ranks ended with exit status 0 after " in run.screen
@@ -366,51 +355,49 @@ def test_scheduler_has_a_log_of_its_own_and_no_rank(program: Program) -> None:
 
 @pytest.mark.parametrize("failing", ["MS_SCHED", "MS_WORKER"])
 def test_scheduler_and_ranks_end_together(failing: str, program: Program) -> None:
-    """Whoever of them fails, the job has failed with its status, and the others are stopped."""
+    """If the scheduler or a rank fails, the job fails with its status, and the others are stopped."""
     script = f'if [ "$MS_ROLE" = {failing} ]; then exit 9; fi; exec sleep 100'
     run = program.start("--nproc-per-node", "1", *CLUSTER, "sh", "-c", script)
 
-    assert run.finish() == 9
-    who, other = ("scheduler", "0") if failing == "MS_SCHED" else ("rank 0", "scheduler")
-    assert f" ERROR {who} failed first: exit status 9, " in run.screen
-    assert f"  others {other}: told to stop, killed by SIGTERM\n" in run.lines
+    assert 9 == run.finish()
+    who, other = ("scheduler", "rank 0") if failing == "MS_SCHED" else ("rank 0", "scheduler")
+    assert f" ERROR {who} failed: exit status 9 after " in run.screen
+    assert f"  others stopped by the runner (SIGTERM): {other}\n" in run.lines
     report = json.loads((program.log_dir / "job-report.json").read_bytes())
     assert {-1: "scheduler", 0: ""} == {rank["rank_id"]: rank["name"] for rank in report["ranks"]}
 
 
 def test_scheduler_runs_on_node_0_only(program: Program) -> None:
-    """The other nodes know where it is, and start ranks only."""
+    """The other nodes start ranks only."""
     other = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1")
     run = program.start("--nproc-per-node", "1", *CLUSTER, *other, "sh", "-c", 'echo "$MS_SCHED_HOST $MS_NODE_ID"')
 
-    assert run.finish() == 0
-    assert [path.name for path in program.log_dir.glob("*.txt")] == ["job-proc-rank-1-device-0.txt"]
-    assert program.log(1, 0) == b"127.0.0.1 1\n"
+    assert 0 == run.finish()
+    assert ["job-proc-rank-1-device-0.txt"] == [path.name for path in program.log_dir.glob("*.txt")]
+    assert b"127.0.0.1 1\n" == program.log(1, 0)
 
 
 def test_name_of_node_0_becomes_an_address(program: Program) -> None:
-    """MS_SCHED_HOST takes no names."""
+    """MS_SCHED_HOST is an address."""
     where = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "localhost")
     run = program.start("--nproc-per-node", "1", *CLUSTER, *where, "sh", "-c", 'echo "at $MS_SCHED_HOST"')
 
-    assert run.finish() == 0
-    assert program.log(1, 0) == b"at 127.0.0.1\n"
+    assert 0 == run.finish()
+    assert b"at 127.0.0.1\n" == program.log(1, 0)
 
 
 def test_what_is_no_name_is_not_waited_for(tmp_path: Path) -> None:
-    """One sentence instead of a minute."""
+    """An invalid host name is refused at once."""
     where = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "a..b", "--nproc-per-node", "1")
 
-    assert "'a..b' is no name of a host: --master-addr names another" == error_of(
-        tmp_path, *where, *CLUSTER, "true", env={}
-    )
+    assert "'a..b'" in error_of(tmp_path, *where, *CLUSTER, "true", env={})
 
 
 def test_wait_for_a_name_can_be_stopped(program: Program) -> None:
-    """A name that nobody knows (yet) is waited for; a signal ends the wait."""
+    """An unknown host name is waited for; a signal ends the wait."""
     where = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "nobody.invalid")
     run = program.start("--verbose", "--nproc-per-node", "1", *CLUSTER, *where, "touch", "ran")
-    run.wait_for("waiting for the address of 'nobody.invalid'")
+    run.wait_for("cannot resolve host 'nobody.invalid' yet")
     run.send(signal.SIGTERM)
 
     assert run.finish() == 128 + signal.SIGTERM
@@ -419,7 +406,7 @@ def test_wait_for_a_name_can_be_stopped(program: Program) -> None:
 
 @pytest.mark.parametrize("options", [("--nproc-per-node", "2"), ("--rank-table", "table.json")])
 def test_who_says_which_ranks_there_are_starts_these(tmp_path: Path, options: tuple[str, str]) -> None:
-    """An explicit choice beats variables that somebody else's launcher, or a rank around this runner, has left."""
+    """The user's ranks override variables that another launcher or an enclosing rank has left."""
     (tmp_path / "table.json").write_bytes(table({"10.0.0.1": 2}))
     left = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "RANK_ID": "0", "ASCEND_DEVICE_ID": "0"}
 
@@ -427,15 +414,15 @@ def test_who_says_which_ranks_there_are_starts_these(tmp_path: Path, options: tu
 
 
 def test_srun_that_starts_a_runner_for_every_rank(tmp_path: Path) -> None:
-    """Forgotten --ntasks-per-node=1: eight runners on a node would start eight ranks each."""
+    """Several runners on a node that would each start all ranks are refused."""
     env = {"SLURM_STEP_NUM_TASKS": "16", "SLURM_STEP_NUM_NODES": "2", "SLURM_NODEID": "1", "SLURM_PROCID": "9"}
 
-    assert "expected one process per node (srun" in error_of(tmp_path, "--nproc-per-node", "8", "true", env=env)
+    assert "srun --ntasks-per-node=1" in error_of(tmp_path, "--nproc-per-node", "8", "true", env=env)
 
 
 @pytest.mark.parametrize("names", [("flag", "variable"), ("variable", "flag")])
 def test_flag_beats_a_variable_of_another_option(tmp_path: Path, names: tuple[str, str]) -> None:
-    """What is typed counts, be it a table or a number of ranks; the other one comes from the image."""
+    """An option overrides a variable of the image, be it a table or a number of ranks."""
     (tmp_path / "table.json").write_bytes(table({"10.0.0.1": 3}))
     variables = {"ASCEND_RUNNER_RANK_TABLE": "table.json", "ASCEND_RUNNER_NPROC_PER_NODE": "2"}
     flags = {"flag": ("--nproc-per-node", "2"), "variable": ("--rank-table", "table.json")}[names[0]]
@@ -448,20 +435,20 @@ def test_single_process_keeps_report_and_log_apart(program: Program) -> None:
     env = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
     run = program.start(*ACTOR, "say=hello", "exit=4", env=env)
 
-    assert run.finish() == 4
-    assert program.log(5, 1) == b"hello\n"
+    assert 4 == run.finish()
+    assert b"hello\n" == program.log(5, 1)
     assert (program.log_dir / "job-report-rank-5.json").exists()
-    assert " ERROR rank 5 failed first: exit status 4" in run.screen
+    assert " ERROR rank 5 failed: exit status 4" in run.screen
 
 
 def test_process_without_a_rank_is_called_by_its_host(program: Program) -> None:
-    """A parameter server's log and report are apart from rank 0's, which may share the folder."""
+    """A parameter server's log and report differ from rank 0's in the same folder."""
     cluster = '{"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "ps", "index": 0}}'
     run = program.start(*ACTOR, "say=hello", env={"TF_CONFIG": cluster})
     host = os.uname().nodename
 
-    assert run.finish() == 0
-    assert (program.log_dir / f"job-proc-{host}.txt").read_bytes() == b"hello\n"
+    assert 0 == run.finish()
+    assert b"hello\n" == (program.log_dir / f"job-proc-{host}.txt").read_bytes()
     assert (program.log_dir / f"job-report-{host}.json").exists()
     assert f"[{host}] hello\n" in run.lines
 
@@ -481,33 +468,33 @@ def anaconda(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("by_flag", [False, True])
 def test_conda_environment_runs_the_command(program: Program, anaconda: Path, *, by_flag: bool) -> None:
-    """The image's variables, or --conda-env, choose whose python runs, without a shell."""
+    """The image's variables or --conda-env select the python that runs, without a shell."""
     name = {} if by_flag else {"DEFAULT_CONDA_ENV_NAME": "py39"}
     flag = ("--conda-env", "py39") if by_flag else ()
     env = {"ANACONDA_DIR": str(anaconda), "LD_LIBRARY_PATH": "/driver", **name}
     run = program.start("--nproc-per-node", "1", *flag, "python", "train.py", env=env)
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     assert program.log(0) == f"this is conda, {anaconda}/envs/py39/lib:/driver\n".encode()
 
 
 def test_conda_environment_that_is_not_there(program: Program, anaconda: Path) -> None:
-    """One that was asked for is an error; one that an image names is left aside with a warning."""
+    """A missing environment is an error, no matter whether the user or the image has named it."""
     asked = program.start("--nproc-per-node", "1", "--conda-env", "no", "true", env={"ANACONDA_DIR": str(anaconda)})
-    assert asked.finish() == 125
-    assert f" ERROR --conda-env is 'no', but there is no '{anaconda}/envs/no/bin/python'\n" in asked.screen
+    assert 125 == asked.finish()
+    assert f" ERROR --conda-env is 'no', but '{anaconda}/envs/no/bin/python' does not exist\n" in asked.screen
 
     env = {"ANACONDA_DIR": str(anaconda), "DEFAULT_CONDA_ENV_NAME": "no"}
     named = program.start("--nproc-per-node", "1", "true", env=env)
-    assert named.finish() == 0
-    assert " WARNING DEFAULT_CONDA_ENV_NAME names a conda environment, but there is no " in named.screen
+    assert 125 == named.finish()
+    assert " ERROR DEFAULT_CONDA_ENV_NAME is 'no', but " in named.screen
 
 
 # --- Another engine ---------------------------------------------------------------------------------------------------
 
 
 def _engine(program: Program, name: str) -> dict[str, str]:
-    """Put a program of this name first in PATH that tells how it was called, and what it got."""
+    """Put a program of this name first in PATH that prints its arguments and environment."""
     path = program.folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(
@@ -518,15 +505,15 @@ def _engine(program: Program, name: str) -> dict[str, str]:
 
 
 def test_engine_is_one_process_that_starts_the_others(program: Program) -> None:
-    """It gets the arguments of its guide, the environment cleaned of the table, and a log of its own."""
+    """An engine gets the arguments of its guide, an environment without the table, and a log of its own."""
     env = {**_engine(program, "torchrun"), "RANK_TABLE_FILE": "/user/config"}
     run = program.start(
         "--launcher", "torchrun", "--nproc-per-node", "4", "python", "train.py", "--epochs", "5", env=env
     )
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     log = (program.log_dir / "job-proc-torchrun.txt").read_bytes()
-    assert log == b"torchrun --nproc_per_node=4 train.py --epochs 5\ntable none\n"
+    assert b"torchrun --nproc_per_node=4 train.py --epochs 5\ntable none\n" == log
     assert " INFO --launcher torchrun: handed over to torchrun\n" in run.screen
     assert " INFO starting torchrun on " in run.screen
     assert " INFO torchrun ended with exit status 0 after " in run.screen
@@ -534,25 +521,25 @@ def test_engine_is_one_process_that_starts_the_others(program: Program) -> None:
 
 
 def test_engines_failure_is_the_jobs(program: Program) -> None:
-    """Its exit status is handed on, its last lines are shown."""
+    """An engine's exit status is the runner's, and its last lines are shown."""
     env = {**_engine(program, "torchrun"), "END": "7"}
     run = program.start("--launcher", "torchrun", "--nproc-per-node", "2", "python", "train.py", env=env)
 
-    assert run.finish() == 7
-    assert " ERROR torchrun failed first: exit status 7" in run.screen
+    assert 7 == run.finish()
+    assert " ERROR torchrun failed: exit status 7" in run.screen
 
 
 def test_engine_that_is_not_there(program: Program) -> None:
-    """127, before anything is made."""
+    """A missing engine is exit status 127, before any file is written."""
     run = program.start("--launcher", "msrun", "--nproc-per-node", "2", "python", "train.py", env={"PATH": "/bin"})
 
-    assert run.finish() == 127
-    assert " ERROR there is no command 'msrun' in any folder of PATH\n" in run.screen
+    assert 127 == run.finish()
+    assert "'msrun'" in run.screen
     assert not program.log_dir.exists()
 
 
 def test_lists_of_hosts_are_written_first(program: Program) -> None:
-    """Open MPI's and MPICH's, where the options say; a dry run tells them and writes none."""
+    """Host files are written where the options say; a dry run prints them only."""
     files = ("--mpi-hostfile", "etc/hosts", "--mpich-hostfile", "etc/mpich")
     env = {
         **_engine(program, "mpirun"),
@@ -569,7 +556,7 @@ def test_lists_of_hosts_are_written_first(program: Program) -> None:
     assert not (program.folder / "etc").exists()
     run = program.start("--launcher", "mpirun", *files, "python", "train.py", env=env)
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     assert b"a slots=4\nb slots=4\n" == (program.folder / "etc" / "hosts").read_bytes()
     assert b"a:4\nb:4\n" == (program.folder / "etc" / "mpich").read_bytes()
     assert (
@@ -579,13 +566,13 @@ def test_lists_of_hosts_are_written_first(program: Program) -> None:
 
 @pytest.mark.parametrize("option", ["--workdir device", "--isolate-devices", "--bind cores"])
 def test_options_for_each_rank_are_not_an_engines(option: str, tmp_path: Path) -> None:
-    """What only this program's own way can do is refused rather than left out in silence."""
+    """Options that require --launcher direct are refused."""
     args = ("--launcher", "torchrun", *option.split(), "--nproc-per-node", "2", "torchrun", "train.py")
     env = {"PATH": f"{tmp_path}:/bin"}
     (tmp_path / "torchrun").write_text("")
     (tmp_path / "torchrun").chmod(0o755)
 
-    flag = option.replace(" cores", "")
-    assert error_of(tmp_path, *args, env=env) == (
-        f"{flag} does not go with --launcher torchrun, which starts the ranks of a node by itself"
-    )
+    error = error_of(tmp_path, *args, env=env)
+
+    assert error.startswith(option.replace(" cores", ""))
+    assert "--launcher torchrun" in error

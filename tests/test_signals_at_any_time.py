@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM
-from typing import TYPE_CHECKING
 
 import pytest
 
-from ascend_runner.linux import descendants
-from tests.conftest import WORKERS, wait_until
-
-if TYPE_CHECKING:
-    from tests.conftest import Program, Run
+from ascend_runner.guardian import process_tree
+from tests.helpers.program import WORKERS, Program, Run
+from tests.helpers.waiting import wait_until
 
 
 def start_held(program: Program, module: str, *command: str) -> Run:
-    """Start a run and wait until it stands at the import of that module."""
+    """Start a run, and wait until it is held at the import of that module."""
     env = {"PYTHONPATH": str(WORKERS), "HOLD_AT": module, "HOLD_DIR": str(program.folder)}
     run = program.start("--nproc-per-node", "2", *command, env=env)
     wait_until((program.folder / "held").exists)
@@ -26,8 +23,8 @@ def start_held(program: Program, module: str, *command: str) -> Run:
 
 @pytest.mark.parametrize("signum", [SIGTERM, SIGINT])
 def test_before_the_guardian_listens(program: Program, signum: signal.Signals) -> None:
-    """It dies of the signal as any program does, without a traceback, and nothing was started."""
-    run = start_held(program, "ascend_runner.linux.guardian", "/bin/true")
+    """The program dies of the signal without a traceback, and nothing was started."""
+    run = start_held(program, "ascend_runner.guardian.guard", "/bin/true")
     run.send(signum)
 
     assert -signum == run.finish()
@@ -37,7 +34,7 @@ def test_before_the_guardian_listens(program: Program, signum: signal.Signals) -
 @pytest.mark.parametrize("signum", [SIGTERM, SIGINT, SIGHUP, SIGQUIT])
 @pytest.mark.parametrize("module", ["ascend_runner.cli", "ascend_runner.manager"])
 def test_while_the_runner_imports(program: Program, module: str, signum: signal.Signals) -> None:
-    """It is kept until somebody listens: no rank is started, and the status is 128 + S."""
+    """The signal stays pending until the runner handles it: no rank is started, and the status is 128 + S."""
     run = start_held(program, module, "/bin/sleep", "1000")
     run.send(signum)
     (program.folder / "go").touch()
@@ -47,29 +44,9 @@ def test_while_the_runner_imports(program: Program, module: str, signum: signal.
     assert "Traceback" not in run.screen
 
 
-def test_while_ranks_run(program: Program) -> None:
-    """The runner that was busy when the signal came stops the ranks as soon as it looks."""
-    run = start_held(program, "ascend_runner.report", "/bin/sleep", "1000")
-    run.send(SIGTERM)
-    (program.folder / "go").touch()
-
-    assert run.finish() == 143
-
-
-@pytest.mark.parametrize("signum", [SIGTERM, SIGINT])
-def test_after_the_last_rank(program: Program, signum: signal.Signals) -> None:
-    """While the report is made the job is over: its status stands, and the report is whole."""
-    run = start_held(program, "json", "/bin/true", 'what "json" writes')
-    run.send(signum)
-    (program.folder / "go").touch()
-
-    assert run.finish() == 0
-    assert program.report()["status"] == 0
-
-
 @pytest.mark.parametrize("signums", [(SIGTERM, SIGINT), (SIGINT, SIGTERM), (SIGTERM, SIGHUP, SIGQUIT, SIGINT, SIGTERM)])
 def test_signals_in_a_row(program: Program, signums: tuple[signal.Signals, ...]) -> None:
-    """Two or five at once are impatience: nobody waits for the grace, and the status is that of one of them."""
+    """Several signals in a row end the wait for the grace, and the status is that of one of them."""
     run = program.act(4, "ignore=TERM", "child=session", "say=ready", "sleep", options=("--grace", "3600"))
     run.wait_for("ready", times=4)
     for signum in signums:
@@ -81,7 +58,7 @@ def test_signals_in_a_row(program: Program, signums: tuple[signal.Signals, ...])
 @pytest.mark.parametrize("whom", ["runner", "guardian"])
 @pytest.mark.parametrize("phase", ["spawn", "teardown"])
 def test_sigkill_of_one_of_the_two(program: Program, whom: str, phase: str) -> None:
-    """Between two spawns, and while ranks are being stopped, one is enough to leave nobody (the fixture looks)."""
+    """Either process leaves nothing behind if the other is killed, between two spawns and during a teardown."""
     run = program.act(32, "note=TERM", "child=daemon", "say=ready", "sleep", options=("--grace", "1"))
     run.wait_for("ready")
     runner = run.runner_pid
@@ -96,14 +73,14 @@ def test_sigkill_of_one_of_the_two(program: Program, whom: str, phase: str) -> N
 
 
 def test_stopped_rank_while_another_fails(program: Program) -> None:
-    """A rank under SIGSTOP, and its child, are continued to obey; the first cause stays."""
+    """A stopped rank and its child are continued, so that they can end; the first cause stays."""
     run = program.act(
         2, "1:answer=TERM:saved:0", "1:child=plain", "say=ready", f"0:await={program.folder}/go", "0:exit=3", "sleep"
     )
     run.wait_for("ready", times=2)
-    _failing, stopped = descendants.children(run.runner_pid)
+    _failing, stopped = process_tree.children(run.runner_pid)
     os.killpg(stopped, signal.SIGSTOP)
-    wait_until(lambda: (found := descendants.look(stopped)) and found.state == "T")
+    wait_until(lambda: (found := process_tree.look(stopped)) and found.state == "T")
     (program.folder / "go").touch()
 
     assert run.finish() == 3

@@ -1,4 +1,4 @@
-"""A clock that jumps, a pump that dies, a table that changes, a thousand starts: none of it does harm."""
+"""A clock that jumps, a pump that dies, a table that changes, a thousand starts."""
 
 from __future__ import annotations
 
@@ -6,24 +6,19 @@ import json
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 import ascend_runner
-from ascend_runner.linux import descendants
-from tests.conftest import WORKERS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.conftest import Program
+from ascend_runner.guardian import process_tree
+from tests.helpers.program import WORKERS, Program
 
 LIBRARY_RUN = f"{sys.executable} {WORKERS / 'library_run.py'}"
 
 
 def test_wall_clock_set_back_and_forth(program: Program) -> None:
-    """Durations, the grace and the hang timeout are of the monotonic clock; times in the report fit each other."""
+    """Durations, grace and hang timeout use the monotonic clock; times in the report are consistent."""
     first, other = "until [ -e ready ]; do sleep 0.01; done; exit 3", "trap '' TERM; touch ready; sleep 1000"
     script = shlex.quote(f"if [ $RANK_ID = 0 ]; then {first}; fi; {other}")
     options = "--nproc-per-node 2 --grace 0.5 --hang-timeout 3600 --log-dir log"
@@ -38,7 +33,7 @@ def test_wall_clock_set_back_and_forth(program: Program) -> None:
 
 
 def test_wall_clock_while_a_table_is_awaited(program: Program) -> None:
-    """The limit of the wait is of the monotonic clock, too."""
+    """The limit of the wait uses the monotonic clock."""
     options = "--rank-table missing --rank-table-timeout 0.5 --log-dir log"
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} wild-clock - {options} true")
 
@@ -47,15 +42,18 @@ def test_wall_clock_while_a_table_is_awaited(program: Program) -> None:
 
 
 def test_pump_that_dies(program: Program) -> None:
-    """When nobody reads the ranks' output any more, they are stopped: 125, and the reason is named."""
+    """If output cannot be read any more, the ranks are stopped: 125, with the reason."""
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} broken-console log sh -c 'yes'")
 
     assert ended.returncode == 125
-    assert b"ERROR the ranks' output could not be read any more (MemoryError('no room for rank " in ended.stdout
+    assert (
+        b"ERROR stopped all ranks because their output could no longer be read: MemoryError('no room for rank "
+        in ended.stdout
+    )
 
 
 def test_table_that_changes_after_the_start(program: Program) -> None:
-    """Ranks have a copy of their own: what the platform writes later is no table of this job."""
+    """Ranks read their own copy of the table, so later changes by the platform have no effect."""
     path = program.folder / "jobstart_hccl.json"
     device = {"device_id": "0", "device_ip": "10.0.0.1"}
     instance = {"pod_name": "pod-0", "server_id": "10.1.0.1", "devices": [device]}
@@ -104,9 +102,9 @@ def test_starts_of_the_library_leak_nothing(tmp_path: Path, monkeypatch: pytest.
         ascend_runner.launch(["/bin/true"], nproc_per_node=1, log_dir=tmp_path / "log", quiet=True).check()
 
     launch()
-    before = len(os.listdir("/proc/self/fd")), descendants.children(os.getpid())
+    before = len(os.listdir("/proc/self/fd")), process_tree.children(os.getpid())
     for _ in range(20):
         launch()
 
-    assert before == (len(os.listdir("/proc/self/fd")), descendants.children(os.getpid()))
+    assert before == (len(os.listdir("/proc/self/fd")), process_tree.children(os.getpid()))
     assert [] == list(temporary.iterdir())

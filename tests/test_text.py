@@ -1,10 +1,20 @@
-"""What strangers wrote, made fit for a terminal."""
+"""How text of unknown origin, numbers and durations are shown."""
 
 from __future__ import annotations
 
 import pytest
 
-from ascend_runner.text import LINE_LIMIT, last_lines, lines_of, printable, rank_list, shown
+from ascend_runner.text import (
+    LINE_LIMIT,
+    duration,
+    format_numbers,
+    last_lines,
+    lines_of,
+    parse_numbers,
+    printable,
+    rank_list,
+    shown,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +29,7 @@ from ascend_runner.text import LINE_LIMIT, last_lines, lines_of, printable, rank
     ],
 )
 def test_printable(expected: str, text: str) -> None:
-    """What steers a terminal, or turns the writing round, is spelled out; what is text stays."""
+    """Characters that control a terminal or the direction of writing are escaped; text stays."""
     assert expected == printable(text)
 
 
@@ -35,17 +45,17 @@ def test_printable(expected: str, text: str) -> None:
     ],
 )
 def test_lines_of(expected: list[str], data: bytes) -> None:
-    """Lines are what a terminal would show of them."""
+    """Lines are split as a terminal shows them."""
     assert expected == lines_of(data)
 
 
 def test_unended_sequence() -> None:
-    """A sequence that has no end takes nothing of the line with it, and is spelled out."""
+    """An escape sequence without an end is escaped and hides nothing of the line."""
     assert ["\\x1b]0;title"] == list(map(shown, lines_of(b"\x1b]0;title")))
 
 
 def test_long_line() -> None:
-    """Of a long line both ends are shown."""
+    """Both ends of a long line are shown."""
     line = shown("a" * 5000 + "z" * 5000)
 
     assert LINE_LIMIT == len(line)
@@ -58,13 +68,70 @@ def test_long_line() -> None:
         ("rank 3", [3]),
         ("ranks 0, 1", [1, 0]),
         ("ranks 0-2, 4, 6-9", [0, 1, 2, 4, 6, 7, 8, 9]),
-        ("the process that is no rank", [-1]),
-        ("the process that is no rank and rank 3", [-1, 3]),
+        ("the auxiliary process", [-1]),
+        ("the auxiliary process and rank 3", [3, -1]),
     ],
 )
 def test_rank_list(words: str, rank_ids: list[int]) -> None:
-    """Ranks are named briefly."""
+    """Ranks are named in order, with runs as ranges."""
     assert words == rank_list(rank_ids)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((), ""),
+        ((5,), "5"),
+        ((0, 1), "0, 1"),
+        ((0, 1, 2, 4), "0-2, 4"),
+        ((3, 2, 1), "3, 2, 1"),
+    ],
+)
+def test_format_numbers(numbers: tuple[int, ...], text: str) -> None:
+    """Three and more consecutive numbers are a range, and the order stays."""
+    assert text == format_numbers(numbers)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("0", (0,)),
+        ("2-2", (2,)),
+        ("8-10,0", (8, 9, 10, 0)),
+        ("0-2, 4", (0, 1, 2, 4)),
+        ("0-1,1", (0, 1, 1)),
+        ("0-1\n", (0, 1)),
+    ],
+)
+def test_parse_numbers(text: str, numbers: tuple[int, ...]) -> None:
+    """Numbers and ranges are read in their order; `format_numbers` writes what this reads."""
+    assert numbers == parse_numbers(text)
+
+
+@pytest.mark.parametrize("text", ["", "0,", "-1", "3-", "3-1", "0;1", "x", "٨", "0-9999999", "0-999999,0-999999"])
+def test_parse_numbers_refuses(text: str) -> None:
+    """Anything else is an error, and so is a list that would fill the memory."""
+    with pytest.raises(ValueError, match=r"is not a number or a range|has more than 1000000 numbers"):
+        parse_numbers(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0, "0.0 s"),
+        (9.94, "9.9 s"),
+        (10.4, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (125.0, "2 min 5 s"),
+        (3599.7, "1 h 0 min"),
+        (8040.0, "2 h 14 min"),
+        (273600.0, "3 d 4 h"),
+    ],
+)
+def test_duration(seconds: float, words: str) -> None:
+    """A duration has its two largest units, and 60 s is 1 min."""
+    assert words == duration(seconds)
 
 
 @pytest.mark.parametrize(
@@ -83,5 +150,5 @@ def test_rank_list(words: str, rank_ids: list[int]) -> None:
     ids=["nothing", "blank", "unended", "dos", "bar", "bar-at-end", "colour", "bytes", "many"],
 )
 def test_last_lines(tail: bytes, lines: list[str]) -> None:
-    """The last twenty lines that say something, as a terminal would show them."""
+    """The last twenty lines are shown, without blank lines at the end."""
     assert lines == last_lines(tail)

@@ -1,4 +1,4 @@
-"""Processes that not even SIGKILL ends are waited for within bounds and named, by the runner and by the guardian."""
+"""Processes that survive SIGKILL: runner and guardian wait for a limited time and report them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
-from ascend_runner.linux import descendants
-from tests.conftest import LIMIT, WORKERS, is_gone, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.conftest import Program, Run
+from ascend_runner.guardian import process_tree
+from tests.helpers.program import WORKERS, Program, Run
+from tests.helpers.waiting import LIMIT, is_gone, wait_until
 
 
 @contextmanager
 def held(*pids: int, now: bool = False) -> Iterator[None]:
-    """Keep these processes, or threads, from dying for a while; `now` from doing anything at all."""
+    """Keep these processes or threads from dying; with `now`, from running at all."""
     holder = subprocess.Popen(
         [sys.executable, str(WORKERS / "holder.py"), *(["--now"] if now else []), *map(str, pids)],
         stdin=subprocess.PIPE,
@@ -45,22 +41,22 @@ def held(*pids: int, now: bool = False) -> Iterator[None]:
 
 
 def is_asleep(thread: int) -> bool:
-    """Tell whether a thread waits for something."""
-    found = descendants.look(thread)
+    """Whether a thread is sleeping."""
+    found = process_tree.look(thread)
     return found is not None and found.state == "S"
 
 
 def named(run: Run) -> list[str]:
-    """Give what the warnings say of those who are not to be ended."""
-    return re.findall(r"WARNING not even SIGKILL has ended (.*)\n", run.screen)
+    """Return what the warnings report of survivors."""
+    return re.findall(r"WARNING still alive after SIGKILL: (.*)\n", run.screen)
 
 
 def test_runner_names_whom_it_gives_up(program: Program) -> None:
-    """A rank, and what has left its session, each with pid, state and kernel function, on the console and in report."""
+    """A rank and a process outside its session are reported with pid, state and kernel function."""
     run = program.act(2, "1:child=session", "say=ready", "sleep", options=("--grace", "0.3"))
     run.wait_for("ready", times=2)
-    rank, other = descendants.children(run.runner_pid)
-    (child,) = descendants.children(other)
+    rank, other = process_tree.children(run.runner_pid)
+    (child,) = process_tree.children(other)
     with held(rank, child):
         run.send(signal.SIGTERM)
         assert run.finish() == 143
@@ -71,14 +67,14 @@ def test_runner_names_whom_it_gives_up(program: Program) -> None:
     by_runner = re.fullmatch(rf"rank 0: {who}, {who}|{who}, rank 0: {who}", told)
     assert by_runner, told
     assert {str(rank), str(child)} == set(filter(None, by_runner.groups()))
-    assert "ranks  0: killed, but does not die" in run.screen.replace("told to stop, ", "")
+    assert "still alive after SIGKILL: rank 0" in run.screen
     assert "not_killed" == program.report()["ranks"][0]["state"]
     assert any(str(rank) in warning and str(child) in warning for warning in program.report()["warnings"])
     assert run.lines[-1].startswith(("  ranks", "      ")), "the cause is the last on the screen"
 
 
 def test_runner_that_does_not_end(program: Program) -> None:
-    """As when a thread of it waits for a disk that hangs: the status is the job's all the same, and soon."""
+    """A runner whose thread is stuck at a hanging disk: the guardian soon exits with the status of the job."""
     run = program.act(1, "say=ready", f"await={program.folder}/go", "exit=3")
     run.wait_for("ready")
     runner = run.runner_pid
@@ -94,10 +90,10 @@ def test_runner_that_does_not_end(program: Program) -> None:
 
 
 def test_guardian_names_whom_it_gives_up(program: Program) -> None:
-    """After a SIGKILL of the runner nobody else could tell."""
+    """If the runner was killed, the guardian reports the survivors."""
     run = program.act(2, "say=ready", "sleep")
     run.wait_for("ready", times=2)
-    rank, _other = descendants.children(run.runner_pid)
+    rank, _other = process_tree.children(run.runner_pid)
     with held(rank):
         os.kill(run.runner_pid, signal.SIGKILL)
         assert run.finish() == 137

@@ -1,30 +1,30 @@
-"""The error codes of CANN, HCCL and the frameworks above them: what each means, and who is usually to blame.
+"""The error codes of CANN, HCCL and the frameworks: what each one means, and where its cause usually lies.
 
-Codes and kinds follow HCCL's own table of messages (hcomm, docs/en/error_codes and its err_msg sources), the fault
-knowledge base of MindCluster's FaultDiag, and CANN's acl/error_codes/rt_error_codes.h; the words are ours.
+Codes and kinds follow HCCL's table of messages (hcomm, docs/en/error_codes and its err_msg sources), the fault
+knowledge base of MindCluster's FaultDiag, and CANN's acl/error_codes/rt_error_codes.h; the wording is our own.
 """
 
 from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
+from typing import Final
 
-from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+import attrs
 
 
 class Kind(enum.Enum):
-    """Where the reason lies, when a rank reports this."""
+    """Where the cause lies when a rank reports a code."""
 
-    ROOT = "usually the root"
-    EITHER = "the rank itself or a peer"
-    SECONDARY = "usually points at a peer"
+    ROOT = "usually the root cause"
+    EITHER = "caused by this rank or by a peer"
+    SECONDARY = "usually caused by a peer"
 
 
-class Code(NamedTuple):
-    """One code, or one telling phrase, `name`. A `is_wrapper` code only says that something inside went wrong."""
+@attrs.frozen
+class Code:
+    """An error code, or a telling phrase, `name`. With `is_wrapper` it only announces an inner error."""
 
     name: str
     meaning: str
@@ -32,15 +32,16 @@ class Code(NamedTuple):
     is_wrapper: bool = False
 
 
-class Found(NamedTuple):
-    """A code and the line that carries it."""
+@attrs.frozen
+class Found:
+    """A code and the line that contains it."""
 
     code: Code
     line: str
 
 
 def first_code(lines: Sequence[str]) -> Found | None:
-    """Find the first known code; wrappers count only where nothing more telling stands."""
+    """Find the first known code; a wrapper counts only if there is no other code."""
     wrapper = None
     for line in lines:
         for code in _codes_in(line):
@@ -51,7 +52,7 @@ def first_code(lines: Sequence[str]) -> Found | None:
 
 
 def first_phrase(lines: Sequence[str]) -> Found | None:
-    """Find the first line that says without a code what a code would. For the lines around a failure only."""
+    """Find the first line with a telling phrase instead of a code. Meant for the lines around a failure only."""
     for line in lines:
         for pattern, code in PHRASES:
             if pattern.search(line):
@@ -62,16 +63,16 @@ def first_phrase(lines: Sequence[str]) -> Found | None:
 def _codes_in(line: str) -> list[Code]:
     names = _LETTERED.findall(line) if "E" in line else []
     lower = line.lower()
-    if "code" in lower or "ret" in lower:  # most lines of a log have neither, and need no pattern tried at every letter
+    if "code" in lower or "ret" in lower:  # cheap: most log lines contain neither word
         names += _NUMERIC.findall(line)
     return [CODES[name] for name in names if name in CODES]
 
 
-# "EI0006: [PID: 7]", "Communication_Error_Get_Socket(EI0006): ", "EZ9999[PID: 7] ": the name is followed by one of the
-# three. What merely mentions a code ('search for the keyword "EI0002" on ...') is not a report of it.
+# "EI0006: [PID: 7]", "Communication_Error_Get_Socket(EI0006): ", "EZ9999[PID: 7] ": one of ":", ")" and "[" follows the
+# code. A line that only mentions a code ('search for the keyword "EI0002" on ...') does not report it.
 _LETTERED: Final = re.compile(r"(?<![A-Za-z0-9_])(E[A-Z0-9][0-9]{4})(?=[:)\[])")
 
-# Return codes are bare numbers, so they count only behind the words that announce one: "error code is 507015",
+# Return codes are plain numbers, so they count only after a word that announces one: "error code is 507015",
 # "retCode=507015", "errorCode: 507015".
 _NUMERIC: Final = re.compile(
     r"\b(?:error[ _]?code|errcode|ret(?:_?code)?)\b\s*(?:is|[:=])?\s*\[?([0-9]{6})(?![0-9])", re.IGNORECASE
@@ -81,42 +82,52 @@ _ROOT, _EITHER, _SECONDARY = Kind.ROOT, Kind.EITHER, Kind.SECONDARY
 
 _ALL: Final = (
     Code("EI0001", "an HCCL environment variable has an invalid value", _ROOT),
-    Code("EI0002", "a collective waited for a peer in vain: it died, is slow, or runs another collective", _SECONDARY),
+    Code(
+        "EI0002",
+        "timeout waiting for a peer in a collective: it died, is slow, or runs a different collective",
+        _SECONDARY,
+    ),
     Code("EI0003", "a collective was called with an invalid argument", _ROOT),
-    Code("EI0004", "the rank table cannot be parsed", _ROOT),
+    Code("EI0004", "HCCL cannot parse the rank table", _ROOT),
     Code("EI0005", "ranks called the same collective with different arguments", _ROOT),
-    Code("EI0006", "no connection to a peer within HCCL_CONNECT_TIMEOUT: not started, ended, or cut off", _SECONDARY),
-    Code("EI0007", "HCCL has run out of a resource (streams, notifies, queue pairs)", _ROOT),
+    Code(
+        "EI0006", "no connection to a peer within HCCL_CONNECT_TIMEOUT: not started, exited or unreachable", _SECONDARY
+    ),
+    Code("EI0007", "HCCL ran out of a resource (streams, notifies or queue pairs)", _ROOT),
     Code("EI0008", "ranks run different versions of CANN or HCCL", _ROOT),
-    Code("EI0009", "the link of this device could not be brought up (optical module, IP address, switch)", _ROOT),
+    Code("EI0009", "the network link of this device is down (optical module, IP address or switch)", _ROOT),
     Code("EI0010", "peer-to-peer access between devices of this server failed", _ROOT),
     Code("EI0011", "not enough device memory for HCCL's buffers", _ROOT),
-    Code("EI0012", "a copy between devices (SDMA) failed: hardware, a wrong address, or the peer has ended", _EITHER),
-    Code("EI0013", "a RoCE transfer was not completed: the network, or the peer has ended", _EITHER),
-    Code("EI0014", "a value in the rank table does not fit the devices", _ROOT),
-    Code("EI0015", "some ranks never joined the communicator", _SECONDARY),
+    Code("EI0012", "SDMA copy between devices failed: hardware fault, invalid address, or the peer exited", _EITHER),
+    Code("EI0013", "RoCE transfer failed: network fault, or the peer exited", _EITHER),
+    Code("EI0014", "a value in the rank table does not match the devices", _ROOT),
+    Code("EI0015", "some ranks did not join the communicator in time", _SECONDARY),
     Code("EI0016", "a setting is invalid or differs between nodes (such as the TLS switch)", _ROOT),
-    Code("EI0017", "an entry is missing in the rank table", _ROOT),
-    Code("EI0018", "a UB transfer was not completed: the network, or the peer has ended", _EITHER),
-    Code("EI0019", "the host's port is taken: a leftover process, or two jobs on one server", _ROOT),
-    Code("EI0020", "the device's port (16666) is taken: a leftover process, or two ranks on one device", _ROOT),
-    Code("EJ0001", "the device is still held, mostly by a run that was just killed: wait 10 s, end leftovers", _ROOT),
-    Code("EL0004", "memory could not be allocated", _ROOT),
-    Code("E30008", "an operator on the device's own CPU (AICPU) timed out", _EITHER),
-    Code("EI9999", "inner error of HCCL: its first inner line says more", _EITHER, is_wrapper=True),
-    Code("EE9999", "inner error of the runtime: its first inner line says more", _EITHER, is_wrapper=True),
-    Code("EZ9999", "inner error of an operator: its first inner line says more", _EITHER, is_wrapper=True),
-    Code("E19999", "inner error of the graph engine: its first inner line says more", _EITHER, is_wrapper=True),
-    Code("107001", "there is no device with this id: a mistake in the visible devices", _ROOT),
+    Code("EI0017", "the rank table lacks an entry", _ROOT),
+    Code("EI0018", "UB transfer failed: network fault, or the peer exited", _EITHER),
+    Code("EI0019", "host port already in use: a leftover process, or two jobs on one server", _ROOT),
+    Code("EI0020", "device port 16666 already in use: a leftover process, or two ranks on one device", _ROOT),
+    Code(
+        "EJ0001",
+        "device still in use, usually by a job that was just killed: wait 10 s, kill leftover processes",
+        _ROOT,
+    ),
+    Code("EL0004", "memory allocation failed", _ROOT),
+    Code("E30008", "an AICPU operator timed out", _EITHER),
+    Code("EI9999", "inner error of HCCL; see the first line of its details", _EITHER, is_wrapper=True),
+    Code("EE9999", "inner error of the runtime; see the first line of its details", _EITHER, is_wrapper=True),
+    Code("EZ9999", "inner error of an operator; see the first line of its details", _EITHER, is_wrapper=True),
+    Code("E19999", "inner error of the graph engine; see the first line of its details", _EITHER, is_wrapper=True),
+    Code("107001", "invalid device id: check the list of visible devices", _ROOT),
     Code("207001", "not enough device memory", _ROOT),
-    Code("507014", "a kernel ran into its time limit", _EITHER, is_wrapper=True),
-    Code("507015", "a kernel faulted on the AI core", _ROOT),
-    Code("507018", "an operator failed on the device's own CPU (AICPU)", _EITHER, is_wrapper=True),
-    Code("507035", "a kernel faulted on the vector core", _ROOT),
-    Code("507046", "waiting for a stream timed out", _EITHER, is_wrapper=True),
-    Code("507048", "a task on the device timed out, mostly one that waits for a peer", _EITHER, is_wrapper=True),
-    Code("507049", "a copy on the device (SDMA) failed", _ROOT),
-    Code("507899", "inner error of the driver, mostly after an earlier one", _EITHER, is_wrapper=True),
+    Code("507014", "a kernel timed out", _EITHER, is_wrapper=True),
+    Code("507015", "exception in a kernel on the AI core", _ROOT),
+    Code("507018", "an AICPU operator failed", _EITHER, is_wrapper=True),
+    Code("507035", "exception in a kernel on the vector core", _ROOT),
+    Code("507046", "timeout waiting for a stream", _EITHER, is_wrapper=True),
+    Code("507048", "a device task timed out, usually while waiting for a peer", _EITHER, is_wrapper=True),
+    Code("507049", "SDMA copy on the device failed", _ROOT),
+    Code("507899", "inner error of the driver, usually after an earlier error", _EITHER, is_wrapper=True),
 )
 CODES: Final = {code.name: code for code in _ALL}
 
@@ -125,56 +136,56 @@ def _phrase(name: str, meaning: str, kind: Kind, pattern: str = "") -> tuple[re.
     return re.compile(pattern or re.escape(name), re.IGNORECASE), Code(name, meaning, kind)
 
 
-# The first that matches a line counts, so the telling ones stand above the common ones.
+# The first match in a line counts, so specific phrases precede common ones.
 PHRASES: Final = (
-    _phrase("the last training process is running", "the device is still held by a run that was just killed", _ROOT),
-    _phrase("other processes occupying this card", "another process holds the device", _ROOT),
-    _phrase("RANK_ID has not been exported", "MindSpore was started without the ranks' variables", _ROOT),
+    _phrase("the last training process is running", "device still in use by a job that was just killed", _ROOT),
+    _phrase("other processes occupying this card", "device in use by another process", _ROOT),
+    _phrase("RANK_ID has not been exported", "MindSpore was started without the rank variables", _ROOT),
     _phrase(
         "libhccl.so",
-        "CANN's libraries are not on the path: set_env.sh was not sourced",
+        "CANN's libraries are not on LD_LIBRARY_PATH: source set_env.sh",
         _ROOT,
         r"libhccl\.so.*cannot open shared object",
     ),
     _phrase(
         "HcomLoadRanktableFile",
-        "the rank table file is not where HCCL looks for it",
+        "HCCL cannot find the rank table file",
         _ROOT,
         r"HcomLoadRanktableFile.*real path",
     ),
     _phrase(
         "cqe error status[12]",
-        "a transfer between devices was repeated in vain: network, or the peer has ended",
+        "transfer between devices failed after retries: network fault, or the peer exited",
         _EITHER,
     ),
-    _phrase("Memory cgroup out of memory", "the kernel ended a process for lack of memory", _ROOT),
-    _phrase("is killed by signal: Killed", "a data loader's worker was killed, mostly for lack of memory", _ROOT),
+    _phrase("Memory cgroup out of memory", "a process was killed by the OOM killer", _ROOT),
+    _phrase("is killed by signal: Killed", "a data loader worker was killed, usually by the OOM killer", _ROOT),
     _phrase("Out of memory", "not enough memory", _ROOT, r"\bout of memory\b"),
-    _phrase("No space left on device", "a disk, or /dev/shm, is full", _ROOT),
-    _phrase("Address already in use", "a port is taken: a leftover process, or two jobs on one server", _ROOT),
+    _phrase("No space left on device", "a disk or /dev/shm is full", _ROOT),
+    _phrase("Address already in use", "port already in use: a leftover process, or two jobs on one server", _ROOT),
     _phrase(
         "Failed to connect to the meta server",
-        "MindSpore's scheduler was not reached",
+        "cannot reach MindSpore's scheduler",
         _SECONDARY,
         r"Failed to connect to the meta server node",
     ),
     _phrase(
         "It may exit with exception",
-        "MindSpore's scheduler has lost a worker",
+        "MindSpore's scheduler lost a worker",
         _SECONDARY,
         r"is timed out.*It may exit with exception",
     ),
-    _phrase("Spawned worker process number is not as expected", "a worker of MindSpore ended early", _SECONDARY),
+    _phrase("Spawned worker process number is not as expected", "a MindSpore worker exited early", _SECONDARY),
     _phrase(
         "Timed out waiting for clients",
-        "not all ranks came to the rendezvous",
+        "not all ranks joined the rendezvous",
         _SECONDARY,
         r"timed out.*waiting for clients",
     ),
-    # What ranks of torch say when their peer has died, but also what a lost storage or database looks like.
-    _phrase("Connection closed by peer", "the other side of a connection has gone", _EITHER),
-    _phrase("Connection reset by peer", "the other side of a connection has gone", _EITHER),
-    _phrase("Connection refused", "who was called is not there yet, or has gone", _EITHER),
-    _phrase("Broken pipe", "who was written to has gone", _EITHER),
-    _phrase("Socket Timeout", "who was called did not answer", _EITHER),
+    # torch prints these when a peer has died, but a lost storage or database server looks the same.
+    _phrase("Connection closed by peer", "the remote side closed the connection", _EITHER),
+    _phrase("Connection reset by peer", "the remote side closed the connection", _EITHER),
+    _phrase("Connection refused", "the remote side is not listening: not started yet, or exited", _EITHER),
+    _phrase("Broken pipe", "the remote side of a connection or pipe exited", _EITHER),
+    _phrase("Socket Timeout", "the remote side did not answer in time", _EITHER),
 )

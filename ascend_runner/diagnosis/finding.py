@@ -1,16 +1,18 @@
-"""What was found out about one rank, in plain texts and numbers: for the screen, the report and the library alike."""
+"""What a diagnosis returns, in plain strings and numbers: for the screen, the report and the library."""
 
 from __future__ import annotations
 
-from ascend_runner.annotations import NamedTuple, Optional
-from ascend_runner.text import rank_list
+from typing import Optional
+
+import attrs
 
 
-class Peer(NamedTuple):
-    """Who is complained of: what the message does not say is None or "". `device_id` counts as HCCL does, on a server.
+@attrs.frozen(kw_only=True)
+class Peer:
+    """The peer that a message names; whatever the message leaves out is None or "".
 
-    A rank id is that of the communicator. It equals RANK_ID in the world group; in a group of a part of the ranks it
-    may not, so where a message names server and device, too, those are the ones to trust.
+    `device_id` is HCCL's, counted per server. `rank_id` is the rank in the communicator: it equals RANK_ID in the world
+    group, but may differ in a subgroup, so a message's server and device are more reliable than its rank.
     """
 
     rank_id: Optional[int] = None
@@ -19,22 +21,24 @@ class Peer(NamedTuple):
     device_ip: str = ""
 
 
-class Accused(NamedTuple):
-    """Whom the failed ranks point at, where all of them only complain. `rank_id` is None where it cannot be known."""
+@attrs.frozen(kw_only=True)
+class SuspectedPeer:
+    """The peer that all failed ranks point at, if none of them failed by itself. `rank_id` is None if unknown."""
 
     rank_id: Optional[int] = None
     server_id: str = ""
     device_id: Optional[int] = None
-    accusers: tuple[int, ...] = ()
+    reported_by: tuple[int, ...] = ()
 
 
-class Finding(NamedTuple):
-    """All that is known of why a rank ended. Every text is fit for a terminal, bounded, and "" where there is nothing.
+@attrs.frozen(kw_only=True)
+class Finding:
+    """Everything that is known about why a rank ended. Each string is bounded, safe for a terminal, and "" if empty.
 
-    `meaning` says what such an ending usually means; `exception` and `place` are the last Python exception and where it
-    was raised, `origin` and `origin_place` those that its chain began with; `code` is the first CANN or HCCL code (or
-    telling phrase), `code_kind` whether it usually is the root or points at a peer, `points_at` at whom; `plog_error`
-    is the first ERROR line of the newest plog, `plog_path`.
+    `meaning` explains the exit status. `exception` and `place` are the last Python exception and where it was raised,
+    `origin` and `origin_place` the exception at the start of its chain. `code` is the first CANN or HCCL code (or
+    telling phrase), `code_kind` whether it is usually the root cause or points at a peer, `points_at` those peers.
+    `plog_error` is the first ERROR line of the newest plog, `plog_path`.
     """
 
     meaning: str = ""
@@ -53,37 +57,10 @@ class Finding(NamedTuple):
     plog_error: str = ""
 
 
-def lines(finding: Finding) -> list[str]:
-    """Say why a rank ended, as the failure screen does: its traceback, else its last lines, then what that means."""
-    text = [f"| {line}" for line in finding.traceback or finding.last_lines]
-    if finding.origin:
-        text.append(f"began  {finding.origin}" + (f" ({finding.origin_place})" if finding.origin_place else ""))
-    if finding.meaning:
-        text.append(f"means  {finding.meaning}")
-    if finding.code:
-        text.append(f"code   {finding.code}, {finding.code_kind}: {finding.code_meaning}")
-    if finding.points_at:
-        text.append(f"blames {', '.join(map(peer_words, finding.points_at))}")
-    if finding.plog_path:
-        text.append(f"plog   {finding.plog_path}")
-        text += [f"       {finding.plog_error}"] if finding.plog_error else []
-    return text
+@attrs.frozen(kw_only=True)
+class StackGroup:
+    """Ranks with the same innermost frames; `frames` is the stack of the first of them."""
 
-
-def accused_words(accused: Accused) -> str:
-    """Say whom all point at: "ranks 0, 1 only complain of rank 3 (device 1 on server 10.0.0.5): look there first"."""
-    place = peer_words(Peer(accused.rank_id, accused.server_id, accused.device_id))
-    verb = "only complains" if len(accused.accusers) == 1 else "only complain"
-    return f"{rank_list(list(accused.accusers))} {verb} of {place}: look there first"
-
-
-def peer_words(peer: Peer) -> str:
-    """Name a peer: "rank 3 (device 3 on server 10.0.0.5)", or what of it is known."""
-    device = "" if peer.device_id is None else f"device {peer.device_id}"
-    server = f"server {peer.server_id}" if peer.server_id else ""
-    address = f"device address {peer.device_ip}" if peer.device_ip and not server else ""
-    place = " on ".join(part for part in (device or address, server) if part)
-    if peer.rank_id is None:
-        return place or "an unnamed peer"
-
-    return f"rank {peer.rank_id} ({place})" if place else f"rank {peer.rank_id}"
+    rank_ids: tuple[int, ...]
+    state: str
+    frames: tuple[str, ...]

@@ -1,31 +1,30 @@
-"""What the end of a failed rank's log says of the failure: the traceback or the last lines, the code, the complaint."""
+"""Reads the end of a failed rank's log: the traceback or the last lines, the error code, and the peers it names."""
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner.diagnosis.codes import Code, Found, Kind, first_code, first_phrase
+from ascend_runner.diagnosis.finding import Peer
+from ascend_runner.diagnosis.peers import peers_in
+from ascend_runner.diagnosis.tracebacks import Traceback, find_last
+from ascend_runner.supervision.events import Ending
 from ascend_runner.text import CUT, LAST_LINES, lines_of, shown
 
-from .codes import Code, Found, Kind, first_code, first_phrase
-from .peers import peers_in
-from .tracebacks import Traceback, find_last
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ascend_runner.supervision.events import Ending
-
-    from .finding import Peer
-
 TRACEBACK_LINES: Final = 60
-LONG_LINE: Final = 4096  # characters; of a longer line only both ends are looked at
+LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searched
 
 
-class Evidence(NamedTuple):
-    """What a log tells. All text is fit for a terminal and bounded.
+@attrs.frozen(kw_only=True)
+class Evidence:
+    """What was found in a log. Every string is bounded and safe for a terminal.
 
     `exception` and `place` are the short form ("ValueError: loss is nan at step 17", "train.py:212 in train_step"),
-    `origin` and `origin_place` that of the exception which the chain began with; all empty where the log ends without a
-    traceback. `traceback` is the whole of it, `last_lines` are always there.
+    `origin` and `origin_place` that of the exception at the start of the chain; all are empty if there is no traceback.
+    `traceback` holds its lines; `last_lines` is always filled. `plog_error` is the first ERROR line of `plog_path`.
     """
 
     exception: str = ""
@@ -37,18 +36,20 @@ class Evidence(NamedTuple):
     code: Code | None = None
     code_line: str = ""
     peers: tuple[Peer, ...] = ()
+    plog_path: str = ""
+    plog_error: str = ""
 
     @property
     def kind(self) -> Kind:
-        """Where the reason lies, by the code; a rank that names none has failed by itself."""
+        """Where the cause lies, by the code; a rank without a code has failed by itself."""
         return self.code.kind if self.code else Kind.ROOT
 
 
 def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = ()) -> Evidence:
-    """Read the last bytes of a log, which may begin anywhere and hold anything; `plog` are the ERROR lines of the plog.
+    """Read the end of a log, which may start in mid-line and contain anything; `plog` holds the plog's ERROR lines.
 
-    With an `ending` by a signal an exception counts only where it is among the last lines: SIGKILL does not come of an
-    error that was survived long ago.
+    After an `ending` by a signal an exception counts only if it is among the last lines: an error that the rank
+    survived long ago does not explain a SIGKILL.
     """
     lines = [_bounded(line) for line in lines_of(tail)]
     while lines and not lines[-1].strip():
@@ -59,7 +60,8 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = ()) ->
         traceback = None
     found = _find_code(lines, traceback, plog)
 
-    return _evidence(traceback, lines)._replace(
+    return attrs.evolve(
+        _evidence(traceback, lines),
         code=found.code if found else None,
         code_line=shown(found.line.strip()) if found else "",
         peers=peers_in([*lines, *plog]) if found and found.code.kind is not Kind.ROOT else (),
@@ -67,26 +69,27 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = ()) ->
 
 
 def _find_code(lines: list[str], traceback: Traceback | None, plog: Sequence[str]) -> Found | None:
-    """Find the first code, else what says as much in words, close to the end.
+    """Find the first code, else a telling phrase close to the end of the log.
 
-    The plog counts where the log says nothing: a rank that raised an exception has mostly failed of that, and what HCCL
-    complains of while it is torn down is a consequence.
+    The plog counts only if the log contains neither: a rank that raised an exception has usually failed because of it,
+    and HCCL's errors during its teardown are a consequence.
     """
     found = first_code(lines)
     if found and not found.code.is_wrapper:
         return found
 
-    said = first_phrase([*(traceback.lines if traceback else ()), *lines[-LAST_LINES:]]) or found
-    if traceback or said is not found:
-        return said
-    return first_code(plog) or said
+    phrase = first_phrase([*(traceback.lines if traceback else ()), *lines[-LAST_LINES:]]) or found
+    if traceback or phrase is not found:
+        return phrase
+    return first_code(plog) or phrase
 
 
 def _evidence(traceback: Traceback | None, lines: list[str]) -> Evidence:
     evidence = Evidence(last_lines=tuple(map(shown, lines[-LAST_LINES:])))
     if traceback is None:
         return evidence
-    return evidence._replace(
+    return attrs.evolve(
+        evidence,
         exception=shown(traceback.exception),
         place=shown(traceback.place),
         origin=shown(traceback.origin),

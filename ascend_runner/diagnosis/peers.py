@@ -1,23 +1,20 @@
-"""Which peer a rank complains of, as far as HCCL's messages say: by rank, server, device or address.
+"""Finds the peers that HCCL's messages name: by rank, server, device or address.
 
-The forms are those of hcomm's error tables and its troubleshooting guide (EI0002, EI0006, EI0013, EI0015, the heartbeat
-report "Cluster Exception Location", the table LINK_ERROR_INFO), old and new wording.
+The patterns follow hcomm's error tables and its troubleshooting guide (EI0002, EI0006, EI0013, EI0015, the heartbeat
+report "Cluster Exception Location", the table LINK_ERROR_INFO), in the old and the new wording.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Final
 
-from ascend_runner.annotations import TYPE_CHECKING, Final
-
-from .finding import Peer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from ascend_runner.diagnosis.finding import Peer
 
 
 def peers_in(lines: Iterable[str]) -> tuple[Peer, ...]:
-    """Give the peers that the messages name, by the most telling form found; each once."""
+    """Return the peers that the messages name, each once, taken from the most specific pattern that matches."""
     found: dict[int, dict[Peer, None]] = {}
     for line in lines:
         for position, form in enumerate(_FORMS):
@@ -28,7 +25,7 @@ def peers_in(lines: Iterable[str]) -> tuple[Peer, ...]:
 
 
 def _peers_of(match: re.Match[str]) -> Iterable[Peer]:
-    """Make peers of one message: one for each of the ranks or devices that it lists ("1,3,5,")."""
+    """Build a peer for each rank or device that a message lists ("1,3,5,")."""
     fields = match.groupdict(default="")
     ranks = re.findall(r"\d+", fields.get("ranks", "")) or [""]
     devices = re.findall(r"\d+", fields.get("devices", "")) or [""]
@@ -44,8 +41,8 @@ def _peers_of(match: re.Match[str]) -> Iterable[Peer]:
 
 _SERVER: Final = r"(?P<server>[^\s\]\[/,()]{1,64})"
 
-# The most telling first. HCCL's heartbeat knows who has gone; a failed connection has two ends; a wait may be a link in
-# a chain of waits.
+# Most specific first: HCCL's heartbeat identifies the lost peer; a failed connection has two ends; a wait may be one
+# link in a chain of waits.
 _FORMS: Final = tuple(
     re.compile(pattern)
     for pattern in (

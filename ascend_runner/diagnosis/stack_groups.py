@@ -1,21 +1,22 @@
-"""Which ranks stand where: ranks with equal innermost frames form one group, so that the odd one stands out."""
+"""Groups ranks by their innermost stack frames, so that an outlier stands out."""
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
-from ascend_runner.text import printable, rank_list
+from collections.abc import Sequence
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+import attrs
 
-INNERMOST: Final = 8  # frames that must be equal; further out, ranks of one program differ in nothing that matters
-FRAMES_SHOWN: Final = 12
+from ascend_runner.diagnosis.finding import StackGroup
+
+INNERMOST: Final = 8  # frames that must be equal; outer frames rarely differ between ranks of one program
 
 
-class ProcessStack(NamedTuple):
-    """Where one process stood: "all_reduce (distributed_c10d.py:2501)", the innermost first.
+@attrs.frozen(kw_only=True)
+class ProcessStack:
+    """The stack of one process, innermost frame first: "all_reduce (distributed_c10d.py:2501)".
 
-    Without `is_python` the frames are the kernel's ("futex_wait_queue"). `state` is proc(5)'s word, such as "sleeping".
+    Unless `is_python`, the frames are the kernel's ("futex_wait_queue"). `state` is from proc(5), such as "sleeping".
     """
 
     pid: int
@@ -25,33 +26,26 @@ class ProcessStack(NamedTuple):
     is_python: bool = False
 
 
-class RankStack(NamedTuple):
-    """The processes of one rank that were looked at, its leader first. Empty where all had gone."""
+@attrs.frozen
+class RankStack:
+    """The stacks of one rank's processes, its leader first. Empty if all of them have exited."""
 
     rank_id: int
     processes: tuple[ProcessStack, ...]
 
     @property
     def main(self) -> ProcessStack | None:
-        """The process that stands for the rank: the first Python, else the first that does not wait for a child.
+        """The process that represents the rank: the first Python, else the first that does not wait for a child.
 
-        So neither the shell of `bash train.sh` is taken for the training, nor a data loader's worker.
+        This skips the shell of `bash train.sh` and the workers of a data loader.
         """
         pythons = [process for process in self.processes if process.is_python]
         working = [process for process in self.processes if process.frames[:1] != ("do_wait",)]
         return next(iter((*pythons, *working, *self.processes)), None)
 
 
-class StackGroup(NamedTuple):
-    """Ranks that stand at the same place; `frames` are those of the first of them."""
-
-    rank_ids: tuple[int, ...]
-    state: str
-    frames: tuple[str, ...]
-
-
 def group(stacks: Sequence[RankStack]) -> tuple[StackGroup, ...]:
-    """Group ranks by the innermost frames, the smallest group first, since it is the odd rank that the others await."""
+    """Group ranks by innermost frames, smallest group first: the others usually wait for the outlier."""
     groups: dict[tuple[str, ...], list[RankStack]] = {}
     for stack in stacks:
         frames = stack.main.frames if stack.main else ()
@@ -66,14 +60,3 @@ def group(stacks: Sequence[RankStack]) -> tuple[StackGroup, ...]:
         for members in groups.values()
     ]
     return tuple(sorted(found, key=lambda member: (len(member.rank_ids), member.rank_ids)))
-
-
-def lines(groups: Sequence[StackGroup]) -> list[str]:
-    """Say where the ranks stand, for the screen and the log."""
-    text: list[str] = []
-    for member in groups:
-        text.append(f"{rank_list(list(member.rank_ids))} ({member.state}):")
-        text += [f"    {printable(frame)}" for frame in member.frames[:FRAMES_SHOWN]] or ["    nothing to be seen"]
-        if len(member.frames) > FRAMES_SHOWN:
-            text.append(f"    ... {len(member.frames) - FRAMES_SHOWN} outer frames ...")
-    return text

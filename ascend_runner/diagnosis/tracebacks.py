@@ -1,31 +1,31 @@
-"""Finds the last Python traceback in the end of a log, as the interpreter prints it, whatever stands around it.
+"""Finds the last Python traceback at the end of a log, in the format in which the interpreter prints it.
 
-It copes with a log that begins in mid-line or in mid-traceback, a header glued to a progress bar, a tag before every
-line ("[rank1]: "), lines of other threads in between, chained exceptions, exception groups (3.11), syntax errors and
-what is left of a fatal error (faulthandler, C++). CANN's own "TraceBack (most recent call last):" is not Python's.
+Handles a log that starts in mid-line or mid-traceback, a header that follows a progress bar on the same line, a tag
+before each line ("[rank1]: "), interleaved lines of other threads, chained exceptions, exception groups (3.11), syntax
+errors and fatal errors (faulthandler, C++). CANN's own "TraceBack (most recent call last):" is not Python's.
 """
 
 from __future__ import annotations
 
 import os.path
 import re
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
+import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-GAP: Final = 20  # lines of others that may stand inside a traceback
+GAP: Final = 20  # foreign lines allowed inside a traceback
 FRAMES_KEPT: Final = 6  # innermost frames of one traceback
-MESSAGE_LINES: Final = 12  # lines of an exception's message
-CHAIN_LINKS: Final = 4  # exceptions of one chain, from the last back
+MESSAGE_LINES: Final = 12  # lines kept of an exception's message
+CHAIN_LINKS: Final = 4  # exceptions kept of a chain, counted from the last
 
 
-class Traceback(NamedTuple):
-    """One traceback with those it is chained to, in short and as (bounded) lines.
+@attrs.frozen(kw_only=True)
+class Traceback:
+    """A traceback and those it is chained to, in short form and as (bounded) lines.
 
-    `exception` and `place` are the last exception and where it was raised; `origin` and `origin_place` those that the
-    chain began with, empty without a chain. `end` is the index of the first line behind it.
+    `exception` and `place` are the last exception and where it was raised; `origin` and `origin_place` belong to the
+    first exception of the chain and are empty without a chain. `end` is the index of the first line after it.
     """
 
     exception: str
@@ -37,14 +37,14 @@ class Traceback(NamedTuple):
 
 
 def find_last(lines: Sequence[str]) -> Traceback | None:
-    """Find the traceback that was printed last, but for those that Python prints of what it then ignores."""
+    """Find the traceback that was printed last, except those of exceptions that Python reports as ignored."""
     headers = _headers(lines)
     fatal = _find_fatal_error(lines, headers[-1] + 1 if headers else 0)
     if fatal:
         return fatal
-    if not headers:  # a syntax error in the script itself has none; or it stood further back
+    if not headers:  # a syntax error in the script itself has no header; or the header was cut off
         block = _read_block(lines, -1, len(lines))
-        return _summed_up([block]) if block else None
+        return _traceback([block]) if block else None
 
     limits = [*headers[1:], len(lines)]
     for number in range(len(headers) - 1, -1, -1):
@@ -52,12 +52,12 @@ def find_last(lines: Sequence[str]) -> Traceback | None:
         if block:
             chain = [*_chained_to(lines, headers[: number + 1]), block]
             if not _is_ignored(lines, chain[0].start):
-                return _summed_up(chain)
+                return _traceback(chain)
     return None
 
 
 def _headers(lines: Sequence[str]) -> list[int]:
-    """Give the lines with which tracebacks begin, but for those inside of an exception group."""
+    """Return the indices of the lines that start a traceback, except those inside an exception group."""
     headers = [index for index, line in enumerate(lines) if "Traceback (most" in line and _HEADER.search(line)]
     if not any(_GROUP_HEADER.search(lines[index]) for index in headers):
         return headers
@@ -70,16 +70,17 @@ _HEADER: Final = re.compile(r"(?:Exception Group )?Traceback \(most recent call 
 _GROUP_HEADER: Final = re.compile(r"  \+ Exception Group Traceback \(most")
 _INNER_HEADER: Final = re.compile(r"\s{4}\| (?:Exception Group )?Traceback \(most")  # of a group's sub-exception
 _FRAME: Final = re.compile(r'  File "(?P<file>.+?)", line (?P<line>\d+)(?:,? in (?P<name>.+))?\s*$')
-_LEVEL: Final = r"(?!(?:DEBUG|INFO|NOTE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)"  # what looks like one, but is a log line
-_CLASS: Final = r"(?:(?:[A-Za-z_<][\w<>]*\.)+\w+|_*[A-Z]\w*)"  # "package.name", or a name that begins as classes do
+_LEVEL: Final = r"(?!(?:DEBUG|INFO|NOTE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)"  # a log level at the start of a log line
+_CLASS: Final = r"(?:(?:[A-Za-z_<][\w<>]*\.)+\w+|_*[A-Z]\w*)"  # "package.name", or a capitalised name
 _EXCEPTION: Final = re.compile(rf"{_LEVEL}{_CLASS}(?::\s|:?$)")
 _SURELY: Final = re.compile(r"[\w.<>]*(?:Error|Exception|Exit|Interrupt|Warning|Group)(?::\s|:?$)")
 _SUB_EXCEPTIONS: Final = re.compile(r"\(\d+ sub-exceptions?\)\s*$")
 _MARGIN: Final = re.compile(r"\s*(?:\+-\+-|\+-|\+ |\| ?)")  # of a group: "  | ", "  +-+---- 1 ----", "    +----"
 
 
-class _Block(NamedTuple):
-    """One traceback without those it is chained to."""
+@attrs.frozen
+class _Block:
+    """One traceback without the chain that it belongs to."""
 
     start: int
     end: int
@@ -89,7 +90,7 @@ class _Block(NamedTuple):
 
 
 def _read_block(lines: Sequence[str], start: int, limit: int) -> _Block | None:
-    """Read what follows the header in line `start` (-1: cut off); None where that is no whole traceback."""
+    """Read the traceback whose header is line `start` (-1: cut off); None if it is incomplete."""
     header = _HEADER.search(lines[start]) if start >= 0 else None
     tag = _tag(lines[start][: header.start()], lines[start + 1 : start + 2]) if header else ""
     body = list(_untagged(lines, range(start + 1, limit), tag))
@@ -111,13 +112,13 @@ def _read_block(lines: Sequence[str], start: int, limit: int) -> _Block | None:
 
 
 def _scan(body: Sequence[tuple[int, str]]) -> tuple[list[str], int]:
-    """Tell frames and source lines from what others wrote in between; and where the exception stands, -1 if nowhere."""
+    """Separate frames and source lines from foreign lines, and find the exception's index (-1 if there is none)."""
     trace: list[str] = []
     exception_at, gap = -1, 0
     for position, (_index, text) in enumerate(body):
         if _FRAME.match(text):
             trace.append(text)
-            exception_at, gap = -1, 0  # what looked like an exception before was another thread's line
+            exception_at, gap = -1, 0  # the line taken for the exception was another thread's
         elif trace and exception_at < 0 and text.startswith("  "):
             trace.append(text)
         elif trace and _is_exception(text, body[exception_at][1] if exception_at >= 0 else ""):
@@ -130,12 +131,12 @@ def _scan(body: Sequence[tuple[int, str]]) -> tuple[list[str], int]:
 
 
 def _is_exception(text: str, found: str) -> bool:
-    """Whether `text` is the exception, if a line before it, `found`, was already taken for that."""
+    """Whether `text` is the exception, given an earlier candidate `found` ("" if none)."""
     return bool(_EXCEPTION.match(text) if not found else _SURELY.match(text) and not _SURELY.match(found))
 
 
 def _message(body: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
-    """Give an exception's line and what follows it up to a blank line: the rest of its message, and notes."""
+    """Return the exception's line and the rest of its message and notes, up to a blank line."""
     end = 1
     while end < min(len(body), MESSAGE_LINES) and body[end][1].strip():
         end += 1
@@ -143,7 +144,7 @@ def _message(body: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
 
 
 def _read_group(start: int, header: str, body: Sequence[tuple[int, str]]) -> _Block | None:
-    """Read an exception group (PEP 654): short it is named after the first exception in it that is no group itself."""
+    """Read an exception group (PEP 654); its short form names the first exception in it that is not a group."""
     size = next((position for position, (_index, text) in enumerate(body) if not _MARGIN.match(text)), len(body))
     inside = [_MARGIN.sub("", text, count=1) for _index, text in body[:size]]
     frames: list[str] = []
@@ -157,32 +158,32 @@ def _read_group(start: int, header: str, body: Sequence[tuple[int, str]]) -> _Bl
                 return _Block(
                     start=start,
                     end=body[size - 1][0] + 1,
-                    exception=f"{group}, the first: {text.strip()}",
+                    exception=f"{group}, first: {text.strip()}",
                     frames=tuple(frames),
                     lines=(header, *_abridged([text for _index, text in body[:size]], kept=GAP)),
                 )
     return None
 
 
-# --- Tags, chains, what is ignored -----------------------------------------------------------------------------------
+# --- Tags, chains, ignored exceptions --------------------------------------------------------------------------------
 
 
 def _tag(before: str, following: Sequence[str]) -> str:
-    """Give what stands before every line ("[rank1]: ") if the line after the header has it, too; else "".
+    """Return the tag before each line ("[rank1]: ") if the line after the header has it, too; else "".
 
-    Otherwise it is the rest of a progress bar that was never ended, or the margin of a group.
+    Otherwise the text before the header is an unfinished progress bar, or the margin of a group.
     """
     before = before.removesuffix("  + ") if before.endswith("  + ") else before
     return before if before.strip() and following and _shape(following[0][: len(before)]) == _shape(before) else ""
 
 
 def _shape(tag: str) -> str:
-    """Make tags equal that differ in their digits only: times."""
+    """Make tags equal that differ only in digits, such as timestamps."""
     return re.sub(r"\d", "0", tag)
 
 
 def _untagged(lines: Sequence[str], indices: range, tag: str) -> Iterator[tuple[int, str]]:
-    """Give the lines that carry the tag, without it."""
+    """Yield the lines that have the tag, without it."""
     shape = _shape(tag)
     for index in indices:
         line = lines[index]
@@ -200,7 +201,7 @@ _IGNORED: Final = ("Exception ignored", "--- Logging error ---", "Error in atexi
 
 
 def _chained_to(lines: Sequence[str], headers: Sequence[int]) -> list[_Block]:
-    """Read the tracebacks that the one of the last header is chained to, the oldest first."""
+    """Read the tracebacks that the one of the last header is chained to, oldest first."""
     chain: list[_Block] = []
     for earlier, header in zip(headers[-2::-1], headers[:0:-1]):
         between = lines[max(earlier, header - GAP) : header]
@@ -223,7 +224,7 @@ _TERMINATE: Final = re.compile(r"terminate called after throwing an instance of 
 
 
 def _find_fatal_error(lines: Sequence[str], start: int) -> Traceback | None:
-    """Find the last words of the interpreter (its frames stand innermost first), or of the C++ runtime."""
+    """Find a fatal error of the interpreter (frames are innermost first) or of the C++ runtime."""
     for index in range(start, len(lines)):
         if "Fatal Python error: " not in lines[index] and "terminate called" not in lines[index]:
             continue
@@ -231,18 +232,21 @@ def _find_fatal_error(lines: Sequence[str], start: int) -> Traceback | None:
         if fatal := _FATAL.search(lines[index]):
             frames = [line for line in following if _FRAME.match(line)]
             rest = tuple(following[:MESSAGE_LINES])
-            return Traceback(fatal[0], _place(frames[::-1]), (fatal[0], *rest), index + 1 + len(rest))
+            lines_kept = (fatal[0], *rest)
+            return Traceback(
+                exception=fatal[0], place=_place(frames[::-1]), lines=lines_kept, end=index + len(lines_kept)
+            )
         if terminate := _TERMINATE.search(lines[index]):
             what = next((line.partition("what():")[2] for line in following[:1] if "what():" in line), "")
             exception = f"{terminate[1]}: {what.strip()}".rstrip(": ")
-            return Traceback(exception, "", (lines[index], *following[:1]), index + 2)
+            return Traceback(exception=exception, place="", lines=(lines[index], *following[:1]), end=index + 2)
     return None
 
 
-# --- Summing up ------------------------------------------------------------------------------------------------------
+# --- Short forms -----------------------------------------------------------------------------------------------------
 
 
-def _summed_up(chain: Sequence[_Block]) -> Traceback:
+def _traceback(chain: Sequence[_Block]) -> Traceback:
     first, last = chain[0], chain[-1]
     lines: list[str] = list(first.lines)
     for block in chain[1:]:
@@ -260,7 +264,7 @@ def _summed_up(chain: Sequence[_Block]) -> Traceback:
 
 
 def _abridged(trace: Sequence[str], kept: int = FRAMES_KEPT) -> list[str]:
-    """Leave out the outer frames of a long traceback."""
+    """Omit the outer frames of a long traceback."""
     starts = [position for position, text in enumerate(trace) if _FRAME.match(_MARGIN.sub("", text, count=1))]
     if len(starts) <= kept:
         return list(trace)
@@ -271,15 +275,15 @@ _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<")
 
 
 def _place(frames: Sequence[str]) -> str:
-    """Name the innermost frame, and, where that is a library's, the user's own frame that led there."""
+    """Name the innermost frame and, if it belongs to a library, the user's frame that called it."""
     found = [match for match in map(_FRAME.match, frames) if match]
     if not found:
         return ""
     own = [match for match in found if not _LIBRARY.search(match["file"])]
-    innermost = _frame_words(found[-1])
-    return innermost if not own or own[-1] is found[-1] else f"{innermost}, called from {_frame_words(own[-1])}"
+    innermost = _short_frame(found[-1])
+    return innermost if not own or own[-1] is found[-1] else f"{innermost}, called from {_short_frame(own[-1])}"
 
 
-def _frame_words(frame: re.Match[str]) -> str:
+def _short_frame(frame: re.Match[str]) -> str:
     where = f"{os.path.basename(frame['file'])}:{frame['line']}"
     return f"{where} in {frame['name']}" if frame["name"] and frame["name"] != "<module>" else where

@@ -1,4 +1,4 @@
-"""What must not be set together, as one table: refused where it is forbidden, cleaned where it is stale.
+"""Variables and options that must not be combined, as one table: refused, removed or warned about.
 
 Sources: HCCL's user guide and environment variable reference, torch_npu's list of variables, MindSpore's msrun.
 """
@@ -6,243 +6,254 @@ Sources: HCCL's user guide and environment variable reference, torch_npu's list 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Mapping
+from typing import Final
 
-from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, NamedTuple
+import attrs
+
 from ascend_runner.errors import SettingsError
+from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.env_patch import EnvPatch
+from ascend_runner.frameworks.hccl import VISIBLE_DEVICES, visible_devices
 from ascend_runner.platforms.variables import is_whole_number
 
-from .hccl import VISIBLE_DEVICES, visible_devices
-from .situation import Changes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .situation import Situation
-
-CONNECT_TIMEOUTS: Final = range(120, 7200 + 1)  # seconds that HCCL takes; anything else is EI0001
+CONNECT_TIMEOUTS: Final = range(120, 7200 + 1)  # seconds that HCCL accepts; anything else is EI0001
 LOWEST_MINDSPORE_PORT: Final = 1024
 HIGHEST_CHIEF_PORT: Final = 65520
 EVENT_TIMEOUT: Final = 1868  # seconds, torch_npu's default
+
+TABLE: Final = ("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0", "MINDSPORE_HCCL_CONFIG_PATH")
+CHIEF: Final = ("CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_WORKER_IP")
+CLUSTER: Final = ("MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM", "MS_NODE_ID", "MS_SERVER_NUM")
+# The first letters of all variables that this table reads.
+PREFIXES: Final = ("RANK", "WORLD_SIZE", "TORCHELASTIC_", "CM_", "MS_", "MINDSPORE_HCCL_", "HCCL_", "ASCEND_RT_")
 
 
 class Remedy(enum.Enum):
     """What is done about a conflict."""
 
-    REFUSE = enum.auto()
-    CLEAN = enum.auto()
-    WARN = enum.auto()
+    REFUSE = "refuse"
+    REMOVE = "remove"
+    WARN = "warn"
 
 
-class Conflict(NamedTuple):
-    """One row: when it holds, for a framework in a situation; what is done; the sentence why.
+@attrs.frozen(eq=False, repr=False)
+class Conflict:
+    """One row: when it holds, what is done, and the sentence for the user.
 
-    `names` are what CLEAN unsets; a star at its end makes a name stand for all that begin so. The sentence is filled in
-    with variables, by their names, and with `nproc`, `rank_size` and `port`.
+    REMOVE unsets `names`; a name that ends in a star stands for all variables with that prefix. The sentence is
+    formatted with the variables by their names, and with `nproc`, `rank_size` and `port`.
     """
 
-    holds: Callable[[str, Situation], bool]
+    holds: Callable[[LaunchContext], bool]
     remedy: Remedy
     sentence: str
     names: tuple[str, ...] = ()
 
 
-def _is_set(situation: Situation, *names: str) -> bool:
-    return any(_matching(names, situation.environ))
+def resolve(context: LaunchContext) -> EnvPatch:
+    """Refuse, remove and warn as the table says.
+
+    Raises:
+        SettingsError: a combination is refused; the first one is named.
+    """
+    found = find(context)
+    for remedy, sentence in found:
+        if remedy is Remedy.REFUSE:
+            raise SettingsError(sentence)
+
+    stale = (conflict.names for conflict in CONFLICTS if conflict.names and conflict.holds(context))
+    return EnvPatch(
+        unset=frozenset(name for names in stale for name in _matching(names, context.environ)),
+        notes=tuple(sentence for remedy, sentence in found if remedy is Remedy.REMOVE),
+        warnings=tuple(sentence for remedy, sentence in found if remedy is Remedy.WARN),
+    )
 
 
-def _number(situation: Situation, name: str, *, default: int) -> int:
-    text = situation.environ.get(name, "")
-    return int(text) if is_whole_number(text) else default
+def find(context: LaunchContext) -> tuple[tuple[Remedy, str], ...]:
+    """Return remedy and sentence of every row that holds."""
+    facts = {
+        **context.environ,
+        "nproc": str(context.nproc),
+        "rank_size": str(context.rank_size),
+        "port": str(context.node.master_port),
+    }
+    return tuple(
+        (conflict.remedy, conflict.sentence.format_map(facts)) for conflict in CONFLICTS if conflict.holds(context)
+    )
 
 
-def _uses_chief(framework: str, situation: Situation) -> bool:
-    return framework == "tensorflow" and not situation.table_path and situation.rank_size > 1
+def _matching(names: tuple[str, ...], environ: Mapping[str, str]) -> list[str]:
+    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
+    return [name for name in environ if name in names or (prefixes and name.startswith(prefixes))]
 
 
-def _is_other_size(situation: Situation, name: str) -> bool:
-    return situation.environ.get(name, "") not in {"", str(situation.rank_size)}
+def _is_set(context: LaunchContext, *names: str) -> bool:
+    return any(_matching(names, context.environ))
 
 
-def _are_devices_malformed(situation: Situation) -> bool:
-    devices = visible_devices(situation.environ)
+def _is_torch(context: LaunchContext) -> bool:
+    return context.framework in {"auto", "torch"}
+
+
+def _is_cluster(context: LaunchContext) -> bool:
+    return context.framework == "mindspore-cluster"
+
+
+def _uses_chief(context: LaunchContext) -> bool:
+    return context.framework == "tensorflow" and not context.table_path and context.rank_size > 1
+
+
+def _is_other_size(context: LaunchContext, name: str) -> bool:
+    return context.environ.get(name, "") not in {"", str(context.rank_size)}
+
+
+def _are_devices_malformed(context: LaunchContext) -> bool:
+    devices = visible_devices(context.environ)
     if not all(map(is_whole_number, devices)):
         return True
     numbers = [int(device) for device in devices]
     return numbers != sorted({*numbers})
 
 
-def _is_event_timeout_low(situation: Situation) -> bool:
+def _is_event_timeout_low(context: LaunchContext) -> bool:
     # 0 means no limit for either.
-    exec_timeout = _number(situation, "HCCL_EXEC_TIMEOUT", default=0)
-    event_timeout = _number(situation, "HCCL_EVENT_TIMEOUT", default=EVENT_TIMEOUT)
+    exec_timeout = _number(context, "HCCL_EXEC_TIMEOUT", default=0)
+    event_timeout = _number(context, "HCCL_EVENT_TIMEOUT", default=EVENT_TIMEOUT)
     return 0 < event_timeout <= exec_timeout
 
 
-def _is_connect_timeout_odd(situation: Situation) -> bool:
-    text = situation.environ.get("HCCL_CONNECT_TIMEOUT", "")
+def _is_connect_timeout_bad(context: LaunchContext) -> bool:
+    text = context.environ.get("HCCL_CONNECT_TIMEOUT", "")
     return bool(text) and (not is_whole_number(text) or int(text) not in CONNECT_TIMEOUTS)
 
 
-TABLE: Final = ("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0", "MINDSPORE_HCCL_CONFIG_PATH")
-CHIEF: Final = ("CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_WORKER_IP")
-CLUSTER: Final = ("MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM", "MS_NODE_ID", "MS_SERVER_NUM")
+def _number(context: LaunchContext, name: str, *, default: int) -> int:
+    text = context.environ.get(name, "")
+    return int(text) if is_whole_number(text) else default
 
-CONFLICTS: Final = (
-    # --- stale: what an earlier launcher, or the platform for the whole node, has left
+
+# Left over from an earlier launcher, or set by the platform for the whole node.
+_STALE: Final = (
     Conflict(
-        lambda _framework, situation: _is_set(situation, *TABLE),
-        Remedy.CLEAN,
-        "the platform's rank table is a folder, a link, or in a form that frameworks do not read: the ranks are given a"
-        " converted one, or none",
+        lambda context: _is_set(context, *TABLE),
+        Remedy.REMOVE,
+        "removed the platform's rank table variables: they name a directory, a link or a format that frameworks cannot"
+        " read; the ranks get a converted table, or none",
         TABLE,
     ),
     Conflict(
-        lambda framework, situation: framework in {"auto", "torch"} and _is_set(situation, "RANK", "WORLD_SIZE"),
-        Remedy.CLEAN,
-        "RANK and WORLD_SIZE count nodes on most platforms, and processes for torch: they are set anew for each rank",
+        lambda context: _is_torch(context) and _is_set(context, "RANK", "WORLD_SIZE"),
+        Remedy.REMOVE,
+        "replaced RANK and WORLD_SIZE: they count nodes on most platforms, but processes for torch",
         ("RANK", "WORLD_SIZE"),
     ),
     Conflict(
-        lambda _framework, situation: _is_set(situation, "TORCHELASTIC_*"),
-        Remedy.CLEAN,
-        "TORCHELASTIC_* belong to torchrun: with its agent's store rank 0 would open none, and all would wait",
+        lambda context: _is_set(context, "TORCHELASTIC_*"),
+        Remedy.REMOVE,
+        "removed TORCHELASTIC_*: they belong to torchrun, and all ranks would wait for its agent's store",
         ("TORCHELASTIC_*",),
     ),
     Conflict(
-        lambda framework, situation: not _uses_chief(framework, situation) and _is_set(situation, *CHIEF),
-        Remedy.CLEAN,
-        "CM_* and RANK_TABLE_FILE, RANK_ID, RANK_SIZE exclude each other: the ranks get the latter",
+        lambda context: not _uses_chief(context) and _is_set(context, *CHIEF),
+        Remedy.REMOVE,
+        "removed CM_*: they conflict with RANK_TABLE_FILE, RANK_ID and RANK_SIZE, which are set for the ranks",
         CHIEF,
     ),
     Conflict(
-        lambda framework, situation: _uses_chief(framework, situation) and _is_set(situation, "RANK_ID", "RANK_SIZE"),
-        Remedy.CLEAN,
-        "CM_* and RANK_TABLE_FILE, RANK_ID, RANK_SIZE exclude each other: the ranks get the former",
+        lambda context: _uses_chief(context) and _is_set(context, "RANK_ID", "RANK_SIZE"),
+        Remedy.REMOVE,
+        "removed RANK_ID and RANK_SIZE: they conflict with CM_*, which is set for the ranks",
         ("RANK_ID", "RANK_SIZE"),
     ),
     Conflict(
-        lambda framework, situation: (
-            framework != "mindspore-cluster" and bool(situation.table_path) and _is_set(situation, *CLUSTER)
-        ),
-        Remedy.CLEAN,
-        "MS_ROLE and a rank table would be two descriptions of one cluster: the ranks get the table",
+        lambda context: not _is_cluster(context) and bool(context.table_path) and _is_set(context, *CLUSTER),
+        Remedy.REMOVE,
+        "removed MS_ROLE and the other variables of a MindSpore cluster: the ranks get a rank table instead",
         CLUSTER,
     ),
-    # --- forbidden: HCCL or a framework would refuse it, hang, or take the wrong card
+)
+
+# HCCL or a framework would refuse it, hang, or take the wrong card.
+_FORBIDDEN: Final = (
     Conflict(
-        lambda framework, situation: framework == "mindspore" and not situation.table_path and situation.rank_size > 1,
+        lambda context: context.framework == "mindspore" and not context.table_path and context.rank_size > 1,
         Remedy.REFUSE,
-        "--framework mindspore needs a rank table for {rank_size} ranks, and there is none: expected --framework"
+        "--framework mindspore requires a rank table for {rank_size} ranks, but there is none: use --framework"
         " mindspore-cluster",
     ),
     Conflict(
-        lambda _framework, situation: _are_devices_malformed(situation),
+        _are_devices_malformed,
         Remedy.REFUSE,
-        f"{VISIBLE_DEVICES} is {{{VISIBLE_DEVICES}!r}}, expected rising numbers with commas and nothing else, such as"
-        " 0,1,2: CANN ignores what follows the first that is wrong",
+        f"{VISIBLE_DEVICES} is {{{VISIBLE_DEVICES}!r}}, expected ascending numbers separated by commas, such as 0,1,2:"
+        " CANN ignores everything after the first invalid entry",
     ),
     Conflict(
-        lambda _framework, situation: 0 < len(visible_devices(situation.environ)) < len(situation.rank_ids),
+        lambda context: 0 < len(visible_devices(context.environ)) < context.nproc,
         Remedy.REFUSE,
-        f"{VISIBLE_DEVICES} is {{{VISIBLE_DEVICES}!r}}, expected as many devices as this node has ranks, {{nproc}}",
+        f"{VISIBLE_DEVICES} is {{{VISIBLE_DEVICES}!r}}, expected a device for each of this node's {{nproc}} ranks",
     ),
     Conflict(
-        lambda framework, situation: framework == "mindspore-cluster" and situation.isolate_devices,
+        lambda context: _is_cluster(context) and context.isolate_devices,
         Remedy.REFUSE,
-        "--isolate-devices does not go with --framework mindspore-cluster: its ranks take the device of their local"
-        " number, and each would see one device only, number 0",
+        "--isolate-devices cannot be combined with --framework mindspore-cluster: each rank opens the device whose"
+        " index is its local rank, but would see only device 0",
     ),
     Conflict(
-        lambda framework, situation: (
-            framework == "mindspore-cluster" and situation.node.master_port < LOWEST_MINDSPORE_PORT
-        ),
+        lambda context: _is_cluster(context) and context.node.master_port < LOWEST_MINDSPORE_PORT,
         Remedy.REFUSE,
-        f"the port of node 0 is {{port}}, expected {LOWEST_MINDSPORE_PORT} or more: MS_SCHED_PORT takes no less",
+        f"the port of node 0 is {{port}}, expected {LOWEST_MINDSPORE_PORT} or more, as MS_SCHED_PORT requires",
     ),
     Conflict(
-        lambda framework, situation: (
-            _uses_chief(framework, situation) and situation.node.master_port > HIGHEST_CHIEF_PORT
-        ),
+        lambda context: _uses_chief(context) and context.node.master_port > HIGHEST_CHIEF_PORT,
         Remedy.REFUSE,
-        f"the port of node 0 is {{port}}, expected {HIGHEST_CHIEF_PORT} or less: CM_CHIEF_PORT takes no more",
+        f"the port of node 0 is {{port}}, expected {HIGHEST_CHIEF_PORT} or less, as CM_CHIEF_PORT requires",
     ),
     Conflict(
-        lambda _framework, situation: (
-            situation.environ.get("HCCL_INTRA_PCIE_ENABLE") == "1" == situation.environ.get("HCCL_INTRA_ROCE_ENABLE")
+        lambda context: (
+            context.environ.get("HCCL_INTRA_PCIE_ENABLE") == "1" == context.environ.get("HCCL_INTRA_ROCE_ENABLE")
         ),
         Remedy.REFUSE,
         "HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE are both 1, expected at most one of them",
     ),
     Conflict(
-        lambda framework, situation: framework == "mindspore-cluster" and _is_other_size(situation, "MS_WORKER_NUM"),
+        lambda context: _is_cluster(context) and _is_other_size(context, "MS_WORKER_NUM"),
         Remedy.REFUSE,
-        "MS_WORKER_NUM is {MS_WORKER_NUM!r}, expected the number of ranks, {rank_size}: with fewer the cluster is not"
-        " built, and with more the last fail",
+        "MS_WORKER_NUM is {MS_WORKER_NUM!r}, expected the number of ranks, {rank_size}",
     ),
     Conflict(
-        lambda framework, situation: _uses_chief(framework, situation) and _is_other_size(situation, "CM_WORKER_SIZE"),
+        lambda context: _uses_chief(context) and _is_other_size(context, "CM_WORKER_SIZE"),
         Remedy.REFUSE,
         "CM_WORKER_SIZE is {CM_WORKER_SIZE!r}, expected the number of ranks, {rank_size}",
     ),
-    # --- odd: it may work with this version of CANN, or with this script
+)
+
+# It may work with this version of CANN, or with this script.
+_SUSPICIOUS: Final = (
     Conflict(
-        lambda _framework, situation: (
-            situation.environ.get("HCCL_WHITELIST_DISABLE") == "0" and not _is_set(situation, "HCCL_WHITELIST_FILE")
+        lambda context: (
+            context.environ.get("HCCL_WHITELIST_DISABLE") == "0" and not _is_set(context, "HCCL_WHITELIST_FILE")
         ),
         Remedy.WARN,
-        "HCCL_WHITELIST_DISABLE is 0, expected HCCL_WHITELIST_FILE as well: HCCL checks against a list that it lacks",
+        "HCCL_WHITELIST_DISABLE is 0, but HCCL_WHITELIST_FILE is not set: HCCL has no whitelist to check against",
     ),
     Conflict(
-        lambda _framework, situation: _is_connect_timeout_odd(situation),
+        _is_connect_timeout_bad,
         Remedy.WARN,
-        "HCCL_CONNECT_TIMEOUT is {HCCL_CONNECT_TIMEOUT!r}, expected a whole number of seconds, 120 to 7200 (EI0001)",
+        "HCCL_CONNECT_TIMEOUT is {HCCL_CONNECT_TIMEOUT!r}, expected a whole number of seconds from 120 to 7200"
+        " (EI0001)",
     ),
     Conflict(
-        lambda framework, situation: framework in {"auto", "torch"} and _is_event_timeout_low(situation),
+        lambda context: _is_torch(context) and _is_event_timeout_low(context),
         Remedy.WARN,
-        "HCCL_EVENT_TIMEOUT (1868 by default) is not above HCCL_EXEC_TIMEOUT, {HCCL_EXEC_TIMEOUT}: torch_npu gives up"
-        " before HCCL says why",
+        f"HCCL_EVENT_TIMEOUT ({EVENT_TIMEOUT} by default) does not exceed HCCL_EXEC_TIMEOUT ({{HCCL_EXEC_TIMEOUT}}):"
+        " torch_npu gives up before HCCL reports the cause",
     ),
     Conflict(
-        lambda framework, situation: framework == "torch" and situation.isolate_devices,
+        lambda context: context.framework == "torch" and context.isolate_devices,
         Remedy.WARN,
-        "with --isolate-devices each rank sees one device, number 0: a script that takes the device of its LOCAL_RANK"
-        " finds none",
+        "with --isolate-devices each rank sees only device 0: a script that uses LOCAL_RANK as its device index fails",
     ),
 )
 
-
-def settle(framework: str, situation: Situation) -> Changes:
-    """Refuse, clean and warn, as the table says. Errors: SettingsError, for the first that is forbidden."""
-    said = told(framework, situation)
-    for remedy, sentence in said:
-        if remedy is Remedy.REFUSE:
-            raise SettingsError(sentence)
-
-    stale = (conflict.names for conflict in CONFLICTS if conflict.names and conflict.holds(framework, situation))
-    return Changes(
-        unset=frozenset(name for names in stale for name in _matching(names, situation.environ)),
-        notes=tuple(sentence for remedy, sentence in said if remedy is Remedy.CLEAN),
-        warnings=tuple(sentence for remedy, sentence in said if remedy is Remedy.WARN),
-    )
-
-
-def told(framework: str, situation: Situation) -> tuple[tuple[Remedy, str], ...]:
-    """Give the sentence of every row that holds."""
-    facts = {
-        **situation.environ,
-        "nproc": str(len(situation.rank_ids)),
-        "rank_size": str(situation.rank_size),
-        "port": str(situation.node.master_port),
-    }
-    return tuple(
-        (conflict.remedy, conflict.sentence.format_map(facts))
-        for conflict in CONFLICTS
-        if conflict.holds(framework, situation)
-    )
-
-
-def _matching(names: tuple[str, ...], environ: Mapping[str, str]) -> list[str]:
-    """Give those variables that names, or names with a star, stand for."""
-    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
-    return [name for name in environ if name in names or (prefixes and name.startswith(prefixes))]
+CONFLICTS: Final = (*_STALE, *_FORBIDDEN, *_SUSPICIOUS)

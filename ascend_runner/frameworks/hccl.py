@@ -1,65 +1,62 @@
-"""What HCCL and CANN read: the rank, its device, the rank table. MindSpore and TensorFlow on NPU ask for no more.
+"""What HCCL and CANN read: the rank, its device, the rank table. MindSpore and TensorFlow on NPU need no more.
 
-DEVICE_ID and ASCEND_DEVICE_ID are indices into what the container, or ASCEND_RT_VISIBLE_DEVICES, lets a process see;
-never the physical ids of a rank table (CANN's environment variable reference; the platforms' own scripts).
+DEVICE_ID and ASCEND_DEVICE_ID are indices into the devices that the container or ASCEND_RT_VISIBLE_DEVICES makes
+visible, never the physical ids of a rank table (CANN's environment variable reference; the platforms' own scripts).
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from .situation import Changes
+from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.env_patch import EnvPatch
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .situation import Situation
-
-CONNECT_TIMEOUT: Final = "1800"  # seconds, HCCL's default of 120 is too short for large jobs to load
+CONNECT_TIMEOUT: Final = "1800"  # seconds; HCCL's default of 120 is too short for large jobs to load
 VISIBLE_DEVICES: Final = "ASCEND_RT_VISIBLE_DEVICES"
 
 
-def ranks(situation: Situation) -> Changes:
-    """Say who each rank is, and which device is its own."""
+def ranks(context: LaunchContext) -> EnvPatch:
+    """Give each rank its number and its device."""
     own = tuple(
-        {"RANK_ID": str(rank_id), **device} for rank_id, device in zip(situation.rank_ids, devices(situation).ranks)
+        {"RANK_ID": str(rank_id), **device} for rank_id, device in zip(context.rank_ids, devices(context).ranks)
     )
-    return Changes(job={"RANK_SIZE": str(situation.rank_size)}, ranks=own)
+    return EnvPatch(job={"RANK_SIZE": str(context.rank_size)}, ranks=own)
 
 
-def devices(situation: Situation) -> Changes:
-    """Give each rank the device of its local number: one of all, or, isolated, the only one that it sees."""
-    return Changes(ranks=tuple(_device(situation, local_rank) for local_rank in range(len(situation.rank_ids))))
+def devices(context: LaunchContext) -> EnvPatch:
+    """Give each rank the device with its local rank: one of all visible devices, or the only one if isolated."""
+    return EnvPatch(ranks=tuple(_device(context, local_rank) for local_rank in range(context.nproc)))
 
 
-def _device(situation: Situation, local_rank: int) -> Mapping[str, str]:
+def table(context: LaunchContext) -> EnvPatch:
+    """Name the rank table, if there is one."""
+    return EnvPatch(job={"RANK_TABLE_FILE": context.table_path} if context.table_path else {})
+
+
+def defaults(context: LaunchContext) -> EnvPatch:
+    """Set what helps every framework, unless the user has: a longer HCCL timeout, threads, unbuffered output."""
+    wanted = {"HCCL_CONNECT_TIMEOUT": CONNECT_TIMEOUT, "PYTHONUNBUFFERED": "1"}
+    if context.cores:
+        wanted["OMP_NUM_THREADS"] = str(max(1, context.cores // max(1, context.nproc)))
+
+    return EnvPatch(job={name: value for name, value in wanted.items() if not context.environ.get(name)})
+
+
+def visible_devices(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Split ASCEND_RT_VISIBLE_DEVICES; empty if it is not set. Malformed entries are refused by `conflicts`."""
+    text = environ.get(VISIBLE_DEVICES, "")
+    return tuple(text.split(",")) if text else ()
+
+
+def _device(context: LaunchContext, local_rank: int) -> Mapping[str, str]:
     index = str(local_rank)
-    if not situation.isolate_devices:
+    if not context.isolate_devices:
         return {"DEVICE_ID": index, "ASCEND_DEVICE_ID": index}
 
-    visible = visible_devices(situation.environ)
+    visible = visible_devices(context.environ)
     return {
         VISIBLE_DEVICES: visible[local_rank] if visible else index,
         "DEVICE_ID": "0",
         "ASCEND_DEVICE_ID": "0",
     }
-
-
-def table(situation: Situation) -> Changes:
-    """Say where the rank table is, where there is one."""
-    return Changes(job={"RANK_TABLE_FILE": situation.table_path} if situation.table_path else {})
-
-
-def defaults(situation: Situation) -> Changes:
-    """Set what every framework is better off with, where the user has not: HCCL's patience, threads, whole logs."""
-    wanted = {"HCCL_CONNECT_TIMEOUT": CONNECT_TIMEOUT, "PYTHONUNBUFFERED": "1"}
-    if situation.cores:
-        wanted["OMP_NUM_THREADS"] = str(max(1, situation.cores // max(1, len(situation.rank_ids))))
-
-    return Changes(job={name: value for name, value in wanted.items() if not situation.environ.get(name)})
-
-
-def visible_devices(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the devices that the user lets the ranks see; none where all are. What is malformed is refused elsewhere."""
-    text = environ.get(VISIBLE_DEVICES, "")
-    return tuple(text.split(",")) if text else ()

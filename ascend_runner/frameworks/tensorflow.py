@@ -1,80 +1,81 @@
-"""TensorFlow: on NPU by rank table, or by CM_* without one; and TF_CONFIG, where a platform wrote one.
+"""TensorFlow on NPU: a rank table, or CM_* without one; and TF_CONFIG if the platform has set it.
 
-CM_* and RANK_TABLE_FILE, RANK_ID, RANK_SIZE exclude each other (HCCL's user guide). TF_CONFIG is never invented: an
-Estimator that finds one expects a cluster of servers behind it.
+CM_* and RANK_TABLE_FILE, RANK_ID, RANK_SIZE exclude each other (HCCL's user guide). TF_CONFIG is never added: an
+Estimator that finds it expects a cluster of servers.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final
+import json
+from typing import Final
+
 from ascend_runner.errors import SettingsError
+from ascend_runner.frameworks import hccl
+from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.env_patch import EnvPatch, merge
 from ascend_runner.platforms import tf_config
-
-from . import hccl
-from .situation import Changes, together
-
-if TYPE_CHECKING:
-    from ascend_runner.platforms.tf_config import Cluster
-
-    from .situation import Situation
+from ascend_runner.platforms.tf_config import Cluster
 
 OWN_ADDRESSES: Final = ("POD_IP", "XDL_IP", "MA_CURRENT_IP", "HOST_IP")
 
 
-def cluster(situation: Situation) -> Changes:
-    """Give what TensorFlow on NPU wants: the table, or the address of the chief."""
-    nproc = len(situation.rank_ids)
-    if situation.table_path:
-        parts = [hccl.ranks(situation), hccl.table(situation)]
-    elif situation.rank_size == 1:
-        parts = [hccl.ranks(situation)]
+def cluster(context: LaunchContext) -> EnvPatch:
+    """Give the ranks the rank table or the address of the chief.
+
+    Raises:
+        SettingsError: this node's address is unknown, or TF_CONFIG cannot describe its ranks.
+    """
+    if context.table_path:
+        patches = [hccl.ranks(context), hccl.table(context)]
+    elif context.rank_size == 1:
+        patches = [hccl.ranks(context)]
     else:
-        parts = [hccl.devices(situation), _chief(situation)]
-    if situation.environ.get(tf_config.NAME):
-        parts.append(Changes(ranks=_tf_configs(situation)))
+        patches = [hccl.devices(context), _chief(context)]
+    if context.environ.get(tf_config.NAME):
+        patches.append(EnvPatch(ranks=_tf_configs(context)))
 
-    return together(parts, nproc)
+    return merge(patches, context.nproc)
 
 
-def _chief(situation: Situation) -> Changes:
-    node = situation.node
-    return Changes(
+def _chief(context: LaunchContext) -> EnvPatch:
+    node = context.node
+    return EnvPatch(
         job={
-            "CM_CHIEF_IP": situation.resolve(node.master_addr),
+            "CM_CHIEF_IP": context.resolve(node.master_addr),
             "CM_CHIEF_PORT": str(node.master_port),
-            "CM_CHIEF_DEVICE": situation.environ.get("CM_CHIEF_DEVICE") or "0",
-            "CM_WORKER_SIZE": str(situation.rank_size),
-            "CM_WORKER_IP": _own_address(situation),
+            "CM_CHIEF_DEVICE": context.environ.get("CM_CHIEF_DEVICE") or "0",
+            "CM_WORKER_SIZE": str(context.rank_size),
+            "CM_WORKER_IP": _own_address(context),
         },
     )
 
 
-def _own_address(situation: Situation) -> str:
-    node = situation.node
-    if situation.environ.get("CM_WORKER_IP"):
-        return situation.environ["CM_WORKER_IP"]
+def _own_address(context: LaunchContext) -> str:
+    node = context.node
+    if context.environ.get("CM_WORKER_IP"):
+        return context.environ["CM_WORKER_IP"]
     if node.node_rank == 0 or node.hosts:
-        return situation.resolve(node.hosts[node.node_rank] if node.hosts else node.master_addr)
-    name = next(filter(situation.environ.get, OWN_ADDRESSES), "")
+        return context.resolve(node.hosts[node.node_rank] if node.hosts else node.master_addr)
+    name = next(filter(context.environ.get, OWN_ADDRESSES), "")
     if not name:
         raise SettingsError(
-            "TensorFlow without a rank table needs this node's own address, and nothing tells it: expected CM_WORKER_IP"
+            "cannot find this node's address, which TensorFlow requires without a rank table: set CM_WORKER_IP"
         )
 
-    return situation.environ[name]
+    return context.environ[name]
 
 
-def _tf_configs(situation: Situation) -> tuple[dict[str, str], ...]:
-    """Make TF_CONFIG right for each rank: a task of its own, and its index a number.
+def _tf_configs(context: LaunchContext) -> tuple[dict[str, str], ...]:
+    """Write TF_CONFIG for each rank: a task of its own, with a number as its index.
 
-    Of several ranks on a node the first has the port that the platform chose, the others those that follow.
+    The first rank of a node takes the port that the platform chose, the others take the ports after it.
     """
-    cluster = tf_config.decode(situation.environ[tf_config.NAME])
-    nproc = len(situation.rank_ids)
+    cluster = tf_config.decode(context.environ[tf_config.NAME])
+    nproc = context.nproc
     if nproc > 1 and cluster.role != "worker":
         raise SettingsError(
-            f"TF_CONFIG says that this node is the {cluster.role}, expected a worker: there can be only one"
-            f" {cluster.role}, and this node has {nproc} ranks"
+            f"TF_CONFIG makes this node the {cluster.role}, but it has {nproc} ranks, and a job has one {cluster.role}:"
+            " start one rank on this node"
         )
     tasks = {
         role: [_shifted(task, shift) for task in addresses for shift in range(nproc if role == "worker" else 1)]
@@ -83,8 +84,8 @@ def _tf_configs(situation: Situation) -> tuple[dict[str, str], ...]:
     addresses = [task for role in tasks for task in tasks[role]]
     if len({*addresses}) < len(addresses):
         raise SettingsError(
-            f"TF_CONFIG leaves no room for {nproc} ranks on each node: expected {nproc} ports from each worker's on,"
-            " which no other task has"
+            f"TF_CONFIG has too few ports for {nproc} ranks per node: each worker needs {nproc} consecutive ports that"
+            " no other task uses"
         )
 
     first = cluster.task_index * nproc
@@ -97,6 +98,4 @@ def _shifted(task: str, shift: int) -> str:
 
 
 def _encode(cluster: Cluster, tasks: dict[str, list[str]], index: int) -> str:
-    import json  # only here: 4 ms, and most jobs have no TF_CONFIG
-
     return json.dumps({"cluster": tasks, "task": {"type": cluster.role, "index": index}, **cluster.rest})

@@ -1,24 +1,27 @@
-"""Where a platform puts datasets, models and results: the variable for each, then the folders known to be used.
+"""Where a platform puts datasets, models and results: the variable for each, then the folders that platforms use.
 
 Sources: the Octopus guide to algorithm files, ModelArts' layout, the task-training platform's layout.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Callable, Final, NamedTuple
-from ascend_runner.errors import SettingsError
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import attrs
+
+from ascend_runner.errors import SettingsError
 
 DATASET_MAP: Final = "DATASET_MAP"
 
 
-class Folders(NamedTuple):
-    """A platform's folders, as paths; empty where a platform has none.
+@attrs.frozen(kw_only=True)
+class Folders:
+    """A platform's folders, as paths; empty if the platform has none.
 
-    `datasets` are those that DATASET_MAP lists, by their names, which may be of any script; `dataset` is the folder of
-    all of them. What is in `result` when the job ends is what the platform collects.
+    `datasets` has the paths of DATASET_MAP by their names, which may be of any script; `dataset` is the folder of all
+    datasets. The platform collects the content of `result` when the job ends.
     """
 
     dataset: str
@@ -29,7 +32,7 @@ class Folders(NamedTuple):
     code: str
 
 
-# For each folder its variable, and where it is without one, in the order asked:
+# For each folder its variable, and the defaults without one, in this order:
 #                          ModelArts                                       CCE                         task-training
 PLACES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "dataset": ("DATASET", ("/home/ma-user/datasets", "/tmp/data/dataset", "/workspace/dataset")),  # noqa: S108
@@ -41,9 +44,10 @@ PLACES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 
 def find(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> Folders:
-    """Find the platform's folders. A variable counts even where its folder is not there (yet); a default must exist.
+    """Find the platform's folders. A variable counts even if its folder does not exist (yet); a default must exist.
 
-    Errors: SettingsError for a DATASET_MAP that is no map of names to paths.
+    Raises:
+        SettingsError: DATASET_MAP does not map names to paths.
     """
     found = {
         folder: environ.get(variable) or next(filter(is_folder, defaults), "")
@@ -53,17 +57,20 @@ def find(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> Folder
 
 
 def datasets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Read DATASET_MAP; empty where it is not set. Errors: SettingsError."""
+    """Read DATASET_MAP; empty if it is not set.
+
+    Raises:
+        SettingsError: it does not map names to paths.
+    """
     text = environ.get(DATASET_MAP)
     if not text:
         return {}
-    import json  # only here: 4 ms
 
     try:
         found = json.loads(text)
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(path, str) and path for path in found.values()):
-        raise SettingsError(f'{DATASET_MAP} is {text!r}, expected {{"name": "path", ...}} as JSON')
+        raise SettingsError(f'{DATASET_MAP} is {text!r}, expected JSON such as {{"name": "path"}}')
 
     return found

@@ -1,24 +1,23 @@
 """Kubeflow's Trainer v2 (PET_*, which are torchrun's own) and the older PyTorchJob.
 
 A PyTorchJob sets nothing but MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, counted in replicas; torchrun sets the same
-counted in processes. What tells them apart is the pod's own name, <job>-master-0 or <job>-worker-<n>: the one that
-MASTER_ADDR and RANK imply. Sources: kubeflow/trainer, and pkg/controller.v1/pytorch/envvar.go of training-operator.
+counted in processes. The pod's own name tells them apart: it must be <job>-master-0 or <job>-worker-<n>, as MASTER_ADDR
+and RANK imply. Sources: kubeflow/trainer, and pkg/controller.v1/pytorch/envvar.go of training-operator.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from .contract import Contract
-from .variables import is_whole_number, whole_number
+import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .node import Node
+from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
+from ascend_runner.platforms.variables import is_whole_number, whole_number
 
 NPROC: Final = "PET_NPROC_PER_NODE"
-COUNTED_BY_TORCHRUN: Final = frozenset({"auto", "cpu", "gpu"})  # words that torchrun takes in place of a number
+COUNTED_BY_TORCHRUN: Final = frozenset({"auto", "cpu", "gpu"})  # words that torchrun accepts instead of a number
 MASTER_POD: Final = "-master-0"
 
 
@@ -28,7 +27,7 @@ def _count_devices(node: Node, environ: Mapping[str, str]) -> Node:
         return node
     devices = whole_number(nproc, NPROC, at_least=1)
 
-    return node._replace(devices_per_node=devices, sources={**node.sources, "devices_per_node": NPROC})
+    return attrs.evolve(node, devices_per_node=devices, sources={**node.sources, "devices_per_node": NPROC})
 
 
 def _is_own_pod(environ: Mapping[str, str]) -> bool:
@@ -40,11 +39,20 @@ def _is_own_pod(environ: Mapping[str, str]) -> bool:
     return environ["HOSTNAME"] == own
 
 
-TRAINER: Final = Contract(
+TRAINER: Final = PlatformSpec(
+    name="Kubeflow Trainer",
+    detected_by=("PET_NNODES", "PET_NODE_RANK"),
     nnodes=("PET_NNODES",),
     node_rank=("PET_NODE_RANK",),
     master_addr=("PET_MASTER_ADDR",),
     master_port=("PET_MASTER_PORT",),
     refine=_count_devices,
+    ambiguity=counts_other_nodes("PET_NNODES"),
 )
-PYTORCH_JOB: Final = Contract(nnodes=("WORLD_SIZE",), node_rank=("RANK",), is_certain=_is_own_pod)
+PYTORCH_JOB: Final = PlatformSpec(
+    name="Kubeflow PyTorchJob",
+    detected_by=("HOSTNAME", "MASTER_ADDR", "WORLD_SIZE", "RANK"),
+    is_confirmed=_is_own_pod,
+    nnodes=("WORLD_SIZE",),
+    node_rank=("RANK",),
+)

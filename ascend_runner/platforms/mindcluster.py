@@ -1,47 +1,62 @@
 """MindCluster's Ascend Operator, whose jobs are called acjob. Each framework gets variables of its own.
 
-All count cards, not nodes: WORLD_SIZE, MS_WORKER_NUM and CM_WORKER_SIZE are those of the job, LOCAL_WORLD_SIZE,
+They count cards, not nodes: WORLD_SIZE, MS_WORKER_NUM and CM_WORKER_SIZE are those of the job, LOCAL_WORLD_SIZE,
 MS_LOCAL_WORKER and CM_LOCAL_WORKER those of a node. RANK, MS_NODE_RANK and CM_RANK are the node's number.
 Source: component/ascend-operator of Ascend/mind-cluster (pkg/controllers/v1/env.go).
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
 from ascend_runner.errors import SettingsError
-
-from .contract import Contract
-from .variables import whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .node import Node
+from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.spec import PlatformSpec
+from ascend_runner.platforms.variables import whole_number
 
 
-def _contract(total: str, local: str, node_rank: str) -> Contract:
+def _spec(detected_by: tuple[str, ...], total: str, local: str, node_rank: str) -> PlatformSpec:
     """Describe one framework's three variables; the rest is the same for all."""
 
-    def _count_nodes(node: Node, environ: Mapping[str, str]) -> Node:
+    def count_nodes(node: Node, environ: Mapping[str, str]) -> Node:
         if "nnodes" in node.sources:
             return node
         cards = whole_number(environ[total], total, at_least=1)
-        cards_per_node = whole_number(environ[local], local)  # the platform's: the user may start fewer ranks
+        cards_per_node = whole_number(environ[local], local)  # of the platform: the user may start fewer ranks
         nnodes, left_over = divmod(cards, cards_per_node or cards)
         if left_over or not nnodes:
-            raise SettingsError(f"{total} is {cards}, expected a multiple of {local}, {cards_per_node}")
-        return node._replace(nnodes=nnodes, sources={**node.sources, "nnodes": f"{total} and {local}"})
+            raise SettingsError(f"{total} is {cards}, expected a multiple of {local} ({cards_per_node})")
+        return attrs.evolve(node, nnodes=nnodes, sources={**node.sources, "nnodes": f"{total} and {local}"})
 
-    return Contract(
+    return PlatformSpec(
+        name="MindCluster",
+        detected_by=detected_by,
         node_rank=(node_rank,),
         devices_per_node=(local,),
         address=("XDL_IP",),
-        refine=_count_nodes,
+        refine=count_nodes,
+        job_ids={"MINDX_TASK_ID": str},
     )
 
 
-MINDSPORE: Final = _contract("MS_WORKER_NUM", "MS_LOCAL_WORKER", "MS_NODE_RANK")
-TENSORFLOW: Final = _contract("CM_WORKER_SIZE", "CM_LOCAL_WORKER", "CM_RANK")
-PYTORCH: Final = _contract("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")
-# LOCAL_RANK is a list, such as 0,1,2,3: no other platform does that, so it is witness enough by itself.
-PYTORCH_BY_LIST: Final = PYTORCH._replace(is_certain=lambda environ: "," in environ["LOCAL_RANK"])
+def _of_framework(total: str, local: str, node_rank: str) -> PlatformSpec:
+    return _spec((total, local, node_rank), total, local, node_rank)
+
+
+def _of_torch(*evidence: str) -> PlatformSpec:
+    """Describe PyTorch's variables, which other platforms use as well: more evidence is needed."""
+    shared = ("LOCAL_WORLD_SIZE", "WORLD_SIZE", "RANK")
+    return _spec((*evidence, *shared), "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")
+
+
+MINDSPORE: Final = _of_framework("MS_WORKER_NUM", "MS_LOCAL_WORKER", "MS_NODE_RANK")
+TENSORFLOW: Final = _of_framework("CM_WORKER_SIZE", "CM_LOCAL_WORKER", "CM_RANK")
+PYTORCH: Final = _of_torch("MINDX_TASK_ID")
+PYTORCH_BY_ADDRESS: Final = _of_torch("MINDX_SERVER_IP")
+# LOCAL_RANK is a list, such as 0,1,2,3: no other platform does that, so no more evidence is needed.
+PYTORCH_BY_LIST: Final = attrs.evolve(
+    _of_torch("LOCAL_RANK"), is_confirmed=lambda environ: "," in environ["LOCAL_RANK"]
+)

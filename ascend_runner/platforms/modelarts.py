@@ -1,60 +1,78 @@
-"""Huawei Cloud ModelArts: training jobs V2, and of V1 the numbers (its hosts are told by the rank table only).
+"""Huawei Cloud ModelArts: training jobs V2, and the numbers of V1 (only the rank table has the hosts of V1).
 
 Sources: ModelArts' list of environment variables, its guide to custom images, its page on topology acceleration.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from .contract import Contract
+import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .node import Node
+from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
 
 
-def name_hosts(node: Node, environ: Mapping[str, str]) -> Node:
-    """Name the hosts where no variable lists them."""
+def _job_name(name: str) -> str:
+    """Spell a job's name as ModelArts does in its log files."""
+    return name.replace("ma-job", "modelarts-job", 1)
+
+
+def _log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
+    mount = environ.get("MA_MOUNT_PATH")
+    return tuple(filter(None, (environ.get("BATCH_TASK_LOG_PATH"), f"{mount.rstrip('/')}/log" if mount else "")))
+
+
+def _name_hosts(node: Node, environ: Mapping[str, str]) -> Node:
+    """Name the hosts if no variable lists them."""
     if node.nnodes == 1:
-        # VC_TASK_INDEX is 0 by default, and on one node meaningless by the platform's own words.
-        node = node._replace(node_rank=0)
+        # VC_TASK_INDEX is 0 by default, and has no meaning on a single node, as the platform's own page says.
+        node = attrs.evolve(node, node_rank=0)
     if node.hosts or not environ.get("MA_VJ_NAME") or not environ.get("MA_TASK_NAME"):
         return node
 
     sources = {**node.sources, "hosts": "MA_VJ_NAME and MA_TASK_NAME"}
-    return node._replace(hosts=tuple(_host(environ, index) for index in range(node.nnodes)), sources=sources)
+    return attrs.evolve(node, hosts=tuple(_host(environ, index) for index in range(node.nnodes)), sources=sources)
 
 
 def _renumber(node: Node, environ: Mapping[str, str]) -> Node:
-    """Forget the hosts: topology acceleration gives nodes new numbers, and tells of node 0's only who it is."""
-    node = name_hosts(node._replace(hosts=()), environ)
+    """Drop the hosts: topology acceleration gives nodes new numbers, and names the host of node 0 only."""
+    node = _name_hosts(attrs.evolve(node, hosts=()), environ)
     master = environ.get("MA_MASTER_INDEX") or "0"
     if node.master_addr or not node.hosts or master not in map(str, range(node.nnodes)):
-        return node._replace(hosts=())
+        return attrs.evolve(node, hosts=())
 
     sources = {**node.sources, "master_addr": "MA_MASTER_INDEX"}
-    return node._replace(hosts=(), master_addr=_host(environ, int(master)), sources=sources)
+    return attrs.evolve(node, hosts=(), master_addr=_host(environ, int(master)), sources=sources)
 
 
 def _host(environ: Mapping[str, str], index: int) -> str:
-    """Give a worker's name, as the guide to boot commands spells it."""
+    """Name a worker as the guide to boot commands does."""
     return f"{environ['MA_VJ_NAME']}-{environ['MA_TASK_NAME']}-{index}.{environ['MA_VJ_NAME']}"
 
 
-CONTRACT: Final = Contract(
+V2: Final = PlatformSpec(
+    name="ModelArts",
+    detected_by=("MA_VJ_NAME",),
     nnodes=("MA_NUM_HOSTS", "DLS_TASK_NUMBER"),
     node_rank=("VC_TASK_INDEX", "DLS_TASK_INDEX"),
     hosts=("VC_WORKER_HOSTS",),
     master_port=("VC_WORKER_PORT",),
     devices_per_node=("MA_NUM_GPUS",),
     address=("MA_CURRENT_HOST_IP",),
-    refine=name_hosts,
+    refine=_name_hosts,
+    ambiguity=counts_other_nodes("MA_NUM_HOSTS", "DLS_TASK_NUMBER"),
+    job_ids={"BATCH_JOB_ID": str, "MA_VJ_NAME": _job_name},
+    log_dirs=_log_dirs,
 )
-ACCELERATED: Final = CONTRACT._replace(
+V1: Final = attrs.evolve(V2, name="ModelArts V1", detected_by=("BATCH_JOB_ID", "DLS_TASK_NUMBER"))
+ACCELERATED: Final = attrs.evolve(
+    V2,
+    name="ModelArts with topology acceleration",
+    detected_by=("MA_VJ_NAME", "ROUTE_PLAN", "RANK_AFTER_ACC"),
+    is_confirmed=lambda environ: environ["ROUTE_PLAN"].lower() == "true",
     node_rank=("RANK_AFTER_ACC",),
     hosts=(),
-    is_certain=lambda environ: environ["ROUTE_PLAN"].lower() == "true",
     refine=_renumber,
 )

@@ -1,36 +1,29 @@
-"""The record of a node's place in a job, and what a user may say of it in the platform's stead."""
+"""The place of a node in its job."""
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import attrs
 
-# The flag that says a fact.
-FLAGS: Final[Mapping[str, str]] = {
-    "nnodes": "--nnodes",
-    "node_rank": "--node-rank",
-    "master_addr": "--master-addr",
-    "master_port": "--master-port",
-    "devices_per_node": "--nproc-per-node",
-}
 LOCALHOST: Final = "127.0.0.1"
-MASTER_PORT: Final = 29500  # torch's default; outside of HCCL's ports
+MASTER_PORT: Final = 29500  # torch's default; not one of HCCL's ports
+ALONE: Final = "or --nnodes 1 to use this node alone"  # the way out of every ambiguity
 
 
-class Node(NamedTuple):
-    """A node's place in a job, as far as variables tell it.
+@attrs.frozen(kw_only=True)
+class Node:
+    """The place of a node in its job, as far as variables and options give it.
 
-    `master_addr` is where node 0 is ("": nobody says), `hosts` are all nodes in the order of their numbers (empty:
-    nobody says), `address` is this node's own as its platform knows it, and `log_dirs` are the platform's log folders,
-    of which the first that exists is meant. `sources` names, for each fact told, the flag or variable that told it, and
-    `witness` the variables by which the platform was recognised. `doubt` is a sentence where variables speak of other
-    nodes, but not certainly: an error unless a rank table or the user decides.
+    `master_addr` is the address of node 0 ("": unknown), `hosts` are all nodes in the order of their ranks (empty:
+    unknown), and `address` is this node's own, as its platform calls it. `sources` gives the option or variable of each
+    fact, `detected_by` the variables by which the platform was detected. `ambiguity` is a sentence if variables hint at
+    other nodes without being conclusive: an error, unless a rank table or the user decides.
     """
 
-    platform: str = "no platform is recognised"
-    witness: tuple[str, ...] = ()
+    platform: str = "no platform detected"
+    detected_by: tuple[str, ...] = ()
     node_rank: int = 0
     nnodes: int = 1
     master_addr: str = ""
@@ -38,47 +31,22 @@ class Node(NamedTuple):
     hosts: tuple[str, ...] = ()
     devices_per_node: int | None = None
     address: str = ""
-    job_id: str = ""
-    log_dirs: tuple[str, ...] = ()
     sources: Mapping[str, str] = {}
-    doubt: str = ""
+    ambiguity: str = ""
 
     @property
     def why(self) -> str:
-        """Say in one sentence which platform was seen, by which variables, and what it told."""
-        seen = f", seen by {' and '.join(self.witness)}" if self.witness else ""
-        place = f"node rank {self.node_rank} of {self.nnodes}{self._told_by('node_rank', 'nnodes')}"
-        master = f"node 0 at {self.master_addr or 'an unknown address'}{self._told_by('master_addr')}"
-        port = f"port {self.master_port}{self._told_by('master_port')}"
+        """One sentence: the platform, the variables that detect it, and the source of each fact."""
+        seen = f" (detected by {' and '.join(self.detected_by)})" if self.detected_by else ""
+        place = f"node rank {self.node_rank} of {self.nnodes}{self._from('node_rank', 'nnodes')}"
+        master = f"node 0 at {self.master_addr or 'an unknown address'}{self._from('master_addr')}"
+        port = f"port {self.master_port}{self._from('master_port')}"
         return f"{self.platform}{seen}: {place}, {master}, {port}"
 
     def rank_ids(self, nproc: int) -> tuple[int, ...]:
-        """Give the ranks of this node in a job without a rank table: `nproc` on every node, in the nodes' order."""
+        """Return this node's ranks in a job without a rank table: `nproc` on every node, in the order of the nodes."""
         return tuple(range(self.node_rank * nproc, (self.node_rank + 1) * nproc))
 
-    def _told_by(self, *facts: str) -> str:
+    def _from(self, *facts: str) -> str:
         names = dict.fromkeys(self.sources[fact] for fact in facts if fact in self.sources)
         return f" ({', '.join(names)})" if names else ""
-
-
-class Said(NamedTuple):
-    """What the user says of this node, named as the facts of a node. None: nothing."""
-
-    nnodes: int | None = None
-    node_rank: int | None = None
-    master_addr: str | None = None
-    master_port: int | None = None
-    devices_per_node: int | None = None
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """What was said, by fact, each of the type that the fact has."""
-        return {fact: value for fact, value in self._asdict().items() if value is not None}
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether no platform needs to be asked: stale variables of one cannot do harm then."""
-        return self.nnodes == 1 or None not in {self.nnodes, self.node_rank, self.master_addr}
-
-
-NOTHING: Final = Said()

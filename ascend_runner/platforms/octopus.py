@@ -1,14 +1,17 @@
-"""The Octopus platform, which runs its training on ModelArts' variables, with or without ModelArts beneath.
+"""The Octopus platform, which uses ModelArts' variables, on ModelArts or on CCE.
 
 Source: its guide to algorithm files.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import Final
+from typing import Final
 
-from . import modelarts
+import attrs
 
-PORT: Final = 6789  # what the guide takes where VC_WORKER_PORT is not set
+from ascend_runner.platforms import modelarts
 
-CONTRACT: Final = modelarts.CONTRACT._replace(port=PORT)
+PORT: Final = 6789  # the guide's default for VC_WORKER_PORT
+
+BY_INDEX: Final = attrs.evolve(modelarts.V2, name="Octopus", detected_by=("MA_NUM_HOSTS", "VC_TASK_INDEX"), port=PORT)
+BY_DATASETS: Final = attrs.evolve(BY_INDEX, detected_by=("MA_NUM_HOSTS", "DATASET_MAP"))

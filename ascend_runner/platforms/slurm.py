@@ -1,21 +1,20 @@
 """Slurm: srun started this process, once per node of its step (sbatch and srun manuals, OUTPUT ENVIRONMENT VARIABLES).
 
-The step's own count and list decide, not the job's: a batch script stands on one node of several, and a step may take
-fewer nodes than its job has.
+The count and the list of the step decide, not those of the job: a batch script runs on one node of several, and a step
+may use fewer nodes than its job has.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
 from ascend_runner.errors import SettingsError
-
-from .contract import Contract
-from .variables import MOST, is_whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from .node import Node
+from ascend_runner.platforms.node import ALONE, Node
+from ascend_runner.platforms.spec import PlatformSpec
+from ascend_runner.platforms.variables import MOST, is_whole_number
 
 STEP_NODES: Final = "SLURM_STEP_NODELIST"
 JOB_NODES: Final = "SLURM_JOB_NODELIST"
@@ -27,29 +26,47 @@ def _refine(node: Node, environ: Mapping[str, str]) -> Node:
         return node
     hosts = hosts_of(environ[STEP_NODES], STEP_NODES)
 
-    return node._replace(hosts=hosts, sources={**node.sources, "hosts": STEP_NODES})
+    return attrs.evolve(node, hosts=hosts, sources={**node.sources, "hosts": STEP_NODES})
 
 
-CONTRACT: Final = Contract(
+def _ambiguity(environ: Mapping[str, str]) -> str:
+    nodes = environ.get("SLURM_JOB_NUM_NODES", "1")
+    if nodes == "1" or environ.get("SLURM_STEP_NUM_NODES"):
+        return ""
+
+    return (
+        f"SLURM_JOB_NUM_NODES is {nodes}, but srun did not start this process: use srun --ntasks-per-node=1"
+        f" --kill-on-bad-exit=1 ascend-runner ... ({ALONE})"
+    )
+
+
+SLURM: Final = PlatformSpec(
+    name="Slurm",
+    detected_by=("SLURM_STEP_NUM_NODES", "SLURM_NODEID"),
     nnodes=("SLURM_STEP_NUM_NODES",),
     node_rank=("SLURM_NODEID",),
     refine=_refine,
+    ambiguity=_ambiguity,
+    job_ids={"SLURM_JOB_ID": "slurm-{}".format},  # the number alone would not be a telling name of a log file
 )
 
 
 def hosts_of(text: str, name: str) -> tuple[str, ...]:
-    """Spell out a compressed node list: node[01-03,07],gpu1 is node01, node02, node03, node07 and gpu1.
+    """Expand a compressed node list: node[01-03,07],gpu1 is node01, node02, node03, node07 and gpu1.
 
-    `name` is the variable that holds it. Errors: SettingsError.
+    `name` is the variable that holds it.
+
+    Raises:
+        SettingsError: it is not a node list.
     """
     try:
-        return tuple(host for part in _split(text) for host in _spelt_out(part))
+        return tuple(host for part in _split(text) for host in _expanded(part))
     except ValueError:
         raise SettingsError(f"{name} is {text!r}, expected a node list such as 'node[01-03,07],gpu1'") from None
 
 
 def _split(text: str) -> Iterator[str]:
-    """Cut at the commas outside of brackets."""
+    """Split at the commas outside brackets."""
     start = depth = 0
     for position, char in enumerate(text + ","):
         depth += {"[": 1, "]": -1}.get(char, 0)
@@ -62,15 +79,15 @@ def _split(text: str) -> Iterator[str]:
         raise ValueError
 
 
-def _spelt_out(part: str) -> list[str]:
-    """Spell out one part, which may have several pairs of brackets: rack[1-2]node[1-4]."""
+def _expanded(part: str) -> list[str]:
+    """Expand one part, which may have several pairs of brackets: rack[1-2]node[1-4]."""
     if not part or part[-1].isspace():
         raise ValueError
     prefix, bracket, rest = part.partition("[")
     if not bracket:
         return [part]
     inside, _, suffix = rest.partition("]")
-    suffixes = _spelt_out(suffix) if suffix else [""]
+    suffixes = _expanded(suffix) if suffix else [""]
     numbers = [number for piece in inside.split(",") for number in _numbers(piece)]
     if len(numbers) * len(suffixes) > MOST:
         raise ValueError
@@ -79,7 +96,7 @@ def _spelt_out(part: str) -> list[str]:
 
 
 def _numbers(piece: str) -> list[str]:
-    """Give the numbers of 07 or 01-03, as wide as the first is written."""
+    """Return the numbers of 07 or 01-03, as wide as the first is written."""
     first, dash, last = piece.partition("-")
     last = last if dash else first
     if not is_whole_number(first) or not is_whole_number(last) or not 0 <= int(last) - int(first) < MOST:

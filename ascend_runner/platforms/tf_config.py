@@ -6,24 +6,25 @@ TensorFlow wants a number; both are read.
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final, NamedTuple
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
 from ascend_runner.errors import SettingsError
-
-from .contract import Contract
-from .variables import is_whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .node import Node
+from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.spec import PlatformSpec
+from ascend_runner.platforms.variables import is_whole_number
 
 NAME: Final = "TF_CONFIG"
 TRAINING: Final = ("chief", "master", "worker")  # the roles that train, in the order of their ranks
 EXPECTED: Final = 'expected {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}} as JSON'
 
 
-class Cluster(NamedTuple):
-    """What TF_CONFIG says: the `host:port` of every task by role, which of them this node is, and all else it holds."""
+@attrs.frozen
+class Cluster:
+    """The content of TF_CONFIG: the `host:port` of every task by role, this node's task, and whatever else it holds."""
 
     tasks: Mapping[str, tuple[str, ...]]
     role: str
@@ -32,14 +33,16 @@ class Cluster(NamedTuple):
 
     @property
     def trainers(self) -> tuple[str, ...]:
-        """The tasks that train, in the order of their numbers."""
+        """The tasks that train, in the order of their ranks."""
         return tuple(task for role in TRAINING for task in self.tasks.get(role, ()))
 
 
 def decode(text: str) -> Cluster:
-    """Read TF_CONFIG. Errors: SettingsError."""
-    import json  # only here: 4 ms, and most jobs have no TF_CONFIG
+    """Read TF_CONFIG.
 
+    Raises:
+        SettingsError: it is malformed.
+    """
     try:
         document = json.loads(text)
         tasks = {role: _addresses(addresses) for role, addresses in document["cluster"].items()}
@@ -62,7 +65,7 @@ def _addresses(value: object) -> tuple[str, ...]:
 
 
 def is_trainer(environ: Mapping[str, str]) -> bool:
-    """Whether this node trains: parameter servers and evaluators have no rank (see `single`)."""
+    """Whether this node trains: parameter servers and evaluators have no rank (see `already_started`)."""
     return decode(environ[NAME]).role in TRAINING
 
 
@@ -71,7 +74,8 @@ def _refine(node: Node, environ: Mapping[str, str]) -> Node:
     cluster = decode(environ[NAME])
     hosts = tuple(task.rpartition(":")[0] or task for task in cluster.trainers)
     before = TRAINING[: TRAINING.index(cluster.role)]
-    return node._replace(
+    return attrs.evolve(
+        node,
         nnodes=len(hosts),
         node_rank=cluster.task_index + sum(len(cluster.tasks.get(role, ())) for role in before),
         hosts=hosts,
@@ -79,4 +83,10 @@ def _refine(node: Node, environ: Mapping[str, str]) -> Node:
     )
 
 
-CONTRACT: Final = Contract(is_certain=is_trainer, devices_per_node=("SLOTS",), refine=_refine)
+TF_CONFIG: Final = PlatformSpec(
+    name=NAME,
+    detected_by=(NAME,),
+    is_confirmed=is_trainer,
+    devices_per_node=("SLOTS",),
+    refine=_refine,
+)

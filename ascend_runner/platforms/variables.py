@@ -1,17 +1,15 @@
-"""Typed readers of an environment. The only place that builds the sentence about a variable's bad value.
+"""Typed readers of an environment. The only place that words the error about a bad value of a variable.
 
-A variable that is set to nothing counts as not set, as for the runner's own.
+An empty variable counts as not set.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
+
 from ascend_runner.errors import SettingsError
-
-from .node import FLAGS, NOTHING, Said
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from ascend_runner.platforms.overrides import NOTHING, Overrides
 
 MOST: Final = 65536  # of nodes, cards and ports alike: a mistyped number must not fill the memory
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its limit
@@ -22,18 +20,18 @@ NPU_PORT: Final = 16666  # HCCL's port on the cards
 
 
 class Variables:
-    """Reads facts and notes in `sources` which variable told each. Of several names the first that is set counts.
+    """Reads facts, and records in `sources` which variable gave each. Of several names the first that is set counts.
 
-    No variable is read for a fact of `said`: the user's flag decides, and what stands behind it may be broken.
+    A fact that the user has set is not read: the variable behind it may be broken.
     """
 
-    def __init__(self, environ: Mapping[str, str], said: Said = NOTHING) -> None:
-        self.sources = {fact: FLAGS[fact] for fact in said.facts}
+    def __init__(self, environ: Mapping[str, str], overrides: Overrides = NOTHING) -> None:
+        self.sources = dict(overrides.sources)
         self._environ = environ
-        self._said = said
+        self._overrides = overrides
 
     def text(self, fact: str, names: Iterable[str]) -> str:
-        """Read a text; empty where no name is set."""
+        """Read a text; empty if no name is set."""
         name = next(filter(self._environ.get, names), None)
         if name is None:
             return ""
@@ -42,21 +40,29 @@ class Variables:
         return self._environ[name].strip()
 
     def whole_number(self, fact: str, names: Iterable[str], *, default: int, at_least: int = 0) -> int:
-        """Read a number. Errors: SettingsError."""
-        said: int | None = getattr(self._said, fact, None)
-        if said is not None:
-            return said
+        """Read a number.
+
+        Raises:
+            SettingsError: the variable holds something else.
+        """
+        override: int | None = getattr(self._overrides, fact, None)
+        if override is not None:
+            return override
         text = self.text(fact, names)
         return whole_number(text, self.sources[fact], at_least=at_least) if text else default
 
     def master_addr(self, names: Iterable[str]) -> str:
-        """Read where node 0 is: by torch's name, which users set too, a platform's `names`, other frameworks'."""
-        if self._said.master_addr is not None:
-            return self._said.master_addr
+        """Read the address of node 0: torch's variable, which users set too, `names`, or another framework's."""
+        if self._overrides.master_addr is not None:
+            return self._overrides.master_addr
         return self.text("master_addr", ("MASTER_ADDR", *names, "MS_SCHED_HOST", "CM_CHIEF_IP"))
 
     def master_port(self, names: Iterable[str], *, default: int) -> int:
-        """Read at which port node 0 is met, likewise; whether it will do is for `check_port`. Errors: SettingsError."""
+        """Read the port of node 0 in the same way. `check_port` judges it.
+
+        Raises:
+            SettingsError: the variable does not hold a number.
+        """
         names = ("MASTER_PORT", *names, "MS_SCHED_PORT", "CM_CHIEF_PORT")
         return self.whole_number("master_port", names, default=default)
 
@@ -66,9 +72,13 @@ class Variables:
 
 
 def whole_number(text: str, name: str, *, at_least: int = 0) -> int:
-    """Read the number that the variable `name` holds. Errors: SettingsError."""
+    """Read the number in the variable `name`.
+
+    Raises:
+        SettingsError: it is not a number, or out of range.
+    """
     if not is_whole_number(text) or not at_least <= int(text) <= MOST:
-        raise SettingsError(f"{name} is {text!r}, expected a whole number, {at_least} to {MOST}")
+        raise SettingsError(f"{name} is {text!r}, expected a whole number from {at_least} to {MOST}")
 
     return int(text)
 
@@ -79,14 +89,18 @@ def is_whole_number(text: str) -> bool:
 
 
 def check_port(port: int, name: str, environ: Mapping[str, str]) -> None:
-    """Refuse what is no port, and HCCL's own ports: node 0's meeting point would take one from it (EI0019, EI0020)."""
+    """Check a port of node 0: with one of HCCL's own, HCCL would fail with EI0019 or EI0020.
+
+    Raises:
+        SettingsError: it is not a port, or one of HCCL's.
+    """
     if not 1 <= port <= HIGHEST_PORT:
-        raise SettingsError(f"{name} is {port}, expected a port, 1 to {HIGHEST_PORT}")
+        raise SettingsError(f"{name} is {port}, expected a port from 1 to {HIGHEST_PORT}")
 
     moved = environ.get("HCCL_IF_BASE_PORT", "")
     base = int(moved) if is_whole_number(moved) else HCCL_BASE_PORT
     if base <= port < base + HCCL_PORTS or port == NPU_PORT:
         raise SettingsError(
-            f"{name} is {port}, expected a port that HCCL does not use itself: those are {base} to"
-            f" {base + HCCL_PORTS - 1} and {NPU_PORT}"
+            f"{name} is {port}, which HCCL uses itself: choose a port other than {base} to {base + HCCL_PORTS - 1} and"
+            f" {NPU_PORT}"
         )

@@ -1,35 +1,35 @@
 """Volcano's plugins: env (VC_TASK_INDEX, VK_TASK_INDEX), svc (VC_<TASK>_HOSTS) and pytorch (MASTER_ADDR, RANK, ...).
 
-A task's index starts at 0 in each task, so it numbers the nodes only where the job has one task. With a master and
-workers the pod's own name tells which of their hosts this is. Source: pkg/controllers/job/plugins of volcano's tree.
+The index starts at 0 in each task, so it numbers the nodes only if the job has one task. With a master and workers the
+pod's own name identifies its host. Source: pkg/controllers/job/plugins of volcano's tree.
 """
 
 from __future__ import annotations
 
-from ascend_runner.annotations import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from .contract import Contract
-from .variables import Variables
+import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ascend_runner.platforms.node import ALONE, Node
+from ascend_runner.platforms.spec import PlatformSpec
+from ascend_runner.platforms.variables import Variables
 
-    from .node import Node
-
+INDICES: Final = ("VC_TASK_INDEX", "VK_TASK_INDEX")  # the second is the older name
 LEADERS: Final = ("VC_MASTER_HOSTS", "VC_CHIEF_HOSTS")  # tasks whose only pod is node 0
 WORKERS: Final = "VC_WORKER_HOSTS"
 
 
 def _host_lists(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Name the variables that list hosts, node 0's first; none where it is not certain who takes part."""
+    """Name the variables that list hosts, the one of node 0 first; none if it is unclear which tasks take part."""
     names = {name for name in environ if name.startswith("VC_") and name.endswith("_HOSTS") and environ[name]}
     leaders = tuple(name for name in LEADERS if name in names)
     if len(names) == 1:
         return tuple(names)
     lists = (*leaders, WORKERS)
 
-    is_certain = len(leaders) == 1 and names == {*lists} and environ.get("HOSTNAME") in _pods(_hosts(lists, environ))
-    return lists if is_certain else ()
+    is_clear = len(leaders) == 1 and names == {*lists} and environ.get("HOSTNAME") in _pods(_hosts(lists, environ))
+    return lists if is_clear else ()
 
 
 def _hosts(lists: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def _hosts(lists: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, ...
 
 
 def _pods(hosts: tuple[str, ...]) -> list[str]:
-    """Give the pods' names: a host is <pod>.<job>."""
+    """Return the names of the pods: a host is <pod>.<job>."""
     return [host.partition(".")[0] for host in hosts]
 
 
@@ -45,17 +45,39 @@ def _refine(node: Node, environ: Mapping[str, str]) -> Node:
     lists = _host_lists(environ)
     hosts = _hosts(lists, environ)
     sources = {**node.sources, **dict.fromkeys(("nnodes", "hosts"), " and ".join(lists))}
-    node = node._replace(hosts=hosts, nnodes=len(hosts), sources=sources)
+    node = attrs.evolve(node, hosts=hosts, nnodes=len(hosts), sources=sources)
     if len(lists) == 1:
         return node
 
     own = _pods(hosts).index(environ["HOSTNAME"])
-    return node._replace(node_rank=own, sources={**sources, "node_rank": "HOSTNAME"})
+    return attrs.evolve(node, node_rank=own, sources={**sources, "node_rank": "HOSTNAME"})
 
 
-PYTORCH: Final = Contract(nnodes=("WORLD_SIZE",), node_rank=("RANK",))
-HOSTS: Final = Contract(
-    node_rank=("VC_TASK_INDEX", "VK_TASK_INDEX"),
-    is_certain=lambda environ: bool(_host_lists(environ)),
+def _ambiguity(environ: Mapping[str, str]) -> str:
+    index = next(filter(environ.get, INDICES), "")
+    lists = [name for name in environ if name.startswith("VC_") and name.endswith("_HOSTS")]
+    long_list = next((name for name in lists if "," in environ[name]), "")
+    if not long_list and not (index and (lists or environ[index] != "0")):
+        return ""
+
+    return (
+        f"cannot tell the number of nodes or this node's rank from Volcano's variables ({index or long_list}): set"
+        f" --nnodes, --node-rank and --master-addr ({ALONE})"
+    )
+
+
+PYTORCH: Final = PlatformSpec(
+    name="Volcano with its pytorch plugin",
+    detected_by=("VC_TASK_INDEX", "MASTER_ADDR", "WORLD_SIZE", "RANK"),
+    nnodes=("WORLD_SIZE",),
+    node_rank=("RANK",),
+    ambiguity=_ambiguity,
+)
+HOSTS: Final = PlatformSpec(
+    name="Volcano",
+    detected_by=("VC_TASK_INDEX",),
+    is_confirmed=lambda environ: bool(_host_lists(environ)),
+    node_rank=INDICES,
     refine=_refine,
 )
+HOSTS_BY_OLD_INDEX: Final = attrs.evolve(HOSTS, detected_by=("VK_TASK_INDEX",))

@@ -1,41 +1,37 @@
-"""What differs between two nodes' tables, rank by rank, so that EI0005 ("ranks disagree") can be explained.
+"""The differences between two nodes' tables, rank by rank, to explain EI0005 ("ranks disagree").
 
-HCCL compares a checksum of the parsed document: every value and the order of lists count, keys that it ignores
-included, while spaces and the order of keys do not. So documents are compared, all of them. The entries of a table's
-own lists are first brought together by what they are about: ranks, servers, pods, super-pods. That they stand in
-another order is a difference of its own.
+HCCL compares a checksum of the parsed document: every value and the order of lists count, including keys that HCCL
+ignores, while whitespace and the order of keys do not. So whole documents are compared. The entries of a table's lists
+are first matched by subject: ranks, servers, pods, super-pods. A different order of a list is a difference of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
-from ascend_runner.rank_table.model import GROUP_LIST, LAB_LIST, RANK_LIST, SERVER_LIST
+from ascend_runner.rank_table.model import Dialect
+from ascend_runner.rank_table.table import RankTable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ascend_runner.rank_table.model import RankTable
-
-    Lists = Mapping[str, "Lists"]
+Lists = Mapping[str, "Lists"]
 
 ABSENT: Final = object()
 THE_TABLE: Final = "the table"
 THE_ENTRY: Final = "the entry"
-# The lists that make up a table of each dialect, each with those that its entries hold; the innermost hold devices.
+# The lists of a table of each dialect, each with the lists in its entries; the innermost contain devices.
 PODS: Final[Lists] = {"group_list": {"instance_list": {"devices": {}}}}
-LISTS: Final[Mapping[str, Lists]] = {
-    SERVER_LIST: {"server_list": {"device": {}}, "super_pod_list": {}},
-    RANK_LIST: {"rank_list": {}},
-    GROUP_LIST: PODS,
-    LAB_LIST: PODS,
+LISTS: Final[Mapping[Dialect, Lists]] = {
+    Dialect.SERVER_LIST: {"server_list": {"device": {}}, "super_pod_list": {}},
+    Dialect.RANK_LIST: {"rank_list": {}},
+    Dialect.GROUP_LIST: PODS,
+    Dialect.LAB_LIST: PODS,
 }
 DEVICE_LISTS: Final = frozenset({"device", "devices", "rank_list"})
-# What an entry of the other lists is, and the key that names it.
+# The noun for an entry of the other lists, and the key with its name.
 NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "server_list": ("server", "server_id"),
     "super_pod_list": ("super-pod", "super_pod_id"),
@@ -46,7 +42,7 @@ NAMES: Final[Mapping[str, tuple[str, str]]] = {
 
 @attrs.frozen(repr=False)
 class Null:
-    """JSON's null, which a table states, told from what it does not state and from the text 'null'."""
+    """JSON's null in a table, as opposed to a missing value and to the string 'null'."""
 
     def __repr__(self) -> str:
         return "null"
@@ -54,20 +50,21 @@ class Null:
 
 @attrs.frozen
 class Difference:
-    """One fact that the two tables state differently: `first` and `second` are None where a table does not state it.
+    """One value in which two tables differ: `first` and `second` are None where a table does not have it.
 
-    `what` is a path in what it is about, or THE_ENTRY where only one table has that at all.
+    `subject` is what the value belongs to ("rank 3"), `path` its place in there, or THE_ENTRY where only one table has
+    the subject at all.
     """
 
-    about: str
-    what: str
+    subject: str
+    path: str
     first: object
     second: object
 
 
 @attrs.define
 class _Parts:
-    """A document taken apart: its objects by what they are about, those of ranks apart, and the order of each list."""
+    """The parts of a document: its objects by subject, those of ranks by rank_id, and the order of each list."""
 
     ranks_in_order: Iterator[int]
     objects: dict[str, Mapping[str, object]] = attrs.field(factory=dict)
@@ -78,23 +75,23 @@ class _Parts:
 def compare(
     first: RankTable, first_document: object, second: RankTable, second_document: object
 ) -> Iterator[Difference]:
-    """Tell what differs between two tables and the documents that they were read from.
+    """Return the differences between two tables and the documents that they were read from.
 
-    The whole comes first, then servers, pods and super-pods, then rank by rank, and the order of lists last.
+    Those of the whole table come first, then servers, pods and super-pods, then ranks, and the order of lists last.
     """
     ours, theirs = _take_apart(first, first_document), _take_apart(second, second_document)
     yield from compare_values(THE_TABLE, {"rank_size": first.rank_size}, {"rank_size": second.rank_size})
-    for about in dict.fromkeys((*ours.objects, *theirs.objects)):
-        yield from _compare_entries(about, ours.objects.get(about), theirs.objects.get(about))
+    for subject in dict.fromkeys((*ours.objects, *theirs.objects)):
+        yield from _compare_entries(subject, ours.objects.get(subject), theirs.objects.get(subject))
     for rank_id in range(max(first.rank_size, second.rank_size)):
         yield from _compare_entries(f"rank {rank_id}", ours.ranks.get(rank_id), theirs.ranks.get(rank_id))
     yield from _compare_orders(ours, theirs)
 
 
-def compare_values(about: str, first: object, second: object) -> Iterator[Difference]:
-    """Tell at which paths two JSON values differ as HCCL compares them.
+def compare_values(subject: str, first: object, second: object) -> Iterator[Difference]:
+    """Return the differences of two JSON values as HCCL compares them.
 
-    Not recursive: a document may be nested more deeply than Python calls may be.
+    Not recursive, as a document may be nested more deeply than Python calls.
     """
     to_compare: list[tuple[str, object, object]] = [("", first, second)]
     while to_compare:
@@ -107,7 +104,7 @@ def compare_values(about: str, first: object, second: object) -> Iterator[Differ
             pairs = list(enumerate(zip_longest(ours, theirs, fillvalue=ABSENT)))
             to_compare += [(f"{path}[{index}]", *pair) for index, pair in reversed(pairs)]
         elif type(ours) is not type(theirs) or ours != theirs:
-            yield Difference(about, path, _stated(ours), _stated(theirs))
+            yield Difference(subject, path, _stated(ours), _stated(theirs))
 
 
 def _stated(value: object) -> object:
@@ -118,11 +115,11 @@ def _stated(value: object) -> object:
 
 
 def _take_apart(table: RankTable, document: object) -> _Parts:
-    devices = sorted(table.devices, key=attrgetter("place"))
+    devices = sorted(table.devices, key=attrgetter("index"))
     parts = _Parts(device.rank_id for device in devices)
     if isinstance(document, dict):
         _take(parts, THE_TABLE, document, LISTS[table.dialect])
-    if table.dialect != RANK_LIST:  # which names no servers
+    if table.dialect is not Dialect.RANK_LIST:  # which names no servers
         servers = {device.rank_id: server.server_id for server in table.servers for device in server.devices}
         pods = {device.rank_id: {"pod_name": device.pod_name} if device.pod_name else {} for device in devices}
         for rank_id, entry in parts.ranks.items():
@@ -131,46 +128,46 @@ def _take_apart(table: RankTable, document: object) -> _Parts:
     return parts
 
 
-def _take(parts: _Parts, about: str, fields: Mapping[str, object], lists: Lists) -> None:
-    """Take an object apart: its lists of entries from what else it holds."""
-    parts.objects[about] = {key: value for key, value in fields.items() if key not in lists}
+def _take(parts: _Parts, subject: str, fields: Mapping[str, object], lists: Lists) -> None:
+    """Separate an object's lists of entries from the rest of it."""
+    parts.objects[subject] = {key: value for key, value in fields.items() if key not in lists}
     for key, inner in lists.items():
         entries = fields.get(key)
         if not isinstance(entries, list):
-            parts.objects[about] = {**parts.objects[about], **({key: entries} if key in fields else {})}
+            parts.objects[subject] = {**parts.objects[subject], **({key: entries} if key in fields else {})}
         elif key in DEVICE_LISTS:
             rank_ids = [next(parts.ranks_in_order) for _ in entries]
             parts.ranks.update(zip(rank_ids, entries))
-            parts.orders[about, key] = tuple(f"rank {rank_id}" for rank_id in rank_ids)
+            parts.orders[subject, key] = tuple(f"rank {rank_id}" for rank_id in rank_ids)
         else:
-            names = _names_of(about, key, entries)
-            parts.orders[about, key] = names
+            names = _names_of(subject, key, entries)
+            parts.orders[subject, key] = names
             for name, entry in zip(names, entries):
                 _take(parts, name, entry, inner)
 
 
-def _names_of(about: str, key: str, entries: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
-    """Name the entries of a list by their own names where each has another, and by their places otherwise."""
+def _names_of(subject: str, key: str, entries: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """Name the entries of a list by their own names if these are unique, and by their positions otherwise."""
     noun, name_key = NAMES[key]
     names = tuple(f"{noun} {entry.get(name_key)}" for entry in entries)
     if len(set(names)) == len(names) and all(entry.get(name_key) for entry in entries):
         return names
 
-    within = "" if about == THE_TABLE else f"{about}, "
+    within = "" if subject == THE_TABLE else f"{subject}, "
     return tuple(f"{within}{key}[{index}]" for index in range(len(entries)))
 
 
 def _compare_entries(
-    about: str, first: Mapping[str, object] | None, second: Mapping[str, object] | None
+    subject: str, first: Mapping[str, object] | None, second: Mapping[str, object] | None
 ) -> Iterator[Difference]:
     if first is not None and second is not None:
-        yield from compare_values(about, first, second)
+        yield from compare_values(subject, first, second)
     else:
-        yield Difference(about, THE_ENTRY, *(_named(entry) for entry in (first, second)))
+        yield Difference(subject, THE_ENTRY, *(_named(entry) for entry in (first, second)))
 
 
 def _named(entry: Mapping[str, object] | None) -> object:
-    """Say which entry it is: a device's, by its place."""
+    """Describe the entry of a device by its place."""
     if entry is None or "device_id" not in entry:
         return entry
 
@@ -179,12 +176,12 @@ def _named(entry: Mapping[str, object] | None) -> object:
 
 
 def _compare_orders(first: _Parts, second: _Parts) -> Iterator[Difference]:
-    """Tell the first place at which a list stands in another order, of what both have in it."""
-    for about, key in dict.fromkeys((*first.orders, *second.orders)):
-        ours, theirs = first.orders.get((about, key), ()), second.orders.get((about, key), ())
+    """Find the first position at which a list is in another order, among the entries that both have."""
+    for subject, key in dict.fromkeys((*first.orders, *second.orders)):
+        ours, theirs = first.orders.get((subject, key), ()), second.orders.get((subject, key), ())
         both = set(ours) & set(theirs)
         pairs = zip((name for name in ours if name in both), (name for name in theirs if name in both))
         swapped = next((pair for pair in pairs if pair[0] != pair[1]), None)
         if swapped:
             index = next(index for index, pair in enumerate(zip(ours, theirs)) if pair[0] != pair[1])
-            yield Difference(about, f"the order of {key}, where [{index}]", *swapped)
+            yield Difference(subject, f"{key} is in a different order: [{index}]", *swapped)

@@ -1,51 +1,38 @@
-"""Tables made of tables: several merged into one, or a part of one. Ranks are numbered anew, in the order they had."""
+"""Tables made from tables: several merged into one, or a subset of one. Ranks are renumbered in their order."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from ascend_runner.errors import RankTableError
-from ascend_runner.rank_table.model import NO_LAYOUT, NOTHING_MORE, RANK_LIST, SERVER_LIST, RankTable, Server, SuperPod
-from ascend_runner.rank_table.server_list import PLAIN, SUPER_PODS
+from ascend_runner.rank_table.dialects.server_list import PLAIN, SUPER_PODS
+from ascend_runner.rank_table.model import NO_EXTRA_KEYS, NO_LAYOUT, Dialect, Server, SuperPod
+from ascend_runner.rank_table.table import RankTable
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-
-MOST_LISTED: Final = 8  # of what a table holds, in a sentence
+MOST_LISTED: Final = 8  # servers or devices in a sentence
 
 
 def merge(tables: Sequence[RankTable]) -> RankTable:
-    """Join tables in the order given: the ranks of the first come first.
+    """Join tables in the order given: the ranks of the first come first. Super-pods with the same id become one.
 
-    Super-pods of one id become one. RankTableError where a server is in two tables, or their versions do not go
-    together.
+    Raises:
+        RankTableError: A server is in two tables, or the tables have different versions.
     """
     if not tables:
-        raise RankTableError("there is no table to merge")
+        raise RankTableError("no tables to merge")
 
     parts = [_as_written(table) for table in tables]
-    holder_of: dict[str, RankTable] = {}
-    pods: dict[str, list[str]] = {}
-    for part in parts:
-        if part.version != parts[0].version:
-            sentence = (
-                f"{_name(part)} cannot be merged: its version is '{part.version}', that of {_name(parts[0])} is"
-                f" '{parts[0].version}'"
-            )
-            raise RankTableError(sentence)
-        for server in part.servers:
-            other = holder_of.setdefault(server.server_id, part)
-            if other is not part:
-                raise RankTableError(f"server '{server.server_id}' is in {_name(other)} and in {_name(part)}")
-        for pod in part.super_pods:
-            pods.setdefault(pod.super_pod_id, []).extend(pod.server_ids)
-
+    _refuse_misfits(parts)
     first_ranks = accumulate((part.rank_size for part in parts), initial=0)
     moved = (_with_ranks(part.servers, first) for part, first in zip(parts, first_ranks))
+    pods: dict[str, list[str]] = {}
+    for part in parts:
+        for pod in part.super_pods:
+            pods.setdefault(pod.super_pod_id, []).extend(pod.server_ids)
 
     return attrs.evolve(
         parts[0],
@@ -56,20 +43,37 @@ def merge(tables: Sequence[RankTable]) -> RankTable:
     )
 
 
+def _refuse_misfits(parts: Sequence[RankTable]) -> None:
+    first = parts[0]
+    holder_of: dict[str, RankTable] = {}
+    for part in parts:
+        if part.version != first.version:
+            versions = f"version '{part.version}' of {_name(part)} and version '{first.version}' of {_name(first)}"
+            raise RankTableError(f"cannot merge tables of different versions: {versions}")
+        for server in part.servers:
+            other = holder_of.setdefault(server.server_id, part)
+            if other is not part:
+                where = f"{_name(other)} and {_name(part)}"
+                raise RankTableError(f"cannot merge tables: server '{server.server_id}' is in both {where}")
+
+
 def subset(
     table: RankTable,
     *,
     server_ids: Sequence[str] | None = None,
     device_ids: Collection[int] | None = None,
 ) -> RankTable:
-    """Keep some servers (all: None) and on each of them some devices, by their physical ids (all: None).
+    """Return the table of some servers (None: all) and some devices on each, by their physical ids (None: all).
 
-    The servers keep the order of the table. RankTableError where a server, or a device on one of them, is not there.
+    The servers keep the order of the table.
+
+    Raises:
+        RankTableError: The table does not have one of the servers, or a server does not have one of the devices.
     """
     known = {server.server_id for server in table.servers}
     for server_id in server_ids or ():
         if server_id not in known:
-            raise RankTableError(f"server '{server_id}' is not in {_name(table)}: it has {_listed(known)}")
+            raise RankTableError(f"server '{server_id}' is not in {_name(table)}, which has {_listed(known)}")
 
     part = _as_written(table)
     wanted = known if server_ids is None else set(server_ids)
@@ -89,16 +93,16 @@ def subset(
 
 
 def _as_written(table: RankTable) -> RankTable:
-    """Give a table as it is once written: a group list is a server list then."""
-    if table.dialect == RANK_LIST:
+    """Return a table as it will be written: a group list becomes a server list."""
+    if table.dialect is Dialect.RANK_LIST:
         return attrs.evolve(table, notes=(), is_native=False)
 
     return attrs.evolve(
         table,
         servers=tuple(_without_pods(server) for server in table.servers),
-        dialect=SERVER_LIST,
+        dialect=Dialect.SERVER_LIST,
         version=SUPER_PODS if table.version == SUPER_PODS else PLAIN,
-        more=table.more if table.dialect == SERVER_LIST else NOTHING_MORE,
+        extra_keys=table.extra_keys if table.dialect is Dialect.SERVER_LIST else NO_EXTRA_KEYS,
         idle_pods=(),
         notes=(),
         is_native=False,
@@ -116,7 +120,7 @@ def _keep(server: Server, device_ids: Collection[int] | None, name: str) -> Serv
     found = {device.device_id for device in server.devices}
     missing = sorted(set(device_ids) - found)
     if missing:
-        sentence = f"server '{server.server_id}' of {name} has no device {missing[0]}: it has {_listed(found)}"
+        sentence = f"server '{server.server_id}' of {name} has no device {missing[0]}, only {_listed(found)}"
         raise RankTableError(sentence)
 
     devices = tuple(device for device in server.devices if device.device_id in device_ids)
@@ -140,7 +144,6 @@ def _name(table: RankTable) -> str:
 
 
 def _listed(values: Collection[object]) -> str:
-    """Name a few of many."""
     shown = sorted(values, key=lambda value: (len(str(value)), str(value)))
     more = f" and {len(shown) - MOST_LISTED} more" if len(shown) > MOST_LISTED else ""
 

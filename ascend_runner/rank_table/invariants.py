@@ -1,40 +1,29 @@
-"""What must hold for servers and devices to be a rank table, looked at in bulk.
+"""The conditions that servers and devices must meet to form a rank table.
 
-The quick look comes first, since nearly every table is sound and some are large; where it fails, the slow one tells
-everything that is wrong, each with its place in the document.
+A quick check of the whole table comes first: nearly every table is sound, and some are large. Only when it fails does
+a slower one find every problem and its path.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-from ascend_runner.errors import RankTableFormatError
-from ascend_runner.rank_table.findings import BAD_VALUE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ascend_runner.rank_table.model import Draft, RankTable, Server
+from ascend_runner.problems import Problem
+from ascend_runner.rank_table.model import Device, Layout, Server, first_used
+from ascend_runner.rank_table.problems import BAD_VALUE, error
 
 
-def require_table(table: Draft | RankTable) -> None:
-    """Raise RankTableFormatError, with all that is wrong, where these servers are no table."""
-    problems = find_problems(table)
-    if problems:
-        first = problems[0]
-        raise RankTableFormatError(
-            first.sentence, path=first.path, source=first.source, code=first.code, others=problems[1:]
-        )
+def find_problems(servers: Sequence[Server], layout: Layout, source: str) -> list[Problem]:
+    """Return every reason why these servers do not form a table."""
+    if _is_sound(servers):
+        return []
+
+    found = [*_duplicate_servers(servers, layout), *_bad_devices(servers, layout), *_bad_ranks(servers, layout)]
+    return [error(sentence, source=source, path=path, code=BAD_VALUE) for sentence, path in found]
 
 
-def find_problems(table: Draft | RankTable) -> list[RankTableFormatError]:
-    """Tell what keeps these servers from being a table."""
-    return [] if is_sound(table.servers) else [*_id_problems(table), *_rank_problems(table)]
-
-
-def is_sound(servers: Sequence[Server]) -> bool:
-    """Whether these servers are a table: the quick look."""
+def _is_sound(servers: Sequence[Server]) -> bool:
     size = sum(len(server.devices) for server in servers)
     seen = bytearray(size)
     for server in servers:
@@ -49,41 +38,36 @@ def is_sound(servers: Sequence[Server]) -> bool:
     return len({server.server_id for server in servers}) == len(servers)
 
 
-def _id_problems(table: Draft | RankTable) -> Iterator[RankTableFormatError]:
-    """Report each server_id, and each device_id of one server, that is there already."""
-    servers_seen: set[str] = set()
-    for server in table.servers:
-        name = server.server_id
-        devices = sorted(server.devices, key=attrgetter("place"))
-        if name in servers_seen:
-            path = table.layout.holder(devices[0].place, "server_id") if devices else ""
-            yield _problem(table, f"server_id '{name}' is there twice", path)
-        servers_seen.add(name)
-
-        devices_seen: set[int] = set()
-        for device in devices:
-            if device.device_id in devices_seen:
-                path = table.layout.path(device.place, "device_id")
-                yield _problem(table, f"device {device.device_id} is listed twice on server '{name}'", path)
-            devices_seen.add(device.device_id)
+def _duplicate_servers(servers: Sequence[Server], layout: Layout) -> Iterator[tuple[str, str]]:
+    seen: dict[str, str] = {}
+    for server in servers:
+        first_index = min((device.index for device in server.devices), default=-1)
+        if server.server_id in seen:
+            sentence = f"duplicate server_id '{server.server_id}'{first_used(seen[server.server_id])}"
+            yield sentence, layout.holder(first_index, "server_id")
+        seen.setdefault(server.server_id, layout.holder(first_index))
 
 
-def _rank_problems(table: Draft | RankTable) -> Iterator[RankTableFormatError]:
-    """Report each rank_id that is out of range or there already; with none of these, no rank can be missing."""
-    devices = sorted(table.devices, key=attrgetter("place"))
-    seen: dict[int, str] = {}
+def _bad_devices(servers: Sequence[Server], layout: Layout) -> Iterator[tuple[str, str]]:
+    for server in servers:
+        seen: dict[int, Device] = {}
+        for device in sorted(server.devices, key=attrgetter("index")):
+            first = seen.setdefault(device.device_id, device)
+            if first is not device:
+                where = first_used(layout.path(first.index))
+                sentence = f"duplicate device_id {device.device_id} on server '{server.server_id}'{where}"
+                yield sentence, layout.path(device.index, "device_id")
+
+
+def _bad_ranks(servers: Sequence[Server], layout: Layout) -> Iterator[tuple[str, str]]:
+    """Find each rank_id that is out of range or a duplicate; without one of these no rank can be missing."""
+    devices = sorted((device for server in servers for device in server.devices), key=attrgetter("index"))
+    seen: dict[int, Device] = {}
     for device in devices:
         rank_id = device.rank_id
-        path = table.layout.rank_path(device.place)
+        path = layout.rank_path(device.index)
         if not 0 <= rank_id < len(devices):
-            sentence = f"rank_id is {rank_id}, expected 0 to {len(devices) - 1}, one for each device"
-            yield _problem(table, sentence, path)
+            yield f"rank_id is {rank_id}, expected 0 to {len(devices) - 1} (one per device)", path
         elif rank_id in seen:
-            yield _problem(table, f"rank_id {rank_id} is that of {seen[rank_id]} already", path)
-        else:
-            entry = table.layout.path(device.place)
-            seen[rank_id] = f"'{entry}'" if entry else "another device"
-
-
-def _problem(table: Draft | RankTable, sentence: str, path: str) -> RankTableFormatError:
-    return RankTableFormatError(sentence, path=path, source=table.source, code=BAD_VALUE)
+            yield f"duplicate rank_id {rank_id}{first_used(layout.path(seen[rank_id].index))}", path
+        seen.setdefault(rank_id, device)

@@ -1,10 +1,10 @@
 """Rank tables in files: reads one, waits until one is completed, writes one atomically.
 
-The only module of this package that touches the world. What a document means is decided in `codec`.
+The only module of this package that does I/O. `codec` interprets the content.
 
-How the wait looks: it opens the file anew each time (on NFS an open asks the server, a bare stat may be answered from
-a cache for a minute) and compares its stamp; only what changed is read and parsed. inotify is not used: it is blind on
-NFS, and a ConfigMap changes by the swap of a symlink beside the file.
+The wait opens the file anew at each poll (on NFS an open asks the server, while a stat may be answered from a cache for
+a minute) and compares its stamp; only a changed file is read and parsed. inotify is not used: it does not work on NFS,
+and a ConfigMap changes when a symlink beside the file is swapped.
 """
 
 from __future__ import annotations
@@ -14,40 +14,36 @@ import math
 import os
 import stat
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from io import BytesIO
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
-from ascend_runner.errors import OutputError, RankTableFormatError, RankTableNotReadyError, UnreadableError
+from ascend_runner import files
+from ascend_runner.errors import RankTableNotReadyError, UnreadableError
+from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.findings import BAD_TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.problems import BAD_TABLE, error, not_ready
+from ascend_runner.rank_table.table import RankTable
 
 FILE_NAME: Final = "jobstart_hccl.json"
 TIMEOUT: Final = 1800.0  # seconds; HCCL's own limit for the same wait
-LOOK_EVERY: Final = 0.2  # seconds between two looks: a fifth of HCCL's, and still next to no load
-SAY_EVERY: Final = 30.0  # seconds
-# Seconds for which two writes may leave one stamp: 2 on FAT, 1 on old NFS, a clock tick on ext4. Within it a file is
-# parsed again although its stamp has not changed, as git does with its index.
+POLL_INTERVAL: Final = 0.2  # seconds; a fifth of HCCL's, and still hardly any load
+REPORT_INTERVAL: Final = 30.0  # seconds
+# Seconds within which two writes may leave the same stamp: 2 on FAT, 1 on old NFS, a clock tick on ext4. Within it a
+# file is parsed again even if its stamp has not changed, as git does with its index.
 COARSEST_STAMP: Final = 2.0
 LARGEST_FILE: Final = 1 << 30  # bytes; HCCL's limit for version 2.0, and 40 MB for the others
 CHUNK: Final = 1 << 20  # bytes
 READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO must not block
-FILE_MODE: Final = 0o640
-FOLDER_MODE: Final = 0o750
 
 Stamp = tuple[int, int, int, int, int]  # device, inode, size, mtime, ctime
 
 
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """One completed table as it was found: the records, the very bytes that they were read from, and their file."""
+    """A completed table at one moment: the records, the bytes that they were read from, and the file."""
 
     table: RankTable
     data: bytes
@@ -57,8 +53,10 @@ class Snapshot:
 def read(path: str | os.PathLike[str]) -> RankTable:
     """Read a table from a file, or from the jobstart_hccl.json of a folder.
 
-    Raises RankTableNotReadyError (missing, empty, half-written, not completed), UnreadableError (cannot be opened or
-    read) and RankTableFormatError (anything else).
+    Raises:
+        RankTableNotReadyError: The file is missing, empty, half-written or not completed.
+        UnreadableError: The file cannot be opened or read.
+        RankTableFormatError: The file is not a rank table.
     """
     return read_snapshot(path).table
 
@@ -66,28 +64,32 @@ def read(path: str | os.PathLike[str]) -> RankTable:
 def wait(path: str | os.PathLike[str], *, timeout: float = TIMEOUT) -> RankTable:
     """Read a table once it is completed, within `timeout` seconds. `path` need not exist yet.
 
-    Raises RankTableNotReadyError with the reason at the limit, and RankTableError at once for what no waiting mends.
+    Raises:
+        RankTableNotReadyError: The table was not completed in time.
+        UnreadableError: The file cannot be opened or read; raised at once.
+        RankTableFormatError: The file is not a rank table; raised at once.
     """
     return await_snapshot(path, timeout=timeout).table
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> RankTable:
-    """Read the table at `source`, write at `target` what HCCL is to read, and give the table.
+    """Read the table at `source`, write to `target` what HCCL is to read, and return the table.
 
-    A table that HCCL reads as it stands is handed on byte for byte. Raises as `read` does, and OutputError.
+    A table that HCCL reads as it is is copied byte for byte.
+
+    Raises:
+        RankTableError: As `read`.
+        OutputError: `target` cannot be written.
     """
     snapshot = read_snapshot(source)
-    try:
-        write(target, codec.hand_on(snapshot.table, snapshot.data))
-    except OSError as error:
-        raise OutputError(f"{os.fspath(target)} cannot be written: {error.strerror}") from error
+    write(target, codec.to_hccl_bytes(snapshot.table, snapshot.data))
 
     return snapshot.table
 
 
 def read_snapshot(path: str | os.PathLike[str], *, lists_decide: bool = False) -> Snapshot:
-    """Read a table that is completed already; raises as `read` does. `lists_decide` is that of `codec.loads`."""
-    return _Watch(os.fspath(path), lists_decide).look(0.0)
+    """Read a table that is completed already; `lists_decide` as for `codec.loads`, errors as for `read`."""
+    return _Watch(os.fspath(path), lists_decide).poll(0.0)
 
 
 def await_snapshot(  # noqa: PLR0913  most are keywords, each with a default that most callers want
@@ -99,63 +101,68 @@ def await_snapshot(  # noqa: PLR0913  most are keywords, each with a default tha
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Snapshot:
-    """Look until the table at `path` is completed, and give that snapshot; raises as `wait` does.
+    """Poll until the table at `path` is completed, and return that snapshot; errors as for `wait`.
 
     `lists_decide` is that of `codec.loads`. `pause(seconds)` blocks for at most that long and may raise to end the
-    wait. `say(sentence)` is told once what is waited for and why, and again every 30 s; not at all where the table is
-    there at the first look.
+    wait. `say(sentence)` is called with the reason of the wait after the first poll and then every 30 s; it is not
+    called if the table is completed at the first poll.
     """
     watch = _Watch(os.fspath(path), lists_decide)
     start = now = clock()
-    next_say = start
+    next_report = start
     while True:
         try:
-            return watch.look(now)
-        except RankTableNotReadyError as error:
-            reason = error.reason
+            return watch.poll(now)
+        except RankTableNotReadyError as waiting:
+            reason = waiting.reason
 
         if now - start >= timeout:
             sentence = f"the rank table {watch.path} was not completed within {timeout:g} s: {reason}"
             raise RankTableNotReadyError(sentence, reason=reason)
 
-        if now >= next_say:
-            since = f"still after {now - start:.0f} of" if now > start else "at most"
-            say(f"waiting for the rank table {watch.path}, {since} {timeout:g} s: {reason}")
-            next_say = now + SAY_EVERY
+        if now >= next_report:
+            so_far = f"{now - start:.0f} of {timeout:g} s so far" if now > start else f"up to {timeout:g} s"
+            say(f"waiting for the rank table {watch.path} ({so_far}): {reason}")
+            next_report = now + REPORT_INTERVAL
 
-        pause(min(LOOK_EVERY, start + timeout - now))
+        pause(min(POLL_INTERVAL, start + timeout - now))
         now = clock()
 
 
-def read_all(fd: int, path: str) -> bytes:
-    """Read what is left of an open file, pipe or device. Raises OSError, and RankTableFormatError beyond 1 GiB."""
+def read_all(fd: int, path: str, *, largest: int = LARGEST_FILE) -> bytes:
+    """Read the rest of an open file, pipe or device.
+
+    Raises:
+        OSError: The file cannot be read.
+        RankTableFormatError: The file has more than `largest` bytes.
+    """
     data = BytesIO()
-    size = os.fstat(fd).st_size  # 0 of what is no file
-    while size <= LARGEST_FILE and (chunk := os.read(fd, CHUNK)):
+    size = os.fstat(fd).st_size  # 0 for pipes and devices
+    while size <= largest and (chunk := os.read(fd, CHUNK)):
         size = max(size, data.tell() + len(chunk))
         data.write(chunk)
-    if size > LARGEST_FILE:
-        raise RankTableFormatError(f"the file is larger than {LARGEST_FILE >> 30} GiB", source=path, code=BAD_TABLE)
+    if size > largest:
+        sentence = f"the file is larger than {largest} bytes"
+        raise RankTableFormatError([error(sentence, source=path, code=BAD_TABLE)])
 
     return data.getvalue()
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Make `path` a regular file with this content, so that whoever opens it finds the old content or the new, whole.
+    """Make `path` a regular file with this content, by `files.write_atomically`. Missing folders are made.
 
-    A file that has this content already is left alone, so that ranks of a restarted job keep the file that they know.
-    A symlink is replaced, not followed. Missing folders are made. Raises OSError, and then leaves nothing behind.
+    Raises:
+        OutputError: The folder or the file cannot be made; nothing is left behind.
     """
     target = os.fspath(path)
-    _make_folder(os.path.dirname(target))
-    if not _has_content(target, data):
-        _replace(target, data)
+    files.make_folder(os.path.dirname(target) or os.curdir)
+    files.write_atomically(target, data)
 
 
 def resolve(path: str) -> str:
-    """Name the file that `path` stands for now: itself, or the jobstart_hccl.json of a folder.
+    """Return the file that `path` refers to now: itself, or the jobstart_hccl.json of a folder.
 
-    What does not exist yet is a file where its name ends in ".json", and a folder otherwise.
+    What does not exist yet is a file if its name ends in ".json", and a folder otherwise.
     """
     if os.path.isdir(path) or not (path.endswith(".json") or os.path.lexists(path)):
         return os.path.join(path, FILE_NAME)
@@ -163,9 +170,9 @@ def resolve(path: str) -> str:
     return path
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Watch:
-    """What is known about a file between two looks at it."""
+    """What is known about a file between two polls."""
 
     wanted: str
     lists_decide: bool = False
@@ -175,32 +182,32 @@ class _Watch:
     is_settled: bool = False
     reason: str = ""
 
-    def look(self, now: float) -> Snapshot:
-        """Give the table if it is completed; RankTableNotReadyError if a later look may find it so."""
+    def poll(self, now: float) -> Snapshot:
+        """Return the table if it is completed; RankTableNotReadyError if it may be at a later poll."""
         self.path = resolve(self.wanted)
         try:
             data = self._read_changes(now)
             table = codec.loads(data, source=self.path, lists_decide=self.lists_decide)
-        except RankTableNotReadyError as error:
-            self.reason = error.reason
+        except RankTableNotReadyError as waiting:
+            self.reason = waiting.reason
             raise
 
         return Snapshot(table=table, data=data, path=self.path)
 
     def _read_changes(self, now: float) -> bytes:
-        """Read the file, unless that would give what was read before."""
+        """Read the file, unless its content was read before."""
         try:
             fd = os.open(self.path, READ_FLAGS)
-        except OSError as error:
+        except OSError as failed:
             self.stamp = None
-            if error.errno in {errno.ENOENT, errno.ESTALE}:
-                raise _not_ready(self.path, "it does not exist") from None
-            raise UnreadableError(f"the rank table {self.path} cannot be opened: {error.strerror}") from error
+            if failed.errno in {errno.ENOENT, errno.ESTALE}:
+                raise not_ready(self.path, "it does not exist") from None
+            raise UnreadableError(f"the rank table {self.path} cannot be opened: {failed.strerror}") from failed
 
         try:
             return self._read_open_file(fd, now)
-        except OSError as error:
-            raise UnreadableError(f"the rank table {self.path} cannot be read: {error.strerror}") from error
+        except OSError as failed:
+            raise UnreadableError(f"the rank table {self.path} cannot be read: {failed.strerror}") from failed
         finally:
             os.close(fd)
 
@@ -209,16 +216,16 @@ class _Watch:
         if stamp != self.stamp:
             self.stamp, self.stamp_since, self.is_settled = stamp, math.inf, False
         elif self.is_settled:
-            raise _not_ready(self.path, self.reason)
+            raise not_ready(self.path, self.reason)
         else:
-            # A stamp is old enough once it was there at two looks that are far enough apart.
+            # A stamp is old enough once two polls that are far enough apart have found it.
             self.stamp_since = min(self.stamp_since, now)
             self.is_settled = now - self.stamp_since >= COARSEST_STAMP
 
         data = read_all(fd, self.path)
         if _stamp(fd) != stamp:
             self.stamp = None
-            raise _not_ready(self.path, "it changed while it was read")
+            raise not_ready(self.path, "it changed while being read")
 
         return data
 
@@ -229,45 +236,3 @@ def _stamp(fd: int) -> Stamp:
         raise OSError(errno.EINVAL, "it is not a regular file")
 
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _not_ready(path: str, reason: str) -> RankTableNotReadyError:
-    return RankTableNotReadyError(f"{path} is not a completed rank table: {reason}", reason=reason)
-
-
-def _make_folder(path: str) -> None:
-    """Make a folder and those above it; os.makedirs gives its mode to the last one only."""
-    if not path or os.path.isdir(path):
-        return
-
-    _make_folder(os.path.dirname(path))
-    with suppress(FileExistsError):  # made by another node meanwhile, or a file: then opening what is in it fails
-        os.mkdir(path, FOLDER_MODE)
-
-
-def _has_content(path: str, data: bytes) -> bool:
-    """Whether `path` is a regular file of ours with this content. A stranger's could change later."""
-    try:
-        fd = os.open(path, READ_FLAGS | os.O_NOFOLLOW)
-    except OSError:  # missing, a symlink, not readable: whatever it is, it is to be replaced
-        return False
-
-    with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-
-        return is_ours and status.st_size == len(data) and file.read() == data
-
-
-def _replace(path: str, data: bytes) -> None:
-    """Write a neighbour and rename it; without fsync, since after a crash of the machine no rank reads it."""
-    neighbour = os.path.join(os.path.dirname(path), f".rank_table-{os.getpid()}-{os.urandom(4).hex()}")
-    fd = os.open(neighbour, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-        os.replace(neighbour, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(neighbour)
-        raise

@@ -1,1 +1,1 @@
-"""`ascend-rank-table`: rank tables shown, checked, converted, made, merged, cut and compared, for people."""
+"""`ascend-rank-table`: show, check, convert, generate, merge, cut and compare rank tables."""

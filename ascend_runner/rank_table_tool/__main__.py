@@ -1,10 +1,10 @@
-"""`ascend-rank-table` and `python -m ascend_runner.rank_table_tool`: the command line, after a Ctrl-C-proof start."""
+"""`ascend-rank-table` and `python -m ascend_runner.rank_table_tool`: the entry point, which handles an early Ctrl-C."""
 
 from __future__ import annotations
 
 import sys
 
-# `python -m` puts the current folder first: a user's json.py would be taken for Python's own.
+# `python -m` puts the current folder first, where a user's json.py would shadow the standard library's.
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # Python 3.11's -P leaves it out
     del sys.path[0]
 
@@ -12,9 +12,10 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    """Run one command; the exit status."""
+    """Run one command and return the exit status."""
     try:
-        from ascend_runner.rank_table_tool.main import main as run  # it takes a moment, in which a user may give up
+        # Imported here so that Ctrl-C during the imports does not print a traceback.
+        from ascend_runner.rank_table_tool.main import main as run  # noqa: PLC0415
 
         return run()
     except KeyboardInterrupt:

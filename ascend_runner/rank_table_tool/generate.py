@@ -1,58 +1,50 @@
-"""This machine's own table, from what the machine says of its devices.
+"""The table of one machine, from its devices and their addresses.
 
-Addresses come from hccn.conf, and from hccn_tool for what that file does not know. Takes functions for what touches the
-machine, so that everything else is pure.
+Addresses come from hccn.conf, and from hccn_tool for devices that are missing there. Pure: `machine` does the reading.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from ascend_runner.errors import RankTableError
-from ascend_runner.rank_table.model import Device, RankTable, Server
-from ascend_runner.rank_table_tool.words import ranges
+from ascend_runner.rank_table.model import Device, Server
+from ascend_runner.rank_table.table import RankTable
+from ascend_runner.text import parse_numbers
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-MOST_DEVICES: Final = 1024  # of one machine; far beyond any, it keeps a slip of the finger from filling the memory
+MOST_DEVICES: Final = 1024  # far more than any machine has, so that a typing error cannot exhaust the memory
 ADDRESS_LINE: Final = re.compile(r"\s*address_(\d{1,4})\s*=\s*(\S+)\s*", re.ASCII)
 TOOL_LINE: Final = re.compile(r"\s*ipaddr\s*:\s*(\S+)\s*", re.ASCII)
-RANGE: Final = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?", re.ASCII)
 
 
 def parse_devices(text: str) -> tuple[int, ...]:
-    """Read device ids like "0-7" or "0,2,4-6"; ValueError with a sentence where that is not what it is."""
-    found: list[int] = []
-    for part in text.split(","):
-        match = RANGE.fullmatch(part.strip())
-        if not match:
-            raise ValueError(f"{part.strip()!r} is no device and no range of devices like 0-7")
+    """Parse device ids like "0-7" or "0,2,4-6"; their order is kept.
 
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise ValueError(f"the range {part.strip()} ends before it begins")
-        found += range(first, last + 1)
-        if len(found) > MOST_DEVICES:
-            raise ValueError(f"{len(found)} devices are more than any machine has")
+    Raises:
+        ValueError: The text is not a list of different device ids.
+    """
+    found = parse_numbers(text)
+    if len(found) > MOST_DEVICES:
+        raise ValueError(f"too many devices: {len(found)}, expected at most {MOST_DEVICES}")
     twice = next((number for number, count in Counter(found).items() if count > 1), None)
     if twice is not None:
-        raise ValueError(f"device {twice} is there twice")
+        raise ValueError(f"duplicate device id {twice}")
 
-    return tuple(found)
+    return found
 
 
 def parse_conf(text: str) -> dict[int, str]:
-    """Read the address of each device from hccn.conf; other lines are passed over."""
+    """Parse the address of each device in hccn.conf; other lines are ignored."""
     matches = (ADDRESS_LINE.fullmatch(line) for line in text.splitlines())
 
     return {int(match[1]): match[2] for match in matches if match}
 
 
 def parse_tool(text: str) -> str:
-    """Read the address that `hccn_tool -i N -ip -g` prints; "" where there is none."""
+    """Parse the address that `hccn_tool -i N -ip -g` prints; "" where there is none."""
     return next((match[1] for match in map(TOOL_LINE.fullmatch, text.splitlines()) if match), "")
 
 
@@ -61,31 +53,24 @@ def make_table(
     devices: Sequence[int] | None,
     conf: Mapping[int, str],
     ask_tool: Callable[[Sequence[int]], Mapping[int, str]],
-) -> tuple[RankTable, tuple[str, ...]]:
-    """Make the table of one machine, ranks in the order of the devices, and say what is missing.
+) -> tuple[RankTable, tuple[int, ...]]:
+    """Return the table of one machine, ranks in the order of the devices, and the devices without an address.
 
-    `devices` None means those of `conf`. `ask_tool` gives the addresses of some devices as far as hccn_tool knows them.
+    `devices` None means those of `conf`. `ask_tool` returns the addresses of devices as far as hccn_tool has them.
+
+    Raises:
+        RankTableError: There is no device.
     """
     chosen = tuple(sorted(conf)) if devices is None else tuple(devices)
     if not chosen:
-        raise RankTableError("there is no device: neither hccn.conf nor /dev names one, and none is given by --devices")
+        raise RankTableError("no devices found in hccn.conf or /dev; use --devices to name them")
 
     unknown = [device_id for device_id in chosen if device_id not in conf]
     addresses = {**conf, **(ask_tool(unknown) if unknown else {})}
-    missing = [device_id for device_id in unknown if not addresses.get(device_id)]
-    warnings = (
-        (f"no address is known of device {ranges(missing)}: the table serves on this machine only",) if missing else ()
+    ranks = tuple(
+        Device(device_id=device_id, device_ip=addresses.get(device_id, ""), rank_id=rank_id)
+        for rank_id, device_id in enumerate(chosen)
     )
-    table = RankTable(
-        servers=(
-            Server(
-                server_id=server_id,
-                devices=tuple(
-                    Device(device_id=device_id, device_ip=addresses.get(device_id, ""), rank_id=rank_id)
-                    for rank_id, device_id in enumerate(chosen)
-                ),
-            ),
-        )
-    )
+    table = RankTable(servers=(Server(server_id=server_id, devices=ranks),))
 
-    return table, warnings
+    return table, tuple(device.device_id for device in ranks if not device.device_ip)

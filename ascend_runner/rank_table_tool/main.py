@@ -1,52 +1,54 @@
-"""The command line of `ascend-rank-table`: words to options, errors to sentences and exit statuses.
+"""The command line of `ascend-rank-table`: arguments to options, errors to messages and exit statuses.
 
-Exit status: 0 fine; 1 the answer is a bad one (errors found, no table, not completed in time, tables differ); 2 usage,
-or a file that cannot be read or written.
+Exit status: 0 success; 1 a negative answer (errors found, not a table, not completed in time, tables differ); 2 wrong
+usage, or a file that cannot be read or written.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
 
 import ascend_runner
-from ascend_runner.errors import (
-    AscendRunnerError,
-    OutputError,
-    RankTableFormatError,
-    SettingsError,
-    UnreadableError,
-)
-from ascend_runner.rank_table import checks
+from ascend_runner.errors import AscendRunnerError, OutputError, SettingsError, UnreadableError
+from ascend_runner.problems import problems_of
+from ascend_runner.rank_table.checks.chips import CHIPS
 from ascend_runner.rank_table.source import TIMEOUT
-from ascend_runner.rank_table_tool import commands, files
-from ascend_runner.rank_table_tool.generate import parse_devices
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    Adders = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name for it
+from ascend_runner.rank_table_tool import arguments, commands, files, streams
 
 USAGE: Final = 2
 INTERRUPTED: Final = 130
-MOST_PROBLEMS: Final = 20  # said of one file before `validate` is named
-FILE_HELP: Final = "a rank table of any dialect, a folder that holds jobstart_hccl.json, or - for standard input"
+MOST_PROBLEMS: Final = 20  # of one file, before the message refers to `validate`
+FILE_HELP: Final = "a rank table in any dialect, a directory with jobstart_hccl.json, or - for standard input"
+DEVICES_HELP: Final = "physical device ids, such as 0-7 or 0,2,4-6"
+
+
+@attrs.frozen(kw_only=True)
+class Command:
+    """One command, named after the function that runs it, which takes the options and returns the exit status."""
+
+    run: Callable[[argparse.Namespace], int]
+    summary: str
+    example: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status."""
+    """Run one command and return the exit status."""
     try:
-        files.mend_streams()
+        streams.prepare()
         status = _run(argv)
-        files.flush()
+        streams.flush()
     except AscendRunnerError as error:
-        files.tell(str(error))
+        streams.tell(str(error))
     except MemoryError:
-        files.tell("a table is too large for the memory that there is")
+        streams.tell("not enough memory for a table of this size")
     except RecursionError:
-        files.tell("a table is nested too deeply")
-    except BrokenPipeError:  # the reader has left, and does not wait for a sentence
+        streams.tell("a table is nested too deeply")
+    except BrokenPipeError:  # the reader has left and does not need a message
         pass
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -57,205 +59,189 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    """Run one command; its bad answers become 1. Errors: AscendRunnerError where there is no answer."""
+    """Run one command; a negative answer becomes 1.
+
+    Raises:
+        AscendRunnerError: There is no answer.
+    """
     try:
         options, unknown = _parser().parse_known_args(argv)
-    except SystemExit as told:  # by argparse
-        return int(told.code or 0)
-    except OSError:  # of --help, in Python 3.9, where argparse lets it through: said as of any other answer
-        files.flush()
+    except SystemExit as ended:  # by argparse
+        return int(ended.code or 0)
+    except OSError:  # of --help, in Python 3.9, where argparse lets it through: reported as for any other output
+        streams.flush()
         raise
-    if unknown:  # argparse would put them on the screen as they are
-        raise SettingsError(f"there is no {unknown[0]!r} here: ascend-rank-table --help lists what there is")
+    if unknown:  # argparse would print it without escapes
+        raise SettingsError(f"unknown option or argument {unknown[0]!r}, see ascend-rank-table --help")
 
     try:
         status: int = options.command(options)
     except (OutputError, SettingsError, UnreadableError):
         raise
     except AscendRunnerError as error:
-        _complain_of_all(error)
-        # For diff, as for diff(1), 1 says that there are differences and nothing else.
+        _print_problems(error)
+        # For diff, as for diff(1), 1 means that there are differences and nothing else.
         return USAGE if options.command is commands.diff else commands.BAD
 
     return status
 
 
-def _complain_of_all(error: AscendRunnerError) -> None:
-    if not isinstance(error, RankTableFormatError):
-        files.tell(str(error))
-        return
-
-    problems = (RankTableFormatError(error.sentence, path=error.path, source=error.source), *error.others)
+def _print_problems(error: AscendRunnerError) -> None:
+    problems = problems_of(error)
     for problem in problems[:MOST_PROBLEMS]:
-        files.tell(str(problem))
+        streams.tell(str(problem))
     if len(problems) > MOST_PROBLEMS:
-        files.tell(f"and {len(problems) - MOST_PROBLEMS} more, which `ascend-rank-table validate` lists")
+        streams.tell(f"and {len(problems) - MOST_PROBLEMS} more; ascend-rank-table validate lists all of them")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ascend-rank-table",
-        description="Shows, checks, converts, makes, merges, cuts and compares rank tables of Ascend jobs.",
-        epilog="Each command has its own help, with an example: ascend-rank-table show --help",
+        description="Show, check, convert, generate, merge, cut and compare the rank tables of Ascend jobs.",
+        epilog="Each command has its own help with an example: ascend-rank-table show --help",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")
     adders = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_show, _add_validate, _add_convert, _add_wait, _add_generate, _add_merge, _add_subset, _add_diff):
-        add(adders)
+    for command in COMMANDS:
+        name = command.run.__name__
+        added = adders.add_parser(
+            name,
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            epilog=f"example: ascend-rank-table {name} {command.example}",
+            allow_abbrev=False,
+        )
+        added.set_defaults(command=command.run)
+        command.add_arguments(added)
 
     return parser
 
 
-def _add_show(adders: Adders) -> None:
-    command = _add(adders, "show", "say what a table is: its servers, devices and ranks", "show /user/config")
-    command.add_argument("file", type=_name, metavar="FILE", help=FILE_HELP)
-    command.add_argument("--all", action="store_true", help="a line for each device, however many there are")
-    command.add_argument("--svg", type=_name, metavar="OUT", help="draw a picture; - for standard output")
-    command.add_argument("--json", action="store_true", help="as JSON, which is the same for every dialect")
-    command.set_defaults(command=commands.show)
+def _add_show(command: argparse.ArgumentParser) -> None:
+    _add_input(command)
+    command.add_argument("--all", action="store_true", help="always print one line per device")
+    command.add_argument("--svg", type=arguments.file_name, metavar="OUT", help="draw a picture; - for standard output")
+    command.add_argument("--json", action="store_true", help="print JSON, which has the same form for every dialect")
 
 
-def _add_validate(adders: Adders) -> None:
-    example = "validate --chip 910B jobstart_hccl.json"
-    command = _add(
-        adders, "validate", "tell what HCCL would refuse, and what is odd; 1 where there is an error", example
+def _add_validate(command: argparse.ArgumentParser) -> None:
+    _add_inputs(command)
+    _add_chip(command)
+
+
+def _add_convert(command: argparse.ArgumentParser) -> None:
+    _add_input(command)
+    _add_output(command)
+    text = "server-list (template 1) or group-list (template 2) (default: %(default)s)"
+    command.add_argument("--to", choices=("server-list", "group-list"), default="server-list", help=text)
+
+
+def _add_wait(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "file", type=arguments.place, metavar="FILE", help="a rank table or its directory; need not exist yet"
     )
-    command.add_argument("files", type=_name, metavar="FILE", nargs="+", help=FILE_HELP)
-    _add_chip(command)
-    command.set_defaults(command=commands.validate)
+    text = "how long to wait (default: %(default)g, the same as HCCL)"
+    command.add_argument("--timeout", type=arguments.seconds, default=TIMEOUT, metavar="SECONDS", help=text)
 
 
-def _add_convert(adders: Adders) -> None:
-    what = "write a table as HCCL reads it; what HCCL reads as it stands is passed on byte for byte"
-    command = _add(adders, "convert", what, "convert /user/config -o /tmp/hccl.json")
-    command.add_argument("file", type=_name, metavar="FILE", help=FILE_HELP)
-    _add_chip(command)
+def _add_generate(command: argparse.ArgumentParser) -> None:
+    text = f"{DEVICES_HELP}, in the order of the ranks (default: all devices)"
+    command.add_argument("--devices", type=arguments.devices, metavar="IDS", help=text)
+    text = "the server_id of the machine in the table (default: its address)"
+    command.add_argument("--server-id", type=arguments.server_id, metavar="ID", help=text)
+    text = "the driver's file of device addresses (default: %(default)s)"
+    command.add_argument("--hccn-conf", type=arguments.file_name, default="/etc/hccn.conf", metavar="FILE", help=text)
     _add_output(command)
-    told = "server-list (template 1) or group-list (template 2) (default: %(default)s)"
-    command.add_argument("--to", choices=("server-list", "group-list"), default="server-list", help=told)
-    command.set_defaults(command=commands.convert)
 
 
-def _add_wait(adders: Adders) -> None:
-    example = "wait /user/config --timeout 600 && msrun ..."
-    command = _add(adders, "wait", "return when a table is completed; 1 where it is not in time", example)
-    command.add_argument("file", type=_place, metavar="FILE", help="a rank table, or its folder; it need not exist yet")
-    told = "how long at most (default: %(default)g, as HCCL itself)"
-    command.add_argument("--timeout", type=_seconds, default=TIMEOUT, metavar="SECONDS", help=told)
-    command.set_defaults(command=commands.wait)
-
-
-def _add_generate(adders: Adders) -> None:
-    command = _add(adders, "generate", "write the table of this machine", "generate --devices 0-7 -o hccl.json")
-    told = "physical ids, such as 0-7 or 0,2,4-6; their order is that of the ranks (default: all that there are)"
-    command.add_argument("--devices", type=_devices, metavar="IDS", help=told)
-    told = "what the machine is called in the table (default: its address)"
-    command.add_argument("--server-id", type=_server_id, metavar="ID", help=told)
-    told = "where the driver keeps the addresses of devices (default: %(default)s)"
-    command.add_argument("--hccn-conf", type=_name, default="/etc/hccn.conf", metavar="FILE", help=told)
-    _add_chip(command)
+def _add_merge(command: argparse.ArgumentParser) -> None:
+    _add_inputs(command)
     _add_output(command)
-    command.set_defaults(command=commands.generate)
 
 
-def _add_merge(adders: Adders) -> None:
-    example = "merge node-0.json node-1.json -o hccl.json"
-    command = _add(adders, "merge", "join tables in the order given, their ranks numbered anew", example)
-    command.add_argument("files", type=_name, metavar="FILE", nargs="+", help=FILE_HELP)
-    _add_chip(command)
+def _add_subset(command: argparse.ArgumentParser) -> None:
+    _add_input(command)
+    text = "the server_ids of the servers to keep (default: all)"
+    command.add_argument("--servers", type=arguments.server_ids, metavar="ID,...", help=text)
+    text = f"{DEVICES_HELP}, to keep on every server (default: all)"
+    command.add_argument("--devices", type=arguments.devices, metavar="IDS", help=text)
     _add_output(command)
-    command.set_defaults(command=commands.merge)
 
 
-def _add_subset(adders: Adders) -> None:
-    example = "subset hccl.json --servers 10.0.0.1,10.0.0.2 --devices 0-3"
-    command = _add(adders, "subset", "write the table of some servers or devices, ranks numbered anew", example)
-    command.add_argument("file", type=_name, metavar="FILE", help=FILE_HELP)
-    told = "the server_id of each to keep (default: all)"
-    command.add_argument("--servers", type=_server_ids, metavar="ID,...", help=told)
-    told = "physical ids to keep on every server, such as 0-3 (default: all)"
-    command.add_argument("--devices", type=_devices, metavar="IDS", help=told)
-    _add_chip(command)
-    _add_output(command)
-    command.set_defaults(command=commands.subset)
+def _add_diff(command: argparse.ArgumentParser) -> None:
+    command.add_argument("first", type=arguments.file_name, metavar="A", help=FILE_HELP)
+    command.add_argument("second", type=arguments.file_name, metavar="B", help="the table to compare with A")
 
 
-def _add_diff(adders: Adders) -> None:
-    what = "tell by rank what differs between two nodes' tables, as HCCL would (EI0005); 1 where something does"
-    command = _add(adders, "diff", what, "diff node-0.json node-1.json")
-    command.add_argument("first", type=_name, metavar="A", help=FILE_HELP)
-    command.add_argument("second", type=_name, metavar="B", help="likewise")
-    command.set_defaults(command=commands.diff)
+def _add_input(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", type=arguments.file_name, metavar="FILE", help=FILE_HELP)
 
 
-def _add(adders: Adders, name: str, what: str, example: str) -> argparse.ArgumentParser:
-    return adders.add_parser(
-        name,
-        help=what,
-        description=f"{what[0].upper()}{what[1:]}.",
-        epilog=f"example: ascend-rank-table {example}",
-        allow_abbrev=False,
-    )
+def _add_inputs(command: argparse.ArgumentParser) -> None:
+    command.add_argument("files", type=arguments.file_name, metavar="FILE", nargs="+", help=FILE_HELP)
 
 
 def _add_chip(command: argparse.ArgumentParser) -> None:
-    chips = "|".join(checks.CHIPS)
-    told = "the chip that the table is for (default: what the table or SOC_VERSION tells, else what holds for all)"
-    command.add_argument("--chip", choices=checks.CHIPS, metavar=chips, help=told)
+    text = "the chip that the table is for (default: from the table or SOC_VERSION, otherwise any)"
+    command.add_argument("--chip", choices=CHIPS, metavar="|".join(CHIPS), help=text)
 
 
 def _add_output(command: argparse.ArgumentParser) -> None:
-    told = "where to write it; - for standard output (default: %(default)s)"
-    command.add_argument("-o", "--output", type=_name, metavar="OUT", default=files.STANDARD, help=told)
-    told = "write it although HCCL would refuse it; a count that contradicts its list is mended"
-    command.add_argument("--no-checks", action="store_true", help=told)
+    """Add the options of every command that writes a table."""
+    _add_chip(command)
+    text = "the file to write; - for standard output (default: %(default)s)"
+    command.add_argument("-o", "--output", type=arguments.file_name, metavar="OUT", default=files.STANDARD, help=text)
+    text = "write the table even if HCCL would reject it; counts that contradict their lists are corrected"
+    command.add_argument("--no-checks", action="store_true", help=text)
 
 
-def _name(text: str) -> str:
-    if text:
-        return text
-
-    raise argparse.ArgumentTypeError("an empty word names no file")
-
-
-def _place(text: str) -> str:
-    if text != files.STANDARD:
-        return _name(text)
-
-    raise argparse.ArgumentTypeError("standard input cannot be waited for: name a file or folder")
-
-
-def _server_id(text: str) -> str:
-    if text and text == text.strip():
-        return text
-
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is no server_id: {'it has spaces around it' if text else 'it is empty'}"
-    )
-
-
-def _server_ids(text: str) -> tuple[str, ...]:
-    server_ids = tuple(map(_server_id, text.split(",")))
-    twice = next((server_id for server_id in server_ids if server_ids.count(server_id) > 1), None)
-    if twice is None:
-        return server_ids
-
-    raise argparse.ArgumentTypeError(f"{twice!r} is there twice")
-
-
-def _devices(text: str) -> tuple[int, ...]:
-    try:
-        return parse_devices(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if seconds >= 0:
-        return seconds
-
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+COMMANDS: Final = (
+    Command(
+        run=commands.show,
+        summary="show the servers, devices and ranks of a table",
+        example="/user/config",
+        add_arguments=_add_show,
+    ),
+    Command(
+        run=commands.validate,
+        summary="list what HCCL would reject and what is unusual; exit with 1 if there is an error",
+        example="--chip 910B jobstart_hccl.json",
+        add_arguments=_add_validate,
+    ),
+    Command(
+        run=commands.convert,
+        summary="write a table in the form that HCCL reads; copied unchanged if HCCL can already read it",
+        example="/user/config -o /tmp/hccl.json",
+        add_arguments=_add_convert,
+    ),
+    Command(
+        run=commands.wait,
+        summary="wait until a table is completed; exit with 1 if it is not completed in time",
+        example="/user/config --timeout 600 && msrun ...",
+        add_arguments=_add_wait,
+    ),
+    Command(
+        run=commands.generate,
+        summary="generate the table of this machine",
+        example="--devices 0-7 -o hccl.json",
+        add_arguments=_add_generate,
+    ),
+    Command(
+        run=commands.merge,
+        summary="join tables in the order given and renumber their ranks",
+        example="node-0.json node-1.json -o hccl.json",
+        add_arguments=_add_merge,
+    ),
+    Command(
+        run=commands.subset,
+        summary="write a table of selected servers or devices and renumber their ranks",
+        example="hccl.json --servers 10.0.0.1,10.0.0.2 --devices 0-3",
+        add_arguments=_add_subset,
+    ),
+    Command(
+        run=commands.diff,
+        summary="list the differences between two tables that HCCL reports as EI0005, by rank; exit with 1 if any",
+        example="node-0.json node-1.json",
+        add_arguments=_add_diff,
+    ),
+)

@@ -1,28 +1,27 @@
 """A table as a picture (SVG): super-pods, servers, devices and their ranks.
 
-A server is a card, a device a cell with its rank. Cells stand in the order of device ids and are shaded by rank, so
-that an order of ranks that jumps is seen before it is read. How much a cell says depends on how many there are: beyond
-some thousands a server is one tile, as no viewer opens a picture of 65,536 cells with pleasure.
+A server is a card, a device a cell with its rank. Cells are in the order of device ids and shaded by rank, so that an
+irregular order of ranks is visible at a glance. The more cells there are, the less text each has; beyond some thousands
+a server is one tile, as viewers are slow with a picture of 65,536 cells.
 
 Pure: a table in, text out. Lengths are in the picture's own units (pixels at 100 %).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import ceil, sqrt
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
+from ascend_runner.rank_table.model import Device, Server
+from ascend_runner.rank_table.table import RankTable
 from ascend_runner.rank_table_tool import svg
+from ascend_runner.rank_table_tool.describe import dialect_of, size_of
 from ascend_runner.rank_table_tool.svg import BOLD, Box, Paint, Type
-from ascend_runner.rank_table_tool.words import dialect_of, plain, ranges, size_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ascend_runner.rank_table.model import Device, RankTable, Server
+from ascend_runner.text import format_numbers, printable
 
 MARGIN: Final = 28
 GAP: Final = 14  # between cards
@@ -47,7 +46,7 @@ SHADES: Final = ((0xE4, 0xF2, 0xF5), (0x79, 0xB8, 0xC6))
 
 @attrs.frozen(kw_only=True)
 class Scale:
-    """How large things are drawn. The last four are sizes of type; 0: not written."""
+    """The sizes of cells. The last four are font sizes; 0: not written."""
 
     most_devices: int
     width: int
@@ -68,7 +67,7 @@ TILE: Final = Scale(most_devices=1 << 30, width=96, height=22, name=11, rank=11)
 
 @attrs.frozen
 class Sheet:
-    """What all parts of one picture share."""
+    """The settings that all parts of one picture share."""
 
     table: RankTable
     scale: Scale
@@ -85,7 +84,7 @@ class Sheet:
 
     @property
     def gap(self) -> int:
-        """The room between cards."""
+        """The space between cards."""
         return CELL_GAP if self.scale is TILE else GAP
 
     @property
@@ -95,7 +94,7 @@ class Sheet:
 
 
 def draw(table: RankTable, title: str) -> str:
-    """Draw a table. The same table gives the same picture."""
+    """Return the picture of a table; equal tables give equal pictures."""
     sheet = _plan(table)
     boxed = bool(table.super_pods)
     width = 2 * MARGIN + sheet.width + (2 * PADDING if boxed else 0)
@@ -117,18 +116,18 @@ def draw(table: RankTable, title: str) -> str:
 
 
 def _head(sheet: Sheet, title: str, size: int) -> list[tuple[str, Type]]:
-    """Say what the picture shows."""
+    """Return the lines above the picture."""
     small = round(size * 0.75)
 
     return [
-        (plain(title), Type(size=size, colour=INK, weight=BOLD)),
+        (printable(title), Type(size=size, colour=INK, weight=BOLD)),
         (f"{dialect_of(sheet.table)}: {size_of(sheet.table)}", Type(size=small, colour=FAINT)),
         (_legend(sheet), Type(size=small, colour=FAINT)),
     ]
 
 
 def _plan(table: RankTable) -> Sheet:
-    """Choose how large things are, and how many stand side by side, so that the picture is neither strip nor tower."""
+    """Choose the sizes and the number of columns, so that the picture is neither too wide nor too high."""
     scale = next((scale for scale in SCALES if table.rank_size <= scale.most_devices), TILE)
     most = max((len(server.devices) for server in table.servers), default=1)
     sheet = Sheet(table, scale, cells=min(max(most, 1), MOST_COLUMNS), cards=1)
@@ -139,13 +138,13 @@ def _plan(table: RankTable) -> Sheet:
     def fill(cards: int) -> tuple[int, int]:
         return sum(-servers % cards for servers in boxes), abs(cards - wanted)
 
-    # A column more or less does no harm to the shape where it leaves no row half empty.
+    # One column more or less is fine for the shape if it leaves no row half empty.
     cards = min(range(max(1, wanted - 1), wanted + 3), key=fill)
     return attrs.evolve(sheet, cards=max(1, min(cards, max(boxes, default=1))))
 
 
 def _boxes(table: RankTable) -> list[tuple[str, list[Server]]]:
-    """Give the servers of each super-pod, and then those that are in none."""
+    """Return the servers of each super-pod, and then those in none."""
     if not table.super_pods:
         return [("", list(table.servers))]
 
@@ -156,16 +155,16 @@ def _boxes(table: RankTable) -> list[tuple[str, list[Server]]]:
         boxes.get(pod_of.get(server.server_id, ""), alone).append(server)
     named = [(f"super-pod {pod_id}", servers) for pod_id, servers in boxes.items() if servers]
 
-    return [*named, ("in no super-pod", alone)] if alone else named
+    return [*named, ("no super-pod", alone)] if alone else named
 
 
 def _legend(sheet: Sheet) -> str:
     if sheet.scale is TILE:
-        return "a tile is a server with its ranks; darker: higher ranks; outlined: rank 0"
+        return "each tile is a server with its ranks; higher ranks are darker, rank 0 is outlined"
 
-    below = " over its device id" + (" and address" if sheet.scale.address else "") if sheet.scale.device else ""
+    below = ", its device id" + (" and address" if sheet.scale.address else "") if sheet.scale.device else ""
     order = "" if below else ", by device id"
-    return f"a cell is a device{order}: its rank{below}; darker: higher ranks; outlined: rank 0"
+    return f"each cell is a device{order} with its rank{below}; higher ranks are darker, rank 0 is outlined"
 
 
 def _draw_box(sheet: Sheet, name: str, servers: Sequence[Server], y: int) -> tuple[list[str], int]:
@@ -176,7 +175,7 @@ def _draw_box(sheet: Sheet, name: str, servers: Sequence[Server], y: int) -> tup
     height = head + cards_height + 2 * PADDING
     frame = svg.box(Box(MARGIN, y, width, height), Paint(fill=POD, line=POD_EDGE, radius=10))
     style = Type(size=sheet.scale.name, colour=INK, weight=BOLD)
-    title = svg.text(MARGIN + PADDING, y + PADDING + style.size, plain(name), style)
+    title = svg.text(MARGIN + PADDING, y + PADDING + style.size, printable(name), style)
 
     return [frame, title, *cards], height
 
@@ -224,8 +223,8 @@ def _draw_server(sheet: Sheet, server: Server, x: int, y: int) -> Iterator[str]:
             y += scale.name
             yield _draw_name(x + PADDING, y - 4, name, Type(size=scale.name - 2, colour=FAINT, is_code=True), room)
             y += 3
-        for place, device in enumerate(sorted(devices, key=attrgetter("device_id"))):
-            row, column = divmod(place, sheet.cells)
+        for position, device in enumerate(sorted(devices, key=attrgetter("device_id"))):
+            row, column = divmod(position, sheet.cells)
             left = x + PADDING + column * (scale.width + CELL_GAP)
             yield _draw_cell(sheet, device, left, y + row * (scale.height + CELL_GAP))
         y += ceil(len(devices) / sheet.cells) * (scale.height + CELL_GAP)
@@ -235,13 +234,15 @@ def _draw_cell(sheet: Sheet, device: Device, x: int, y: int) -> str:
     scale = sheet.scale
     lines = [(str(device.rank_id), Type(size=scale.rank, colour=INK, weight=BOLD, is_code=True, is_centred=True))]
     if scale.device:
-        said = f"device {device.device_id}" if scale.address else f"d{device.device_id}"
-        lines.append((said, Type(size=scale.device, colour=INK, is_code=True, is_centred=True)))
+        label = f"device {device.device_id}" if scale.address else f"d{device.device_id}"
+        lines.append((label, Type(size=scale.device, colour=INK, is_code=True, is_centred=True)))
     if scale.address and device.device_ip:
-        lines.append((plain(device.device_ip), Type(size=scale.address, colour=FAINT, is_code=True, is_centred=True)))
+        lines.append(
+            (printable(device.device_ip), Type(size=scale.address, colour=FAINT, is_code=True, is_centred=True))
+        )
 
     parts = [svg.box(Box(x, y, scale.width, scale.height), _paint(sheet, device.rank_id, radius=4))]
-    # Figures have no descenders, so their base line may stand a little below the middle of what is free.
+    # Digits have no descenders, so their base line may be a little below the middle.
     base = y + (scale.height - sum(style.size + 3 for _, style in lines)) / 2
     for content, style in lines:
         base += style.size
@@ -254,26 +255,26 @@ def _draw_cell(sheet: Sheet, device: Device, x: int, y: int) -> str:
 
 def _draw_tile(sheet: Sheet, server: Server, x: int, y: int) -> str:
     rank_ids = [device.rank_id for device in server.devices]
-    said = ranges(rank_ids) or "no device"
+    ranks = format_numbers(rank_ids) or "no devices"
     style = Type(size=TILE.rank, colour=INK, is_code=True, is_centred=True)
     tile = svg.box(Box(x, y, TILE.width, TILE.height), _paint(sheet, min(rank_ids, default=-1), radius=3))
-    content = svg.fitted(said, style, TILE.width - 6)
+    content = svg.fitted(ranks, style, TILE.width - 6)
 
     return svg.hinted(
-        f"{server.server_id}: {said}", (tile, svg.text(x + TILE.width / 2, y + TILE.height - 7, content, style))
+        f"{server.server_id}: {ranks}", (tile, svg.text(x + TILE.width / 2, y + TILE.height - 7, content, style))
     )
 
 
 def _draw_name(x: float, y: float, name: str, style: Type, room: int) -> str:
-    """Write a name that may be longer than there is room: then it is whole where the pointer rests on it."""
-    fitting = svg.fitted(plain(name), style, room)
+    """Write a name; if it does not fit, it is shortened and the tooltip has all of it."""
+    fitting = svg.fitted(printable(name), style, room)
     written = svg.text(x, y, fitting, style)
 
     return written if fitting == name else svg.hinted(name, (written,))
 
 
 def _paint(sheet: Sheet, rank_id: int, *, radius: int) -> Paint:
-    """Shade a rank by its number; rank 0, which the others meet at, is outlined."""
+    """Shade a rank by its number; rank 0, at which the others meet, is outlined."""
     part = max(0, rank_id) / max(1, sheet.table.rank_size - 1)
     fill = "#" + "".join(f"{round(first + (last - first) * part):02x}" for first, last in zip(*SHADES))
 

@@ -1,39 +1,37 @@
-"""A table as text, and as facts in JSON."""
+"""A table as text, and as JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import json
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from ascend_runner.rank_table_tool.words import dialect_of, plain, ranges, size_of
+from ascend_runner.rank_table.model import Server
+from ascend_runner.rank_table.table import RankTable
+from ascend_runner.rank_table_tool.describe import dialect_of, size_of
+from ascend_runner.text import format_numbers, printable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ascend_runner.rank_table.model import RankTable, Server
-
-MOST_LISTED: Final = 64  # devices that get a line each, unless asked for
+MOST_LISTED: Final = 64  # devices with a line each, unless all are asked for
 SPACE: Final = "  "  # between columns
 
 
 def text_of(table: RankTable, name: str, *, lists_all: bool = False) -> str:
-    """Say what a table is, and list it: by device where it is small or that is asked for, by server otherwise."""
+    """Describe a table and list it: by device if it is small or `lists_all`, otherwise by server."""
     by_device = lists_all or table.rank_size <= MOST_LISTED
     rows = list(_device_rows(table) if by_device else _server_rows(table))
-    heads = ("super-pod", "server", "pod", "ranks" if not by_device else "rank", "device", "device_ip")
-    idle = f"without devices: {', '.join(map(plain, table.idle_pods))}" if table.idle_pods else ""
-    lines = [f"{plain(name)}: {dialect_of(table)}", size_of(table), idle]
+    heads = ("super-pod", "server", "pod", "rank" if by_device else "ranks", "device", "device_ip")
+    idle = f"pods without devices: {', '.join(map(printable, table.idle_pods))}" if table.idle_pods else ""
+    lines = [f"{printable(name)}: {dialect_of(table)}", size_of(table), idle]
 
     return "\n".join((*filter(None, lines), *(("", *_columns(heads, rows)) if rows else ()))) + "\n"
 
 
 def facts_of(table: RankTable) -> str:
-    """Give a table as JSON that is the same for every dialect."""
-    import json  # only who wants JSON pays for it
-
+    """Return a table as JSON that is the same for every dialect; in ASCII, as names may not be valid UTF-8."""
     pod_of = _super_pods(table)
     facts = {
         "source": table.source,
-        "dialect": table.dialect,
+        "dialect": table.dialect.value,
         "version": table.version or None,
         "rank_size": table.rank_size,
         "server_count": table.server_count,
@@ -63,7 +61,7 @@ def _facts_of_server(server: Server, super_pod_id: str | None) -> dict[str, obje
 
 
 def _device_rows(table: RankTable) -> Iterator[tuple[str, ...]]:
-    """Give a row per device, with what it shares with the row above left out."""
+    """Return a row per device, without the cells that equal those of the row above."""
     pod_of = _super_pods(table)
     shared: tuple[str, ...] = ()
     for server in table.servers:
@@ -75,15 +73,15 @@ def _device_rows(table: RankTable) -> Iterator[tuple[str, ...]]:
 
 
 def _server_rows(table: RankTable) -> Iterator[tuple[str, ...]]:
-    """Give a row per server, or per pod of it."""
+    """Return a row per server, or per pod of it."""
     pod_of = _super_pods(table)
     for server in table.servers:
         for name in server.pod_names or ("",):
             devices = server.devices_of(name)
             ips = [device.device_ip for device in devices]
             addresses = ips[0] if len(set(ips)) == 1 else f"{ips[0]} ... {ips[-1]}" if ips else ""
-            ranks = ranges(device.rank_id for device in devices)
-            device_ids = ranges(device.device_id for device in devices)
+            ranks = format_numbers(device.rank_id for device in devices)
+            device_ids = format_numbers(device.device_id for device in devices)
             yield (pod_of.get(server.server_id, ""), server.server_id, name, ranks, device_ids, addresses)
 
 
@@ -92,9 +90,9 @@ def _super_pods(table: RankTable) -> dict[str, str]:
 
 
 def _columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Put rows into columns as wide as they need; columns without anything are left out."""
+    """Align rows in columns, without the empty columns."""
     used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
-    cells = [[heads[index] for index in used], *([plain(row[index]) for index in used] for row in rows)]
+    cells = [[heads[index] for index in used], *([printable(row[index]) for index in used] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     for row in cells:
         yield SPACE.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()

@@ -1,18 +1,16 @@
-"""The few elements of SVG that a picture is made of. Knows nothing of tables."""
+"""The few SVG elements that a picture consists of. Independent of rank tables."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SANS: Final = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
 MONOSPACE: Final = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ADVANCE: Final = 0.62  # width of a monospaced character over its size
-SANS_ADVANCE: Final = 0.56  # of other characters, on average and rather too much
+SANS_ADVANCE: Final = 0.56  # of other characters, on average; rather too much than too little
 PLAIN_WEIGHT: Final = 400
 BOLD: Final = 600
 NO_LINE: Final = ""
@@ -20,7 +18,7 @@ NO_LINE: Final = ""
 
 @attrs.frozen(kw_only=True)
 class Type:
-    """How a text is set. `is_code`: monospaced; `is_centred`: around its place, not from it on."""
+    """The style of a text. `is_code`: monospaced; `is_centred`: centred on its position, not starting there."""
 
     size: int
     colour: str
@@ -31,7 +29,7 @@ class Type:
 
 @attrs.frozen
 class Box:
-    """A place and a size."""
+    """A position and a size."""
 
     x: float
     y: float
@@ -41,7 +39,7 @@ class Box:
 
 @attrs.frozen(kw_only=True)
 class Paint:
-    """How a box is filled and outlined."""
+    """The fill and outline of a box."""
 
     fill: str
     line: str = NO_LINE
@@ -50,7 +48,7 @@ class Paint:
 
 
 def document(width: int, height: int, title: str, parts: Iterable[str]) -> str:
-    """Put the parts of a picture together."""
+    """Return the whole picture."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" font-family="{SANS}">'
@@ -62,7 +60,7 @@ def document(width: int, height: int, title: str, parts: Iterable[str]) -> str:
 
 
 def text(x: float, y: float, content: str, style: Type) -> str:
-    """Write a text with its base line at `y`."""
+    """Return a text with its base line at `y`."""
     classes = " ".join(name for name, holds in (("m", style.is_code), ("c", style.is_centred)) if holds)
     kind = f' class="{classes}"' if classes else ""
     weight = f' font-weight="{style.weight}"' if style.weight != PLAIN_WEIGHT else ""
@@ -72,7 +70,7 @@ def text(x: float, y: float, content: str, style: Type) -> str:
 
 
 def box(at: Box, paint: Paint) -> str:
-    """Draw a box."""
+    """Return a box."""
     line = f' stroke="{paint.line}" stroke-width="{paint.line_width}"' if paint.line else ""
     radius = f' rx="{paint.radius}"' if paint.radius else ""
 
@@ -81,24 +79,24 @@ def box(at: Box, paint: Paint) -> str:
 
 
 def hinted(hint: str, parts: Iterable[str]) -> str:
-    """Show a text while the pointer rests on some parts."""
+    """Give some parts a tooltip."""
     return f"<g><title>{_escaped(hint)}</title>{''.join(parts)}</g>"
 
 
 def width_of(content: str, style: Type) -> float:
-    """Tell about how wide a text is; nobody here knows the font."""
+    """Estimate the width of a text, as the viewer's font is unknown."""
     return len(content) * style.size * (ADVANCE if style.is_code or style.weight != PLAIN_WEIGHT else SANS_ADVANCE)
 
 
 def fitted(content: str, style: Type, width: float) -> str:
-    """Shorten a monospaced text to a width."""
+    """Return a monospaced text, shortened to a width."""
     most = max(1, int(width / (style.size * ADVANCE)))
 
     return content if len(content) <= most else f"{content[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _escaped(content: str) -> str:
-    """Make a text fit for XML, which has no place for most control characters nor for halves of surrogate pairs."""
+    """Escape a text for XML, which allows neither most control characters nor halves of surrogate pairs."""
     allowed = "".join(character if _is_allowed(character) else "\N{REPLACEMENT CHARACTER}" for character in content)
 
     return allowed.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,9 +1,8 @@
-"""What can happen to a job. The Linux shell observes these facts; the state machine answers them."""
+"""The events of a job. The manager observes them; the state machine answers them."""
 
 from __future__ import annotations
 
-from ascend_runner.annotations import Final, NamedTuple, Union
-from ascend_runner.plain_signal import (
+from signal import (
     SIGABRT,
     SIGBUS,
     SIGFPE,
@@ -14,14 +13,19 @@ from ascend_runner.plain_signal import (
     SIGTRAP,
     SIGXCPU,
     SIGXFSZ,
+    Signals,
 )
+from typing import Final, Union
 
-# Those whose default action leaves a core where the limits let it (signal(7)).
+import attrs
+
+# Signals whose default action is to dump core, if the limits permit it (signal(7)).
 CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
 
 
-class Ending(NamedTuple):
-    """How a process ended: by `exit_code`, or, where `signum` is not 0, by that signal (wait(2))."""
+@attrs.frozen
+class Ending:
+    """How a process ended: with `exit_code`, or killed by the signal `signum` if that is not 0 (wait(2))."""
 
     exit_code: int = 0
     signum: int = 0
@@ -29,7 +33,7 @@ class Ending(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether it ended by itself with exit code 0."""
+        """Whether it exited with code 0."""
         return self == Ending()
 
     @property
@@ -38,64 +42,74 @@ class Ending(NamedTuple):
         return 128 + self.signum if self.signum else self.exit_code
 
     def __str__(self) -> str:
-        """Say it: "exit status 1", "killed by SIGTERM", "killed by SIGSEGV (core dumped)", or "(no core)"."""
+        """Describe it: "exit status 1", "killed by SIGTERM", "killed by SIGSEGV (core dumped)", or "(no core)"."""
         if not self.signum:
             return f"exit status {self.exit_code}"
         core = " (core dumped)" if self.core_dumped else " (no core)" if self.signum in CORE_SIGNALS else ""
         return f"killed by {signal_name(self.signum)}{core}"
 
 
-class Spawned(NamedTuple):
-    """The rank's leader runs."""
+@attrs.frozen
+class Spawned:
+    """The leader of the rank is running."""
 
     rank_id: int
 
 
-class SpawnFailed(NamedTuple):
-    """The rank's leader could not be started; `exit_status` is what that means for the job (125 to 127)."""
+@attrs.frozen
+class SpawnFailed:
+    """The leader of the rank could not be started; `exit_status` is that of the job then (125 to 127)."""
 
     rank_id: int
     reason: str
     exit_status: int
 
 
-class Exited(NamedTuple):
-    """The rank's leader has ended. With `has_stragglers` others of its group live on, and `Emptied` follows."""
+@attrs.frozen
+class Exited:
+    """The leader of the rank has ended. With `has_stragglers`, others of its group live on, and `Emptied` follows."""
 
     rank_id: int
     ending: Ending
     has_stragglers: bool = False
 
 
-class Emptied(NamedTuple):
-    """The last straggler of a rank whose leader had ended is gone."""
+@attrs.frozen
+class Emptied:
+    """The last straggler of a rank has ended."""
 
     rank_id: int
 
 
-class SignalReceived(NamedTuple):
-    """The runner was sent a signal."""
+@attrs.frozen
+class AskedProcessEnded:
+    """A process that was asked to stop has ended: what it took care of is on its own now."""
+
+
+@attrs.frozen
+class SignalReceived:
+    """The runner has received a signal."""
 
     signum: int
 
 
-class HangDetected(NamedTuple):
-    """No rank has written a byte for `seconds`, as long as the user allowed."""
+@attrs.frozen
+class HangDetected:
+    """No rank has written any output for `seconds`, the limit set by the user."""
 
     seconds: float
 
 
-class DeadlineReached(NamedTuple):
-    """The time asked for by the last `SetDeadline` has passed."""
+@attrs.frozen
+class DeadlineReached:
+    """The time set by the last `SetDeadline` has passed."""
 
 
-Event = Union[Spawned, SpawnFailed, Exited, Emptied, SignalReceived, HangDetected, DeadlineReached]
+Event = Union[Spawned, SpawnFailed, Exited, Emptied, AskedProcessEnded, SignalReceived, HangDetected, DeadlineReached]
 
 
 def signal_name(signum: int) -> str:
-    """Name a signal; a real-time signal has a number only."""
-    from signal import Signals  # only where a signal is spoken of
-
+    """Return "SIGTERM" for 15; a real-time signal has only a number: "signal 35"."""
     try:
         return Signals(signum).name
     except ValueError:

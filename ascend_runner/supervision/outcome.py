@@ -1,21 +1,17 @@
-"""What a job came to: the first cause, what became of each rank, and the exit-status law."""
+"""How a job ended: the first cause, the fate of each rank, and the exit status that follows."""
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from typing import Union
 
-from ascend_runner.annotations import TYPE_CHECKING, NamedTuple, Union
+import attrs
 
-from .events import signal_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .events import Ending
+from ascend_runner.supervision.events import Ending, signal_name
 
 
-class RankFailed(NamedTuple):
-    """The first rank that ended, by itself, otherwise than with exit status 0. `name`: of a process that is no rank."""
+@attrs.frozen
+class RankFailed:
+    """The first rank that ended by itself with anything but exit status 0. `name`: of an auxiliary process."""
 
     rank_id: int
     ending: Ending
@@ -27,11 +23,12 @@ class RankFailed(NamedTuple):
         return self.ending.exit_status
 
     def __str__(self) -> str:
-        return f"{self.name or f'rank {self.rank_id}'} failed first: {self.ending}"
+        return f"{self.name or f'rank {self.rank_id}'} failed: {self.ending}"
 
 
-class RankNotStarted(NamedTuple):
-    """A rank's process could not be started. `name`: of a process that is no rank."""
+@attrs.frozen(kw_only=True)
+class RankNotStarted:
+    """A rank could not be started. `name`: of an auxiliary process."""
 
     rank_id: int
     reason: str
@@ -39,11 +36,12 @@ class RankNotStarted(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name or f'rank {self.rank_id}'} could not be started: {self.reason}"
+        return f"cannot start {self.name or f'rank {self.rank_id}'}: {self.reason}"
 
 
-class Interrupted(NamedTuple):
-    """The runner was told to stop. Being stopped is never success."""
+@attrs.frozen
+class Interrupted:
+    """The runner received a stop signal. An interrupted job is never a success."""
 
     signum: int
 
@@ -56,62 +54,46 @@ class Interrupted(NamedTuple):
         return f"stopped by {signal_name(self.signum)}"
 
 
-class Hung(NamedTuple):
-    """No rank wrote anything for `seconds`, and the runner was asked to watch for that."""
+@attrs.frozen
+class Hung:
+    """No rank wrote any output for `seconds`, the limit set by the user."""
 
     seconds: float
 
     @property
     def exit_status(self) -> int:
-        """What timeout(1) ends with when its limit has passed."""
+        """124, as of timeout(1) when its limit has expired."""
         return 124
 
     def __str__(self) -> str:
-        return f"no rank wrote anything for {self.seconds:g} s (--hang-timeout)"
+        return f"no rank wrote any output for {self.seconds:g} s (--hang-timeout)"
 
 
 Cause = Union[RankFailed, RankNotStarted, Interrupted, Hung]
 
 
-class RankOutcome(NamedTuple):
-    """What became of one rank: `ending` is None where it was not started, or could not be killed.
+@attrs.frozen
+class RankOutcome:
+    """The fate of one rank. `ending` is None if it was not started, or is still alive after SIGKILL.
 
-    `rank_id` is below 0 for the process that has none. The state machine gives the first four; what was seen of the
-    process (its pid, the `seconds` it ran, the path of its log, the number of bytes it wrote, its last lines) is added
-    by the manager.
+    `rank_id` is negative for an auxiliary process. With `is_stopped`, the runner asked the rank to stop before it
+    ended.
     """
 
     rank_id: int
     ending: Ending | None
     is_started: bool = True
-    is_told_to_stop: bool = False
-    pid: int = 0
-    seconds: float = 0.0
-    log_path: str = ""
-    log_size: int = 0
-    last_lines: tuple[str, ...] = ()
+    is_stopped: bool = False
 
 
-class Outcome(NamedTuple):
-    """What the job came to. `cause` is None exactly where every rank exited 0; `ranks` is in rank order.
-
-    `seconds` is how long it ran. `report` is the whole story, as `<job id>-report.json` has it; its schema is that of
-    the module `report`.
-    """
+@attrs.frozen
+class AttemptOutcome:
+    """How an attempt ended. `cause` is None exactly if every rank exited 0; `ranks` is in rank order."""
 
     cause: Cause | None
     ranks: tuple[RankOutcome, ...]
-    seconds: float = 0.0
-    report: Mapping[str, object] = MappingProxyType({})
 
     @property
     def status(self) -> int:
-        """The exit status of the job: that of the first cause, 0 without one. What others did later never counts."""
+        """The exit status: that of the first cause, 0 without one. Later failures never count."""
         return self.cause.exit_status if self.cause else 0
-
-    def check(self) -> None:
-        """Do nothing after a success. Errors: JobFailedError with the cause and its exit status."""
-        if self.cause:
-            from ascend_runner.errors import JobFailedError  # only here
-
-            raise JobFailedError(str(self.cause), exit_status=self.status)

@@ -1,1 +1,1 @@
-"""How fast the program is: measured beside its peers, in one run, and told as ratios. Called by `scripts/bench`."""
+"""Measures the program against its peers in one run, and prints ratios. Called by `scripts/bench`."""

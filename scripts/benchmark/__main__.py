@@ -1,4 +1,4 @@
-"""Chooses the rows, prints the table, and ends whatever is left when it is interrupted."""
+"""Selects the rows, prints the table, and kills every process that is left when it ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from ascend_runner.linux import descendants
+from ascend_runner.guardian import process_tree
 from benchmark import fault_rows, launchers, table
 from benchmark.rows import ROWS as SPEED_ROWS
 
@@ -14,14 +14,14 @@ ROWS = (*SPEED_ROWS, *fault_rows.ROWS)
 
 
 def main() -> int:
-    """Print the rows that the words name, or all."""
+    """Print the rows that the arguments name, or all of them."""
     names = [row.__name__ for row in ROWS]
     unknown = set(sys.argv[1:]) - set(names)
     if unknown:
-        sys.stderr.write(f"no row {', '.join(sorted(unknown))}; the rows are {', '.join(names)}\n")
+        sys.stderr.write(f"unknown row {', '.join(sorted(unknown))}, expected one of {', '.join(names)}\n")
         return 2
 
-    descendants.become_subreaper()  # whatever a launcher leaves becomes ours, and is found below
+    process_tree.become_subreaper()  # processes that a launcher leaves become children of this one
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         print(launchers.machine())
@@ -33,9 +33,9 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        while descendants.children(os.getpid()):
-            descendants.kill_all()
-            descendants.reap_adopted()
+        while process_tree.children(os.getpid()):
+            process_tree.kill_all()
+            process_tree.reap_adopted()
     return 0
 
 

@@ -1,6 +1,6 @@
-"""What is measured under faults: how fast all is gone, whether the first cause is named, what a stalled console costs.
+"""The rows about faults: how fast all processes end, how often the first cause is right, what a stalled console costs.
 
-Each rank, and whoever it starts, holds one end of a FIFO open: its end of file is the moment when the last has gone.
+Each rank and its children hold a FIFO open for writing; its end of file is the moment when the last of them has ended.
 """
 
 from __future__ import annotations
@@ -8,28 +8,25 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import functools
+import glob
+import json
 import os
 import random
-import re
 import select
 import signal
 import statistics
 import subprocess
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from ascend_runner.linux import descendants
+from ascend_runner.guardian import process_tree
 from benchmark import measure
-from benchmark.launchers import OURS, peers
+from benchmark.launchers import OURS, Launcher, peers
 from benchmark.lines import Lines
 from benchmark.measure import folder
 from benchmark.rows import LINES_EACH, RANKS
 from benchmark.table import Row, count, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from benchmark.launchers import Launcher
 
 RUNS: Final = 11
 RACES: Final = 1000
@@ -37,7 +34,7 @@ READY: Final = "exec 9>$FIFO; %s printf r >&9; exec sleep 1000"  # a rank, for s
 
 
 class Watch:
-    """A FIFO that tells when its writers are ready, and when the last of them has gone."""
+    """A FIFO that shows when its writers are ready and when the last of them has ended."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.join(path, "fifo")
@@ -45,38 +42,38 @@ class Watch:
         self._reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
 
     def rank(self, work: str = "") -> Sequence[str]:
-        """Give the words of a rank that does some work first, says that it is ready, and sleeps."""
+        """Give the command line of a rank that does some work, reports that it is ready, and sleeps."""
         return ("sh", "-c", (READY % work).replace("$FIFO", self.path))
 
     def await_ready(self, ranks: int) -> None:
-        """Wait until so many have said that they are ready."""
+        """Wait until so many ranks are ready."""
         while ranks:
             select.select([self._reader], [], [], measure.LIMIT)
             ranks -= len(os.read(self._reader, ranks))
 
     def await_end(self) -> float:
-        """Wait until nobody is left; the moment."""
+        """Wait until no writer is left, and return the time."""
         while os.read(self._reader, 1) if select.select([self._reader], [], [], measure.LIMIT)[0] else True:
             pass
         return time.monotonic()
 
 
 def killed_runner() -> Iterator[Row]:
-    """Time how long ranks and their children live on after SIGKILL of the launcher; count those that stay."""
+    """Time how long ranks and their children outlive SIGKILL of the launcher, and count those that stay."""
     family = "setsid sleep 1000 & setsid sleep 1000 & "
 
     def sleepers() -> set[int]:
-        found = descendants.descendants(os.getpid())
+        found = process_tree.descendants(os.getpid())
         return {process.pid for process in found if process.name == "sleep" and not process.is_zombie}
 
     def run(launcher: Launcher) -> tuple[float, int]:
-        before = sleepers()  # of a peer, in a row before this one
+        before = sleepers()  # left by a peer in an earlier row
         with folder() as path:
             watch = Watch(path)
             with measure.started(launcher.command(path, *watch.rank(family), ranks=RANKS)) as popen:
                 watch.await_ready(RANKS)
                 ours = launcher is OURS
-                killed = descendants.children(popen.pid)[0] if ours else popen.pid
+                killed = process_tree.children(popen.pid)[0] if ours else popen.pid
                 start = time.monotonic()
                 os.kill(killed, signal.SIGKILL)
                 end = watch.await_end() if ours else start
@@ -84,7 +81,7 @@ def killed_runner() -> Iterator[Row]:
                 time.sleep(0 if ours else 1)
             left = sleepers() - before
             for pid in left:
-                descendants.send(pid, signal.SIGKILL)
+                process_tree.send(pid, signal.SIGKILL)
         return end - start, len(left)
 
     found = [run(OURS) for _ in range(RUNS)]
@@ -98,14 +95,14 @@ def killed_runner() -> Iterator[Row]:
 
 
 def first_cause() -> Iterator[Row]:
-    """Count the races in which the wrong rank is named: one fails, each other one 1 to 50 ms later, of that."""
+    """Count the races with a wrong first cause: one rank fails, and the others 1 to 50 ms later because of it."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         wrong = sum(pool.map(_race, range(RACES)))
-    yield Row(f"first cause named wrong, in {RACES} races", wrong, count, reach=0)
+    yield Row(f"wrong first cause, in {RACES} races", wrong, count, reach=0)
 
 
 def _race(seed: int) -> bool:
-    """Have one race; whether the wrong rank was named, or the wrong status given."""
+    """Run one race; return whether the runner named the wrong rank or returned the wrong status."""
     dice = random.Random(seed)
     culprit = dice.randrange(RANKS)
     script = (
@@ -116,13 +113,15 @@ def _race(seed: int) -> bool:
         for rank_id in range(RANKS):
             os.mkfifo(f"{path}/fifo-{rank_id}")
         words = ("sh", "-c", script.replace("$FIFO", f"{path}/fifo"))
-        with measure.started(OURS.command(path, *words, ranks=RANKS), stderr=subprocess.PIPE) as popen:
+        with measure.started(OURS.command(path, *words, ranks=RANKS)) as popen:
             writers = [os.open(f"{path}/fifo-{rank_id}", os.O_WRONLY) for rank_id in range(RANKS)]
-            (runner,) = descendants.children(popen.pid)
-            pid = next(pid for pid in descendants.children(runner) if _is_rank(pid, culprit))
+            (runner,) = process_tree.children(popen.pid)
+            pid = next(pid for pid in process_tree.children(runner) if _is_rank(pid, culprit))
             start = time.monotonic()
             os.write(writers[culprit], b"fail\n")
-            while (found := descendants.look(pid)) and not found.is_zombie and time.monotonic() - start < measure.LIMIT:
+            while (
+                (found := process_tree.look(pid)) and not found.is_zombie and time.monotonic() - start < measure.LIMIT
+            ):
                 time.sleep(0.0002)
             start = time.monotonic()
             others = [rank_id for rank_id in range(RANKS) if rank_id != culprit]
@@ -130,21 +129,22 @@ def _race(seed: int) -> bool:
                 time.sleep(max(0.0, moment - time.monotonic()))
                 with contextlib.suppress(BrokenPipeError):
                     os.write(writers[rank_id], dice.choice((b"complain\n", b"die\n")))
-            _, screen = popen.communicate()
+            popen.wait()
             for writer in writers:
                 os.close(writer)
-    named = re.search(rb"rank (\d+) failed first", screen)
-    return named is None or int(named[1]) != culprit or popen.returncode != 7
+        (report,) = glob.glob(f"{path}/*-report.json")
+        cause = json.loads(measure.read(report))["cause"]
+    return cause.get("rank_id") != culprit or popen.returncode != 7
 
 
 def _is_rank(pid: int, rank_id: int) -> bool:
-    """Whether a process is that rank: numbers of processes begin anew, so that their order says nothing."""
+    """Whether a process is that rank; pids wrap around, so their order proves nothing."""
     with open(f"/proc/{pid}/environ", "rb") as environ:
         return b"RANK_ID=%d" % rank_id in environ.read().split(b"\0")
 
 
 def stalled_console() -> Iterator[Row]:
-    """Time ranks that write much, while the console is read and while it is not; not the runner's own end."""
+    """Time ranks with much output while the console is read, and while it is not; only until the ranks have ended."""
     with folder(in_memory=True) as path:
         lines = Lines(path, RANKS, LINES_EACH)
 
@@ -178,7 +178,7 @@ def stalled_console() -> Iterator[Row]:
 
 
 def teardown_in_any_state() -> Iterator[Row]:
-    """Time from SIGTERM to the end of the last obeying rank, whatever the console and the disk are like."""
+    """Time from SIGTERM to the end of the last rank, for different states of console and disk."""
 
     def run(state: str) -> tuple[float, float]:
         with folder() as path:

@@ -1,4 +1,4 @@
-"""Known lines for ranks to write, and the proof that a log or a console holds each of them, whole and once."""
+"""Known lines for ranks to write, and a check that a log or a console holds each of them, complete and once."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ LENGTH: Final = 100  # bytes, with the newline
 
 
 class Lines:
-    """Files `<path>-0`, `<path>-1` and so on, each line of which says its rank and number."""
+    """Files `<path>-0`, `<path>-1` and so on, of lines that hold their rank and number."""
 
     def __init__(self, folder: str, ranks: int, lines_each: int) -> None:
-        """Make the files."""
+        """Write the files."""
         self.path = os.path.join(folder, "lines")
         self._texts = {rank: _text(rank, lines_each) for rank in range(ranks)}
         for rank, text in self._texts.items():
             write(f"{self.path}-{rank}", text)
 
     def count_wrong_in_logs(self, folder: str) -> int:
-        """Count the lines that the log files of a folder lack or have too many."""
+        """Count the missing and the extra lines in the log files of a folder."""
         names = {re.sub(r".*-rank-(\d+)-.*", r"\1", name): name for name in os.listdir(folder)}
         return sum(
             _differences(text, read(os.path.join(folder, names[str(rank)]))) for rank, text in self._texts.items()
         )
 
     def count_wrong_on_console(self, path: str) -> int:
-        """Count the lines that a console of prefixed lines lacks or has too many."""
+        """Count the missing and the extra lines on a console with prefixes."""
         shown: dict[bytes, list[bytes]] = {b"[rank %d" % rank: [] for rank in self._texts}
         strays = 0
         for line in read(path).splitlines(keepends=True):

@@ -1,4 +1,4 @@
-"""How things are measured: alternately, as medians, each run in an empty folder and without the machine's variables."""
+"""Ways to measure: alternating runs and their medians, each in an empty folder and a clean environment."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ import subprocess
 import tempfile
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Callable, Final
 
-from ascend_runner.linux import descendants
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from benchmark.launchers import Launcher
+from ascend_runner.guardian import process_tree
+from benchmark.launchers import Launcher
 
 CLEAN: Final = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-LIMIT: Final = 60.0  # seconds that anything that is waited for may take
-MEMORY: Final = "/dev/shm"  # noqa: S108  a folder of a fresh name is made in it
+LIMIT: Final = 60.0  # seconds that any wait may take
+MEMORY: Final = "/dev/shm"  # noqa: S108  a folder with a random name is created in it
 MUCH: Final = 2 << 30  # bytes
 
 
 def alternate(contestants: Mapping[str, tuple[int, Callable[[], float]]]) -> dict[str, float]:
-    """Run each contestant so many times, mixed as evenly as may be; the median of what each gives."""
+    """Run each contestant so many times, in turns; give the median of each."""
     turns = sorted((number / runs, name) for name, (runs, _run) in contestants.items() for number in range(runs))
     samples: dict[str, list[float]] = {name: [] for name in contestants}
     for _turn, name in turns:
@@ -39,7 +36,7 @@ def alternate(contestants: Mapping[str, tuple[int, Callable[[], float]]]) -> dic
 
 @contextlib.contextmanager
 def folder(*, in_memory: bool = False) -> Iterator[str]:
-    """Have an empty folder for a while; in memory where that is offered, for what a disk would blur."""
+    """Provide an empty folder, in memory if possible where a disk would distort the result."""
     place = MEMORY if in_memory and os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free > MUCH else None
     with tempfile.TemporaryDirectory(prefix="ascend-runner-bench-", dir=place) as path:
         yield path
@@ -53,9 +50,9 @@ def started(
     stdout: int = subprocess.DEVNULL,
     stderr: int = subprocess.DEVNULL,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program, and end it where the block did not, or when it takes longer than `LIMIT`."""
+    """Start a program, and terminate it at the end of the block or after `LIMIT`."""
     with subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=CLEAN) as popen:
-        # Not wait(timeout), which looks after 1, 2, 4, ... 32 ms and so gives times that are powers of two.
+        # Not wait(timeout): it polls after 1, 2, 4, ... 32 ms, and the times would be sums of these.
         overdue = threading.Timer(LIMIT, popen.terminate)
         overdue.start()
         try:
@@ -74,10 +71,7 @@ def seconds_of(command: Sequence[str]) -> float:
 
 
 def seconds_with_console(command: Sequence[str], console: str = os.devnull) -> tuple[float, bytes]:
-    """Time a program until `cat` has taken all that it wrote into the pipe that is its console, on to a file.
-
-    Gives its stderr, too.
-    """
+    """Time a program until `cat` has copied its stdout, a pipe, to a file; give its stderr, too."""
     start = time.monotonic()
     with open(console, "wb") as file, tempfile.TemporaryFile() as errors:
         with started(command, stdout=subprocess.PIPE, stderr=errors.fileno()) as popen:
@@ -92,11 +86,11 @@ def seconds_with_console(command: Sequence[str], console: str = os.devnull) -> t
 
 @contextlib.contextmanager
 def sleeping(launcher: Launcher, ranks: int) -> Iterator[list[int]]:
-    """Have a launcher hold ranks that sleep; the pids of its own processes."""
+    """Run a launcher with ranks that sleep; give the pids of its own processes."""
     with folder() as path, started(launcher.command(path, "sleep", "1000", ranks=ranks)) as popen:
         deadline = time.monotonic() + LIMIT
         while True:
-            below = list(descendants.descendants(popen.pid))
+            below = list(process_tree.descendants(popen.pid))
             if sum(found.name == "sleep" for found in below) == ranks:
                 break
             if time.monotonic() > deadline:
@@ -106,19 +100,19 @@ def sleeping(launcher: Launcher, ranks: int) -> Iterator[list[int]]:
 
 
 def pss(pid: int) -> int:
-    """Give the memory of a process in bytes, shared pages by their share (proc(5), smaps_rollup)."""
+    """Give the proportional set size of a process in bytes (proc(5), smaps_rollup)."""
     found = re.search(rb"^Pss: +(\d+) kB", read(f"/proc/{pid}/smaps_rollup"), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 
 def context_switches(pid: int) -> int:
-    """Tell how often the threads of a process have been taken from a core, by themselves or not: nobody idle is."""
+    """Count the context switches of all threads of a process; an idle one has none."""
     statuses = [read(f"/proc/{pid}/task/{tid}/status") for tid in os.listdir(f"/proc/{pid}/task")]
     return sum(int(count) for status in statuses for count in re.findall(rb"ctxt_switches:\t(\d+)", status))
 
 
 def system_calls(pids: Sequence[int], seconds: float) -> int | None:
-    """Count what strace sees of these processes and their threads in that time. None where it is not installed."""
+    """Count the system calls of these processes and their threads in that time; None without strace."""
     if not shutil.which("strace"):
         time.sleep(seconds)
         return None

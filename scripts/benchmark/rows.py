@@ -1,39 +1,38 @@
-"""What is measured: one function for each part of the table, named in ROWS. Each gives its lines with their reaches."""
+"""The rows about speed: each function in ROWS measures one part of the table, and gives its rows with their limits."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-import re
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from benchmark import measure
-from benchmark.launchers import OURS, Launcher, peers
+from benchmark.launchers import MPIRUN_WITH_LOGS, OURS, OURS_WITH_TABLE, TABLE, Launcher, peers
 from benchmark.lines import Lines
 from benchmark.measure import folder
 from benchmark.table import Row, count, megabytes, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RANKS: Final = 8
 MANY_RANKS: Final = 256
 LINES_EACH: Final = 200_000  # of 100 bytes: 20 MB
 IDLE_SECONDS: Final = 10.0
-LOOK_EVERY: Final = 0.2  # seconds between two looks of the program at its rank table
+LOOK_EVERY: Final = 0.2  # seconds after which the program reads its rank table again
 
 HERE: Final = os.path.dirname(os.path.abspath(__file__))
-TABLE: Final = os.path.join(HERE, "..", "..", "fixtures", "valid", "group_list_8_devices.json")
 
 
 def start_to_exit() -> Iterator[Row]:
-    """Time ranks that do nothing."""
+    """Time ranks that do nothing, with and without a completed rank table.
+
+    Each rank has a log of its own and a prefix on the console, as mpirun does it, too.
+    """
 
     def run(launcher: Launcher) -> float:
         with folder() as path:
@@ -42,19 +41,22 @@ def start_to_exit() -> Iterator[Row]:
             nothing = script if launcher.starts_scripts_only else "true"
             return measure.seconds_of(launcher.command(path, nothing, ranks=RANKS))
 
-    launchers = [OURS, *peers()]
+    installed = {peer.name: MPIRUN_WITH_LOGS if peer.name == MPIRUN_WITH_LOGS.name else peer for peer in peers()}
+    launchers = [OURS, OURS_WITH_TABLE, *installed.values()]
     medians = measure.alternate(
         {one.name: (3 if one.is_slow else 21, functools.partial(run, one)) for one in launchers}
     )
-    ours = medians[OURS.name]
-    what = f"{RANKS} ranks that do nothing, start to exit"
-    yield Row(what, ours, seconds, "mpirun", medians.get("mpirun"), reach=1.0, is_ratio=True)
+    ours = medians[OURS_WITH_TABLE.name]
+    what = f"{RANKS} ranks that do nothing, with a table, start to exit"
+    yield Row(what, ours, seconds, "mpirun, tagged and logged", medians.get("mpirun"), reach=1.5, is_ratio=True)
     yield Row("", ours, seconds, "torchrun", medians.get("torchrun"), reach=0.1, is_ratio=True)
-    yield Row("", ours, seconds, "msrun", medians.get("msrun"))
+    yield Row("", ours, seconds, "msrun", medians.get("msrun"), reach=0.1, is_ratio=True)
+    what = "  without a table"
+    yield Row(what, medians[OURS.name], seconds, "mpirun, tagged and logged", medians.get("mpirun"))
 
 
 def teardown() -> Iterator[Row]:
-    """Time what follows when one rank exits 7 and the others honour SIGTERM."""
+    """Time the teardown when one rank exits with 7 and the others obey SIGTERM."""
     found: dict[str, list[tuple[float, float]]] = {}
 
     def run(launcher: Launcher) -> float:
@@ -82,11 +84,11 @@ def teardown() -> Iterator[Row]:
 
 
 def output() -> Iterator[Row]:
-    """Time much output into files and to one console: a pipe that `cat` reads on to /dev/null, the same for both.
+    """Time much output to files and one console: a pipe that `cat` copies to /dev/null, for both contestants.
 
-    The ranks are `cat` too, of lines made beforehand, so that writing costs next to nothing. All files are in memory.
+    The ranks are `cat`, too, and print prepared lines, so that writing costs little. All files are in memory.
     """
-    skipped = 0
+    warnings = 0
     with folder(in_memory=True) as path:
         lines = Lines(path, RANKS, LINES_EACH)
         ours = OURS.command(f"{path}/log", "sh", "-c", f"exec cat {lines.path}-$RANK", ranks=RANKS)
@@ -94,11 +96,11 @@ def output() -> Iterator[Row]:
         alone = _for_each_rank(f"cat {lines.path}-$rank | cat >/dev/null")
 
         def run(command: list[str], console: str = os.devnull) -> float:
-            nonlocal skipped
+            nonlocal warnings
             shutil.rmtree(f"{path}/log", ignore_errors=True)
             os.mkdir(f"{path}/log")
             taken, screen = measure.seconds_with_console(command, console)
-            skipped += sum(map(int, re.findall(rb"(\d+) lines not shown", screen)))
+            warnings += screen.count(b" WARNING ")
             return taken
 
         medians = measure.alternate(
@@ -114,22 +116,22 @@ def output() -> Iterator[Row]:
 
     what = f"{RANKS} ranks write 20 MB each, to files and a console"
     yield Row(what, medians["ours"], seconds, f"{RANKS} x tee, unprefixed", medians["tee"], 1.5, is_ratio=True)
-    yield Row("  the writers take of that, into nothing", medians["alone"], seconds)
+    yield Row("  the writers alone, to /dev/null", medians["alone"], seconds)
     yield Row("  lines cut, merged, missing in files and console", wrong, count, reach=0)
-    yield Row("  lines left out on the console, in all runs, and told", skipped, count, reach=0)
+    yield Row("  warnings (lines skipped on the console), in all runs", warnings, count, reach=0)
 
 
 def idle() -> Iterator[Row]:
-    """Look at launchers whose ranks sleep: memory, how often they wake, and the system calls of one under strace."""
+    """Measure launchers whose ranks sleep: memory, context switches, and system calls under strace."""
     with contextlib.ExitStack() as stack:
         launchers = [OURS, *(peer for peer in peers() if not peer.starts_scripts_only)]
         pids: dict[str, list[int]] = {}
         sizes: dict[str, int] = {}
         for launcher in launchers:
             own = pids[launcher.name] = stack.enter_context(measure.sleeping(launcher, RANKS))
-            sizes[launcher.name] = sum(map(measure.pss, own))  # ours comes first: it shares no page with another's
+            sizes[launcher.name] = sum(map(measure.pss, own))  # ours first: it shares no page with others then
         traced = stack.enter_context(measure.sleeping(OURS, RANKS))
-        time.sleep(1)  # all have come to rest
+        time.sleep(1)  # until all are idle
         before = {name: sum(map(measure.context_switches, own)) for name, own in pids.items()}
         calls = measure.system_calls(traced, IDLE_SECONDS)
         switches = {name: sum(map(measure.context_switches, own)) - before[name] for name, own in pids.items()}
@@ -144,7 +146,7 @@ def idle() -> Iterator[Row]:
 
 
 def table_to_first_rank() -> Iterator[Row]:
-    """Time from the rename that completes the rank table to the first rank's own clock."""
+    """Time from the rename that completes the rank table to the first line of a rank."""
     runs = 10
     table = measure.read(TABLE)
     samples = []
@@ -155,8 +157,8 @@ def table_to_first_rank() -> Iterator[Row]:
             command = [OURS.words(RANKS, path)[0], "--rank-table", place, "--log-dir", path, "date", "+%s%N"]
             with measure.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
                 assert popen.stderr  # noqa: S101  mypy must know
-                popen.stderr.readline()  # it says that it waits
-                time.sleep(1 + LOOK_EVERY * number / runs)  # each moment between two looks is as likely
+                popen.stderr.readline()  # that it waits
+                time.sleep(1 + LOOK_EVERY * number / runs)  # spread evenly between two reads of the table
                 measure.write(place + ".new", table)
                 completed = time.time_ns()
                 os.rename(place + ".new", place)
@@ -168,7 +170,7 @@ def table_to_first_rank() -> Iterator[Row]:
 
 
 def many_ranks() -> Iterator[Row]:
-    """Time many ranks that do nothing, and what they take above their bare processes."""
+    """Time many ranks that do nothing, and the overhead over bare processes."""
     program = shutil.which("true") or "true"
 
     def bare() -> float:

@@ -1,17 +1,20 @@
-"""The table: one line for each thing measured, with the peer beside it, the ratio, and whether the reach was met."""
+"""The table: one line per measurement, with the peer beside it, the ratio, and whether the target is met."""
 
 from __future__ import annotations
 
-from typing import Callable, Final, NamedTuple
+from typing import Callable, Final
+
+import attrs
 
 COLUMNS: Final = "{:<55} {:>9}  {:<26} {:>7}  {:<11} {}"
 NOT_INSTALLED: Final = "not installed"
 
 
-class Row(NamedTuple):
-    """One line. `reach` is the most that `ours` may be, or, for a ratio, the most that ours / theirs may be.
+@attrs.frozen
+class Row:
+    """One line. `reach` is the upper limit of `ours` or, with `is_ratio`, of ours / theirs.
 
-    A named peer whose figure is None is not installed. Without `what` the line goes on with another peer.
+    A peer without a figure is not installed. A line without `what` compares the line above with another peer.
     """
 
     what: str
@@ -29,7 +32,7 @@ class Row(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether the reach was met; empty where there is none, or nothing to compare with."""
+        """Whether the reach is met; empty without a reach or a peer."""
         figure = self.ratio if self.is_ratio else self.ours
         if self.reach is None or figure is None:
             return ""
@@ -37,7 +40,7 @@ class Row(NamedTuple):
 
 
 def head() -> str:
-    """Give the names of the columns."""
+    """Give the header."""
     return COLUMNS.format("what", "ours", "peer", "ratio", "reach", "") + "\n" + "-" * 117
 
 

@@ -1,4 +1,4 @@
-"""What is said of NPUs, from trees of device nodes, of processes and of installed software, and from a fake npu-smi."""
+"""Findings about NPUs, from trees of device nodes, processes and installed software, and from a fake npu-smi."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import sys
 import tempfile
 from pathlib import Path
 
+import attrs
 import pytest
 
 from ascend_runner.check import devices
-from ascend_runner.check.line import Verdict
-from tests.check.scenes import advice, said, scene
-from tests.conftest import LIMIT
-from tests.linux.trees import tree
+from ascend_runner.problems import Problem
+from tests.check.contexts import context, job_of, look_at, prepared, remedies
+from tests.helpers.trees import tree
+from tests.helpers.waiting import LIMIT
 
 TABLE = "group_list_8_devices.json"
 COMPANIONS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 
 
 def npus(folder: Path, *numbers: int, but: str = "") -> str:
-    """Lay out the device nodes of some NPUs; the root of the machine."""
+    """Make the device nodes of some NPUs; return the root of the machine."""
     names = [*(f"davinci{number}" for number in numbers), *COMPANIONS]
     return tree(folder, {f"dev/{name}": "" for name in names if name != but})
 
@@ -31,11 +32,11 @@ def npus(folder: Path, *numbers: int, but: str = "") -> str:
 
 @pytest.mark.parametrize("numbers", [tuple(range(8)), tuple(range(8, 16))])
 def test_as_many_as_there_are_ranks(tmp_path: Path, numbers: tuple[int, ...]) -> None:
-    """All is well where each rank has an NPU, without a table whatever their numbers are."""
+    """Without a rank table it is enough that each rank has an NPU, whatever its number."""
     root = npus(tmp_path, *numbers)
 
-    assert [("ok", f"8 NPUs (/dev/davinci{numbers[0]}-{numbers[-1]}) for 8 ranks")] == said(
-        devices.devices, scene(root, nproc=8)
+    assert [("ok", f"8 NPUs (/dev/davinci{numbers[0]}-{numbers[-1]}) for 8 ranks")] == look_at(
+        devices.devices, context(root, nproc=8)
     )
 
 
@@ -43,78 +44,76 @@ def test_virtual_npus(tmp_path: Path) -> None:
     """Parts of an NPU count like NPUs."""
     root = tree(tmp_path, {f"dev/{name}": "" for name in ("vdavinci100", "vdavinci101", *COMPANIONS)})
 
-    assert [("ok", "2 NPUs (/dev/vdavinci100, 101) for 2 ranks")] == said(devices.devices, scene(root, nproc=2))
+    assert [("ok", "2 NPUs (/dev/vdavinci100, 101) for 2 ranks")] == look_at(devices.devices, context(root, nproc=2))
 
 
 def test_none_with_a_table(tmp_path: Path) -> None:
-    """A table that gives NPUs to a container without any is an error."""
-    given = scene(str(tmp_path), nproc=8, table=TABLE)
+    """A rank table that assigns NPUs to a container without any is an error."""
+    given = context(str(tmp_path), nproc=8, table=TABLE)
 
-    assert [("error", "no NPU is to be seen (/dev/davinci*), and the rank table gives 8 to this node")] == said(
+    assert [("error", "found no NPU (/dev/davinci*), but the rank table assigns 8 to this node")] == look_at(
         devices.devices, given
     )
 
 
 def test_none_without_a_table(tmp_path: Path) -> None:
-    """Ranks that were asked for by number may do without."""
-    assert [("warning", "no NPU is to be seen (/dev/davinci*), the ranks would find none")] == said(
-        devices.devices, scene(str(tmp_path), nproc=2)
-    )
+    """Without a rank table, missing NPUs are a warning: the job may run on CPUs."""
+    assert [("warning", "found no NPU (/dev/davinci*)")] == look_at(devices.devices, context(str(tmp_path), nproc=2))
 
 
 def test_none_and_nothing_known(tmp_path: Path) -> None:
-    """Where it is not known what the job takes, their absence says nothing."""
-    assert [] == said(devices.devices, scene(str(tmp_path)))
+    """Without knowing what the job needs, missing NPUs are not reported."""
+    assert [] == look_at(devices.devices, context(str(tmp_path)))
 
 
 def test_too_few(tmp_path: Path) -> None:
-    """Fewer than ranks is an error, told with what is there."""
-    assert [("error", "7 NPUs (/dev/davinci0-6), fewer than this node has ranks, 8")] == said(
-        devices.devices, scene(npus(tmp_path, *range(7)), nproc=8, table=TABLE)
+    """Fewer NPUs than ranks are an error."""
+    assert [("error", "found only 7 NPUs (/dev/davinci0-6) for 8 ranks")] == look_at(
+        devices.devices, context(npus(tmp_path, *range(7)), nproc=8, table=TABLE)
     )
 
 
 def test_others_than_the_tables(tmp_path: Path) -> None:
     """On a machine with all its NPUs, a table with the last of them needs ASCEND_RT_VISIBLE_DEVICES."""
-    given = scene(npus(tmp_path, *range(8)), nproc=8, table=TABLE)
-    last = given.table.devices[4:] if given.table else ()
-    job = given.job and given.job._replace(ranks=tuple(given.job.ranks[device.rank_id] for device in last))
-    given = given._replace(job=job)
+    given = context(npus(tmp_path, *range(8)), nproc=8, table=TABLE)
+    given = prepared(given, plan=job_of(range(4, 8)))
 
     assert [
         (
             "warning",
-            "the rank table gives this node the NPUs 4, 5, 6, 7, but ranks would take the first 4 of /dev/davinci0-7",
+            "the rank table assigns NPUs 4, 5, 6, 7 to this node, but ranks would use the first 4 of /dev/davinci0-7",
         )
-    ] == said(devices.devices, given)
-    assert ["set ASCEND_RT_VISIBLE_DEVICES=4,5,6,7"] == advice(devices.devices, given)
+    ] == look_at(devices.devices, given)
+    assert ["set ASCEND_RT_VISIBLE_DEVICES=4,5,6,7"] == remedies(devices.devices, given)
 
-    chosen = given._replace(environ={"ASCEND_RT_VISIBLE_DEVICES": "4,5,6,7"})
-    assert [("ok", "8 NPUs (/dev/davinci0-7) for 4 ranks")] == said(devices.devices, chosen)
+    chosen = attrs.evolve(given, environ={"ASCEND_RT_VISIBLE_DEVICES": "4,5,6,7"})
+    assert [("ok", "8 NPUs (/dev/davinci0-7) for 4 ranks")] == look_at(devices.devices, chosen)
 
 
 @pytest.mark.parametrize("missing", COMPANIONS)
 def test_companions(tmp_path: Path, missing: str) -> None:
-    """Each of the three device nodes beside the NPUs' own must be there."""
+    """Each of the three device nodes beside the NPUs' own must exist."""
     root = npus(tmp_path, 0, but=missing)
 
-    assert [("error", f"there is no /dev/{missing}")] == said(devices.devices, scene(root, nproc=1))
+    assert [("error", f"missing device nodes: /dev/{missing}")] == look_at(devices.devices, context(root, nproc=1))
 
 
 UNPRIVILEGED = """
 import os, sys
 from ascend_runner.check import devices
-from ascend_runner.check.scene import Scene
-from ascend_runner.job.settings import Settings
+from ascend_runner.check.context import CheckContext
+from ascend_runner.host.host import Host
+from ascend_runner.settings.model import Settings
 if os.geteuid() == 0:
     os.setuid(65534)
-for line in devices.devices(Scene(Settings(nproc_per_node=2), {}, root=sys.argv[1])):
-    print(line.found)
+context = CheckContext(settings=Settings(nproc_per_node=2), environ={}, host=Host(sys.argv[1]))
+for problem in devices.devices(context):
+    print(problem.sentence)
 """
 
 
 def test_device_node_of_a_stranger() -> None:
-    """A device node that this user must not open is told; root may open all, so that nobody asks here."""
+    """A device node that this user cannot open is an error; root drops its privileges to see one."""
     with tempfile.TemporaryDirectory() as folder:  # not below pytest's, which are its user's alone
         root = npus(Path(folder), 0, 1)
         os.chmod(folder, 0o711)  # noqa: S103  another user is to look in
@@ -125,14 +124,17 @@ def test_device_node_of_a_stranger() -> None:
         )
 
     user = os.geteuid() or 65534
-    assert (f"user {user} must not open {root}/dev/davinci0 and 4 more", "") == (printed.stdout.strip(), printed.stderr)
+    assert (f"user {user} has no permission to open {root}/dev/davinci0 and 4 more", "") == (
+        printed.stdout.strip(),
+        printed.stderr,
+    )
 
 
-# --- Who holds them ---------------------------------------------------------------------------------------------------
+# --- Processes that hold them -----------------------------------------------------------------------------------------
 
 
 def test_leftover_process(tmp_path: Path) -> None:
-    """A real process that has device nodes open is named with them, and what to do."""
+    """A real process that has device nodes open is named, with a remedy."""
     root = npus(tmp_path, 0, 1, 2)
     holder = [sys.executable, "-c", "import sys; f = [open(p) for p in sys.argv[1:]]; print(flush=True); input()"]
     nodes = [f"{root}/dev/davinci0", f"{root}/dev/davinci2", f"{root}/dev/davinci_manager"]
@@ -140,30 +142,30 @@ def test_leftover_process(tmp_path: Path) -> None:
         assert held.stdout
         held.stdout.readline()
         os.symlink("/proc", f"{root}/proc")
-        given = scene(root)
-        (line,) = devices.leftovers(given)
+        given = context(root)
+        (problem,) = devices.leftovers(given)
         held.communicate(b"\n")
 
-    assert Verdict.ERROR is line.verdict
-    assert f"process {held.pid} (" in line.found
-    assert line.found.endswith(" holds davinci 0, 2")
-    assert f"kill -9 {held.pid}" in line.to_do
+    assert isinstance(problem, Problem)
+    assert f"process {held.pid} (" in problem.sentence
+    assert problem.sentence.endswith(" holds davinci 0, 2")
+    assert f"kill -9 {held.pid}" in problem.remedy
 
 
 def test_manager_alone_is_no_card(tmp_path: Path) -> None:
-    """Who only watches the cards (davinci_manager) does not hold one."""
+    """A process that only watches NPUs (davinci_manager) does not hold one."""
     root = npus(tmp_path, 0)
     fds = tmp_path / "proc" / "4711" / "fd"
     fds.mkdir(parents=True)
     os.symlink(f"{root}/dev/davinci_manager", fds / "3")
     os.symlink("/gone (deleted)", fds / "4")
 
-    assert [("ok", "no process of this container holds a device node")] == said(devices.leftovers, scene(root))
+    assert [("ok", "no process of this container holds a device node")] == look_at(devices.leftovers, context(root))
 
 
 def test_no_devices_no_leftovers(tmp_path: Path) -> None:
-    """Without NPUs nobody holds one, which need not be said."""
-    assert [] == said(devices.leftovers, scene(str(tmp_path)))
+    """Without NPUs there is nothing to hold."""
+    assert [] == look_at(devices.leftovers, context(str(tmp_path)))
 
 
 # --- Driver and CANN --------------------------------------------------------------------------------------------------
@@ -174,11 +176,11 @@ CANN_INFO = {f"{CANN}/{os.uname().machine}-linux/ascend_toolkit_install.info": "
 
 
 def test_versions(tmp_path: Path) -> None:
-    """Driver and CANN are told with their versions."""
+    """The versions of driver and CANN are reported."""
     root = tree(tmp_path, {**DRIVER, **CANN_INFO, "dev/davinci0": ""})
 
-    assert [("ok", f"driver 25.0.rc1, CANN 8.0.RC3 (/{CANN})")] == said(
-        devices.software, scene(root, {"ASCEND_HOME_PATH": f"/{CANN}"})
+    assert [("ok", f"driver 25.0.rc1, CANN 8.0.RC3 (/{CANN})")] == look_at(
+        devices.software, context(root, {"ASCEND_HOME_PATH": f"/{CANN}"})
     )
 
 
@@ -200,26 +202,28 @@ def test_other_places(tmp_path: Path, place: str, name: str) -> None:
         },
     )
 
-    assert [("ok", f"driver 24.1, CANN 7.0 ({place})")] == said(
-        devices.software, scene(root, {"ASCEND_TOOLKIT_HOME": place})
+    assert [("ok", f"driver 24.1, CANN 7.0 ({place})")] == look_at(
+        devices.software, context(root, {"ASCEND_TOOLKIT_HOME": place})
     )
 
 
 def test_set_env_was_not_sourced(tmp_path: Path) -> None:
-    """CANN that is installed but not set up would end in missing libraries."""
-    given = scene(tree(tmp_path, CANN_INFO))
+    """CANN that is installed, but not set up, is a warning."""
+    given = context(tree(tmp_path, CANN_INFO))
 
     assert [
-        ("warning", f"/{CANN} is there, but ASCEND_HOME_PATH is not set: libraries will be missing"),
+        ("warning", f"/{CANN} exists, but ASCEND_HOME_PATH is not set: libraries will not be found"),
         ("ok", f"CANN 8.0.RC3 (/{CANN})"),
-    ] == said(devices.software, given)
-    assert ["source /usr/local/Ascend/ascend-toolkit/set_env.sh before the runner"] == advice(devices.software, given)
+    ] == look_at(devices.software, given)
+    assert ["source /usr/local/Ascend/ascend-toolkit/set_env.sh before ascend-runner"] == remedies(
+        devices.software, given
+    )
 
 
 def test_npus_without_software(tmp_path: Path) -> None:
-    """NPUs without driver and CANN are odd; a machine without NPUs needs neither."""
-    assert ["warning", "warning"] == [verdict for verdict, _ in said(devices.software, scene(npus(tmp_path, 0)))]
-    assert [] == said(devices.software, scene(str(tmp_path / "other")))
+    """NPUs without driver and CANN are warnings; a machine without NPUs needs neither."""
+    assert ["warning", "warning"] == [verdict for verdict, _ in look_at(devices.software, context(npus(tmp_path, 0)))]
+    assert [] == look_at(devices.software, context(str(tmp_path / "other")))
 
 
 # --- npu-smi ----------------------------------------------------------------------------------------------------------
@@ -264,57 +268,57 @@ def printing(screen: str) -> str:
 @pytest.mark.parametrize(
     ("health", "process", "expected"),
     [
-        ("OK", NOBODY, [("ok", "2 NPUs report OK")]),
+        ("OK", NOBODY, [("ok", "2 NPUs OK")]),
         ("Alarm", NOBODY, [("error", "NPU 7 (910) reports Alarm")]),
         ("Warning", NOBODY, [("warning", "NPU 7 (910) reports Warning")]),
         ("UNKNOWN", NOBODY, [("error", "NPU 7 (910) reports UNKNOWN")]),
-        ("OK", SOMEBODY, [("warning", "process 4711 (python3.9) runs on NPU 7"), ("ok", "2 NPUs report OK")]),
+        ("OK", SOMEBODY, [("warning", "process 4711 (python3.9) is running on NPU 7"), ("ok", "2 NPUs OK")]),
     ],
 )
 def test_health(tmp_path: Path, health: str, process: str, expected: list[tuple[str, str]]) -> None:
-    """Each card that is not OK is told, and who runs on one."""
+    """Each NPU that is not OK is reported, and each process that runs on one."""
     environ = with_npu_smi(tmp_path, printing(SCREEN.format(health=health, process=process)))
 
-    assert expected == said(devices.health, scene(str(tmp_path), environ))
+    assert expected == look_at(devices.health, context(str(tmp_path), environ))
 
 
 def test_npu_smi_where_the_driver_puts_it(tmp_path: Path) -> None:
-    """It is found without PATH, too."""
+    """npu-smi is also found where PATH does not lead."""
     environ = with_npu_smi(tmp_path, printing(SCREEN.format(health="OK", process=NOBODY)))
     os.renames(tmp_path / "bin", tmp_path / "usr/local/sbin")
 
-    assert [("ok", "2 NPUs report OK")] == said(devices.health, scene(str(tmp_path), {**environ, "PATH": os.defpath}))
+    assert [("ok", "2 NPUs OK")] == look_at(devices.health, context(str(tmp_path), {**environ, "PATH": os.defpath}))
 
 
 def test_npu_smi_fails(tmp_path: Path) -> None:
-    """Its last words are told."""
+    """Its last line of output is reported."""
     environ = with_npu_smi(tmp_path, "echo; echo 'dcmi module initialize failed. ret is -8005'; echo; exit 5")
     tool = tmp_path / "bin" / "npu-smi"
 
     assert [
-        ("error", f"{tool} info ended with 5 and no card, it says: dcmi module initialize failed. ret is -8005")
-    ] == said(devices.health, scene(str(tmp_path), environ))
+        ("error", f"{tool} info lists no device and exits with status 5: dcmi module initialize failed. ret is -8005")
+    ] == look_at(devices.health, context(str(tmp_path), environ))
 
 
 def test_npu_smi_hangs(tmp_path: Path) -> None:
-    """One that does not answer is given up, and says enough by that."""
+    """An npu-smi that does not answer is an error of the driver."""
     environ = with_npu_smi(tmp_path, "exec sleep 1000")
 
-    assert [("error", f"{tmp_path}/bin/npu-smi gave no answer within 0.1 s: the driver hangs")] == said(
-        devices.health, scene(str(tmp_path), environ)._replace(patience=0.1)
+    assert [("error", f"no answer from {tmp_path}/bin/npu-smi within 0.1 s: the driver hangs")] == look_at(
+        devices.health, attrs.evolve(context(str(tmp_path), environ), patience=0.1)
     )
 
 
 def test_npu_smi_that_cannot_be_run(tmp_path: Path) -> None:
-    """A tool of another machine's kind is no error of this node's."""
+    """A tool for another architecture is not an error of this node."""
     environ = with_npu_smi(tmp_path, "")
     (tmp_path / "bin" / "npu-smi").write_bytes(b"\x7fELF")
 
-    assert [("warning", f"{tmp_path}/bin/npu-smi cannot be run: exec format error")] == said(
-        devices.health, scene(str(tmp_path), environ)
+    assert [("warning", f"cannot run {tmp_path}/bin/npu-smi: exec format error")] == look_at(
+        devices.health, context(str(tmp_path), environ)
     )
 
 
 def test_no_npu_smi(tmp_path: Path) -> None:
-    """Without the tool nothing is said."""
-    assert [] == said(devices.health, scene(str(tmp_path)))
+    """Without the tool nothing is reported."""
+    assert [] == look_at(devices.health, context(str(tmp_path)))

@@ -1,229 +1,167 @@
-"""What is said of the job as it would be planned: table, node, variables, command."""
+"""Findings about the job as it would be planned: table, node, settings, variables, command."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
+import attrs
 import pytest
 
-from ascend_runner import errors
 from ascend_runner.check import job
-from ascend_runner.job.settings import Settings
+from ascend_runner.check.context import CheckContext, Findings
+from ascend_runner.plan.job import TableFile
+from ascend_runner.problems import Problem, Severity, Subject
 from ascend_runner.rank_table import source
-from tests.check.scenes import VALID, advice, job_of, said, scene
-from tests.platforms import platform_cases
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.check.contexts import VALID, context, job_of, look_at, prepared, remedies
 
 TABLE = "group_list_8_devices.json"
 
 
-# --- The rank table ---------------------------------------------------------------------------------------------------
+def problem(subject: Subject, sentence: str, severity: Severity = Severity.ERROR, **facts: object) -> Problem:
+    """Make a problem that the launcher found."""
+    return attrs.evolve(Problem(severity=severity, sentence=sentence, subject=subject), **facts)  # type: ignore[arg-type]  # the names and types of fields
 
 
 def test_table_is_fine() -> None:
-    """A table that HCCL would take is told by its size."""
-    ((verdict, found),) = said(job.rank_table, scene(table=TABLE))
+    """A rank table without problems is described by its size."""
+    ((verdict, sentence),) = look_at(job.rank_table, context(table=TABLE))
 
     assert "ok" == verdict
-    assert found.endswith(f"{TABLE}: group list, 1 server, 8 devices")
+    assert sentence.endswith(f"{TABLE}: group list, 1 server, 8 devices")
 
 
-def test_no_table_is_wanted() -> None:
-    """With --nproc-per-node a table is not missed."""
-    assert [("ok", "none is wanted for 2 ranks on this node")] == said(job.rank_table, scene(nproc=2))
+def test_no_table_is_needed() -> None:
+    """A job without a rank table reports its number of ranks."""
+    assert [("ok", "not needed for 2 ranks on this node")] == look_at(job.rank_table, context(nproc=2))
 
 
-def test_table_that_the_plan_does_without() -> None:
-    """What the launcher plans without a table does not want one, whoever said how many ranks there are."""
-    given = scene(nproc=1)._replace(settings=Settings(), table_error=errors.RankTableError("no rank table"))
+def test_problems_of_a_table() -> None:
+    """All problems of a rank table are reported, and a remedy in common only once."""
+    problems = tuple(problem(Subject.RANK_TABLE, sentence, remedy="mend it") for sentence in ("one", "two"))
+    given = prepared(context(table=TABLE), problems=problems)
 
-    assert [("ok", "none is wanted for 1 rank on this node")] == said(job.rank_table, given)
-
-
-def test_table_is_not_there_yet() -> None:
-    """Waiting may mend it, so it is no error; how long a start would wait is told."""
-    given = scene()._replace(table_error=errors.RankTableNotReadyError("t.json is not completed: it is empty"))
-
-    assert [("warning", "t.json is not completed: it is empty")] == said(job.rank_table, given)
-    assert [
-        "a start would wait for it, at most 1800 s; if it stays so, look whether all pods of the job run"
-    ] == advice(job.rank_table, given)
+    assert [("error", "one"), ("error", "two")] == look_at(job.rank_table, given)
+    assert ["mend it"] == remedies(job.rank_table, given)
 
 
-def test_all_that_is_wrong_with_a_table() -> None:
-    """A table that can never be used is told with each of its errors."""
-    bad = errors.RankTableFormatError("one", path="a[0]", others=(errors.RankTableFormatError("two", code="EI0014"),))
-
-    assert [("error", "one, in 'a[0]'"), ("error", "two (EI0014)")] == said(
-        job.rank_table, scene()._replace(table_error=bad)
-    )
-
-
-@pytest.mark.parametrize(("settings", "verdict"), [(Settings(), "error"), (Settings(no_table_checks=True), "warning")])
-def test_table_that_hccl_would_refuse(tmp_path: Path, settings: Settings, verdict: str) -> None:
-    """HCCL's refusals are errors, unless the user launches all the same."""
+def test_rejections_with_checks_switched_off(tmp_path: Path) -> None:
+    """With --no-table-checks the problems that HCCL would report are warnings."""
     text = (VALID / "server_list_8_devices.json").read_text()
     addresses = [device.device_ip for device in source.read(VALID / "server_list_8_devices.json").devices]
     (tmp_path / "twins.json").write_text(text.replace(f'"{addresses[1]}"', f'"{addresses[0]}"'))
-    given = scene()._replace(settings=settings, table=source.read(tmp_path / "twins.json"))
-    ((said_so, found),) = said(job.rank_table, given)
+    given = context(nproc=8, table="server_list_8_devices.json")
+    plan = attrs.evolve(job_of(range(8)), table=TableFile("/t.json", "/t.json", b""))
+    given = prepared(given, table=source.read(tmp_path / "twins.json"), plan=plan)
+    given = attrs.evolve(given, settings=attrs.evolve(given.settings, no_table_checks=True))
 
-    assert verdict == said_so
-    assert addresses[0] in found
-    assert "(EI00" in found
-
-
-def test_what_is_odd_about_a_table() -> None:
-    """What a start would warn of when it reads a table is told with it."""
-    table = source.read(VALID / "server_list_version_1_1.json")
-
-    assert [("warning", f"{table.warnings[0]} (EI0014)")] == said(job.rank_table, scene()._replace(table=table))
-
-
-# --- This node --------------------------------------------------------------------------------------------------------
+    assert {"warning"} == {verdict for verdict, _ in look_at(job.rank_table, given)}
 
 
 def test_part_of_this_node() -> None:
-    """Ranks, server and pod, as a start would say them."""
-    given = scene(nproc=2)
-    assert given.job
-    pod = given._replace(job=given.job._replace(pod_name="job-worker-0"))
+    """The ranks, server and pod of this node are shown as a start shows them."""
+    given = context(nproc=2)
+    pod = prepared(given, plan=attrs.evolve(job_of(range(2)), pod_name="job-worker-0"))
 
-    assert [("ok", "ranks 0, 1 of 2 on 10.0.0.1")] == said(job.this_node, given)
-    assert [("ok", "ranks 0, 1 of 2 on 10.0.0.1 (pod job-worker-0)")] == said(job.this_node, pod)
-
-
-def test_node_is_not_in_the_table() -> None:
-    """That is this subject's error, and none of the settings'."""
-    given = scene()._replace(job_error=errors.NodeNotFoundError("this node is not in the rank table"))
-
-    assert [("error", "this node is not in the rank table")] == said(job.this_node, given)
-    assert [] == said(job.plan, given)
+    assert [("ok", "ranks 0, 1 of 2 on 10.0.0.1")] == look_at(job.this_node, given)
+    assert [("ok", "ranks 0, 1 of 2 on 10.0.0.1 (pod job-worker-0)")] == look_at(job.this_node, pod)
 
 
-def test_node_is_not_known_yet() -> None:
-    """Without a table nothing can be said of it."""
-    assert [] == said(job.this_node, scene()._replace(job_error=errors.RankTableNotReadyError("not yet")))
+def test_node_is_unknown() -> None:
+    """Without a plan there is nothing to report about this node."""
+    assert [] == look_at(job.this_node, context())
 
 
-# --- Settings and variables -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("look", "subject"),
+    [
+        (job.rank_table, Subject.RANK_TABLE),
+        (job.this_node, Subject.NODE),
+        (job.settings, Subject.SETTINGS),
+        (job.variables, Subject.VARIABLES),
+    ],
+)
+@pytest.mark.parametrize("severity", Severity)
+def test_problems_of_the_launcher_are_listed_under_their_subject(
+    look: Callable[[CheckContext], Findings], subject: Subject, severity: Severity
+) -> None:
+    """Each problem appears under its own subject only, with its severity."""
+    others = [problem(other, "another") for other in Subject if other is not subject]
+    given = prepared(context(nproc=2), problems=(problem(subject, "odd", severity), *others))
 
-
-def test_what_else_a_start_would_say() -> None:
-    """Whatever the launcher refuses or warns of is told, once."""
-    given = scene()._replace(job_error=errors.SettingsError("the job id is '..'"), warnings=("odd", "odder"))
-
-    assert [("error", "the job id is '..'"), ("warning", "odd"), ("warning", "odder")] == said(job.plan, given)
+    assert [(severity.value, "odd")] == look_at(look, given)
 
 
 def test_variables_agree() -> None:
-    """The platform that was recognised is told, and by which variables."""
-    ((verdict, found),) = said(job.variables, scene("", {"MASTER_PORT": "2222"}, nproc=1))
+    """Without conflicts the platform is shown, and the variables by which it was recognised."""
+    given = context(environ={"MASTER_PORT": "2222"}, nproc=1)
+    ((verdict, sentence),) = look_at(job.variables, given)
 
     assert "ok" == verdict
-    assert found.startswith("no conflict; no platform is recognised: node rank 0 of 1")
-    assert found.endswith("port 2222 (MASTER_PORT)")
-
-
-def test_variables_in_conflict() -> None:
-    """All rows of the table of conflicts are told, not only the first that would stop a start."""
-    environ = {
-        "HCCL_INTRA_PCIE_ENABLE": "1",
-        "HCCL_INTRA_ROCE_ENABLE": "1",
-        "ASCEND_RT_VISIBLE_DEVICES": "1,0",
-        "HCCL_CONNECT_TIMEOUT": "60",
-        "TORCHELASTIC_RUN_ID": "old",
-    }
-    verdicts = [verdict for verdict, _ in said(job.variables, scene("", environ, nproc=1))]
-
-    assert ["error", "error", "warning"] == verdicts
-
-
-def test_doubt_about_this_nodes_place() -> None:
-    """What stops the start is told as an error of the variables, once; where a rank table decides, it is none."""
-    given = scene("", {"WORLD_SIZE": "4", "RANK": "2"})
-    doubt = given.node.doubt if given.node else ""
-    stopped = given._replace(job_error=errors.SettingsError(doubt))
-
-    assert ([("error", doubt)], []) == (said(job.variables, stopped), said(job.plan, stopped))
-    assert ["ok"] == [verdict for verdict, _ in said(job.variables, given)]
-
-
-def test_command_that_is_run_once() -> None:
-    """Under mpirun's own ranks the numbers of a node would be told wrong: said is that nothing more is started."""
-    variables = platform_cases.load("open_mpi_per_card").variables
-    given = scene("", variables)._replace(job=job_of([6])._replace(is_passed_through=True))
-    ((verdict, found),) = said(job.variables, given)
-
-    assert "ok" == verdict
-    assert found.endswith("so the command is run once, as it is")
-
-
-def test_variable_that_cannot_be_read() -> None:
-    """A value that is none is the only thing to be said."""
-    given = scene()._replace(node=None, node_error=errors.SettingsError("MASTER_PORT is 'x'"))
-
-    assert [("error", "MASTER_PORT is 'x'")] == said(job.variables, given)
+    assert given.prepared.node
+    assert sentence.endswith(given.prepared.node.why)
 
 
 # --- The command ------------------------------------------------------------------------------------------------------
 
 
 def test_no_command() -> None:
-    """Without one nothing is said of it."""
-    assert [] == said(job.command, scene(nproc=1))
+    """Without a command nothing is reported about it."""
+    assert [] == look_at(job.command, context(nproc=1))
 
 
-def test_command_is_not_there() -> None:
-    """The launcher's own sentence is told."""
-    given = scene(nproc=1)._replace(
-        command=("trian",), command_error=errors.CommandError("there is no command 'trian'", exit_status=127)
-    )
+def test_command_does_not_exist() -> None:
+    """The launcher's problem is reported with a remedy."""
+    problems = (problem(Subject.COMMAND, "command not found: 'trian'", exit_status=127),)
+    given = attrs.evolve(prepared(context(nproc=1), problems=problems), command=("trian",))
 
-    assert [("error", "there is no command 'trian'")] == said(job.command, given)
-
-
-def planned(folder: Path, *argv: str) -> list[tuple[str, str]]:
-    """Say what is said of a command that is planned to run in a folder."""
-    return said(job.command, scene()._replace(command=argv, job=job_of([0], folder=str(folder), argv=argv)))
+    assert [("error", "command not found: 'trian'")] == look_at(job.command, given)
+    assert ["use its full path, or add its directory to PATH"] == remedies(job.command, given)
 
 
-def test_script_is_there(tmp_path: Path) -> None:
-    """The command is told with the program that runs it, and with what that really is."""
+def check_command(folder: Path, *argv: str) -> list[tuple[str, str]]:
+    """Check a command that would run in a folder."""
+    given = prepared(context(), plan=job_of([0], folder=str(folder), argv=argv))
+    return look_at(job.command, attrs.evolve(given, command=argv))
+
+
+def test_script_exists(tmp_path: Path) -> None:
+    """The command is shown with the program that runs it, and where a link to it leads."""
     (tmp_path / "python3.9").touch()
     (tmp_path / "python").symlink_to("python3.9")
     (tmp_path / "train.py").touch()
     python = str(tmp_path / "python")
 
-    assert [("ok", f"{python} train.py --epochs 5 ...: {python} ({python}3.9)")] == planned(
+    assert [("ok", f"{python} train.py --epochs 5 ...: {python} ({python}3.9)")] == check_command(
         tmp_path, python, "train.py", "--epochs", "5", "--lr", "1"
     )
-    assert [("ok", f"{python} -m train: {python} ({python}3.9)")] == planned(tmp_path, python, "-m", "train")
+    assert [("ok", f"{python} -m train: {python} ({python}3.9)")] == check_command(tmp_path, python, "-m", "train")
 
 
 def test_script_is_missing(tmp_path: Path) -> None:
-    """A script that is not there is told by its full path."""
+    """A missing script is named by its full path."""
     (tmp_path / "python").touch()
 
-    assert [("error", f"there is no {tmp_path}/trian.py")] == planned(tmp_path, str(tmp_path / "python"), "trian.py")
+    assert [("error", f"{tmp_path}/trian.py does not exist")] == check_command(
+        tmp_path, str(tmp_path / "python"), "trian.py"
+    )
 
 
-def test_script_is_judged_while_the_table_is_awaited(tmp_path: Path) -> None:
-    """A missing table does not hide a missing script."""
-    argv = ("/bin/python3", "trian.py")
-    given = scene()._replace(command=argv, trial=job_of([0], folder=str(tmp_path), argv=argv))
+def test_script_is_checked_while_there_is_no_table(tmp_path: Path) -> None:
+    """A missing rank table does not hide a missing script."""
+    (tmp_path / "python3").touch(mode=0o755)
+    given = prepared(context(environ={"PATH": str(tmp_path)}), workdir=str(tmp_path))
+    given = attrs.evolve(given, command=("python3", "trian.py"))
 
-    assert [("error", f"there is no {tmp_path}/trian.py")] == said(job.command, given)
+    assert [("error", f"{tmp_path}/trian.py does not exist")] == look_at(job.command, given)
 
 
 @pytest.mark.parametrize(("line", "missing"), [("#! /nowhere/python -u\n", "/nowhere/python"), ("#!/bin/sh\n", "")])
 def test_interpreter_of_a_script(tmp_path: Path, line: str, missing: str) -> None:
-    """A script whose interpreter is not there would end in a misleading "not found"."""
+    """A missing interpreter is named, because execve(2) would report the script itself as not found."""
     script = tmp_path / "train"
     script.write_text(line)
-    ((verdict, found),) = planned(tmp_path, str(script))
+    ((verdict, sentence),) = check_command(tmp_path, str(script))
 
     assert ("error" if missing else "ok") == verdict
-    assert not missing or f"{script} is to be run by {missing}, which is not there" == found
+    assert not missing or f"{missing}, the interpreter of {script}, does not exist" == sentence

@@ -1,22 +1,21 @@
-"""What the tests with real clients share: no skipping, ways to run programs to their end, and two nodes on one machine.
+"""Fixtures and helpers of the tests with real frameworks and schedulers; a skipped test is a failure here.
 
-They are called by scripts/test-clients, which installs what they need, as root: two nodes are two network namespaces.
+scripts/test-clients installs what they need and runs them, as root: two nodes are two network namespaces.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
+import attrs
 import pytest
 
-from tests.conftest import CLEAN, bound_to_free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from tests.helpers.surroundings import CLEAN, bound_to_free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
 LIMIT = 240.0  # seconds: several Pythons that import a framework on a busy machine of two cores
@@ -26,31 +25,32 @@ PATH = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail where a test was skipped: a client that is not there proves nothing."""
+    """Fail if a test was skipped: a framework that is not installed proves nothing."""
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if terminal and terminal.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-class Ended(NamedTuple):
-    """How a program ended, and all it wrote, both outputs in one."""
+@attrs.frozen
+class Ended:
+    """How a program ended, with stdout and stderr in `screen`."""
 
     status: int
     screen: str
 
     @property
     def lines(self) -> list[str]:
-        """What the ranks have said, without their prefixes, in no order."""
+        """The lines of the ranks without their prefixes, sorted."""
         return sorted(line.partition("] ")[2] for line in self.screen.splitlines() if line.startswith("[rank "))
 
     @property
     def losses(self) -> list[float]:
-        """The losses that programs/ddp.py has printed, step by step."""
+        """The losses that programs/ddp.py printed, step by step."""
         return [float(line.rpartition(" ")[2]) for line in self.screen.splitlines() if " loss " in line]
 
 
 class Started:
-    """A program that runs."""
+    """A running program."""
 
     def __init__(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> None:
         self._popen = subprocess.Popen(
@@ -65,7 +65,7 @@ class Started:
         )
 
     def finish(self) -> Ended:
-        """Wait for its end."""
+        """Wait for the end of the program."""
         try:
             screen, _ = self._popen.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
@@ -80,14 +80,25 @@ def run(*argv: str, env: Mapping[str, str] | None = None, cwd: Path) -> Ended:
     return Started(argv, env or {}, cwd).finish()
 
 
+def failed_ranks(folder: Path) -> set[tuple[int, int | None, int | None]]:
+    """Give rank, exit status and signal of the causes in the reports of the nodes below a folder."""
+    reports = [json.loads(path.read_bytes()) for path in folder.rglob("*-report*.json")]
+    return {
+        (rank["rank_id"], rank["exit_code"], rank["signal"])
+        for report in reports
+        for rank in report["ranks"]
+        if report["cause"] and rank["rank_id"] == report["cause"]["rank_id"]
+    }
+
+
 def free_port() -> str:
-    """Give a port that nobody listens on."""
+    """Give a free port."""
     with bound_to_free_port() as bound:
         return str(bound.getsockname()[1])
 
 
 class TwoNodes:
-    """Two network namespaces, joined by a cable: node 0 is 10.77.0.1, node 1 is 10.77.0.2."""
+    """Two connected network namespaces: node 0 is 10.77.0.1, node 1 is 10.77.0.2."""
 
     def __init__(self) -> None:
         self.addresses = ("10.77.0.1", "10.77.0.2")
@@ -110,7 +121,7 @@ class TwoNodes:
             _ip("netns", "del", name)
 
     def on(self, index: int) -> tuple[str, ...]:
-        """Give the words that put a command on a node, under a host name of its own."""
+        """Give the command line that runs a command on a node, with a host name of its own."""
         rename = f'hostname node-{index}; exec "$@"'
         return ("ip", "netns", "exec", self.names[index], "unshare", "--uts", "sh", "-c", rename, "sh")
 

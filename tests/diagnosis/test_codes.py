@@ -1,4 +1,4 @@
-"""Which code a log reports, in the forms in which CANN, HCCL and torch_npu write them."""
+"""Which code a log reports, in the forms that CANN, HCCL and torch_npu write."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def test_forms(code: str, line: str) -> None:
     ],
 )
 def test_not_a_report(line: str) -> None:
-    """What merely looks like a code, or mentions one, is none."""
+    """Text that looks like a code, or only mentions one, does not count."""
     assert "" == name_of(line)
 
 
 def test_first_of_several() -> None:
-    """The first code of a log counts: what follows is mostly its consequence."""
+    """The first code of a log counts: the following are mostly its consequences."""
     assert "EI0011" == name_of("step 1", "EI0011: [PID: 7] no memory", "EI0006: [PID: 7] Getting socket times out")
 
 
 def test_wrapper_gives_way() -> None:
-    """A code that only says that something inside went wrong gives way to one that says what, and holds alone."""
+    """A code that only announces an inner error gives way to a specific one, and counts if it is alone."""
     wrapper = "NPU warning, error code is 507048[Error]:"
 
     assert "EI0002" == name_of(wrapper, "EI0002: [PID: 7277] The wait execution of the Notify register times out.")
@@ -69,7 +69,7 @@ def test_wrapper_gives_way() -> None:
 
 
 def test_line_of_the_code() -> None:
-    """The line that carries the code is handed on."""
+    """The line that contains the code is returned with it."""
     found = first_code(["a", "EJ0001: [PID: 9] Failed to initialize the HCCP process.", "b"])
 
     assert found
@@ -78,14 +78,14 @@ def test_line_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("name", ["EI0002", "EI0006", "EI0015"])
-def test_complaints_of_peers(name: str) -> None:
-    """The three codes that HCCL's documents explain by another rank's trouble are secondary, and no other code is."""
+def test_codes_that_point_at_peers(name: str) -> None:
+    """Exactly the three codes that HCCL's documents attribute to another rank are secondary."""
     assert Kind.SECONDARY is CODES[name].kind
     assert 3 == sum(code.kind is Kind.SECONDARY for code in CODES.values())
 
 
 def test_every_meaning_is_one_line() -> None:
-    """Each code has a meaning of its own that fits one line of the failure screen."""
+    """Each code has a meaning that fits on one line of the failure screen."""
     meanings = [code.meaning for code in CODES.values()]
 
     assert all(meaning and len(meaning) < 100 and meaning.isprintable() for meaning in meanings)
@@ -110,7 +110,7 @@ def test_every_meaning_is_one_line() -> None:
     ],
 )
 def test_phrases(phrase: str, kind: Kind, line: str) -> None:
-    """What frameworks say without a code is recognised by its words."""
+    """Errors of frameworks without a code are recognised by their text."""
     found = first_phrase(["step 1", line])
 
     assert found
@@ -118,5 +118,5 @@ def test_phrases(phrase: str, kind: Kind, line: str) -> None:
 
 
 def test_no_phrase() -> None:
-    """An ordinary line says nothing of that kind."""
+    """An ordinary line contains no telling phrase."""
     assert first_phrase(["step 1, out of 100", "memory 3 GB"]) is None

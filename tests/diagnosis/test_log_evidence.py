@@ -1,4 +1,4 @@
-"""What a whole log tail tells, whatever stands in it."""
+"""What is found in the end of a log, whatever it contains."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ HCCL_TIMEOUT: Final = (
 
 
 def failure(kind: str) -> bytes:
-    """Run a rank that fails in this way; all that it wrote."""
+    """Run a rank that fails in this way and return its output."""
     ended = subprocess.run([sys.executable, FAILS, kind], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     return ended.stdout
 
 
 def test_exception() -> None:
-    """A rank that raised has its exception, the place, the block and the last lines as evidence."""
+    """For a rank that raised, the exception, its place, the traceback and the last lines are found."""
     evidence = read(b"step 16\n" + failure("while_handling"), Ending(exit_code=1))
 
     assert "ValueError: loss is nan at step 17" == evidence.exception
@@ -49,15 +49,15 @@ def test_exception() -> None:
 
 
 def test_no_exception() -> None:
-    """A rank that says nothing of why it ended has its last 20 lines as evidence."""
+    """For a rank without an error message the last 20 lines are kept."""
     evidence = read(b"".join(b"step %d\n" % step for step in range(100)))
 
     assert ("", ()) == (evidence.exception, evidence.traceback)
     assert tuple(f"step {step}" for step in range(80, 100)) == evidence.last_lines
 
 
-def test_complaint_of_a_peer() -> None:
-    """An exception that carries HCCL's code names the code, its kind, and whom it points at."""
+def test_report_of_a_peer() -> None:
+    """An exception with an HCCL code yields the code, its kind, and the peer that it points at."""
     evidence = read(HCCL_TIMEOUT, Ending(exit_code=1))
 
     assert "RuntimeError: HCCL function error: HcclAllreduce, error code is 6" == evidence.exception
@@ -67,15 +67,15 @@ def test_complaint_of_a_peer() -> None:
     assert (Peer(server_id="10.0.0.5", device_id=3),) == evidence.peers
 
 
-def test_own_failure_blames_nobody() -> None:
-    """A rank whose code is the root itself points at nobody, whatever names its messages hold."""
+def test_own_failure_points_at_nobody() -> None:
+    """A rank with a root-cause code suspects no peer, even if its messages name some."""
     evidence = read(HCCL_TIMEOUT.replace(b"EI0006", b"EI0011"))
 
     assert () == evidence.peers
 
 
 def test_exception_survived_long_ago() -> None:
-    """An exception that a rank survived has nothing to do with the SIGKILL that ended it a hundred lines later."""
+    """An exception that a rank survived does not explain the SIGKILL that ended it a hundred lines later."""
     tail = failure("survived_long_ago")
 
     assert "" == read(tail, Ending(signum=9)).exception
@@ -83,7 +83,7 @@ def test_exception_survived_long_ago() -> None:
 
 
 def test_phrase_without_a_code() -> None:
-    """What an exception says in words counts where there is no code."""
+    """A telling phrase counts if there is no code."""
     evidence = read(b"OSError: [Errno 28] No space left on device\n")
 
     assert evidence.code
@@ -91,7 +91,7 @@ def test_phrase_without_a_code() -> None:
 
 
 def test_phrase_far_from_the_end() -> None:
-    """A phrase that was said long before the end is not why a rank ended."""
+    """A telling phrase long before the end does not count."""
     evidence = read(b"retrying: Connection refused\n" + b"step\n" * 100)
 
     assert evidence.code is None
@@ -101,42 +101,42 @@ PLOG: Final = ("[ERROR] HCCL(7,python): Communication_Error_Get_Socket(EI0006): 
 
 
 def test_plog_of_a_silent_rank() -> None:
-    """Of a rank that says nothing itself, the plog tells the code and the peer."""
+    """If the log contains no error, code and peer come from the plog."""
     evidence = read(b"step 1\n", Ending(signum=11), PLOG)
 
     assert (Kind.SECONDARY, (Peer(server_id="10.0.0.5", device_id=3),)) == (evidence.kind, evidence.peers)
 
 
 def test_plog_of_a_rank_that_raised() -> None:
-    """What HCCL complains of while a rank that raised is torn down is a consequence of that."""
+    """HCCL's errors in the plog of a rank that raised are consequences and do not count."""
     evidence = read(failure("while_handling"), Ending(exit_code=1), PLOG)
 
     assert evidence.code is None
 
 
 def test_empty_log() -> None:
-    """Of an empty log nothing is told."""
+    """An empty log yields nothing."""
     evidence = read(b"")
 
     assert ("", (), (), None) == (evidence.exception, evidence.last_lines, evidence.traceback, evidence.code)
 
 
 def test_escape_sequences() -> None:
-    """Nothing that a rank writes steers the terminal: colours are left out, all else that is no text is spelled out."""
+    """Output cannot control the terminal: colours are removed, other control characters are escaped."""
     evidence = read(b"\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07 \x9b1m \x00 \x1b[\n")
 
     assert ("red bell\\x07 \ufffd1m \\x00 \\x1b[",) == evidence.last_lines
 
 
 def test_progress_bar() -> None:
-    """Of a progress bar the last state is shown, as on a terminal; Windows' line ends are none."""
+    """Of a progress bar the last state is kept, as on a terminal; CRLF line ends are handled."""
     evidence = read(b"a\r\n\r 10%\r 20%\r 30%\nlast\r")
 
     assert ("a", " 30%", "last") == evidence.last_lines
 
 
 def test_very_long_lines() -> None:
-    """A line of any length is shown with both its ends, and bounded."""
+    """A long line is shortened, and keeps both its ends."""
     evidence = read(b"begin" + b"x" * 200_000 + b"end\n")
 
     assert 1 == len(evidence.last_lines)
@@ -147,7 +147,7 @@ def test_very_long_lines() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_cut(seed: int) -> None:
-    """Wherever the tail begins and whatever stands before, a whole traceback at its end is found."""
+    """Wherever the tail begins and whatever precedes it, a complete traceback at the end is found."""
     chance = random.Random(seed)  # noqa: S311  not for secrets
     noise = chance.randbytes(chance.randrange(70_000))
 
@@ -182,7 +182,7 @@ PIECES: Final = (
 @settings(max_examples=300)
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40))))
 def test_anything(pieces: list[bytes]) -> None:
-    """Whatever a log holds, the evidence is bounded and fit for a terminal."""
+    """Whatever a log contains, the evidence is bounded and safe for a terminal."""
     evidence = read(b"".join(pieces), Ending(exit_code=1))
     texts = [*evidence.traceback, *evidence.last_lines, evidence.exception, evidence.place, evidence.code_line]
 

@@ -1,4 +1,4 @@
-"""Whom HCCL's messages name, in their old and new wording."""
+"""Which peers HCCL's messages name, in their old and new wording."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ HEARTBEAT = (
     ],
 )
 def test_forms(peers: tuple[Peer, ...], line: str) -> None:
-    """A peer is found in every form in which it is named, and none is made up."""
+    """A peer is found in every form of message, and none is invented."""
     assert peers == peers_in(["noise", line])
 
 
-def test_most_telling_form() -> None:
-    """Where the heartbeat says who has gone, the rank that was merely waited for does not count."""
+def test_most_specific_form() -> None:
+    """If the heartbeat names the lost peer, the peer that was waited for does not count."""
     assert (Peer(server_id="90.90.92.240", device_id=1),) == peers_in([NOTIFY, HEARTBEAT])
 
 
 def test_each_peer_once() -> None:
-    """A message that is repeated names nobody twice."""
+    """A repeated message names each peer once."""
     assert (Peer(rank_id=0),) == peers_in([NOTIFY, NOTIFY])
 
 
-def test_nothing_said() -> None:
-    """A log without such a message names nobody."""
+def test_no_message() -> None:
+    """A log without such messages names no peer."""
     assert () == peers_in(["loss [0.25] (step 3)", ""])

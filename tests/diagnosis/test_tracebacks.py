@@ -96,7 +96,7 @@ def test_exception_group() -> None:
     """A group is named together with the first exception in it, and placed where that was raised."""
     data = failure("in_group")
 
-    expected = "ExceptionGroup: two steps (3 sub-exceptions), the first: ValueError: loss is nan at step 1"
+    expected = "ExceptionGroup: two steps (3 sub-exceptions), first: ValueError: loss is nan at step 1"
     assert (expected, "train_step") == short(data)
     assert (expected, "train_step") == short(tagged(data, b"[rank1]: "))
 
@@ -135,7 +135,7 @@ def test_group_in_a_chain() -> None:
     """A group may be what another exception led to, and hold groups: as Python 3.13 prints it."""
     found = find(GROUP_AS_A_CONSEQUENCE)
 
-    assert "ExceptionGroup: many (2 sub-exceptions), the first: TypeError: t" == found.exception
+    assert "ExceptionGroup: many (2 sub-exceptions), first: TypeError: t" == found.exception
     assert "train.py:6 in inner" == found.place
     assert ("KeyError: 'q'", "train.py:9 in main") == (found.origin, found.origin_place)
 
@@ -175,7 +175,7 @@ def test_own_exception_class() -> None:
 
 
 def test_deep_recursion() -> None:
-    """Of many frames the innermost are kept, and the number of the others is told."""
+    """Only the innermost frames are kept, with the number of omitted ones."""
     data = failure("deep")
     found = find(data)
 

@@ -1,173 +1,146 @@
-"""The conflict matrix: what is refused, what is cleaned, what is only said; each row by an example."""
+"""The table of conflicts: what is refused, what is removed, what is warned about; each row by an example."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
+import inspect
 
+import attrs
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.frameworks.conflicts import CONFLICTS, Remedy, settle
-from tests.frameworks.framework_situations import TABLE, situation
-
-if TYPE_CHECKING:
-    from ascend_runner.frameworks.situation import Situation
+from ascend_runner.frameworks import conflicts
+from ascend_runner.frameworks.conflicts import CONFLICTS, Remedy, resolve
+from ascend_runner.frameworks.context import LaunchContext
+from tests.frameworks.launch_contexts import NODE, TABLE, context
 
 MS = {"MS_ROLE": "MS_WORKER", "MS_SCHED_HOST": "a", "MS_NODE_RANK": "0"}
 CM = {"CM_CHIEF_IP": "10.0.0.1", "CM_RANK": "0"}
 
 
-def _port(port: int) -> Situation:
-    return situation()._replace(node=situation().node._replace(master_port=port))
-
-
-# --- refused
+def _port(framework: str, port: int) -> LaunchContext:
+    return context(framework, node=attrs.evolve(NODE, master_port=port))
 
 
 REFUSED = [
     (
-        "mindspore",
-        situation(),
+        context("mindspore"),
         (
-            "--framework mindspore needs a rank table for 4 ranks, and there is none: expected --framework"
+            "--framework mindspore requires a rank table for 4 ranks, but there is none: use --framework"
             " mindspore-cluster"
         ),
     ),
     *(
         (
-            "auto",
-            situation({"ASCEND_RT_VISIBLE_DEVICES": text}),
+            context("auto", {"ASCEND_RT_VISIBLE_DEVICES": text}),
             (
-                f"ASCEND_RT_VISIBLE_DEVICES is {text!r}, expected rising numbers with commas and nothing else, such as"
-                " 0,1,2: CANN ignores what follows the first that is wrong"
+                f"ASCEND_RT_VISIBLE_DEVICES is {text!r}, expected ascending numbers separated by commas, such as 0,1,2:"
+                " CANN ignores everything after the first invalid entry"
             ),
         )
         for text in ("0, 1", "1,0", "0,0", "0,x", "0-1", ",", "0,1,")
     ),
     (
-        "auto",
-        situation({"ASCEND_RT_VISIBLE_DEVICES": "0"}),
-        "ASCEND_RT_VISIBLE_DEVICES is '0', expected as many devices as this node has ranks, 2",
+        context("auto", {"ASCEND_RT_VISIBLE_DEVICES": "0"}),
+        "ASCEND_RT_VISIBLE_DEVICES is '0', expected a device for each of this node's 2 ranks",
     ),
     (
-        "mindspore-cluster",
-        situation()._replace(isolate_devices=True),
+        context("mindspore-cluster", isolate_devices=True),
         (
-            "--isolate-devices does not go with --framework mindspore-cluster: its ranks take the device of their local"
-            " number, and each would see one device only, number 0"
+            "--isolate-devices cannot be combined with --framework mindspore-cluster: each rank opens the device"
+            " whose index is its local rank, but would see only device 0"
         ),
     ),
     (
-        "mindspore-cluster",
-        _port(1023),
-        "the port of node 0 is 1023, expected 1024 or more: MS_SCHED_PORT takes no less",
+        _port("mindspore-cluster", 1023),
+        "the port of node 0 is 1023, expected 1024 or more, as MS_SCHED_PORT requires",
     ),
     (
-        "tensorflow",
-        _port(65521),
-        "the port of node 0 is 65521, expected 65520 or less: CM_CHIEF_PORT takes no more",
+        _port("tensorflow", 65521),
+        "the port of node 0 is 65521, expected 65520 or less, as CM_CHIEF_PORT requires",
     ),
     (
-        "none",
-        situation({"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}),
+        context("none", {"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}),
         "HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE are both 1, expected at most one of them",
     ),
     (
-        "mindspore-cluster",
-        situation({"MS_WORKER_NUM": "8"}),
-        (
-            "MS_WORKER_NUM is '8', expected the number of ranks, 4: with fewer the cluster is not built, and with more"
-            " the last fail"
-        ),
+        context("mindspore-cluster", {"MS_WORKER_NUM": "8"}),
+        "MS_WORKER_NUM is '8', expected the number of ranks, 4",
     ),
     (
-        "tensorflow",
-        situation({"CM_WORKER_SIZE": "8"}),
+        context("tensorflow", {"CM_WORKER_SIZE": "8"}),
         "CM_WORKER_SIZE is '8', expected the number of ranks, 4",
     ),
 ]
 
 
-@pytest.mark.parametrize(("framework", "found", "sentence"), REFUSED)
-def test_refused(framework: str, found: Situation, sentence: str) -> None:
-    """What is forbidden ends the runner before anything starts, with one sentence."""
+@pytest.mark.parametrize(("found", "sentence"), REFUSED)
+def test_refused(found: LaunchContext, sentence: str) -> None:
+    """A forbidden combination ends the runner before anything starts, with one sentence."""
     with pytest.raises(SettingsError) as caught:
-        settle(framework, found)
+        resolve(found)
 
     assert sentence == str(caught.value)
 
 
-# --- cleaned
-
-
-CLEANED = [
-    ("auto", situation({"RANK_TABLE_FILE": "/user/config"}), {"RANK_TABLE_FILE"}),
-    ("none", situation({"RANK_TABLE_FILE_V_1_0": "/a", "MINDSPORE_HCCL_CONFIG_PATH": "/b"}),
+REMOVED = [
+    (context("auto", {"RANK_TABLE_FILE": "/user/config"}), {"RANK_TABLE_FILE"}),
+    (context("none", {"RANK_TABLE_FILE_V_1_0": "/a", "MINDSPORE_HCCL_CONFIG_PATH": "/b"}),
      {"RANK_TABLE_FILE_V_1_0", "MINDSPORE_HCCL_CONFIG_PATH"}),
-    ("torch", situation({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0,1"}), {"RANK", "WORLD_SIZE"}),
-    ("mindspore", situation({"RANK": "0", "WORLD_SIZE": "2"})._replace(table_path=TABLE), set()),
-    ("none", situation({"TORCHELASTIC_RUN_ID": "a", "TORCHELASTIC_USE_AGENT_STORE": "True"}),
+    (context("torch", {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0,1"}), {"RANK", "WORLD_SIZE"}),
+    (context("mindspore", {"RANK": "0", "WORLD_SIZE": "2"}, table_path=TABLE), set()),
+    (context("none", {"TORCHELASTIC_RUN_ID": "a", "TORCHELASTIC_USE_AGENT_STORE": "True"}),
      {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"}),
-    ("torch", situation(CM), {"CM_CHIEF_IP"}),
-    ("tensorflow", situation(CM)._replace(table_path=TABLE), {"CM_CHIEF_IP"}),
-    ("tensorflow", situation({**CM, "RANK_ID": "0", "RANK_SIZE": "1", "RANK_TABLE_FILE": "/a"}),
+    (context("torch", CM), {"CM_CHIEF_IP"}),
+    (context("tensorflow", CM, table_path=TABLE), {"CM_CHIEF_IP"}),
+    (context("tensorflow", {**CM, "RANK_ID": "0", "RANK_SIZE": "1", "RANK_TABLE_FILE": "/a"}),
      {"RANK_ID", "RANK_SIZE", "RANK_TABLE_FILE"}),
-    ("auto", situation(MS)._replace(table_path=TABLE), {"MS_ROLE", "MS_SCHED_HOST"}),
-    ("torch", situation(MS), set()),
-    ("mindspore-cluster", situation(MS)._replace(table_path=TABLE), set()),
+    (context("auto", MS, table_path=TABLE), {"MS_ROLE", "MS_SCHED_HOST"}),
+    (context("torch", MS), set()),
+    (context("mindspore-cluster", MS, table_path=TABLE), set()),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("framework", "found", "unset"), CLEANED)
-def test_cleaned(framework: str, found: Situation, unset: set[str]) -> None:
-    """What is stale is unset, and each such row says why; what nobody set is not spoken of."""
-    settled = settle(framework, found)
+@pytest.mark.parametrize(("found", "unset"), REMOVED)
+def test_removed(found: LaunchContext, unset: set[str]) -> None:
+    """Stale variables are unset, and a note says why; a variable that is not set has no note."""
+    patch = resolve(found)
 
-    assert unset == settled.unset
-    assert bool(unset) == bool(settled.notes)
-    assert () == settled.warnings
-
-
-# --- said
+    assert unset == patch.unset
+    assert bool(unset) == bool(patch.notes)
+    assert () == patch.warnings
 
 
-SAID = [
+WARNED = [
     (
-        "torch",
-        situation({"HCCL_EXEC_TIMEOUT": "3600"}),
+        context("torch", {"HCCL_EXEC_TIMEOUT": "3600"}),
         (
-            "HCCL_EVENT_TIMEOUT (1868 by default) is not above HCCL_EXEC_TIMEOUT, 3600: torch_npu gives up before HCCL"
-            " says why"
+            "HCCL_EVENT_TIMEOUT (1868 by default) does not exceed HCCL_EXEC_TIMEOUT (3600): torch_npu gives up before"
+            " HCCL reports the cause"
         ),
     ),
     (
-        "torch",
-        situation()._replace(isolate_devices=True),
-        (
-            "with --isolate-devices each rank sees one device, number 0: a script that takes the device of its"
-            " LOCAL_RANK finds none"
-        ),
+        context("torch", isolate_devices=True),
+        "with --isolate-devices each rank sees only device 0: a script that uses LOCAL_RANK as its device index fails",
     ),
     (
-        "auto",
-        situation({"HCCL_WHITELIST_DISABLE": "0"}),
-        "HCCL_WHITELIST_DISABLE is 0, expected HCCL_WHITELIST_FILE as well: HCCL checks against a list that it lacks",
+        context("auto", {"HCCL_WHITELIST_DISABLE": "0"}),
+        "HCCL_WHITELIST_DISABLE is 0, but HCCL_WHITELIST_FILE is not set: HCCL has no whitelist to check against",
     ),
     *(
         (
-            "auto",
-            situation({"HCCL_CONNECT_TIMEOUT": text}),
-            f"HCCL_CONNECT_TIMEOUT is {text!r}, expected a whole number of seconds, 120 to 7200 (EI0001)",
+            context("auto", {"HCCL_CONNECT_TIMEOUT": text}),
+            f"HCCL_CONNECT_TIMEOUT is {text!r}, expected a whole number of seconds from 120 to 7200 (EI0001)",
         )
         for text in ("119", "7201", "2m")
     ),
 ]
 
 
-@pytest.mark.parametrize(("framework", "found", "sentence"), SAID)
-def test_said(framework: str, found: Situation, sentence: str) -> None:
-    """What is odd but may work is a warning."""
-    assert (sentence,) == settle(framework, found).warnings
+@pytest.mark.parametrize(("found", "sentence"), WARNED)
+def test_warned(found: LaunchContext, sentence: str) -> None:
+    """A combination that is odd but may work is a warning."""
+    assert (sentence,) == resolve(found).warnings
 
 
 @pytest.mark.parametrize(
@@ -183,21 +156,28 @@ def test_said(framework: str, found: Situation, sentence: str) -> None:
         {"ASCEND_RT_VISIBLE_DEVICES": ""},
     ],
 )
-def test_nothing_to_say(environ: dict[str, str]) -> None:
-    """What fits together passes in silence."""
-    settled = settle("torch", situation(environ))
+def test_no_conflict(environ: dict[str, str]) -> None:
+    """Variables that fit together change nothing."""
+    patch = resolve(context("torch", environ))
 
-    assert ((), (), frozenset()) == (settled.notes, settled.warnings, settled.unset)
+    assert ((), (), frozenset()) == (patch.notes, patch.warnings, patch.unset)
 
 
-def test_every_row_has_an_example() -> None:
+@pytest.mark.parametrize(
+    ("examples", "remedy"), [(REFUSED, Remedy.REFUSE), (REMOVED, Remedy.REMOVE), (WARNED, Remedy.WARN)]
+)
+def test_every_row_has_an_example(examples: list[tuple[LaunchContext, object]], remedy: Remedy) -> None:
     """No row of the table is without a test here."""
-    for examples, remedy in ((REFUSED, Remedy.REFUSE), (CLEANED, Remedy.CLEAN), (SAID, Remedy.WARN)):
-        held = {
-            conflict.sentence
-            for framework, found, _ in examples
-            for conflict in CONFLICTS
-            if conflict.remedy is remedy and conflict.holds(framework, found)
-        }
+    rows = [conflict for conflict in CONFLICTS if conflict.remedy is remedy]
+    held = {conflict.sentence for found, _ in examples for conflict in rows if conflict.holds(found)}
 
-        assert {conflict.sentence for conflict in CONFLICTS if conflict.remedy is remedy} == held
+    assert {conflict.sentence for conflict in rows} == held
+
+
+def test_prefixes_cover_the_table() -> None:
+    """Without a variable that starts with one of PREFIXES no row holds because of a variable."""
+    words = {node.value for node in ast.walk(ast.parse(inspect.getsource(conflicts))) if isinstance(node, ast.Constant)}
+    names = {word for word in words if isinstance(word, str) and word.isupper() and "_" in word and word.isascii()}
+
+    assert {"RANK_TABLE_FILE", "HCCL_EXEC_TIMEOUT"} <= names
+    assert [] == [name for name in names if not name.startswith(conflicts.PREFIXES)]

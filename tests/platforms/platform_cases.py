@@ -1,24 +1,25 @@
-"""The fixture files of platforms: variables as a platform sets them, and what they are expected to come to."""
+"""The fixture files of platforms: the variables that a platform sets, and what is expected of them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from ascend_runner.platforms.node import Said
+import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ascend_runner.platforms.overrides import Overrides
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "platforms"
 
 
-class Case(NamedTuple):
+@attrs.frozen
+class Case:
     """One file: `expected` holds its parts by name, as JSON (hence Any)."""
 
     variables: Mapping[str, str]
-    said: Said
+    overrides: Overrides
     expected: Mapping[str, Any]
 
 
@@ -30,4 +31,4 @@ def names(part: str) -> list[str]:
 def load(name: str) -> Case:
     """Read one file."""
     document = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
-    return Case(document["variables"], Said(**document.get("said", {})), document)
+    return Case(document["variables"], Overrides(**document.get("overrides", {})), document)

@@ -1,4 +1,4 @@
-"""Whatever variables hold: a node and its ranks, or a SettingsError; nothing else."""
+"""Any environment gives a node and its ranks, or a SettingsError."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.frameworks.decide import FRAMEWORKS, decide
-from ascend_runner.frameworks.situation import Situation
-from ascend_runner.platforms import agree, single
-from ascend_runner.platforms.find import PLATFORMS, find
+from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.registry import FRAMEWORKS, patch_environment
+from ascend_runner.platforms import already_started, table_agreement
+from ascend_runner.platforms.detect import find_node
+from ascend_runner.platforms.registry import PLATFORMS
 from tests.platforms import platform_cases
 
 NAMES = sorted(
-    {name for _, _, witness in PLATFORMS for name in witness}.union(
+    {name for spec in PLATFORMS for name in spec.detected_by}.union(
         *(platform_cases.load(name).variables for name in platform_cases.names("about"))
     )
 )
@@ -28,34 +29,42 @@ ENVIRONMENTS = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=12)
 
 @given(ENVIRONMENTS)
 def test_single(environ: dict[str, str]) -> None:
-    """Seeing whether the command runs once never breaks, but for a TF_CONFIG that cannot be read."""
+    """Any environment is judged, except one with a malformed TF_CONFIG."""
     with suppress(SettingsError):
-        found = single.find(environ)
+        found = already_started.find(environ)
 
         assert found is None or ((found.rank_id or 0) >= 0 and (found.local_rank or 0) >= 0)
 
 
 @given(ENVIRONMENTS, st.integers(1, 3), st.sampled_from([*FRAMEWORKS]))
 def test_node_and_its_ranks(environ: dict[str, str], nproc: int, framework: str) -> None:
-    """A node that is found is one of its nodes, and its ranks find an environment."""
+    """A node's rank is less than the number of nodes, and its ranks get an environment."""
     with suppress(SettingsError):
-        node = find(environ)
+        node = find_node(environ)
 
         assert 0 <= node.node_rank < node.nnodes
         assert len(node.hosts) in {0, node.nnodes}
-        assert node.master_addr or agree.without_table(node)
+        assert node.master_addr or table_agreement.problem_without_table(node)
 
-        decided = decide(framework, Situation(node, node.rank_ids(nproc), nproc * node.nnodes, None, environ))
+        patch = patch_environment(
+            LaunchContext(
+                framework=framework,
+                node=node,
+                rank_ids=node.rank_ids(nproc),
+                rank_size=nproc * node.nnodes,
+                environ=environ,
+            )
+        )
 
-        assert nproc == len(decided.ranks)
-        assert "TORCHELASTIC_USE_AGENT_STORE" not in decided.environment_of(nproc - 1, environ)
+        assert nproc == len(patch.ranks)
+        assert "TORCHELASTIC_USE_AGENT_STORE" not in patch.environment_of_rank(nproc - 1, environ)
 
 
 @given(st.sampled_from(platform_cases.names("node")), st.sampled_from(NAMES), VALUES)
 def test_platform_with_one_variable_broken(name: str, broken: str, value: str) -> None:
-    """One wrong variable among right ones is a node or a sentence as well."""
+    """One invalid variable among valid ones gives a node or an error as well."""
     case = platform_cases.load(name)
     with suppress(SettingsError):
-        node = find({**case.variables, broken: value}, case.said)
+        node = find_node({**case.variables, broken: value}, case.overrides)
 
         assert 0 <= node.node_rank < node.nnodes

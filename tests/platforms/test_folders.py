@@ -1,4 +1,4 @@
-"""Datasets, models and results: the variables first, then the folders that platforms are known to use."""
+"""The folders of datasets, models and results: variables first, then the platforms' defaults."""
 
 from __future__ import annotations
 
@@ -20,21 +20,26 @@ MODELARTS = {
 TASK_TRAINING = {"/workspace/dataset", "/workspace/model", "/workspace/outputs", "/workspace/algorithm"}
 
 
+def found(*paths: str) -> folders.Folders:
+    """Return folders without a DATASET_MAP, in the order dataset, cached_dataset, model, result, code."""
+    names = ("dataset", "cached_dataset", "model", "result", "code")
+    return folders.Folders(datasets={}, **dict(zip(names, paths)))
+
+
 def test_variables_come_first() -> None:
-    """What a variable names counts, whether or not it exists."""
+    """A variable counts, whether or not its folder exists."""
     variables = {"DATASET": "/d", "CACHED_DATASET": "/c", "MODEL": "/m", "RESULT": "/r", "MA_JOB_DIR": "/j"}
 
-    assert folders.Folders("/d", {}, "/c", "/m", "/r", "/j") == folders.find(variables, MODELARTS.__contains__)
+    assert found("/d", "/c", "/m", "/r", "/j") == folders.find(variables, MODELARTS.__contains__)
 
 
 @pytest.mark.parametrize(
-    ("there", "found"),
+    ("there", "expected"),
     [
         (
             MODELARTS,
-            folders.Folders(
+            found(
                 "/home/ma-user/datasets",
-                {},
                 "/home/ma-user/cached-datasets",
                 "/home/ma-user/modelarts/user-job-dir/model",
                 "/home/ma-user/modelarts/result",
@@ -43,20 +48,18 @@ def test_variables_come_first() -> None:
         ),
         (
             CCE,
-            folders.Folders("/tmp/data/dataset", {}, "/tmp/data/cached-dataset", "/tmp/data/model", "/tmp/result", ""),
+            found("/tmp/data/dataset", "/tmp/data/cached-dataset", "/tmp/data/model", "/tmp/result", ""),
         ),
         (
             TASK_TRAINING,
-            folders.Folders(
-                "/workspace/dataset", {}, "", "/workspace/model", "/workspace/outputs", "/workspace/algorithm"
-            ),
+            found("/workspace/dataset", "", "/workspace/model", "/workspace/outputs", "/workspace/algorithm"),
         ),
-        (set(), folders.Folders("", {}, "", "", "", "")),
+        (set(), found("", "", "", "", "")),
     ],
 )
-def test_defaults_that_exist(there: set[str], found: folders.Folders) -> None:
-    """Each pool's folders are found by being there."""
-    assert found == folders.find({}, there.__contains__)
+def test_defaults_that_exist(there: set[str], expected: folders.Folders) -> None:
+    """A default counts if it exists."""
+    assert expected == folders.find({}, there.__contains__)
 
 
 def test_datasets_by_name() -> None:
@@ -70,8 +73,8 @@ def test_datasets_by_name() -> None:
 
 @pytest.mark.parametrize("text", ["{key1: value1}", "[]", "null", "1", '{"a": 1}', '{"a": ""}', '{"a": null}', "{"])
 def test_bad_map(text: str) -> None:
-    """A map that cannot be read is one clear error."""
+    """A malformed map is an error."""
     with pytest.raises(SettingsError) as caught:
         folders.datasets({"DATASET_MAP": text})
 
-    assert f'DATASET_MAP is {text!r}, expected {{"name": "path", ...}} as JSON' == str(caught.value)
+    assert f'DATASET_MAP is {text!r}, expected JSON such as {{"name": "path"}}' == str(caught.value)

@@ -1,4 +1,4 @@
-"""Slurm's compressed node lists, as scontrol show hostnames spells them out."""
+"""Slurm's compressed node lists, expanded as by `scontrol show hostnames`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ascend_runner.platforms.variables import MOST
     ],
 )
 def test_list(text: str, hosts: str) -> None:
-    """Ranges, widths, suffixes and several pairs of brackets."""
+    """Ranges, widths, suffixes and several pairs of brackets are expanded."""
     assert tuple(hosts.split()) == hosts_of(text, "LIST")
 
 
@@ -35,7 +35,7 @@ def test_list(text: str, hosts: str) -> None:
              "n[1-2-3]", "n[0-65536]", "n[1-9999999999999]", "r[0-999]n[0-999]", "a ,b", "n[\u0661]"],
 )  # fmt: skip
 def test_no_list(text: str) -> None:
-    """What is no node list is one sentence, and never fills the memory."""
+    """A malformed or huge list is an error, and never fills the memory."""
     with pytest.raises(SettingsError) as caught:
         hosts_of(text, "SLURM_STEP_NODELIST")
 
@@ -58,13 +58,13 @@ def _compressed(draw: st.DrawFn) -> tuple[str, tuple[str, ...]]:
 
 @given(st.lists(_compressed(), min_size=1, max_size=4))
 def test_what_was_compressed_is_spelled_out(parts: list[tuple[str, tuple[str, ...]]]) -> None:
-    """Compressing and spelling out are inverse, in order."""
+    """Expanding reverses compressing, in order."""
     assert tuple(host for _, hosts in parts for host in hosts) == hosts_of(",".join(text for text, _ in parts), "LIST")
 
 
 @given(st.text("[]-,01an ", max_size=20))
 def test_any_text_is_a_list_or_one_sentence(text: str) -> None:
-    """Nothing else comes out, whatever goes in."""
+    """Any text gives hosts or a SettingsError."""
     try:
         hosts = hosts_of(text, "LIST")
     except SettingsError:

@@ -1,4 +1,4 @@
-"""TF_CONFIG as it is read: who this node is, and what is no description of a cluster."""
+"""Decoding TF_CONFIG: this node's task, and malformed values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_chief_comes_first() -> None:
 
 
 def test_evaluator_is_not_in_the_cluster() -> None:
-    """An evaluator's role has no tasks listed: TensorFlow counts it apart."""
+    """An evaluator has no tasks in the cluster: TensorFlow counts it apart."""
     assert "evaluator" == tf_config.decode(_text({"type": "evaluator", "index": 0})).role
 
 
@@ -54,7 +54,7 @@ def test_evaluator_is_not_in_the_cluster() -> None:
     ],
 )
 def test_no_cluster(text: str) -> None:
-    """Anything else is one sentence."""
+    """Anything else is an error."""
     with pytest.raises(SettingsError) as caught:
         tf_config.decode(text)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from random import Random
+from random import Random
+from typing import Any, Final
 
 ODD_VALUES: Final[tuple[object, ...]] = (
     None,
@@ -37,7 +35,7 @@ ODD_KEYS: Final = ("version", "deploy_mode", "super_pod_list", "rank_list", "ser
 
 
 def changed(document: object, chance: Random) -> object:
-    """Walk to a random place and change what is there: the document itself, unless its top is replaced."""
+    """Change a value at a random place of the document, in place unless the top is replaced."""
     if not document or not isinstance(document, (dict, list)) or chance.randrange(6) == 0:
         return deepcopy(chance.choice(ODD_VALUES))
 

@@ -1,4 +1,4 @@
-"""Fixtures with a change: a table that HCCL would refuse differs from a good one in one place."""
+"""Fixtures with a change: a table that HCCL would reject differs from a good one in one place."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import json
 import re
 from typing import Any
 
-from ascend_runner.rank_table import checks, codec
+from ascend_runner.problems import Severity
+from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.checks import entry as checks
+from ascend_runner.rank_table.model import Device, Server
+from ascend_runner.rank_table.table import RankTable
 from tests.rank_table.rank_table_files import valid
 
+ERROR = Severity.ERROR
+WARNING = Severity.WARNING
 GONE: Any = object()
+
+Found = tuple[Severity, str, str, str]  # severity, path, sentence, code
 
 
 def edited(name: str, **changes: Any) -> bytes:
-    """Give a valid fixture with other values at some paths, such as "server_list[0].server_id"; GONE takes one away."""
+    """Return a valid fixture with other values at some paths ("server_list[0].server_id"); GONE removes a key."""
     document = json.loads(valid(name))
     for path, value in changes.items():
         *steps, last = [int(step) if step.isdigit() else step for step in re.findall(r"\w+", path)]
@@ -28,8 +36,32 @@ def edited(name: str, **changes: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-def findings(data: bytes, chip: str | None = None, **options: Any) -> list[tuple[str, str, str, str]]:
-    """Tell severity, path, sentence and code of what is found about a document."""
-    found = checks.check_reading(codec.examine(data, source="a.json"), "", chip, **options)
+def problems(data: bytes, chip: str | None = None, *, is_unconverted: bool = False) -> list[Found]:
+    """Return severity, path, sentence and code of each problem of a document."""
+    use = checks.Use(chip=chip, is_unconverted=is_unconverted)
+    found = checks.check_parsed(codec.examine(data, source="a.json"), use)
 
-    return [(finding.severity, finding.path, finding.sentence, finding.code) for finding in found]
+    return [(problem.severity, problem.path, problem.sentence, problem.code) for problem in found]
+
+
+def sentences(table: RankTable, chip: str | None = None) -> list[tuple[Severity, str]]:
+    """Return severity and sentence of each problem of a table."""
+    return [(problem.severity, problem.sentence) for problem in checks.check(table, checks.Use(chip=chip))]
+
+
+def servers_with(*device_ids: tuple[int, ...], version: str = "1.0") -> RankTable:
+    """Return a table with these devices on each server and without any problem."""
+    ranks = iter(range(1000))
+    return RankTable(
+        version=version,
+        servers=tuple(
+            Server(
+                server_id=f"10.0.0.{index}",
+                devices=tuple(
+                    Device(device_id=device_id, device_ip=f"192.168.{index}.{device_id}", rank_id=next(ranks))
+                    for device_id in ids
+                ),
+            )
+            for index, ids in enumerate(device_ids)
+        ),
+    )

@@ -8,10 +8,10 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def valid(name: str) -> bytes:
-    """Give the content of fixtures/valid/<name>.json."""
+    """Return the content of fixtures/valid/<name>.json."""
     return (FIXTURES / "valid" / f"{name}.json").read_bytes()
 
 
 def invalid(name: str) -> bytes:
-    """Give the content of fixtures/invalid/<name>.json."""
+    """Return the content of fixtures/invalid/<name>.json."""
     return (FIXTURES / "invalid" / f"{name}.json").read_bytes()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from ascend_runner.rank_table.model import RANK_LIST, Device, RankTable, Server, SuperPod
+from ascend_runner.rank_table.model import Device, Dialect, Server, SuperPod
+from ascend_runner.rank_table.table import RankTable
 
 # For laws about these: on a busy machine a case may take long, and that is no failure.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,7 +21,7 @@ json_values = st.recursive(
     max_leaves=12,
 )
 
-# Keys that no dialect knows.
+# Keys that no dialect defines.
 other_keys = st.dictionaries(st.sampled_from(["x_1", "x_2"]), json_values, max_size=2)
 
 
@@ -34,17 +35,17 @@ def server_list_tables(draw: st.DrawFn) -> RankTable:
     for server_id, size in zip(server_ids, sizes):
         device_ids = draw(st.lists(st.integers(0, 10**17), min_size=size, max_size=size, unique=True))
         devices = [
-            Device(device_id=device_id, device_ip=draw(texts), rank_id=next(ranks), more=draw(other_keys))
+            Device(device_id=device_id, device_ip=draw(texts), rank_id=next(ranks), extra_keys=draw(other_keys))
             for device_id in device_ids
         ]
         devices.sort(key=lambda device: device.rank_id)
-        servers.append(Server(server_id=server_id, devices=tuple(devices), more=draw(other_keys)))
+        servers.append(Server(server_id=server_id, devices=tuple(devices), extra_keys=draw(other_keys)))
 
     pod_ids = draw(st.lists(names, max_size=3))
     pods = tuple(SuperPod(pod_id, tuple(draw(st.lists(texts, max_size=3)))) for pod_id in pod_ids)
     version = draw(st.sampled_from(["1.0", "1.2"]))
 
-    return RankTable(servers=tuple(servers), version=version, super_pods=pods, more=draw(other_keys))
+    return RankTable(servers=tuple(servers), version=version, super_pods=pods, extra_keys=draw(other_keys))
 
 
 @st.composite
@@ -61,14 +62,14 @@ def rank_list_tables(draw: st.DrawFn) -> RankTable:
             Device(
                 device_id=device_id,
                 rank_id=first_rank + index,
-                more={**draw(other_keys), "level_list": [level], "local_id": index},
+                extra_keys={**draw(other_keys), "level_list": [level], "local_id": index},
             )
             for index, device_id in enumerate(device_ids)
         ]
         servers.append(Server(server_id=instance, devices=tuple(devices)))
         first_rank += size
 
-    return RankTable(servers=tuple(servers), dialect=RANK_LIST, version="2.0", more=draw(other_keys))
+    return RankTable(servers=tuple(servers), dialect=Dialect.RANK_LIST, version="2.0", extra_keys=draw(other_keys))
 
 
 @st.composite

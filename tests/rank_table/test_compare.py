@@ -35,7 +35,7 @@ def test_equal_tables() -> None:
 
 
 def test_value_of_a_rank() -> None:
-    """What a device states differently is told by its rank, ignored keys too."""
+    """Differences of a device carry its rank; ignored keys count too."""
     other = edited(PODS, **{"server_list[1].device[0].device_ip": "10.9.9.9", "server_list[1].device[1].note": "x"})
 
     assert [
@@ -47,15 +47,15 @@ def test_value_of_a_rank() -> None:
 def test_ranks_that_changed_places() -> None:
     """Two ranks on each other's device are two differences."""
     other = edited(PODS, **{"server_list[0].device[0].rank_id": "1", "server_list[0].device[1].rank_id": "0"})
-    told = {(found.about, found.what) for found in _differences(valid(PODS), other)}
+    told = {(found.subject, found.path) for found in _differences(valid(PODS), other)}
 
     assert {("rank 0", "device_id"), ("rank 1", "device_id")} <= told
-    assert ("server node-0", "the order of device, where [0]") in told
-    assert {"rank 0", "rank 1", "server node-0"} == {about for about, _ in told}
+    assert ("server node-0", "device is in a different order: [0]") in told
+    assert {"rank 0", "rank 1", "server node-0"} == {subject for subject, _ in told}
 
 
 def test_ranks_that_only_one_has() -> None:
-    """A rank that is missing from a table is told with its place in the other."""
+    """A rank that only one table has is reported with its place there."""
     document = json.loads(valid("server_list_8_devices"))
     document["server_list"][0]["device"].pop()
     shorter = json.dumps(document).encode()
@@ -67,7 +67,7 @@ def test_ranks_that_only_one_has() -> None:
 
 
 def test_servers_and_super_pods() -> None:
-    """Keys of a server and members of a super-pod are told by name."""
+    """Differences in a server or a super-pod carry its name."""
     other = edited(PODS, **{"server_list[1].host_ip": "172.16.9.9", "super_pod_list[1].super_pod_id": "9"})
 
     members = {"server_list": [{"server_id": "node-2"}, {"server_id": "node-3"}]}
@@ -84,20 +84,28 @@ def test_values_inside_of_a_rank() -> None:
     other = edited("rank_list_2_servers", **{f"rank_list[2].{address}.addr": "172.16.9.9"})
     (found,) = _differences(valid("rank_list_2_servers"), other)
 
-    assert ("rank 2", f"{address}.addr", "172.16.9.9") == (found.about, found.what, found.second)
+    assert ("rank 2", f"{address}.addr", "172.16.9.9") == (found.subject, found.path, found.second)
 
 
 @pytest.mark.parametrize(
     ("path", "key", "expected"),
     [
-        ("server_list", "", ("the table", "the order of server_list, where [0]", "server node-0", "server node-3")),
-        ("server_list", "device", ("server node-0", "the order of device, where [0]", "rank 0", "rank 1")),
-        ("super_pod_list", "", ("the table", "the order of super_pod_list, where [0]", "super-pod 0", "super-pod 1")),
+        (
+            "server_list",
+            "",
+            ("the table", "server_list is in a different order: [0]", "server node-0", "server node-3"),
+        ),
+        ("server_list", "device", ("server node-0", "device is in a different order: [0]", "rank 0", "rank 1")),
+        (
+            "super_pod_list",
+            "",
+            ("the table", "super_pod_list is in a different order: [0]", "super-pod 0", "super-pod 1"),
+        ),
         ("super_pod_list", "server_list", ("super-pod 0", "server_list[0].server_id", "node-0", "node-1")),
     ],
 )
 def test_order_of_a_list(path: str, key: str, expected: tuple[str, str, str, str]) -> None:
-    """Lists that hold the same in another order are told by the first that stands elsewhere, and not entry by entry."""
+    """A different order is reported by the first entry that differs, not entry by entry."""
     found = _differences(valid(PODS), _moved(PODS, path, key=key))
 
     assert Difference(*expected) == found[0]
@@ -105,17 +113,17 @@ def test_order_of_a_list(path: str, key: str, expected: tuple[str, str, str, str
 
 
 def test_order_beside_other_differences() -> None:
-    """The order is told of what both have, where it starts to differ."""
+    """The order of the common entries is reported where it starts to differ."""
     document = json.loads(_moved(PODS, "server_list"))
     document["server_list"][0]["server_id"] = "node-9"
     found = _differences(valid(PODS), json.dumps(document).encode())
 
-    order = Difference("the table", "the order of server_list, where [0]", "server node-0", "server node-2")
+    order = Difference("the table", "server_list is in a different order: [0]", "server node-0", "server node-2")
     assert order == found[-1]
 
 
 def test_keys_that_no_table_knows() -> None:
-    """Keys that the model passes over count in HCCL's checksum, so they are told: of groups, pods, and devices."""
+    """Keys that the model ignores count in HCCL's checksum, so their differences are reported."""
     name = "group_list_3_pods_listed_2_10_1"
     changes = {
         "group_list[0].note": 1,
@@ -130,7 +138,7 @@ def test_keys_that_no_table_knows() -> None:
         ("group worker", "note", 1),
         ("pod job-worker-2", "note", Null()),
         ("rank 3", "tor_ip", "10.1.1.1"),
-    ] == [(one.about, one.what, one.second) for one in found]
+    ] == [(one.subject, one.path, one.second) for one in found]
 
 
 def test_entries_without_a_name() -> None:
@@ -138,14 +146,14 @@ def test_entries_without_a_name() -> None:
     name = "lab_2_servers"
     (found,) = _differences(valid(name), edited(name, **{"group_list[0].instance_list[1].note": 1}))
 
-    assert ("instance_list[1]", "note") == (found.about.rpartition(", ")[2], found.what)
+    assert ("instance_list[1]", "note") == (found.subject.rpartition(", ")[2], found.path)
 
 
 def test_list_that_only_one_has() -> None:
-    """A list that is missing, empty or null is told."""
+    """A list that is missing, empty or null is reported."""
     found = _differences(valid(PODS), edited(PODS, super_pod_list=GONE))
 
-    assert ["super-pod 0", "super-pod 1"] == [one.about for one in found]
+    assert ["super-pod 0", "super-pod 1"] == [one.subject for one in found]
     null = edited("group_list_8_devices", x_list=None)
     assert [Difference("the table", "x_list", None, Null())] == _differences(valid("group_list_8_devices"), null)
 
@@ -156,15 +164,15 @@ def test_documents_that_say_the_same() -> None:
     second = {"d": 1.0, "c": 1, "b": 1, "a": [2, 1]}
 
     assert [("a[0]", 1, 2), ("a[1]", 2, 1), ("b", "1", 1), ("c", True, 1), ("d", 1, 1.0)] == [
-        (found.what, found.first, found.second) for found in compare_values("x", first, second)
+        (found.path, found.first, found.second) for found in compare_values("x", first, second)
     ]
     assert [] == list(compare_values("x", {"a": 1, "b": 2}, {"b": 2, "a": 1}))
 
 
 def test_documents_of_other_lengths() -> None:
-    """An array that is longer, and a key that is missing, are told where they are."""
+    """A longer array and a missing key are reported with their paths."""
     assert [("a[1]", None, 2), ("b.c", None, 3)] == [
-        (found.what, found.first, found.second)
+        (found.path, found.first, found.second)
         for found in compare_values("x", {"a": [1], "b": {}}, {"a": [1, 2], "b": {"c": 3}})
     ]
 
@@ -174,4 +182,4 @@ def test_deep_documents() -> None:
     deep = json.loads("[" * 900 + "1" + "]" * 900)
     other = json.loads("[" * 900 + "2" + "]" * 900)
 
-    assert ["[0]" * 900] == [found.what for found in compare_values("x", deep, other)]
+    assert ["[0]" * 900] == [found.path for found in compare_values("x", deep, other)]

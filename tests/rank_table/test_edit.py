@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.errors import RankTableError
-from ascend_runner.rank_table import checks, codec
+from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.rank_table.edit import merge, subset
-from ascend_runner.rank_table.model import Device, RankTable, Server
+from ascend_runner.rank_table.model import Device, Server
+from ascend_runner.rank_table.table import RankTable
 from tests.rank_table.rank_table_files import valid
 from tests.rank_table.rank_table_strategies import patient, server_list_tables
 
@@ -68,12 +70,12 @@ def test_merge_of_a_server_that_is_in_two_tables() -> None:
     with pytest.raises(RankTableError) as caught:
         merge([_table("a", 1), TURNED, _table("10.0.0.2", 1)])
 
-    assert "server '10.0.0.2' is in turned.json and in 10.0.0.2.json" == str(caught.value)
+    assert "cannot merge tables: server '10.0.0.2' is in both turned.json and 10.0.0.2.json" == str(caught.value)
 
 
 def test_merge_of_a_table_with_itself() -> None:
     """It is not taken for two tables of the same name."""
-    with pytest.raises(RankTableError, match=r"^server '10\.0\.0\.2' is in turned\.json and in turned\.json$"):
+    with pytest.raises(RankTableError, match=r"server '10\.0\.0\.2' is in both turned\.json and turned\.json$"):
         merge([TURNED, TURNED])
 
 
@@ -82,12 +84,14 @@ def test_merge_of_different_versions() -> None:
     with pytest.raises(RankTableError) as caught:
         merge([_table("a", 1), PODS])
 
-    assert "pods.json cannot be merged: its version is '1.2', that of a.json is '1.0'" == str(caught.value)
+    assert "cannot merge tables of different versions: version '1.2' of pods.json and version '1.0' of a.json" == str(
+        caught.value
+    )
 
 
 def test_merge_of_nothing() -> None:
     """No tables are no table."""
-    with pytest.raises(RankTableError, match=r"^there is no table to merge$"):
+    with pytest.raises(RankTableError, match=r"^no tables to merge$"):
         merge([])
 
 
@@ -105,7 +109,7 @@ def test_subset_of_devices() -> None:
 
 
 def test_subset_of_super_pods() -> None:
-    """Super-pods keep what is left of them, and the table stays one that HCCL takes."""
+    """Super-pods keep their remaining servers, and HCCL accepts the table."""
     part = subset(PODS, server_ids=["node-1"], device_ids={1})
 
     assert [("0", ("node-1",))] == [(pod.super_pod_id, pod.server_ids) for pod in part.super_pods]
@@ -118,18 +122,18 @@ def test_subset_of_a_rank_list() -> None:
     part = subset(RANKS, server_ids=["az0-rack0-pod1"])
 
     assert part == codec.loads(codec.dumps(part))
-    assert [(0, 0), (1, 1)] == [(device.rank_id, device.more["local_id"]) for device in part.devices]
+    assert [(0, 0), (1, 1)] == [(device.rank_id, device.extra_keys["local_id"]) for device in part.devices]
 
 
 def test_subset_of_what_is_not_there() -> None:
-    """A name that is not there is told, with those that are."""
+    """An unknown name is reported with the known ones."""
     with pytest.raises(RankTableError) as caught:
         subset(TURNED, server_ids=["10.0.0.1", "x"])
-    assert "server 'x' is not in turned.json: it has 10.0.0.1, 10.0.0.2" == str(caught.value)
+    assert "server 'x' is not in turned.json, which has 10.0.0.1, 10.0.0.2" == str(caught.value)
 
     with pytest.raises(RankTableError) as caught:
         subset(TURNED, device_ids={1, 7})
-    assert "server '10.0.0.2' of turned.json has no device 7: it has 0, 1" == str(caught.value)
+    assert "server '10.0.0.2' of turned.json has no device 7, only 0, 1" == str(caught.value)
 
 
 @patient

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.rank_table.fields import UNREADABLE, Fields, Problems, shown
+from ascend_runner.rank_table.fields import UNREADABLE, Document, Fields, shown
+from ascend_runner.rank_table.problems import error
 
 
 def _fields(**values: object) -> Fields:
-    return Fields(Problems("a.json"), values)
+    return Fields(Document("a.json"), values)
 
 
 def _told(fields: Fields) -> str:
-    """Give the one complaint about a document."""
-    (problem,) = fields.problems.found()
+    """Return the one problem of a document."""
+    (problem,) = fields.document.problems
 
-    return str(problem)
+    return f"{problem.sentence}, in '{problem.path}' of {problem.source}"
 
 
 @pytest.mark.parametrize(("value", "number"), [("7", 7), (7, 7), ("007", 7), ("0", 0)])
@@ -24,7 +25,7 @@ def test_whole_number(value: object, number: int) -> None:
     fields = _fields(rank_id=value)
 
     assert number == fields.whole_number("rank_id")
-    assert () == fields.problems.found()
+    assert () == fields.document.problems
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_text() -> None:
 
     assert "a" == fields.text("server_id")
     assert "12" == fields.text("device_ip")
-    assert "device_ip" == fields.problems.first_non_text
+    assert "device_ip" == fields.document.first_non_text
 
 
 @pytest.mark.parametrize("value", ["", None, True, 1.5, [], {}])
@@ -61,7 +62,7 @@ def test_text_with_default() -> None:
     fields = _fields(a=None, b="")
 
     assert ["x", "", "x"] == [fields.text(key, default="x") for key in "abc"]
-    assert () == fields.problems.found()
+    assert () == fields.document.problems
 
 
 def test_path_of_a_nested_object() -> None:
@@ -75,7 +76,7 @@ def test_path_of_a_nested_object() -> None:
 
 
 def test_wrong_items_are_left_out_and_not_counted() -> None:
-    """An item that is no object is told of; the count that cannot be right then is not."""
+    """An item that is not an object is reported; the resulting wrong count is not."""
     top = _fields(server_count="2", server_list=[{}, 3])
 
     assert [{}] == [fields.values for fields in top.objects("server_list")]
@@ -89,7 +90,7 @@ def test_count(count: object, actual: int) -> None:
     top = _fields(server_count=count)
     top.check_count("server_count", actual, "server", of="server_list")
 
-    assert () == top.problems.found()
+    assert () == top.document.problems
 
 
 def test_wrong_count() -> None:
@@ -100,21 +101,18 @@ def test_wrong_count() -> None:
     assert "server_count is 2, but 1 server is listed, in 'server_count' of a.json" == _told(top)
 
 
-def test_rest() -> None:
+def test_extra_keys() -> None:
     """The keys that a dialect does not know stay as they are."""
-    assert {"b": 2} == _fields(a=1, b=2).rest({"a"})
+    assert {"b": 2} == _fields(a=1, b=2).extra_keys({"a"})
 
 
 def test_first_complaint_about_a_place_stands() -> None:
-    """What follows from a complaint is not told; other places are."""
-    problems = Problems("a.json")
-    problems.add("first", "x", "EI0014")
-    problems.add("second", "x", "EI0014")
-    problems.add("third", "y", "EI0017")
+    """Only the first problem of a path is kept."""
+    document = Document("a.json")
+    for sentence, path in (("first", "x"), ("second", "x"), ("third", "y")):
+        document.add(error(sentence, path=path, source="a.json"))
 
-    assert [("first, in 'x' of a.json", "EI0014"), ("third, in 'y' of a.json", "EI0017")] == [
-        (str(problem), problem.code) for problem in problems.found()
-    ]
+    assert [("first", "x"), ("third", "y")] == [(problem.sentence, problem.path) for problem in document.problems]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +120,7 @@ def test_first_complaint_about_a_place_stands() -> None:
     [("x", "'x'"), (3, "3"), (1.5, "1.5"), (True, "true"), (False, "false"), (None, "null"), ({}, "an object")],
 )
 def test_shown(value: object, said: str) -> None:
-    """A JSON value is said in JSON's words."""
+    """A JSON value is written in JSON's notation."""
     assert said == shown(value)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.errors import RankTableFormatError
-from ascend_runner.rank_table.model import Device, Layout, RankTable, Server
+from ascend_runner.problems import RankTableFormatError
+from ascend_runner.rank_table.model import Device, Layout, Server
+from ascend_runner.rank_table.table import RankTable
 
 
 def _table(*ranks_of_servers: tuple[int, ...]) -> RankTable:
@@ -21,7 +22,7 @@ def _table(*ranks_of_servers: tuple[int, ...]) -> RankTable:
 
 
 def test_counts_follow_from_the_lists() -> None:
-    """A table knows how many ranks and servers it has."""
+    """A table counts its ranks and servers."""
     table = _table((0, 1), (2,))
 
     assert 3 == table.rank_size
@@ -40,7 +41,7 @@ def test_devices_are_in_the_order_of_ranks() -> None:
 @pytest.mark.parametrize("rank_id", [-1, 2])
 def test_rank_that_is_not_there(rank_id: int) -> None:
     """Looking up a rank outside of 0 to n-1 is a LookupError, a negative one too."""
-    with pytest.raises(LookupError, match=rf"^rank {rank_id} is not one of 0 to 1$"):
+    with pytest.raises(LookupError, match=rf"^rank {rank_id} is out of range, expected 0 to 1$"):
         _table((0, 1)).rank(rank_id)
 
 
@@ -65,9 +66,9 @@ def test_pods_of_a_server() -> None:
 @pytest.mark.parametrize(
     ("ranks", "sentence"),
     [
-        ((0, 0), "rank_id 0 is that of another device already"),
-        ((0, 2), "rank_id is 2, expected 0 to 1, one for each device"),
-        ((-1, 0), "rank_id is -1, expected 0 to 1, one for each device"),
+        ((0, 0), "duplicate rank_id 0"),
+        ((0, 2), "rank_id is 2, expected 0 to 1 (one per device)"),
+        ((-1, 0), "rank_id is -1, expected 0 to 1 (one per device)"),
     ],
 )
 def test_ranks_must_be_0_to_n_minus_1(ranks: tuple[int, ...], sentence: str) -> None:
@@ -75,17 +76,18 @@ def test_ranks_must_be_0_to_n_minus_1(ranks: tuple[int, ...], sentence: str) -> 
     with pytest.raises(RankTableFormatError) as caught:
         _table(ranks)
 
-    assert sentence == str(caught.value)
+    assert [sentence] == [problem.sentence for problem in caught.value.problems]
 
 
 def test_ids_must_be_unique() -> None:
-    """A server_id, and on one server a device_id, can be there only once; all that is wrong is told."""
+    """A duplicate server_id, or device_id on one server, is an error, and all errors are reported."""
     devices = (Device(device_id=3, rank_id=0), Device(device_id=3, rank_id=1))
     with pytest.raises(RankTableFormatError) as caught:
         RankTable(servers=(Server(server_id="a", devices=devices), Server(server_id="a", devices=())))
 
-    assert "device 3 is listed twice on server 'a' (and 1 more)" == str(caught.value)
-    assert ["server_id 'a' is there twice"] == [str(other) for other in caught.value.others]
+    assert ["duplicate server_id 'a'", "duplicate device_id 3 on server 'a'"] == [
+        problem.sentence for problem in caught.value.problems
+    ]
 
 
 def test_layout_names_the_entry_of_a_device() -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Callable
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
 
 import pytest
 
-from ascend_runner.errors import OutputError, RankTableError, RankTableFormatError, RankTableNotReadyError
+from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError
+from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table import source
 from tests.rank_table.rank_table_files import invalid, valid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 INITIALIZING = b'{"status": "initializing"}'
 
@@ -52,7 +51,7 @@ def _await(path: Path, *steps: Callable[[], object]) -> source.Snapshot:
 
 
 def test_completed_table_is_taken_at_once(tmp_path: Path, table: bytes) -> None:
-    """Nothing is said and nobody waits where the table is there: the snapshot is the table, its bytes, its file."""
+    """A completed table is returned without a message or a pause: the table, its bytes and its file."""
     path = tmp_path / "jobstart_hccl.json"
     path.write_bytes(table)
     time = FakeTime()
@@ -100,7 +99,7 @@ def test_file_whose_name_does_not_say_so(tmp_path: Path, table: bytes) -> None:
     ids=["empty", "blank", "half-written", "initializing", "unknown"],
 )
 def test_not_yet(data: bytes, reason: str, tmp_path: Path, table: bytes) -> None:
-    """These may become a table: the wait goes on, says once why, and takes the table when it is there."""
+    """The wait goes on, reports the reason once, and returns the table when it is completed."""
     path = tmp_path / "a.json"
     path.write_bytes(data)
     time = FakeTime(lambda: None, lambda: path.write_bytes(table))
@@ -109,11 +108,11 @@ def test_not_yet(data: bytes, reason: str, tmp_path: Path, table: bytes) -> None
     assert table == snapshot.data
     assert [0.2, 0.2] == time.pauses
     assert 1 == len(time.said)
-    assert time.said[0].startswith(f"waiting for the rank table {path}, at most 10 s: {reason}")
+    assert time.said[0].startswith(f"waiting for the rank table {path} (up to 10 s): {reason}")
 
 
 def test_table_that_went_back_to_initializing(tmp_path: Path, table: bytes) -> None:
-    """After a reschedule the old list may stay: it is not used until the status says so again."""
+    """After a reschedule the old list may remain; it is not used until the status is completed again."""
     path = tmp_path / "a.json"
     path.write_bytes(table.replace(b"completed", b"initializing"))
     new = table.replace(b"10.0.0.1", b"10.0.0.7")
@@ -192,20 +191,20 @@ def test_file_that_changes_while_it_is_read(tmp_path: Path, table: bytes, monkey
     time = FakeTime()
 
     assert table == time.await_snapshot(path).data
-    assert [f"waiting for the rank table {path}, at most 10 s: it changed while it was read"] == time.said
+    assert [f"waiting for the rank table {path} (up to 10 s): it changed while being read"] == time.said
 
 
 def test_reason_is_said_every_30_seconds(tmp_path: Path) -> None:
-    """Someone who looks at the log an hour later sees what is still waited for, and since when."""
+    """The reason of the wait is reported every 30 seconds."""
     path = tmp_path / "a.json"
     time = FakeTime(*[lambda: None] * 200, lambda: path.write_bytes(INITIALIZING))
     with pytest.raises(RankTableNotReadyError) as caught:
         time.await_snapshot(path, timeout=70.0)
 
     assert [
-        f"waiting for the rank table {path}, at most 70 s: it does not exist",
-        f"waiting for the rank table {path}, still after 30 of 70 s: it does not exist",
-        f"waiting for the rank table {path}, still after 60 of 70 s: its status is 'initializing'",
+        f"waiting for the rank table {path} (up to 70 s): it does not exist",
+        f"waiting for the rank table {path} (30 of 70 s so far): it does not exist",
+        f"waiting for the rank table {path} (60 of 70 s so far): its status is 'initializing'",
     ] == time.said
     assert f"the rank table {path} was not completed within 70 s: its status is 'initializing'" == str(caught.value)
 
@@ -220,7 +219,7 @@ def test_no_time_means_one_look(tmp_path: Path) -> None:
 
 
 def test_last_look_is_at_the_limit(tmp_path: Path, table: bytes) -> None:
-    """The last pause is as short as what is left, and the table is looked for once more after it."""
+    """The last pause ends at the limit and is followed by one more poll."""
     path = tmp_path / "a.json"
     time = FakeTime(lambda: None, lambda: path.write_bytes(table))
 
@@ -239,15 +238,14 @@ def test_pause_may_end_the_wait(tmp_path: Path) -> None:
 
 
 def test_document_that_is_no_table_ends_the_wait(tmp_path: Path) -> None:
-    """Waiting would not mend it, so nobody waits."""
+    """A document that is not a table ends the wait at once."""
     path = tmp_path / "a.json"
     path.write_bytes(invalid("group_list_device_id_no_number"))
     time = FakeTime()
     with pytest.raises(RankTableFormatError) as caught:
         time.await_snapshot(path)
 
-    where = f"'group_list[0].instance_list[1].devices[1].device_id' of {path}"
-    assert f"device_id is 'npu1', expected a whole number, in {where}" == str(caught.value)
+    assert [str(path)] == [problem.source for problem in caught.value.problems]
     assert [] == time.pauses
 
 
@@ -266,7 +264,7 @@ def test_what_is_no_file_ends_the_wait(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_opened_ends_the_wait(tmp_path: Path) -> None:
-    """An error that no waiting mends is told at once, with its reason."""
+    """An error that waiting cannot resolve is reported at once, with its reason."""
     loop = tmp_path / "a.json"
     loop.symlink_to("a.json")
     with pytest.raises(RankTableError) as caught:
@@ -277,7 +275,7 @@ def test_what_cannot_be_opened_ends_the_wait(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_unreadable_file_ends_the_wait(tmp_path: Path, table: bytes) -> None:
-    """A file that this user may not read is told at once."""
+    """A file without read permission is reported at once."""
     path = tmp_path / "a.json"
     path.write_bytes(table)
     path.chmod(0)
@@ -300,7 +298,7 @@ def test_wait_of_the_library(tmp_path: Path, table: bytes) -> None:
 
 
 def test_wait_of_the_library_has_a_limit(tmp_path: Path) -> None:
-    """At its limit `wait` tells why."""
+    """At its limit `wait` reports the reason."""
     with pytest.raises(RankTableNotReadyError, match=r"was not completed within 0\.01 s: it does not exist$"):
         source.wait(tmp_path / "a.json", timeout=0.01)
 
@@ -324,42 +322,6 @@ def test_write_makes_a_regular_file(tmp_path: Path) -> None:
     assert 0 == path.stat().st_mode & 0o137
     assert [0, 0] == [folder.stat().st_mode & 0o027 for folder in (path.parent, path.parent.parent)]
     assert [path] == list(path.parent.iterdir())
-
-
-def test_write_replaces_a_symlink(tmp_path: Path) -> None:
-    """A symlink at the target becomes a regular file; what it led to is not touched, even if it has the content."""
-    path = tmp_path / "a.json"
-    other = tmp_path / "other"
-    other.write_bytes(b"{}")
-    path.symlink_to(other)
-    source.write(path, b"{}")
-
-    assert not path.is_symlink()
-    assert b"{}" == path.read_bytes() == other.read_bytes()
-
-
-def test_write_leaves_equal_content_alone(tmp_path: Path) -> None:
-    """A file that has the content already stays the file that it is; other content is a new file."""
-    path = tmp_path / "a.json"
-    source.write(path, b"{}")
-    first = path.stat().st_ino
-    source.write(path, b"{}")
-
-    assert first == path.stat().st_ino
-    with path.open("rb") as held:  # so that its inode is not taken anew
-        source.write(path, b"[]")
-
-        assert b"{}" == held.read()
-        assert first != path.stat().st_ino
-
-
-def test_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Where the target cannot be replaced, its neighbour is gone and the error is the caller's."""
-    (tmp_path / "a.json").mkdir()
-    with pytest.raises(IsADirectoryError):
-        source.write(tmp_path / "a.json", b"{}")
-
-    assert [tmp_path / "a.json"] == list(tmp_path.iterdir())
 
 
 def test_convert(tmp_path: Path) -> None:
@@ -386,7 +348,14 @@ def test_convert_to_what_cannot_be_written(tmp_path: Path, table: bytes) -> None
     """A target that cannot be written is named."""
     path = tmp_path / "a.json"
     path.write_bytes(table)
-    with pytest.raises(OutputError) as caught:
+
+    with pytest.raises(OutputError, match=r"a\.json"):
         source.convert(path, path / "b.json")
 
-    assert f"{path / 'b.json'} cannot be written: Not a directory" == str(caught.value)
+
+def test_device_that_never_ends() -> None:
+    """Reading is bounded, whatever the size of the file claims to be."""
+    with open("/dev/zero", "rb") as zeros, pytest.raises(RankTableFormatError) as caught:
+        source.read_all(zeros.fileno(), "/dev/zero", largest=1 << 24)
+
+    assert ["the file is larger than 16777216 bytes"] == [problem.sentence for problem in caught.value.problems]

@@ -16,7 +16,7 @@ def test_small_table_is_listed_by_device() -> None:
     assert (
         "a.json: group list (template 2)\n"
         "4 servers, 4 devices\n"
-        "without devices: job-worker-2\n"
+        "pods without devices: job-worker-2\n"
         "\n"
         "server    pod           rank  device  device_ip\n"
         "10.0.0.1  job-chief-0   0     0       192.168.101.1\n"
@@ -53,7 +53,7 @@ def test_large_table_is_listed_by_server() -> None:
 
 def test_empty_table() -> None:
     """A table without devices is a table."""
-    assert "a.json: group list (template 2)\n0 servers, 0 devices\nwithout devices: job-worker-0\n" == text_of(
+    assert "a.json: group list (template 2)\n0 servers, 0 devices\npods without devices: job-worker-0\n" == text_of(
         codec.loads(valid("group_list_without_devices")), "a.json"
     )
 

@@ -1,20 +1,23 @@
 """The laws of supervision, checked in every interleaving for up to four ranks and in random histories beyond.
 
-`World` is an independent model of what the kernel can do next. It knows who lives; the machine is only told.
+`World` is an independent model of what the kernel can do next. The model holds the true state of every process; the
+machine sees only events.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1
-from typing import TYPE_CHECKING, NamedTuple
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascend_runner.supervision import machine
-from ascend_runner.supervision.actions import SetDeadline, SignalGroup, Spawn
+from ascend_runner.supervision.actions import Action, AskToStop, Notify, SetDeadline, SignalGroup, Spawn
 from ascend_runner.supervision.events import (
+    AskedProcessEnded,
     DeadlineReached,
     Emptied,
     Ending,
@@ -25,21 +28,29 @@ from ascend_runner.supervision.events import (
     Spawned,
     SpawnFailed,
 )
-from ascend_runner.supervision.machine import PHASES, TRANSITIONS, State
-from ascend_runner.supervision.outcome import Cause, Hung, Interrupted, Outcome, RankFailed, RankNotStarted, RankOutcome
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ascend_runner.supervision.actions import Action
+from ascend_runner.supervision.machine import TRANSITIONS
+from ascend_runner.supervision.outcome import (
+    AttemptOutcome,
+    Cause,
+    Hung,
+    Interrupted,
+    RankFailed,
+    RankNotStarted,
+    RankOutcome,
+)
+from ascend_runner.supervision.state import Phase, State
 
 GRACE = 15.0
 OK, FAILED, STOPPED = Ending(), Ending(exit_code=7), Ending(signum=SIGTERM)
+SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # of the grace
+KILL_WAIT = 5.0
 MOST_SIGNALS = 2
+PHASES = list(Phase)
 
 
-class World(NamedTuple):
-    """Who lives, whom a spawn is under way for, and the cause that an onlooker would name."""
+@attrs.frozen
+class World:
+    """The living processes, the rank being spawned, and the cause that an observer would name."""
 
     spawning: int | None = None
     leaders: frozenset[int] = frozenset()
@@ -52,11 +63,11 @@ class World(NamedTuple):
 
     @property
     def alive(self) -> frozenset[int]:
-        """The ranks of which anybody lives."""
+        """Return the ranks that have a living process."""
         return self.leaders | self.stragglers
 
     def possible(self) -> Iterator[Event]:
-        """Everything that can happen next."""
+        """Return every event that can happen next."""
         if self.spawning is not None:
             yield Spawned(self.spawning)
             yield SpawnFailed(self.spawning, "no memory", 125)
@@ -68,87 +79,136 @@ class World(NamedTuple):
             yield Emptied(rank_id)
         if self.has_deadline:
             yield DeadlineReached()
+        if self.alive:
+            yield AskedProcessEnded()
         if not self.is_hung:
             yield HangDetected(60.0)
         if self.signals < MOST_SIGNALS:
             yield SignalReceived(SIGTERM)
 
     def after(self, event: Event) -> World:
-        """Give the world in which `event` has happened."""
+        """Return the world after `event`."""
         if isinstance(event, Spawned):
-            return self._replace(spawning=None, leaders=self.leaders | {event.rank_id})
+            return attrs.evolve(self, spawning=None, leaders=self.leaders | {event.rank_id})
         if isinstance(event, SpawnFailed):
-            cause = RankNotStarted(event.rank_id, event.reason, event.exit_status)
-            return self._replace(spawning=None, cause=self.cause or cause)
+            cause = RankNotStarted(rank_id=event.rank_id, reason=event.reason, exit_status=event.exit_status)
+            return attrs.evolve(self, spawning=None, cause=self.cause or cause)
         if isinstance(event, Exited):
             failure = None if event.ending == OK else RankFailed(event.rank_id, event.ending)
-            return self._replace(
+            return attrs.evolve(
+                self,
                 leaders=self.leaders - {event.rank_id},
                 stragglers=self.stragglers | ({event.rank_id} if event.has_stragglers else set()),
                 cause=self.cause or failure,
             )
         if isinstance(event, Emptied):
-            return self._replace(stragglers=self.stragglers - {event.rank_id})
+            return attrs.evolve(self, stragglers=self.stragglers - {event.rank_id})
         if isinstance(event, SignalReceived):
             stays = self.cause is not None and not is_echo(self.cause, event, deadlines=self.deadlines)
-            return self._replace(signals=self.signals + 1, cause=self.cause if stays else Interrupted(event.signum))
+            return attrs.evolve(
+                self, signals=self.signals + 1, cause=self.cause if stays else Interrupted(event.signum)
+            )
         if isinstance(event, HangDetected):
             is_training = self.leaders or self.spawning is not None
-            return self._replace(is_hung=True, cause=self.cause or (Hung(event.seconds) if is_training else None))
-        return self._replace(has_deadline=False, deadlines=min(1, self.deadlines + 1))
+            return attrs.evolve(self, is_hung=True, cause=self.cause or (Hung(event.seconds) if is_training else None))
+        if isinstance(event, AskedProcessEnded):
+            return self
+        return attrs.evolve(self, has_deadline=False, deadlines=min(1, self.deadlines + 1))
 
     def told(self, actions: tuple[Action, ...]) -> World:
-        """Give the world in which the actions are under way."""
+        """Return the world in which the actions are in progress."""
         world = self
         for action in actions:
             if isinstance(action, Spawn):
-                world = world._replace(spawning=action.rank_id)
+                world = attrs.evolve(world, spawning=action.rank_id)
             elif isinstance(action, SetDeadline):
-                world = world._replace(has_deadline=True)
+                world = attrs.evolve(world, has_deadline=True)
         return world
 
 
 def is_echo(cause: Cause | None, event: Event, *, deadlines: int) -> bool:
-    """Whether a rank has just died of the signal that the runner gets now."""
+    """Whether a rank has just died of the signal that the runner now receives."""
     is_stopped = isinstance(cause, RankFailed) and cause.ending == STOPPED
     return is_stopped and event == SignalReceived(SIGTERM) and not deadlines
 
 
-def check_laws(before: State, event: Event, after: State, actions: tuple[Action, ...], world: World) -> None:
-    """Check one transition; `world` is that after the event, before the actions."""
-    signalled = [(action.rank_id, action.signum) for action in actions if isinstance(action, SignalGroup)]
-    is_tearing_down = PHASES.index(after.phase) >= PHASES.index(machine.TERMINATING)
-    everybody = sorted(world.alive)
+@attrs.frozen(kw_only=True)
+class Transition:
+    """One transition, with the world after its event and before its actions."""
 
-    assert PHASES.index(before.phase) <= PHASES.index(after.phase), "phases go forward only"
-    is_overwritten = before.cause not in {None, after.cause}
-    is_allowed = is_echo(before.cause, event, deadlines=world.deadlines)
-    assert is_overwritten == is_allowed, "the first cause is never overwritten, but for an echo"
-    assert after.alive == world.alive, "the machine knows who lives"
-    assert {rank_id for rank_id, _signum in signalled} <= world.alive, "nobody is signalled after it is gone"
-    if is_tearing_down:
-        assert not after.waiting, "nobody is started during a teardown"
-        assert not any(isinstance(action, Spawn) for action in actions), "nobody is started during a teardown"
-    if after.phase == machine.DONE:
-        gave_up = before.phase == machine.KILLING and isinstance(event, DeadlineReached)
-        assert gave_up or (not world.alive and world.spawning is None), "DONE means that nobody is alive"
-        assert not gave_up or world.cause == after.cause
-    else:
-        assert world.alive or world.spawning is not None or after.waiting, "a job with nobody left is DONE"
-        assert world.cause == after.cause, "the cause is what an onlooker would name"
-    if after.phase == machine.TERMINATING and before.phase != machine.TERMINATING:
-        assert [(rank_id, SIGTERM) for rank_id in everybody] == signalled, "SIGTERM to every living group"
-        assert SetDeadline(GRACE / 15) in actions
-    if before.phase == machine.TERMINATING and isinstance(event, DeadlineReached):
-        signum = SIGTERM if after.phase == machine.TERMINATING else SIGKILL
-        assert [(rank_id, signum) for rank_id in everybody] == signalled, "asked again at each step, then killed"
-    if before.phase == machine.TERMINATING and event == SignalReceived(SIGTERM) and world.signals == MOST_SIGNALS:
-        assert after.phase == machine.KILLING, "a second SIGTERM means SIGKILL now"
-        assert [(rank_id, SIGKILL) for rank_id in everybody] == signalled
+    before: State
+    event: Event
+    after: State
+    actions: tuple[Action, ...]
+    world: World
+
+    @property
+    def begins_teardown(self) -> bool:
+        """Whether this is the moment at which all are asked to stop."""
+        return self.after.phase is Phase.TERMINATING and self.before.phase is not Phase.TERMINATING
+
+    @property
+    def is_deadline_of_backoff(self) -> bool:
+        """Whether a step of the back-off has ended."""
+        return self.before.phase is Phase.TERMINATING and isinstance(self.event, DeadlineReached)
+
+    @property
+    def is_impatience(self) -> bool:
+        """Whether the runner has received SIGTERM again during the teardown."""
+        is_again = self.event == SignalReceived(SIGTERM) and self.world.signals == MOST_SIGNALS
+        return self.before.phase is Phase.TERMINATING and is_again
+
+
+def check_laws(step: Transition) -> None:
+    """Check one transition."""
+    check_phases(step)
+    check_cause(step)
+    assert expected_actions(step) == step.actions
+    assert step.world.alive == step.after.alive, "the machine knows who is alive"
+
+
+def check_phases(step: Transition) -> None:
+    """Phases only advance, and a job is DONE exactly when no process is left or the wait after SIGKILL is over."""
+    gave_up = step.before.phase is Phase.KILLING and isinstance(step.event, DeadlineReached)
+    is_anybody_left = step.world.alive or step.world.spawning is not None or step.after.waiting
+
+    assert PHASES.index(step.before.phase) <= PHASES.index(step.after.phase)
+    assert (step.after.phase is Phase.DONE) == (gave_up or not is_anybody_left)
+    assert not (step.after.is_tearing_down and step.after.waiting), "nobody is started during a teardown"
+
+
+def check_cause(step: Transition) -> None:
+    """The first cause is the one that an observer would name, and only an echo replaces it."""
+    is_overwritten = step.before.cause not in {None, step.after.cause}
+
+    assert is_echo(step.before.cause, step.event, deadlines=step.world.deadlines) == is_overwritten
+    assert step.world.cause == step.after.cause
+
+
+def expected_actions(step: Transition) -> tuple[Action, ...]:
+    """Return every action that the laws require at this transition; no other is allowed."""
+    event, everybody = step.event, sorted(step.world.alive)
+    if step.after.phase is Phase.DONE:
+        return ()
+    if step.is_impatience or (step.is_deadline_of_backoff and step.before.steps_taken == len(SHARES) - 1):
+        return (*(SignalGroup(rank_id, SIGKILL) for rank_id in everybody), SetDeadline(KILL_WAIT))
+    if step.begins_teardown or step.is_deadline_of_backoff:
+        share = SHARES[0 if step.begins_teardown else step.before.steps_taken + 1]
+        return (*(AskToStop(rank_id, SIGTERM) for rank_id in everybody), SetDeadline(GRACE * share))
+    if isinstance(event, AskedProcessEnded) and step.after.phase is Phase.TERMINATING:
+        return tuple(AskToStop(rank_id, SIGTERM) for rank_id in everybody)
+    if isinstance(event, Spawned) and step.after.phase is Phase.STARTING:
+        return (Spawn(step.before.waiting[0]),)
+    if isinstance(event, Spawned) and step.after.is_tearing_down:
+        is_killed = step.after.phase is Phase.KILLING
+        return (SignalGroup(event.rank_id, SIGKILL) if is_killed else AskToStop(event.rank_id, SIGTERM),)
+    if isinstance(event, Exited) and event.has_stragglers and step.after.phase is not Phase.KILLING:
+        return (AskToStop(event.rank_id, SIGTERM),)
+    return ()
 
 
 def explore(rank_ids: tuple[int, ...]) -> int:
-    """Walk every interleaving, checking the laws at each step; the number of steps."""
+    """Walk through every interleaving, check the laws at each step, and return the number of steps."""
     state, actions = machine.start(rank_ids, GRACE)
     to_visit = [(state, World().told(actions))]
     seen = set()
@@ -159,11 +219,11 @@ def explore(rank_ids: tuple[int, ...]) -> int:
             steps += 1
             next_state, actions = machine.transition(state, event)
             next_world = world.after(event)
-            check_laws(state, event, next_state, actions, next_world)
-            if next_state.phase == machine.DONE:
+            check_laws(Transition(before=state, event=event, after=next_state, actions=actions, world=next_world))
+            if next_state.phase is Phase.DONE:
                 continue
-            # What a rank's status was is not looked at any more, so histories that differ in it only are one.
-            key = (next_state._replace(endings=frozenset(next_state.endings)), next_world.told(actions))  # type: ignore[arg-type]  # a hashable stand-in
+            # A rank's status no longer matters here, so histories that differ only in it are merged.
+            key = (attrs.evolve(next_state, endings=frozenset(next_state.endings)), next_world.told(actions))  # type: ignore[arg-type]  # a hashable stand-in
             if key not in seen:
                 seen.add(key)
                 to_visit.append((next_state, next_world.told(actions)))
@@ -173,15 +233,15 @@ def explore(rank_ids: tuple[int, ...]) -> int:
 @pytest.mark.timeout(600)  # 10 s of pure computing for 4 ranks, which a busy machine may make many times longer
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_laws_hold_in_every_interleaving(ranks: int) -> None:
-    """Whatever happens in whatever order to 1 to 4 ranks, the laws hold."""
+    """The laws hold for 1 to 4 ranks in every order of events."""
     steps = explore(tuple(range(ranks)))
 
     assert steps > 10**ranks
 
 
 def test_table_is_total() -> None:
-    """Each phase answers each event, by a rule or by ignoring it."""
-    events = {Spawned, SpawnFailed, Exited, Emptied, SignalReceived, HangDetected, DeadlineReached}
+    """Each phase handles or explicitly ignores each event."""
+    events = {Spawned, SpawnFailed, Exited, Emptied, AskedProcessEnded, SignalReceived, HangDetected, DeadlineReached}
 
     assert dict.fromkeys(PHASES, events) == {phase: set(row) for phase, row in TRANSITIONS.items()}
 
@@ -189,20 +249,20 @@ def test_table_is_total() -> None:
 @settings(max_examples=200)
 @given(st.integers(1, 24), st.randoms(use_true_random=False))
 def test_laws_hold_in_random_histories(ranks: int, random: object) -> None:
-    """What holds for four ranks holds in random histories of up to 24."""
+    """The laws also hold in random histories of up to 24 ranks."""
     state, actions = machine.start(tuple(range(ranks)), GRACE)
     world = World().told(actions)
-    while state.phase != machine.DONE:
+    while state.phase is not Phase.DONE:
         event = random.choice(list(world.possible()))  # type: ignore[attr-defined]  # hypothesis' own Random
         before = state
         state, actions = machine.transition(state, event)
         world = world.after(event)
-        check_laws(before, event, state, actions, world)
+        check_laws(Transition(before=before, event=event, after=state, actions=actions, world=world))
         world = world.told(actions)
 
 
 def play(ranks: int, *events: Event) -> tuple[State, tuple[Action, ...]]:
-    """Start `ranks` ranks, let the events happen, and give the last step."""
+    """Start `ranks` ranks, apply the events, and return the last step."""
     state, actions = machine.start(tuple(range(ranks)), GRACE)
     for event in events:
         state, actions = machine.transition(state, event)
@@ -210,70 +270,70 @@ def play(ranks: int, *events: Event) -> tuple[State, tuple[Action, ...]]:
 
 
 def test_ranks_are_started_one_after_the_other() -> None:
-    """The next rank is started when the one before runs, so that an event between two can stop the rest."""
+    """Each rank is started once the previous one runs, so that an event in between can prevent the rest."""
     assert (Spawn(0),) == play(2)[1]
     assert (Spawn(1),) == play(2, Spawned(0))[1]
-    assert machine.RUNNING == play(2, Spawned(0), Spawned(1))[0].phase
+    assert play(2, Spawned(0), Spawned(1))[0].phase is Phase.RUNNING
 
 
 def test_signal_before_first_spawn_is_answered_starts_no_other() -> None:
-    """A SIGTERM during the first spawn ends the job with 143; the rank under way is told, no other is started."""
+    """A SIGTERM during the first spawn ends the job with 143; that rank is signalled, and no other is started."""
     state, _ = play(2, SignalReceived(SIGTERM))
     state, actions = machine.transition(state, Spawned(0))
 
-    assert (SignalGroup(0, SIGTERM),) == actions
+    assert (AskToStop(0, SIGTERM),) == actions
     assert Interrupted(SIGTERM) == state.cause
 
 
 def test_job_of_which_every_rank_exits_0_is_a_success() -> None:
-    """No cause, status 0."""
+    """A job whose ranks all exit with 0 has no cause and status 0."""
     state, _ = play(2, Spawned(0), Spawned(1), Exited(1, OK), Exited(0, OK))
 
-    expected = Outcome(None, (RankOutcome(0, OK), RankOutcome(1, OK)))
-    assert expected == machine.outcome(state, (0, 1))
-    assert machine.outcome(state, (0, 1)).status == 0
+    expected = AttemptOutcome(None, (RankOutcome(0, OK), RankOutcome(1, OK)))
+    assert expected == state.outcome((0, 1))
+    assert state.outcome((0, 1)).status == 0
 
 
 def test_first_failure_is_the_status_whatever_follows() -> None:
-    """A rank that exits 1 while it is told to stop does not change the 7 of the first."""
+    """A rank that exits with 1 while being stopped does not replace the 7 of the first failure."""
     state, _ = play(2, Spawned(0), Spawned(1), Exited(1, FAILED), Exited(0, Ending(exit_code=1)))
-    outcome = machine.outcome(state, (0, 1))
+    outcome = state.outcome((0, 1))
 
     assert RankFailed(1, FAILED) == outcome.cause
     assert outcome.status == 7
-    assert (RankOutcome(0, Ending(exit_code=1), is_told_to_stop=True), RankOutcome(1, FAILED)) == outcome.ranks
+    assert (RankOutcome(0, Ending(exit_code=1), is_stopped=True), RankOutcome(1, FAILED)) == outcome.ranks
 
 
 @pytest.mark.parametrize(
     ("ending", "status"), [(Ending(exit_code=3), 3), (Ending(signum=11), 139), (Ending(signum=9), 137)]
 )
 def test_status_is_n_or_128_plus_signal(ending: Ending, status: int) -> None:
-    """A rank that exits N ends the job with N, one that dies of signal S with 128 + S."""
+    """A rank that exits with N ends the job with N; one killed by signal S ends it with 128 + S."""
     state, _ = play(1, Spawned(0), Exited(0, ending))
 
-    assert status == machine.outcome(state, (0,)).status
+    assert status == state.outcome((0,)).status
 
 
 def test_being_stopped_is_never_success() -> None:
-    """Ranks that exit 0 after a SIGINT to the runner do not make it a success."""
+    """A job stopped by SIGINT is not a success, even if its ranks exit with 0."""
     state, _ = play(1, Spawned(0), SignalReceived(SIGINT), Exited(0, OK))
 
-    assert machine.outcome(state, (0,)).status == 130
+    assert state.outcome((0,)).status == 130
 
 
 def test_first_signal_after_a_failure_is_no_impatience() -> None:
-    """The platform's SIGTERM that follows a failure leaves the ranks their grace; the next one does not."""
+    """The first SIGTERM after a failure does not shorten the grace; the second one ends it."""
     state, actions = play(2, Spawned(0), Spawned(1), Exited(0, FAILED), SignalReceived(SIGTERM))
-    assert (machine.TERMINATING, ()) == (state.phase, actions)
+    assert (Phase.TERMINATING, ()) == (state.phase, actions)
 
     state, actions = machine.transition(state, SignalReceived(SIGINT))
-    assert (machine.KILLING, (SignalGroup(1, SIGKILL), SetDeadline(5.0))) == (state.phase, actions)
+    assert (Phase.KILLING, (SignalGroup(1, SIGKILL), SetDeadline(5.0))) == (state.phase, actions)
     assert RankFailed(0, FAILED) == state.cause
 
 
 @pytest.mark.parametrize("others", [(), (Exited(1, STOPPED),), (SignalReceived(SIGINT), SignalReceived(SIGINT))])
 def test_rank_that_dies_of_what_the_runner_is_sent_did_not_fail(others: tuple[Event, ...]) -> None:
-    """Who signals each process of a job stops it, also where a rank is seen to die first."""
+    """A signal sent to every process of a job is a stop, even if a rank is seen to die first."""
     state, _ = play(2, Spawned(0), Spawned(1), Exited(0, STOPPED), *others, SignalReceived(SIGTERM))
 
     assert Interrupted(SIGTERM) == state.cause
@@ -290,26 +350,26 @@ def test_rank_that_dies_of_what_the_runner_is_sent_did_not_fail(others: tuple[Ev
     ids=["another-signal", "later", "exit-status", "failure"],
 )
 def test_any_other_death_stays_the_cause(ending: Ending, events: tuple[Event, ...]) -> None:
-    """Whoever stops a job that is ending already changes nothing about why it ends."""
+    """A stop signal to a job that is already ending does not change its cause."""
     assert RankFailed(0, ending) == play(2, Spawned(0), Spawned(1), Exited(0, ending), *events)[0].cause
 
 
 def test_signal_after_all_is_done_changes_no_status() -> None:
-    """It may tell why a rank died, but what was done stays done."""
+    """A late event may explain why a rank died, but does not undo what was done."""
     assert play(1, Spawned(0), Exited(0, OK), SignalReceived(SIGTERM))[0].cause is None
     assert RankFailed(0, FAILED) == play(1, Spawned(0), Exited(0, FAILED), SignalReceived(SIGTERM))[0].cause
 
 
 def test_hang_ends_the_job_with_124() -> None:
-    """A hang is a cause like a failure: all are told to stop, and the status is that of a time limit."""
+    """A hang is a cause like a failure: all ranks are stopped, and the status is that of a time limit."""
     state, actions = play(1, Spawned(0), HangDetected(60.0))
 
-    assert (SignalGroup(0, SIGTERM), SetDeadline(1.0)) == actions
-    assert machine.outcome(state, (0,)).status == 124
+    assert (AskToStop(0, SIGTERM), SetDeadline(1.0)) == actions
+    assert state.outcome((0,)).status == 124
 
 
 def test_ctrl_z_stops_the_ranks_and_fg_continues_them() -> None:
-    """Ranks have no terminal: what the runner is sent as SIGTSTP they get as SIGSTOP."""
+    """Ranks have no terminal, so the runner's SIGTSTP reaches them as SIGSTOP."""
     state, actions = play(1, Spawned(0), SignalReceived(SIGTSTP))
     assert (SignalGroup(0, SIGSTOP),) == actions
 
@@ -320,15 +380,15 @@ def test_user_signals_are_forwarded_and_change_nothing() -> None:
     """SIGUSR1 reaches every living group."""
     state, actions = play(2, Spawned(0), Spawned(1), SignalReceived(SIGUSR1))
 
-    assert machine.RUNNING == state.phase
-    assert (SignalGroup(0, SIGUSR1), SignalGroup(1, SIGUSR1)) == actions
+    assert state.phase is Phase.RUNNING
+    assert (Notify(0, SIGUSR1), Notify(1, SIGUSR1)) == actions
 
 
 def test_back_off_takes_the_grace() -> None:
     """SIGTERM at 0, 1, 3 and 7 s of a grace of 15 s, SIGKILL at 15 s."""
     state, actions = play(1, Spawned(0), SignalReceived(SIGTERM))
     deadlines = []
-    while state.phase == machine.TERMINATING:
+    while state.phase is Phase.TERMINATING:
         deadlines += [action.seconds for action in actions if isinstance(action, SetDeadline)]
         state, actions = machine.transition(state, DeadlineReached())
 
@@ -336,27 +396,27 @@ def test_back_off_takes_the_grace() -> None:
 
 
 def test_straggler_keeps_the_grace_of_its_leader() -> None:
-    """A wrapper that dies of SIGTERM at once does not cost the program below it its time to save."""
+    """A program keeps its full grace even if the wrapper above it dies of SIGTERM at once."""
     state, _ = play(1, Spawned(0), SignalReceived(SIGTERM), Exited(0, Ending(signum=SIGTERM), has_stragglers=True))
-    assert machine.TERMINATING == state.phase
+    assert state.phase is Phase.TERMINATING
 
     state, _ = machine.transition(state, Emptied(0))
-    assert machine.DONE == state.phase
+    assert state.phase is Phase.DONE
 
 
 def test_straggler_of_a_successful_leader_is_asked_at_once() -> None:
-    """While other ranks go on, what a finished rank left behind is told to stop, and the job stays a success."""
+    """Processes left behind by a finished rank are stopped while other ranks run, and the job still succeeds."""
     state, actions = play(2, Spawned(0), Spawned(1), Exited(0, OK, has_stragglers=True))
-    assert (SignalGroup(0, SIGTERM),) == actions
+    assert (AskToStop(0, SIGTERM),) == actions
 
     state, actions = machine.transition(state, Exited(1, OK))
-    assert (machine.TERMINATING, None) == (state.phase, state.cause)
-    assert (SignalGroup(0, SIGTERM), SetDeadline(1.0)) == actions
+    assert (Phase.TERMINATING, None) == (state.phase, state.cause)
+    assert (AskToStop(0, SIGTERM), SetDeadline(1.0)) == actions
 
 
 def test_unkillable_rank_is_named_after_a_bounded_wait() -> None:
-    """A rank that outlives SIGKILL for five seconds is given up, without an ending."""
+    """A rank that survives SIGKILL for five seconds is given up and has no ending."""
     state, _ = play(1, Spawned(0), SignalReceived(SIGTERM), SignalReceived(SIGTERM), DeadlineReached())
 
-    assert machine.DONE == state.phase
-    assert (RankOutcome(0, None, is_told_to_stop=True),) == machine.outcome(state, (0,)).ranks
+    assert state.phase is Phase.DONE
+    assert (RankOutcome(0, None, is_stopped=True),) == state.outcome((0,)).ranks

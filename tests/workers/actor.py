@@ -1,11 +1,11 @@
-"""A rank that does what its arguments say, in order: a fake training process. `2:exit=7` is for rank 2 only.
+"""A fake training process that performs the steps in its arguments, in order. `2:exit=7` is for rank 2 only.
 
 say=TEXT   print a line                      exit=N      end with that status
 die=SIGNAL kill itself with that signal      sleep       do nothing until a signal ends it
 ignore=SIG ignore that signal                answer=SIG:TEXT:N  on that signal print TEXT and exit N
 note=SIG   print the signal's name whenever it comes
 await=PATH go on when that file exists       touch=PATH  make that file
-child=HOW  leave a sleeping child behind: plain, group (its own), session (its own), daemon (twice forked, own session)
+child=HOW  leave a sleeping child behind: plain, group (its own), session (its own), daemon (double-forked, own session)
 stubborn=HOW  the same, ignoring SIGTERM
 forks=N    leave that many sleeping children behind, every other one in a session of its own
 orphans=N  make that many processes lose their parent and end, and wait until somebody has reaped them all
@@ -37,12 +37,12 @@ def perform(step: str) -> None:
 
 
 def say(text: str) -> None:
-    os.write(1, text.encode() + b"\n")  # not print: a signal handler may come in the middle of it
+    os.write(1, text.encode() + b"\n")  # not print(), which a signal handler may interrupt
 
 
 def die(name: str) -> None:
     signum = signal.Signals["SIG" + name]
-    if signum not in {signal.SIGKILL, signal.SIGSTOP}:  # these have no action but their own
+    if signum not in {signal.SIGKILL, signal.SIGSTOP}:  # the action of these cannot be changed
         signal.signal(signum, signal.SIG_DFL)  # it may be ignored so far
     os.kill(os.getpid(), signum)
 
@@ -124,7 +124,7 @@ def make_orphans(count: str) -> None:
         if parent == 0:
             if os.fork() == 0:
                 os.close(writer)
-                os.read(reader, 1)  # until all are there
+                os.read(reader, 1)  # until all have started
             os._exit(0)
         os.waitpid(parent, 0)
     os.close(writer)

@@ -1,4 +1,4 @@
-"""A rank that writes a known stream of lines and keeps a book of it: what was written, and when it began to die.
+"""A rank that writes a known stream of lines and records how much it wrote and when it began to exit.
 
 usage: chatter.py BOOK RANK_PLAN...    the plan of this rank is the argument at RANK_ID, words joined by commas
 plan words: write=N (bytes), nap=MS, at=MS (sleep until so long after CHAOS_START), exit=N, die=SIGNAL, ignore=SIGNAL,
@@ -22,7 +22,7 @@ CHUNK = 4096
 
 
 def line(number: int) -> bytes:
-    """Give the line of this number: text of a varying length that tells its own place."""
+    """Return the line with this number, of varying length and with its own position in it."""
     return b"%d:%s\n" % (number, b"x" * (number * 7919 % 200))
 
 
@@ -69,7 +69,7 @@ def fork(count: int) -> None:
 
 
 class Writer:
-    """Writes the stream, and keeps the book of it."""
+    """Writes the stream and records it."""
 
     def __init__(self, book: mmap.mmap, rank_id: int) -> None:
         self.book = book
@@ -78,7 +78,7 @@ class Writer:
         self.number = 0
 
     def write(self, size: int) -> None:
-        """Write about so many bytes, in writes that need not end at a line."""
+        """Write about this many bytes, in writes that may end within a line."""
         data = bytearray()
         while len(data) < size:
             data += line(self.number)
@@ -91,7 +91,7 @@ class Writer:
             rest = rest[count:]
 
     def note_death(self) -> None:
-        """Note the time of the death that is about to come."""
+        """Record the time of the imminent exit."""
         struct.pack_into("=Q", self.book, self.place + 8, time.monotonic_ns())
 
 

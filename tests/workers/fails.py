@@ -1,4 +1,4 @@
-"""Ends in the way that its first argument names."""
+"""Fails in the way that its first argument names."""
 
 from __future__ import annotations
 

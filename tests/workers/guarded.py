@@ -1,4 +1,4 @@
-"""A guardian whose runner does what the first argument says; the exit status is the guardian's.
+"""A guardian whose runner performs its first argument; the exit status is the guardian's.
 
 exit=N      return N                          die=SIGNAL  be killed by it
 raise       fail with an exception            stop=N      raise SystemExit(N)
@@ -15,8 +15,8 @@ import signal
 import sys
 from typing import Callable
 
-from ascend_runner.linux import guardian
-from ascend_runner.linux.signals import Signals
+from ascend_runner.guardian import guard
+from ascend_runner.processes.signals import Signals
 
 
 def say(text: str) -> None:
@@ -96,4 +96,4 @@ BODIES: dict[str, Callable[[str], int]] = {
 
 if __name__ == "__main__":
     name, _, value = sys.argv[1].partition("=")
-    os._exit(guardian.guard(lambda: BODIES[name](value), say))
+    os._exit(guard.guard(lambda: BODIES[name](value), say))

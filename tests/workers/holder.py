@@ -1,7 +1,7 @@
-"""Keeps processes from dying, until stdin ends: not even SIGKILL frees them, as if they hung in a driver.
+"""Keeps processes alive until stdin ends, even after SIGKILL, as if they hung in a driver.
 
-usage: holder.py [--now] PID...    ptrace(2) with PTRACE_O_TRACEEXIT: whoever dies stops on its way out, and waits for
-us; with --now it does nothing else from now on, either.
+usage: holder.py [--now] PID...    A process that exits stops on its way out (ptrace(2), PTRACE_O_TRACEEXIT) and waits
+for this one; with --now it is stopped from the start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs jobs in this one process, without a guardian, under a strange world. usage: library_run.py WORLD LOG_DIR ARG...
+"""Runs jobs in this process, without a guardian, under an unusual condition. usage: library_run.py WORLD LOG_DIR ARG...
 
 broken-console  showing a rank's lines fails with a MemoryError     ARG... is the command
 wild-clock      the wall clock jumps back and forth at every look   ARG... are the program's own
@@ -15,13 +15,13 @@ import time
 from itertools import cycle
 from typing import TYPE_CHECKING, Callable
 
-from ascend_runner import reporter
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.job.settings import Settings
+from ascend_runner.guardian import process_tree
 from ascend_runner.launcher import Launcher
-from ascend_runner.linux import descendants
-from ascend_runner.linux.console import Console
-from ascend_runner.linux.signals import Signals
+from ascend_runner.output.console import Console
+from ascend_runner.output.messages import Level, Messages, format_message
+from ascend_runner.processes.signals import Signals
+from ascend_runner.settings.model import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,11 +30,11 @@ EACH = 50
 
 
 class Broken(Console):
-    """A console that cannot take anything from a rank."""
+    """A console that fails on every line of a rank."""
 
-    def show(self, rank_id: int, pieces: Iterable[bytes | memoryview]) -> None:
+    def show(self, rank_id: int, pieces: Iterable[bytes | memoryview], continued: int | None = None) -> None:
         """Fail."""
-        raise MemoryError(f"no room for rank {rank_id}, {len(list(pieces))} pieces")
+        raise MemoryError(f"no room for rank {rank_id}, {len(list(pieces))} pieces, {continued}")
 
 
 def say(line: bytes) -> None:
@@ -44,11 +44,11 @@ def say(line: bytes) -> None:
 def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> int:
     settings = Settings(nproc_per_node=ranks, log_dir=log_dir, grace=1.0, quiet=True)
     with Signals() as signals:
-        launcher = Launcher(settings, dict(os.environ), signals, reporter.Reporter(say, "WARNING"))
+        launcher = Launcher(settings, dict(os.environ), signals, Messages(say, Level.WARNING))
         try:
-            return launcher.run(launcher.prepare(command), console).status
+            return launcher.run(launcher.prepare(command).job(), console, version="test").status
         except AscendRunnerError as error:
-            say(reporter.own_line("ERROR", str(error)))
+            say(format_message(Level.ERROR, str(error)))
             return error.exit_status
 
 
@@ -60,7 +60,7 @@ def run_under_a_wild_clock(_log_dir: str, *args: str) -> int:
     times = cycle((0.0, 4e9, 1.6e9, 1.0))
     time.time = lambda: next(times)
     sys.argv[1:] = args
-    from ascend_runner.__main__ import main
+    from ascend_runner.__main__ import main  # noqa: PLC0415  after the patches above
 
     main()
     return 0
@@ -81,7 +81,7 @@ def run_many_times(log_dir: str, count: str) -> int:
 
 def say_what_there_is() -> None:
     gc.collect()
-    children = len(descendants.children(os.getpid()))
+    children = len(process_tree.children(os.getpid()))
     print(len(os.listdir("/proc/self/fd")), threading.active_count(), children, sys.getallocatedblocks())
 
 

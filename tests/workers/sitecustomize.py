@@ -8,11 +8,11 @@ import time
 
 
 class Hold:
-    """Finds no module, but sees who is looked for."""
+    """Finds no module, but sees the names being imported."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> None:
-        """Wait, if that is the module."""
+        """Wait if this is the module."""
         if name == os.environ.get("HOLD_AT"):
             folder = os.environ["HOLD_DIR"]
             with open(f"{folder}/held", "w"):

@@ -1,4 +1,4 @@
-"""A rank that stands still: RANK_ID 1 while it loads, the others in a collective. With `fork`, below a child of it."""
+"""A rank that hangs: rank 1 while loading, the others in a collective; with `fork`, in a child process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A rank of the benchmark's teardown: rank 0 exits 7 once the others are ready, they honour SIGTERM; all write when.
+"""A rank for the row about teardown: rank 0 exits with 7 once the others are ready, and these obey SIGTERM.
 
-Each leaves a file of monotonic nanoseconds in the folder it is given: `died-0`, or `told-N` and `ended-N`.
+Each writes times (monotonic, in nanoseconds) to files in the folder it is given: `died-0`, or `told-N` and `ended-N`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 FOLDER = sys.argv[1]
 RANK = next(os.environ[name] for name in ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK") if name in os.environ)
 RANKS = 8
-CALM = 0.1  # seconds, so that nobody is still busy with the start
-SAVING = 0.05  # seconds; an exit takes a core for a millisecond, and would keep others from hearing their SIGTERM
+CALM = 0.1  # seconds until no process is busy with the start any more
+SAVING = 0.05  # seconds; an exit keeps a core busy for a millisecond, and would delay SIGTERM for others
 
 
 def main() -> None:

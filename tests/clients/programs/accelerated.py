@@ -1,4 +1,4 @@
-"""Tells what accelerate takes itself for, and sums the numbers of all ranks, each plus one."""
+"""Print the rank that accelerate sees, and the sum of all ranks, each plus one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Trains a small model with torch's DistributedDataParallel, and prints the loss of every step.
+"""Train a small model with torch's DistributedDataParallel, and print the loss of every step.
 
-It is the same on any number of ranks, since all of them together see the same examples.
-
-Started with `--die RANK`, that rank kills itself half-way, as the kernel does when memory runs out.
+The losses do not depend on the number of ranks: all of them together see the same examples. With `--die RANK`, that
+rank kills itself half-way, as the kernel does when memory runs out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Starts its own processes, as scripts do that are told where to meet, and prints the sum of all ranks' numbers plus 1.
+"""Start processes as scripts with an init method do, and print the sum of all ranks, each plus one.
 
---rank and --world_size count nodes, as in ModelArts' guide; NPROC is how many processes each node has.
+--rank and --world_size count nodes, as in the guide of ModelArts; NPROC is the number of processes per node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trains a small model with Lightning, tells what its Trainer takes itself for, and sums the ranks, each plus one."""
+"""Train a small model with Lightning; print the rank that its Trainer sees, and the sum of all ranks, each plus one."""
 
 from __future__ import annotations
 

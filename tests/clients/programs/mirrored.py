@@ -1,4 +1,4 @@
-"""Tells which task TensorFlow takes itself for, and sums the numbers of all workers, each plus one."""
+"""Print the task that TensorFlow sees, and the sum of all workers' numbers, each plus one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums the numbers of all ranks, each plus one, with MindSpore's all-reduce on CPU."""
+"""Print the sum of all ranks, each plus one, with MindSpore's all-reduce on CPU."""
 
 from __future__ import annotations
 

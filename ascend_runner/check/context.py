@@ -1,0 +1,72 @@
+"""What all subjects of a check look at: the settings, the machine, and what the launcher would plan with them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Final, Union
+
+import attrs
+
+from ascend_runner.host.host import Host
+from ascend_runner.launcher import Launcher
+from ascend_runner.output.messages import Messages
+from ascend_runner.preparation.record import Preparation
+from ascend_runner.problems import Problem
+from ascend_runner.processes.signals import Signals
+from ascend_runner.settings.model import Settings
+
+STAND_IN: Final = (sys.executable,)  # the command to plan with if there is none
+
+Findings = Iterator[Union[str, Problem]]  # of a subject: a sentence for what is fine, a problem for what is not
+
+
+@attrs.frozen(kw_only=True)
+class CheckContext:
+    """What is known before the first subject is checked.
+
+    `prepared` holds what the launcher found. `patience` is the number of seconds that a tool, a name server or a disk
+    has for its answer; a healthy npu-smi takes 1 s for 8 NPUs.
+    """
+
+    settings: Settings
+    environ: Mapping[str, str]
+    command: tuple[str, ...] = ()
+    prepared: Preparation = attrs.field(factory=Preparation)
+    host: Host = attrs.field(factory=Host)
+    patience: float = 10.0
+
+    @property
+    def rank_ids(self) -> tuple[int, ...]:
+        """The ranks of this node, as far as they are known."""
+        plan, share = self.prepared.plan, self.prepared.share
+        if plan and plan.ranks:
+            return tuple(rank.rank_id for rank in plan.ranks)
+        return share.rank_ids if share else ()
+
+    @property
+    def nproc(self) -> int:
+        """The number of ranks on this node, as far as it is known; else 0."""
+        return len(self.rank_ids) or self.settings.nproc_per_node or 0
+
+    @property
+    def npus(self) -> int:
+        """The number of NPUs that this node's ranks need; a table without devices is one for CPUs."""
+        table = self.prepared.table
+        return 0 if table and not table.devices else self.nproc
+
+
+def gather(settings: Settings, environ: Mapping[str, str], signals: Signals, command: tuple[str, ...]) -> CheckContext:
+    """Find out what would be planned here, without waiting for anything.
+
+    Raises:
+        SettingsError: the current directory cannot be used.
+        StopRequestedError: a stop signal arrived.
+    """
+    launcher = Launcher(attrs.evolve(settings, dry_run=True), environ, signals, Messages(_ignore))
+    prepared = launcher.prepare(command or STAND_IN, may_wait=False)
+    return CheckContext(settings=settings, environ=environ, command=command, prepared=prepared)
+
+
+def _ignore(_message: bytes) -> None:
+    pass

@@ -1,0 +1,85 @@
+"""torchrun and the older torch.distributed.launch, with the arguments of the Octopus and task-training guides.
+
+A command that calls one of them itself, or that does not run a Python script or module, stays as it is. By the
+task-training guide this applies to any command that contains torch.distributed.launch; it does not mention torchrun.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ascend_runner.engines.command import PythonCommand, calls, python_command, refuse_python_options
+from ascend_runner.engines.handover import Engine, Handover, Request, unchanged, unchanged_program
+from ascend_runner.platforms import task_training
+from ascend_runner.platforms.node import LOCALHOST
+
+LAUNCH_MODULE: Final = "torch.distributed.launch"
+TORCHRUN_MODULE: Final = "torch.distributed.run"  # what the program torchrun runs
+
+
+def rewrite_for_torchrun(request: Request) -> Handover:
+    """Write `torchrun ARGUMENTS SCRIPT ...`."""
+    command = _to_hand_over(request)
+    if isinstance(command, Handover):
+        return command
+    if _is_alone(request):
+        return _alone(command)
+
+    # A Python with a path must run, not the one that the torchrun in PATH belongs to.
+    engine = (command.interpreter, "-m", TORCHRUN_MODULE) if "/" in command.interpreter else ("torchrun",)
+    return Handover(argv=(*engine, *_arguments(request), *command.words), note="handed over to torchrun")
+
+
+def rewrite_for_launch(request: Request) -> Handover:
+    """Write `python -m torch.distributed.launch ARGUMENTS SCRIPT ...`."""
+    command = _to_hand_over(request)
+    if isinstance(command, Handover):
+        return command
+    if _is_alone(request):
+        return _alone(command)
+
+    is_unbuffered = request.node.nnodes > 1 and not task_training.is_platform_of(request.node)
+    engine = (command.interpreter, *(("-u",) if is_unbuffered else ()), "-m", LAUNCH_MODULE)
+    return Handover(argv=(*engine, *_arguments(request), *command.words), note=f"handed over to {LAUNCH_MODULE}")
+
+
+def _to_hand_over(request: Request) -> PythonCommand | Handover:
+    """Return the Python command to hand over, or the handover that leaves the command as it is."""
+    if any(LAUNCH_MODULE in word for word in request.argv):
+        return unchanged(request, f"it calls {LAUNCH_MODULE} itself")
+    if calls(request.argv, "torchrun", TORCHRUN_MODULE):
+        return unchanged(request, "it calls torchrun itself")
+    command = python_command(request.argv)
+    if command is None:
+        return unchanged_program(request)
+    refuse_python_options(command, "torch")
+
+    return command
+
+
+def _is_alone(request: Request) -> bool:
+    return request.node.nnodes == 1 == request.nproc and not task_training.is_platform_of(request.node)
+
+
+def _alone(command: PythonCommand) -> Handover:
+    return Handover(argv=(command.interpreter, "-u", *command.words), note="a single process needs no launcher")
+
+
+def _arguments(request: Request) -> tuple[str, ...]:
+    """Return the engine's arguments: on one node the number of processes, else also the nodes and the meeting point.
+
+    The task-training platform always passes all of them, and calls node 0 localhost on node 0 itself.
+    """
+    node = request.node
+    nproc = f"--nproc_per_node={request.nproc}"
+    port = f"--master_port={node.master_port}"
+    if not task_training.is_platform_of(node) and node.nnodes == 1:
+        return (nproc, port) if node.sources.get("master_port") == "--master-port" else (nproc,)
+
+    is_localhost = task_training.is_platform_of(node) and (node.node_rank == 0 or node.master_addr == LOCALHOST)
+    master_addr = "localhost" if is_localhost else node.master_addr
+    return (nproc, f"--nnodes={node.nnodes}", f"--node_rank={node.node_rank}", f"--master_addr={master_addr}", port)
+
+
+TORCHRUN: Final = Engine("torchrun", rewrite_for_torchrun)
+LAUNCH: Final = Engine(LAUNCH_MODULE, rewrite_for_launch)

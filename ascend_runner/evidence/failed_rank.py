@@ -1,0 +1,116 @@
+"""Gathers the evidence about failed ranks from logs and plogs. What it means is decided in `diagnosis`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.diagnosis import endings, log_evidence
+from ascend_runner.diagnosis.endings import Circumstances
+from ascend_runner.diagnosis.first_cause import Death, Place
+from ascend_runner.diagnosis.log_evidence import Evidence
+from ascend_runner.evidence import plog
+from ascend_runner.host import bounded
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.rank_table import codec
+from ascend_runner.supervision.events import Ending
+
+FAR_BACK: Final = 1024 * 1024  # bytes of a log to search for an exception if its last bytes contain none
+DISK_LIMIT: Final = 5.0  # seconds; logs and plogs may be on a network disk that no longer responds
+
+
+@attrs.frozen(kw_only=True)
+class FailedRank:
+    """What is left of a rank: how it ended, the last bytes of its log, and where to read more.
+
+    `log_path` is "" if the `tail` is the whole log. `started_at` is in seconds since the epoch. `has_own_plog_folder`
+    is false if several ranks write to `plog_folder`.
+    """
+
+    rank_id: int
+    pid: int
+    ending: Ending
+    tail: bytes
+    plog_folder: str = ""
+    has_own_plog_folder: bool = True
+    started_at: float = 0.0
+    log_path: str = ""
+
+
+def in_memory(ranks: Sequence[FailedRank], circumstances: Circumstances) -> tuple[Death, ...]:
+    """Return the evidence about failed ranks that needs no disk."""
+    return tuple(_death(rank, log_evidence.read(rank.tail, rank.ending), circumstances) for rank in ranks)
+
+
+def read_disks(ranks: Sequence[FailedRank]) -> Mapping[int, Evidence]:
+    """Return what the logs and plogs of failed ranks contain; ranks that cannot be read in time are missing."""
+    read: dict[int, Evidence] = {}
+
+    def work() -> None:
+        for rank in ranks:
+            read[rank.rank_id] = _read(rank)
+
+    bounded.call(DISK_LIMIT, work)
+    return dict(read)  # a copy, because the thread may still be running
+
+
+def gather(
+    ranks: Sequence[FailedRank],
+    circumstances: Circumstances,
+    warn: Callable[[str], None],
+    read: Callable[[Sequence[FailedRank]], Mapping[int, Evidence]] = read_disks,
+) -> tuple[Death, ...]:
+    """Return all evidence about failed ranks.
+
+    `warn` is called if a disk does not respond; the evidence about some ranks is then limited to what is in memory.
+    """
+    found = read(ranks)
+    if len(found) < len(ranks):
+        warn(f"the disk with the logs did not respond within {DISK_LIMIT:g} s; diagnosing without plogs")
+    return tuple(
+        _death(rank, found.get(rank.rank_id) or log_evidence.read(rank.tail, rank.ending), circumstances)
+        for rank in ranks
+    )
+
+
+def places_of(job: JobSpec) -> dict[int, Place]:
+    """Return the server and device of each rank of the whole job; without a rank table, of this node's ranks only."""
+    if job.table is None:
+        return {spec.rank_id: Place(job.server_id, spec.local_rank) for spec in job.ranks}
+
+    return {
+        device.rank_id: Place(server.server_id, device.device_id)
+        for server in codec.loads(job.table.data).servers
+        for device in server.devices
+    }
+
+
+def _death(rank: FailedRank, evidence: Evidence, circumstances: Circumstances) -> Death:
+    return Death(
+        rank_id=rank.rank_id,
+        ending=rank.ending,
+        evidence=evidence,
+        is_out_of_memory=endings.is_out_of_memory(rank.ending, circumstances),
+    )
+
+
+def _read(rank: FailedRank) -> Evidence:
+    """Read the end of a log, and further back if it contains no exception: much may have been written after one."""
+    found = _plog(rank)
+    errors = found.errors if found else ()
+    evidence = log_evidence.read(rank.tail, rank.ending, errors)
+    if not evidence.exception and not rank.ending.signum and rank.log_path:
+        earlier = log_evidence.read(files.read_end(rank.log_path, FAR_BACK), rank.ending, errors)
+        if earlier.exception or earlier.code:
+            evidence = attrs.evolve(earlier, last_lines=evidence.last_lines)
+
+    return attrs.evolve(evidence, plog_path=found.path, plog_error=found.first_error) if found else evidence
+
+
+def _plog(rank: FailedRank) -> plog.Plog | None:
+    if not rank.plog_folder:
+        return None
+    return plog.newest(rank.plog_folder, () if rank.has_own_plog_folder else (rank.pid,), rank.started_at)

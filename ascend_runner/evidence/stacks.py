@@ -1,0 +1,143 @@
+"""Collects the stacks of ranks that hang: Python stacks by py-spy, else what /proc reports.
+
+py-spy (the extra `debug`) reads the memory of another process, which requires ptrace(2): a parent may trace its
+children unless a container forbids it. /proc/PID/{status,wchan,syscall} are always readable, /proc/PID/stack by root
+only. Everything has a time limit: a process stuck in a driver may never respond, and neither does its tracer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from ascend_runner.diagnosis.stack_groups import ProcessStack, RankStack
+from ascend_runner.errors import AscendRunnerError, reason
+from ascend_runner.guardian.process_tree import descendants, is_proc_ours, wchan
+from ascend_runner.host import bounded
+from ascend_runner.host.host import Host
+from ascend_runner.text import shown
+
+PROCESSES_PER_RANK: Final = 8  # the leader, its children, some workers; a data loader may have dozens, all alike
+DUMP_LIMIT: Final = 3.0  # seconds per process; a healthy one needs 0.05
+PARALLEL_DUMPS: Final = 4  # py-spy processes at once; each occupies a core that the ranks may need
+FRAMES_LIMIT: Final = 64
+
+
+class StackCollector:
+    """Collects the stacks of all ranks within a time limit. Must be called in the thread that reaps.
+
+    `refusal` is the reason if there are no Python stacks, "" otherwise.
+    """
+
+    def __init__(self, py_spy: str) -> None:
+        """`py_spy` is the path of the program, see `find_py_spy`; "" for the kernel's view only."""
+        self.refusal = "" if py_spy else "py-spy is not installed (pip install 'ascend-runner[debug]')"
+        self._py_spy = py_spy
+
+    def collect(self, leaders: Mapping[int, int], seconds: float = 6.0) -> tuple[RankStack, ...]:
+        """Return the stacks of each rank within about `seconds`; `leaders` maps rank ids to pids.
+
+        Where py-spy fails, the kernel's view is returned.
+        """
+        if not is_proc_ours():
+            self.refusal = "/proc belongs to another PID namespace"
+            return ()
+        pids = {rank_id: _family(pid) for rank_id, pid in leaders.items()}
+        stacks = {pid: _kernel_stack(pid) for family in pids.values() for pid in family}
+        if self._py_spy:
+            for pid, frames in self._dump_each(_leaders_first(pids.values()), seconds).items():
+                if frames:
+                    stacks[pid] = attrs.evolve(stacks[pid], frames=frames, is_python=True)
+
+        return tuple(
+            RankStack(rank_id, tuple(stacks[pid] for pid in family if stacks[pid].state))
+            for rank_id, family in pids.items()
+        )
+
+    def _dump_each(self, pids: list[int], seconds: float) -> dict[int, tuple[str, ...]]:
+        deadline = time.monotonic() + seconds
+
+        def dump(pid: int) -> tuple[str, ...]:
+            return self._dump(pid, min(DUMP_LIMIT, deadline - time.monotonic()))
+
+        try:
+            return bounded.call_each(pids, dump, seconds + bounded.KILL_LIMIT, workers=PARALLEL_DUMPS)
+        except AscendRunnerError as error:
+            self.refusal = f"cannot start py-spy: {error}"
+            return {}
+
+    def _dump(self, pid: int, seconds: float) -> tuple[str, ...]:
+        if seconds <= 0:
+            return ()
+        try:
+            dump = bounded.run([self._py_spy, "dump", "--json", "--pid", str(pid)], seconds)
+        except OSError as error:
+            self.refusal = f"cannot start py-spy: {reason(error)}"
+            return ()
+        if dump is None:
+            self.refusal = f"py-spy did not respond within {seconds:.0f} s"
+            return ()
+        if dump.status:
+            # A shell or another program without a Python interpreter is not an error.
+            if "ermission" in dump.stderr or "permitted" in dump.stderr:
+                self.refusal = "py-spy is not permitted to trace the ranks: it requires CAP_SYS_PTRACE"
+            return ()
+        return decode_dump(dump.stdout)
+
+
+def decode_dump(data: str) -> tuple[str, ...]:
+    """Parse py-spy's JSON: the frames of the main thread, innermost first."""
+    try:
+        threads = json.loads(data)
+    except ValueError:
+        return ()
+    if not isinstance(threads, list) or not threads:
+        return ()
+    main = next((thread for thread in threads if thread.get("thread_name") == "MainThread"), threads[-1])
+
+    return tuple(
+        shown(f"{frame.get('name')} ({os.path.basename(str(frame.get('filename')))}:{frame.get('line')})")
+        for frame in main.get("frames", [])[:FRAMES_LIMIT]
+    )
+
+
+def find_py_spy(search_path: str) -> str:
+    """Find py-spy beside this interpreter, else in `search_path`; "" if it is not installed."""
+    for folder in (os.path.dirname(sys.executable), *search_path.split(os.pathsep)):
+        path = os.path.join(folder, "py-spy")
+        if folder and os.access(path, os.X_OK):
+            return path
+    return ""
+
+
+def _family(leader: int) -> list[int]:
+    """Return a rank's processes, parents before children."""
+    below = (found.pid for found in descendants(leader) if not found.is_zombie)
+    return [leader, *(pid for _number, pid in zip(range(PROCESSES_PER_RANK - 1), below))]
+
+
+def _leaders_first(families: Iterable[list[int]]) -> list[int]:
+    """Sort all pids so that every rank gets its turn before the time is over, rather than all workers of one."""
+    numbered = [(number, pid) for family in families for number, pid in enumerate(family)]
+    return [pid for _number, pid in sorted(numbered, key=lambda entry: entry[0])]
+
+
+def _kernel_stack(pid: int) -> ProcessStack:
+    host, proc = Host(), f"/proc/{pid}"
+    status = dict(line.partition(":\t")[::2] for line in host.read_lines(f"{proc}/status"))
+    state = status.get("State", "").partition("(")[2].rstrip(")")
+    stack = [line.partition("] ")[2].partition("+")[0] for line in host.read_lines(f"{proc}/stack")]
+    frames = [frame for frame in stack if frame] or [frame for frame in (wchan(pid), _system_call(pid)) if frame]
+
+    return ProcessStack(pid=pid, name=shown(status.get("Name", "")), state=state, frames=tuple(map(shown, frames)))
+
+
+def _system_call(pid: int) -> str:
+    number = Host().read_text(f"/proc/{pid}/syscall").partition(" ")[0].strip()
+    return f"system call {number}" if number.isdigit() else ""

@@ -1,0 +1,86 @@
+"""Finds the control groups of this process, as far as they are mounted here: v1, v2, or both side by side.
+
+Nothing here needs a privilege, and nothing has to be there. Sources: cgroups(7), proc(5) for mountinfo, the kernel's
+cgroup-v1 and cgroup-v2.rst.
+"""
+
+from __future__ import annotations
+
+import os
+
+import attrs
+
+from ascend_runner.host.host import Host
+
+
+@attrs.frozen
+class Cgroup:
+    """The folders in which one controller has its files: the own cgroup first, then its parents."""
+
+    is_v1: bool
+    folders: tuple[str, ...]
+
+
+def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | None:
+    """Find the folders that hold a controller's file; None if there is none.
+
+    With v1 and v2 side by side, the controller belongs to v1 if a v1 hierarchy has it.
+    """
+    paths = _paths(host.read_bytes("/proc/self/cgroup"), controller.encode())
+    mounts = _mounts(host.read_bytes("/proc/self/mountinfo"), controller.encode())
+    for is_v1, file in ((True, v1_file), (False, v2_file)):
+        if is_v1 not in paths or is_v1 not in mounts:
+            continue
+        mount_root, mount_point = mounts[is_v1]
+        candidates = _folders(mount_point, mount_root, paths[is_v1])
+        folders = tuple(folder for folder in candidates if host.exists(f"{folder}/{file}"))
+        if folders:
+            return Cgroup(is_v1, folders)
+    return None
+
+
+def _paths(text: bytes, controller: bytes) -> dict[bool, str]:
+    """Decode /proc/self/cgroup: the path in the controller's hierarchy of v1 (True), and in v2 (False)."""
+    paths: dict[bool, str] = {}
+    for line in text.splitlines():
+        number, _, rest = line.partition(b":")
+        controllers, _, path = rest.partition(b":")
+        if controller in controllers.split(b","):
+            paths[True] = os.fsdecode(path)
+        elif number == b"0" and not controllers:
+            paths[False] = os.fsdecode(path)
+    return paths
+
+
+def _mounts(text: bytes, controller: bytes) -> dict[bool, tuple[str, str]]:
+    """Decode /proc/self/mountinfo: root and mount point of the hierarchy of v1 (True), and of v2 (False)."""
+    mounts: dict[bool, tuple[str, str]] = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(b" - ")
+        if not after.startswith(b"cgroup"):
+            continue
+        kind, _source, options = [*after.split(), b"", b""][:3]
+        mount_root, mount_point = [*before.split(), b"", b"", b"", b"", b""][3:5]
+        if kind == b"cgroup2" or controller in options.split(b","):
+            mounts[kind != b"cgroup2"] = (_unescaped(mount_root), _unescaped(mount_point))
+    return mounts
+
+
+def _folders(mount_point: str, mount_root: str, path: str) -> list[str]:
+    """Return the folder of the cgroup `path`, and its parents up to the mount point.
+
+    In a container only its part of the hierarchy is mounted, while the path may be the host's or relative to a cgroup
+    namespace. If the two do not match, the mount point is the container's own cgroup.
+    """
+    base = "" if mount_root == "/" else mount_root
+    inside = path[len(base) :] if f"{path}/".startswith(f"{base}/") and "/.." not in path else ""
+    parts = [part for part in inside.split("/") if part]
+
+    return ["/".join([mount_point, *parts[:count]]) for count in range(len(parts), -1, -1)]
+
+
+def _unescaped(field: bytes) -> str:
+    r"""Undo mountinfo's escapes of blanks (proc(5)): "\040" is a space."""
+    for code in (b"040", b"011", b"012", b"134"):
+        field = field.replace(b"\\" + code, bytes([int(code, 8)]))
+    return os.fsdecode(field)

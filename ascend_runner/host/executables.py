@@ -1,0 +1,36 @@
+"""Finds programs as execvp(3) does, with the exit statuses of POSIX for those that cannot be run."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, CommandError
+
+
+def is_relative(name: str) -> bool:
+    """Whether a command is a path that counts from the working directory."""
+    return "/" in name and not os.path.isabs(name)
+
+
+def find_executable(name: str, *, cwd: str, search_path: str) -> str:
+    """Find the program of a command; `search_path` is the value of PATH.
+
+    A relative folder in PATH counts from `cwd`. A command with a slash is returned as it is.
+
+    Raises:
+        CommandError: the program is not found (exit status 127) or not executable (126).
+    """
+    found_at = ""
+    for folder in [""] if "/" in name else search_path.split(os.pathsep):
+        path = os.path.join(cwd, folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return name if "/" in name else path
+        if os.path.exists(path):
+            found_at = found_at or path
+
+    if found_at:
+        reason = "is a directory" if stat.S_ISDIR(os.stat(found_at).st_mode) else "is not executable"
+        raise CommandError(f"permission denied: {found_at!r} {reason}", exit_status=COMMAND_NOT_EXECUTABLE)
+    where = f" in {cwd}" if is_relative(name) else ""
+    raise CommandError(f"command not found: {name!r}{where}", exit_status=COMMAND_NOT_FOUND)

@@ -1,0 +1,61 @@
+"""Where /proc, /sys, /dev and /etc of this machine are found.
+
+`Host()` is the machine itself. `Host(root)` reads the same paths below a folder, so that a test can describe a machine
+as a tree of files. All paths are given as they are on a machine, with a leading slash.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import attrs
+
+READ_LIMIT: Final = 1 << 20  # bytes; mountinfo of a node with many containers has some 100 KB
+
+
+def _without_trailing_slash(root: str) -> str:
+    return root.rstrip("/")
+
+
+@attrs.frozen
+class Host:
+    """A machine. What is missing or unreadable is empty: nothing on a machine is certain to be there."""
+
+    root: str = attrs.field(default="/", converter=_without_trailing_slash)
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether this is the machine that the runner runs on, not a tree of files."""
+        return not self.root
+
+    def path(self, path: str) -> str:
+        """Give the path to open for a path of the machine."""
+        return self.root + path
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something at this path."""
+        return os.path.exists(self.path(path))
+
+    def listdir(self, folder: str) -> list[str]:
+        """List the names in a folder, sorted."""
+        try:
+            return sorted(os.listdir(self.path(folder)))
+        except OSError:
+            return []
+
+    def read_bytes(self, path: str) -> bytes:
+        """Read a file, at most READ_LIMIT bytes of it."""
+        try:
+            with open(self.path(path), "rb") as file:
+                return file.read(READ_LIMIT)
+        except OSError:
+            return b""
+
+    def read_text(self, path: str) -> str:
+        """Read a file as text; bytes that are not UTF-8 are replaced."""
+        return self.read_bytes(path).decode(errors="replace")
+
+    def read_lines(self, path: str) -> list[str]:
+        """Read a file's lines, without their ends."""
+        return self.read_text(path).splitlines()

@@ -1,0 +1,93 @@
+"""What the kernel counts of memory: processes killed by the OOM killer, limit and peak of the own cgroup, /dev/shm.
+
+Sampled at the start of a job and at a failure: the difference shows whether a SIGKILL came from the OOM killer. Nothing
+here needs a privilege, and nothing has to be there: what cannot be read is None.
+
+Sources: cgroups v2 (kernel's cgroup-v2.rst: memory.events, memory.max, memory.peak since 5.19), v1 (memory.rst:
+memory.oom_control with oom_kill since 4.13, memory.limit_in_bytes, memory.max_usage_in_bytes), /proc/vmstat oom_kill
+(4.13).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import attrs
+
+from ascend_runner.host import cgroup
+from ascend_runner.host.host import Host
+
+UNLIMITED: Final = 1 << 60  # bytes; without a limit v1 reports a number near 2**63
+
+# Where a memory cgroup counts its victims, holds its limit, and its peak.
+_V1: Final = ("memory.oom_control", "memory.limit_in_bytes", "memory.max_usage_in_bytes")
+_V2: Final = ("memory.events", "memory.max", "memory.peak")
+
+
+@attrs.frozen(kw_only=True)
+class MemorySample:
+    """The counters at one moment; sizes in bytes, None: not known.
+
+    `own_oom_kills` counts victims in the own memory cgroup, `machine_oom_kills` those of the whole machine. The limit
+    is the lowest of the cgroup and its visible parents, the peak is that of the cgroup with this limit. The sizes of
+    /dev/shm are None if it has no limit.
+    """
+
+    own_oom_kills: int | None = None
+    machine_oom_kills: int | None = None
+    limit: int | None = None
+    peak: int | None = None
+    shm_size: int | None = None
+    shm_used: int | None = None
+
+
+def sample(host: Host) -> MemorySample:
+    """Read the counters."""
+    shm_size, shm_used = _usage(host.path("/dev/shm"))  # noqa: S108  only its size is read
+    machine = MemorySample(
+        machine_oom_kills=_counter(host.read_bytes("/proc/vmstat"), b"oom_kill"),
+        shm_size=shm_size,
+        shm_used=shm_used,
+    )
+    found = cgroup.find(host, "memory", _V1[0], _V2[0])
+    if found is None:
+        return machine
+
+    events_file, limit_file, peak_file = _V1 if found.is_v1 else _V2
+    folders = found.folders
+    limits = [(_number(host, f"{folder}/{limit_file}"), folder) for folder in folders]
+    known = [(limit, folder) for limit, folder in limits if limit is not None]
+    limit, limited_by = min(known) if known else (None, folders[0])
+
+    return attrs.evolve(
+        machine,
+        own_oom_kills=_counter(host.read_bytes(f"{folders[0]}/{events_file}"), b"oom_kill"),
+        limit=limit,
+        peak=_number(host, f"{limited_by}/{peak_file}"),
+    )
+
+
+def _usage(path: str) -> tuple[int | None, int | None]:
+    """Give size and use of a file system; None for a tmpfs without a limit."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None, None
+    if not found.f_blocks:
+        return None, None
+
+    return found.f_blocks * found.f_frsize, (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def _counter(text: bytes, name: bytes) -> int | None:
+    for line in text.splitlines():
+        found, _, value = line.partition(b" ")
+        if found == name and value.strip().isdigit():
+            return int(value)
+    return None
+
+
+def _number(host: Host, path: str) -> int | None:
+    text = host.read_bytes(path).strip()
+    return int(text) if text.isdigit() and int(text) < UNLIMITED else None  # v2 says "max"

@@ -1,0 +1,36 @@
+"""Which processes have which files open, by /proc: those of the own pid namespace that this user may inspect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import attrs
+
+from ascend_runner.host.host import Host
+
+
+@attrs.frozen
+class OpenFile:
+    """One process and one file that it has open: a path, or something like "socket:[4711]"."""
+
+    pid: int
+    target: str
+
+
+def open_files(host: Host) -> Iterator[OpenFile]:
+    """Walk the open files of all other processes; those that have ended or may not be inspected are left out."""
+    for name in host.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        for fd in host.listdir(f"/proc/{name}/fd"):
+            try:
+                yield OpenFile(int(name), os.readlink(host.path(f"/proc/{name}/fd/{fd}")))
+            except OSError:
+                continue
+
+
+def name_of(host: Host, pid: int) -> str:
+    """Name a process for people: "4711 (python)"."""
+    name = host.read_text(f"/proc/{pid}/comm").strip()
+    return f"{pid} ({name})" if name else str(pid)

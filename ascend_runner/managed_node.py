@@ -1,0 +1,135 @@
+"""The node as the manager sees it: processes, output, a clock and evidence, as protocols.
+
+The real ones are in `processes`, `output` and `report`, the fakes in tests/fakes.py. Both pass the contract tests in
+tests/test_manager_protocols.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import attrs
+
+from ascend_runner.facts import Failure, HangSeen, RankOutput, Survivor, Usage
+from ascend_runner.plan.job import RankSpec
+from ascend_runner.supervision.events import Emptied, Exited
+
+
+class Processes(Protocol):
+    """The processes of all ranks on this node."""
+
+    def spawn(self, spec: RankSpec, output: int) -> int:
+        """Start a rank with stdout and stderr on the fd `output`; return its pid.
+
+        Raises:
+            OSError: The rank cannot be started; no process is left of the attempt.
+        """
+
+    def look(self) -> tuple[Sequence[Exited | Emptied], bool]:
+        """Return what has ended since the last call, without reaping, and whether it is in the kernel's order."""
+
+    def ask_to_stop(self, signums: Mapping[int, int]) -> None:
+        """Ask those processes of each rank (by rank id) that have to be asked now, see `signal_targets.to_stop`."""
+
+    def ask_escaped(self, signum: int) -> None:
+        """Likewise the processes outside the ranks' own sessions."""
+
+    def has_asked_ended(self) -> bool:
+        """Whether a process that was asked to stop has ended since the last call."""
+
+    def notify(self, signums: Mapping[int, int]) -> bool:
+        """Send each rank a signal that reaches only processes that handle it; return whether there are any."""
+
+    def signal(self, signums: Mapping[int, int]) -> None:
+        """Send each rank (by rank id) its signal. A process that has ended meanwhile is no error."""
+
+    def reap(self, rank_id: int) -> Usage:
+        """Give the pid of a rank of which nothing is left back to the kernel."""
+
+    def pids(self) -> Mapping[int, int]:
+        """Return the pid of each rank whose first process is alive, by rank id."""
+
+    def has_escaped(self) -> bool:
+        """Whether any process outside the ranks' own sessions is alive."""
+
+    def kill_escaped(self) -> Mapping[int, str]:
+        """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""
+
+    def survivors(self) -> tuple[Survivor, ...]:
+        """Return all processes that are still alive, of whatever session."""
+
+    def is_proc_hidden(self) -> bool:
+        """Whether escaped processes cannot be found, since /proc belongs to another PID namespace."""
+
+
+class Output(Protocol):
+    """The output of all ranks: log files, the console, and the end of each rank's output in memory."""
+
+    @property
+    def last_activity(self) -> float:
+        """When a rank last wrote, in seconds of the clock."""
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that has ended the reading of output, None while it works."""
+
+    def start(self) -> None:
+        """Open the log files and begin to read.
+
+        Raises:
+            OutputError: A log file cannot be created.
+        """
+
+    def open(self, rank_id: int) -> AbstractContextManager[int]:
+        """Give the fd for a rank to write to, valid within `with`.
+
+        Raises:
+            OSError: There are no descriptors left.
+        """
+
+    def settle(self) -> None:
+        """Wait a moment until everything written before the call was read."""
+
+    def read_so_far(self, rank_id: int) -> RankOutput:
+        """Return what was read of a rank."""
+
+    def finish(self, seconds: float) -> bool:
+        """Read what is left, and wait until it was stored, as long as something is stored within `seconds`.
+
+        What is not stored by then counts as lost. Returns whether everything was read.
+        """
+
+
+class Clock(Protocol):
+    """Time, and the signals that arrive in it."""
+
+    def now(self) -> float:
+        """Return the time in seconds; it never goes back."""
+
+    def wait(self, seconds: float | None) -> Sequence[int]:
+        """Block until a signal arrives, at most `seconds` (None: for ever); return all signals that have arrived."""
+
+
+class Evidence(Protocol):
+    """What the loop must ask about ranks that fail or hang."""
+
+    def order_failures(self, failures: Sequence[Failure], *, is_ordered: bool) -> Sequence[int]:
+        """Return the ids of ranks that failed at the same moment, the most likely first cause first.
+
+        With `is_ordered`, `failures` are in the order in which the kernel saw them end.
+        """
+
+    def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
+        """Return where the ranks stand; `pids` are those of their first processes by rank id."""
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ManagedNode:
+    """The machine as the manager sees it."""
+
+    processes: Processes
+    output: Output
+    clock: Clock
+    evidence: Evidence

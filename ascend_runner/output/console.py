@@ -1,0 +1,213 @@
+"""The console: a bounded queue of lines, and one thread that writes it to standard output and standard error.
+
+A write to a terminal under Ctrl-S, or to a pipe that nobody reads, blocks for any length of time. Only the console's
+thread ever blocks in one: the ranks are never slowed, and at the end the process exits without waiting for the thread.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final, Union
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.host import bounded
+from ascend_runner.output import pipe
+from ascend_runner.output.standard_outputs import LAST_PIECE, STDERR, STDOUT, StandardOutputs
+
+QUEUE_LIMIT: Final = 64 * 1024 * 1024  # bytes
+STALL_LIMIT: Final = 1.0  # seconds without a byte written, at the end, after which the console counts as stalled
+DRAIN_LIMIT: Final = 5.0  # seconds, at the end, for a console that is slow but still moves
+
+Data = Union[bytes, memoryview]
+Block = tuple[int, Data]  # the fd to write to, and what
+
+
+class Console:
+    """Writes blocks in the order given. A stalled, slow or closed console loses lines on the console only."""
+
+    def __init__(
+        self,
+        skipped_notice: Callable[[int], bytes],
+        failure_notice: Callable[[OSError], bytes],
+        *,
+        write: Callable[[int, memoryview], int] = os.write,
+    ) -> None:
+        """Take the messages to print on stderr: two functions that format them.
+
+        `skipped_notice(lines)` replaces lines of ranks that did not fit into the queue, `failure_notice(error)` follows
+        a failed write to stdout.
+        """
+        self.has_lost_text = False  # whether some of the printed text (`print`) could not be written
+        self._skipped_notice = skipped_notice
+        self._failure_notice = failure_notice
+        self._outputs = StandardOutputs(self._report_failure, write)
+        self._changed = threading.Condition()  # guards the attributes below
+        self._blocks: deque[Block] = deque()
+        self._queued = 0  # bytes, of the blocks and of the one that is being written
+        self._skipped_lines = 0
+        self._cursor: tuple[int, bytes] | None = None  # the rank whose unfinished line the cursor is on, and its end
+        self._has_text = False
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            AscendRunnerError: The limit of processes is reached.
+        """
+        # Through a pipe of 64 KiB, the default, writer and reader on a busy machine wait for each other's turn.
+        pipe.grow(STDOUT)
+        self._thread = bounded.start_thread(self._run)
+
+    def has_room(self, size: int) -> bool:
+        """Whether the queue has room for `size` bytes."""
+        return self._queued + size <= QUEUE_LIMIT
+
+    def skip(self, lines: int) -> None:
+        """Count lines of ranks that are not shown."""
+        with self._changed:
+            self._skipped_lines += lines
+
+    def show(self, rank_id: int, pieces: Iterable[Data], continued: int | None = None) -> None:
+        """Queue lines of a rank for stdout; if there is no room, count them instead.
+
+        The last one may be unfinished. If the first one continues it, `continued` is the length of its prefix, which is
+        left out if nobody has written in between.
+        """
+        blocks = [(STDOUT, piece) for piece in pieces if piece]
+        if not blocks:
+            return
+        size = sum(len(piece) for _fd, piece in blocks)
+        with self._changed:
+            if not self.has_room(size):
+                self._skipped_lines += _count_lines(blocks)
+                return
+            self._put_skipped_notice()
+            self._move_cursor(rank_id, is_continued=continued is not None)
+            if continued is not None:
+                blocks[0] = (STDOUT, self._without_prefix(blocks[0][1], continued))
+            self._put(*blocks)
+            end = bytes(blocks[-1][1][-1:])
+            if end:
+                self._cursor = None if end == b"\n" else (rank_id, end)
+
+    def print(self, text: str) -> None:
+        """Queue text for stdout that belongs to no rank. Undecodable bytes of the environment are escaped."""
+        with self._changed:
+            self._has_text = True
+            self._put((STDOUT, text.encode(errors="backslashreplace")))
+
+    def show_message(self, line: bytes) -> None:
+        """Queue a line of the runner's own for stderr, even if the queue is full."""
+        with self._changed:
+            self._put_skipped_notice()
+            self._end_line()
+            self._put((STDERR, line))
+
+    def close(self) -> None:
+        """Write what is queued, within the limits above, and end the thread. May be called twice.
+
+        Messages that a stalled console has not taken are tried once more, for as long as one stall.
+        """
+        with self._changed:
+            self._put_skipped_notice()
+            self._is_closing = True
+            self._outputs.piece_size = LAST_PIECE
+            self._changed.notify()
+        self._wait_while_it_moves()
+        with self._changed:
+            left = list(self._blocks)
+            self._blocks.clear()
+        if left:
+            self._write_messages_of(left)
+
+    # --- Queueing, with the lock held ---------------------------------------------------------------------------------
+
+    def _put(self, *blocks: Block) -> None:
+        self._blocks.extend(blocks)
+        self._queued += sum(len(data) for _fd, data in blocks)
+        self._changed.notify()
+
+    def _put_skipped_notice(self) -> None:
+        if self._skipped_lines:
+            self._put((STDERR, self._skipped_notice(self._skipped_lines)))
+            self._skipped_lines = 0
+
+    def _move_cursor(self, rank_id: int, *, is_continued: bool) -> None:
+        """End the line that the cursor is on, unless what follows from this rank continues or overwrites it."""
+        is_own = self._cursor is not None and self._cursor[0] == rank_id
+        is_overwritten = is_own and self._cursor == (rank_id, b"\r")
+        if not (is_overwritten or (is_own and is_continued)):
+            self._end_line()
+
+    def _without_prefix(self, piece: Data, size: int) -> Data:
+        """Return how a line goes on: without its prefix on its own line, and without an end that it already has."""
+        if self._cursor is not None:
+            return piece[size:]
+        return piece[size + 1 :] if piece[size : size + 1] == b"\n" else piece
+
+    def _end_line(self) -> None:
+        """Keep an unfinished line from being continued or overwritten by another writer."""
+        if self._cursor is not None:
+            self._put((STDOUT, b"\n"))
+            self._cursor = None
+
+    # --- In the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while block := self._take():
+            self._outputs.write(*block)
+            with self._changed:
+                self._queued -= len(block[1])
+
+    def _take(self) -> Block | None:
+        """Wait for the next block; None when the console is closing and the queue is empty."""
+        with self._changed:
+            while not self._blocks:
+                if self._is_closing:
+                    return None
+                self._changed.wait()
+            return self._blocks.popleft()
+
+    def _report_failure(self, error: OSError) -> None:
+        """Print the notice of a failed stdout before anything else that is queued."""
+        notice = self._failure_notice(error)
+        with self._changed:
+            self.has_lost_text = self._has_text
+            self._blocks.appendleft((STDERR, notice))
+            self._queued += len(notice)
+
+    # --- Closing ------------------------------------------------------------------------------------------------------
+
+    def _wait_while_it_moves(self) -> None:
+        """Wait for the end of the thread, as long as it writes something every now and then."""
+        start = time.monotonic()
+        left = STALL_LIMIT
+        while self._thread and self._thread.is_alive() and left > 0:
+            self._thread.join(left)
+            moved_at = max(start, self._outputs.moved_at)
+            left = min(moved_at + STALL_LIMIT, start + DRAIN_LIMIT) - time.monotonic()
+
+    def _write_messages_of(self, left: list[Block]) -> None:
+        messages = [block for block in left if block[0] == STDERR]
+        unseen = _count_lines(block for block in left if block[0] == STDOUT)
+        if unseen and not self._outputs.is_closed(STDOUT):
+            messages.insert(0, (STDERR, b"\n" + self._skipped_notice(unseen)))
+
+        def write() -> None:
+            for message in messages:
+                self._outputs.write(*message)
+
+        # In another thread: poll(2) promises room for some bytes only, so that the write of a line can still block.
+        with suppress(AscendRunnerError):  # no more threads: the messages are lost with the console
+            bounded.start_thread(write).join(STALL_LIMIT)
+
+
+def _count_lines(blocks: Iterable[Block]) -> int:
+    return sum(bytes(data).count(b"\n") for _fd, data in blocks)

@@ -1,0 +1,169 @@
+"""Cuts a rank's byte stream into whole, prefixed lines for the console. Pure; decodes nothing.
+
+No line is split or merged. A line longer than `WRAP_AT` is wrapped, and the prefix is repeated. An unfinished line is
+held back until it is asked for, and then continued.
+
+A carriage return lets a line be drawn again, as progress bars do. Such a line is either folded into its last state, and
+the states between are seen by who asks for the unfinished line often enough, or passed on state by state.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+WRAP_AT: Final = 64 * 1024  # bytes
+
+
+class LineCutter:
+    """Cuts one stream. Keeps its unfinished line between two reads."""
+
+    def __init__(self, prefix: bytes, *, folds: bool = False) -> None:
+        """With `folds`, only the last state of a line that is drawn again with carriage returns is returned."""
+        self.continued: int | None = None
+        """If what was returned last continues the line before it: the length of its prefix."""
+        self._prefix = prefix
+        self._folds = folds
+        self._rest = b""
+        self._has_return = False  # whether the unfinished line had a carriage return
+        self._is_begun = False  # whether the unfinished line was shown up to where `_rest` begins
+        self._is_rest_shown = False  # whether the state of a progress bar was shown
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is an unfinished line that was not shown."""
+        return bool(self._rest) and not self._is_rest_shown
+
+    def feed(self, data: bytes) -> list[bytes | memoryview]:
+        """Return the pieces to write, in order: whole lines only, each with its prefix."""
+        self._is_rest_shown = False
+        self._note_continuation()
+        if b"\r" in data or b"\r" in self._rest or self._has_long_line(data):
+            return self._feed_slowly(data)
+
+        end = data.rfind(b"\n") + 1
+        if not end:
+            self._rest += data
+            return []
+
+        if self._is_begun:
+            return self._feed_slowly(data)
+        # One pass over the bytes: insert the prefix after each newline, then leave out the unfinished line.
+        prefix, first = self._prefix, self._prefix + self._rest
+        prefixed = data.replace(b"\n", b"\n" + prefix) if prefix else data
+        self._begin_line(data[end:])
+        return [first, memoryview(prefixed)[: len(prefixed) - len(prefix) - len(self._rest)]]
+
+    def skip(self, data: bytes) -> int:
+        """Drop `data`; return the number of lines that `feed` would have returned."""
+        if b"\r" in data or b"\r" in self._rest or self._has_long_line(data):
+            return sum(bytes(piece).count(b"\n") for piece in self._feed_slowly(data))
+
+        end = data.rfind(b"\n") + 1
+        if end:
+            self._begin_line(data[end:])
+        else:
+            self._rest += data
+        return len(data) - len(data.replace(b"\n", b""))  # twice as fast as count()
+
+    def show_unfinished(self) -> bytes:
+        """Return the unfinished line as it is now, without a newline; b"" if it was shown or is empty.
+
+        A progress bar ends in a carriage return, so that its next state is written over it. Any other line is continued
+        by the next piece, see `continued`.
+        """
+        self._note_continuation()
+        if not self.is_waiting:
+            return b""
+        if self._has_return and self._folds:
+            self._is_rest_shown = True
+            return self._prefix + self._rest.rstrip(b"\r") + b"\r"
+        shown, self._rest = self._prefix + self._rest, b""
+        self._is_begun = not shown.endswith(b"\r")
+        return shown
+
+    def finish(self) -> bytes:
+        """Return the end of the last line with a newline added, if the stream ended without one."""
+        self._note_continuation()
+        last = self._prefix + self._rest + b"\n" if self._rest or self._is_begun else b""
+        self._begin_line(b"")
+        return last
+
+    def _note_continuation(self) -> None:
+        self.continued = len(self._prefix) if self._is_begun else None
+
+    def _begin_line(self, rest: bytes) -> None:
+        self._rest = rest
+        self._has_return = self._is_begun = self._is_rest_shown = False
+
+    def _has_long_line(self, data: bytes) -> bool:
+        start = -len(self._rest)
+        while len(data) - start > WRAP_AT:
+            end = data.rfind(b"\n", max(start, 0), start + WRAP_AT + 1)
+            if end < 0:
+                return True
+            start = end + 1
+        return False
+
+    def _feed_slowly(self, data: bytes) -> list[bytes | memoryview]:
+        pieces = self._fold(self._rest + data) if self._folds else self._cut(self._rest + data)
+        return [b"".join(pieces)]
+
+    def _cut(self, text: bytes) -> list[bytes]:
+        """Cut after each carriage return and newline."""
+        pieces = []
+        start = 0
+        while start < len(text):
+            end = _end_of_piece(text, start)
+            if end is None:
+                break
+            ending = b"" if text[end - 1] in b"\r\n" else b"\n"
+            pieces.append(self._prefix + text[start:end] + ending)
+            start = end
+        if start:
+            self._begin_line(b"")
+        self._rest = text[start:]
+        return pieces
+
+    def _fold(self, text: bytes) -> list[bytes]:
+        """Cut after each newline, and leave out states that were drawn over."""
+        pieces = []
+        *lines, unfinished = text.split(b"\n")
+        if b"\r" in (*lines, unfinished)[0][:-1]:
+            self.continued = None  # what was shown of the line is drawn over
+        for line in lines:
+            wrapped, state = self._last_state(line)
+            pieces += [*wrapped, self._prefix + state + b"\n"]
+            self._begin_line(b"")
+        wrapped, self._rest = self._last_state(unfinished)
+        if b"\r" in unfinished[:-1] or wrapped:
+            self._is_begun = False
+        self._has_return |= b"\r" in unfinished
+        return [*pieces, *wrapped]
+
+    def _last_state(self, line: bytes) -> tuple[list[bytes], bytes]:
+        """Return what is wrapped of a line, and its last state that is not empty, with a carriage return at its end."""
+        wrapped = []
+        last = b""
+        for state in line.split(b"\r"):
+            start = 0
+            while len(state) - start > WRAP_AT:
+                wrapped.append(self._prefix + state[start : start + WRAP_AT] + b"\n")
+                start += WRAP_AT
+            last = state[start:] or last
+        return wrapped, last + b"\r" if line.endswith(b"\r") else last
+
+
+def _end_of_piece(text: bytes, start: int) -> int | None:
+    """Find the end of the piece that begins at `start`; None if more data is needed."""
+    limit = start + WRAP_AT
+    newline = text.find(b"\n", start, limit + 1)
+    carriage_return = text.find(b"\r", start, newline if newline >= 0 else limit + 1)
+    if carriage_return >= 0:
+        after = carriage_return + 1
+        if after == len(text):
+            return None  # a newline may follow: "\r\n" is one ending
+        return after + 1 if text[after] == ord("\n") else after
+    if newline >= 0:
+        return newline + 1
+
+    return limit if len(text) > limit else None

@@ -1,0 +1,286 @@
+"""The log file of one rank: every byte in order, rotated between lines, with a record of the bytes that were lost.
+
+A full disk, a quota or an I/O error must not stop the training: bytes that cannot be written are recorded by their
+offset in the rank's output, and the next write tries again. No error leaves `LogFile.write`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError, reason
+from ascend_runner.plan.job import Rotation
+
+COPY_SIZE: Final = 1024 * 1024  # bytes
+PIECE: Final = 256 * 1024  # bytes of one write
+LAST_PIECE: Final = 32 * 1024  # bytes of one write at the end: small, so that a slow disk shows that it still moves
+
+
+@attrs.frozen
+class Gap:
+    """Bytes that the file lacks: `size` of them, beginning at `offset` of the rank's output."""
+
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The offset of the first byte after the gap."""
+        return self.offset + self.size
+
+
+def add_gap(gaps: list[Gap], gap: Gap) -> None:
+    """Append a gap, or lengthen the last one if it ends where this one begins."""
+    if gaps and gaps[-1].end == gap.offset:
+        gap = Gap(gaps[-1].offset, gaps.pop().size + gap.size)
+    gaps.append(gap)
+
+
+class DiskWarnings:
+    """The warnings of all log files on one disk, which usually fail together. Called by several threads."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self.warn = warn
+        self._lock = threading.Lock()
+        self._reported: set[str] = set()
+
+    def warn_once(self, event: str, sentence: str) -> None:
+        """Warn, unless any log file has reported this event."""
+        with self._lock:
+            is_new = event not in self._reported
+            self._reported.add(event)
+        if is_new:
+            self.warn(sentence)
+
+
+class Disk:
+    """The system calls on an open log file: each may fail, or hang."""
+
+    def write(self, fd: int, data: memoryview) -> int:
+        """Write some bytes; return how many."""
+        return os.write(fd, data)
+
+    def status(self, fd: int) -> os.stat_result:
+        """Return the status of an open file."""
+        return os.fstat(fd)
+
+    def close(self, fd: int) -> None:
+        """Close a file."""
+        os.close(fd)
+
+
+class LogFile:
+    """Takes bytes and never fails. `gaps` lists those that could not be written."""
+
+    def __init__(self, path: str, rotation: Rotation, warnings: DiskWarnings, disk: Disk | None = None) -> None:
+        """Open a new file.
+
+        Raises:
+            OutputError: The file cannot be created.
+        """
+        self.path = path
+        self.gaps: list[Gap] = []
+        self.offset = 0  # in the rank's output: the bytes up to here are in the file or in a gap
+        self.piece_size = PIECE
+        self._rotation = rotation
+        self._warnings = warnings
+        self._disk = disk or Disk()
+        self._fd = files.open_new_log(path)
+        self._size = 0  # of this file
+        self._is_at_line_start = True
+        self._is_failing = False
+        self._is_displaced = False  # whether something else is at `path`
+
+    def write(self, data: bytes) -> None:
+        """Append `data`."""
+        end = self.offset + len(data)
+        try:
+            self._follow()
+            self._append_rotating(data)
+        except (OSError, OutputError) as error:
+            self._lose(end - self.offset, error)
+        else:
+            self._record_success()
+
+    def skip(self, size: int) -> None:
+        """Leave out bytes of the output, which are recorded elsewhere."""
+        self.offset += size
+
+    def close(self) -> None:
+        """Close the file. May be called twice."""
+        if self._fd < 0:
+            return
+        with suppress(OSError, OutputError):  # what was written before has arrived, or close() fails as well
+            self._follow()
+            if not self._disk.status(self._fd).st_nlink:
+                add_gap(self.gaps, Gap(self.offset - self._size, self._size))
+        fd, self._fd = self._fd, -1
+        try:
+            self._disk.close(fd)
+        except OSError as error:  # network file systems may report failed writes only now
+            self._warnings.warn(f"cannot close {self.path!r}: {reason(error)}; its last lines may be missing")
+
+    def _append_rotating(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest and self._rotation.max_size and self._size + len(rest) > self._rotation.max_size:
+            rest = rest[self._fill(data, len(data) - len(rest)) :]
+        self._append(rest)
+
+    def _append(self, data: memoryview) -> None:
+        rest = data
+        while rest:
+            written = self._disk.write(self._fd, rest[: self.piece_size])
+            self.offset += written
+            self._size += written
+            rest = rest[written:]
+        if data:
+            self._is_at_line_start = data[-1] == ord("\n")
+
+    # --- Failed writes ------------------------------------------------------------------------------------------------
+
+    def _lose(self, size: int, error: OSError | OutputError) -> None:
+        add_gap(self.gaps, Gap(self.offset, size))
+        self.offset += size
+        if not self._is_failing:
+            self._is_failing = True
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            self._warnings.warn_once(
+                "failed", f"cannot write {self.path!r}: {why}; the job continues, but this output is lost"
+            )
+
+    def _record_success(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            lost = self.gaps[-1].size
+            self._warnings.warn_once("works again", f"{self.path!r} is writable again; {lost} bytes were lost")
+
+    # --- Rotation -----------------------------------------------------------------------------------------------------
+
+    def _fill(self, data: bytes, start: int) -> int:
+        """Write the whole lines of `data` from `start` on that fit, or else rotate; return the number of bytes written.
+
+        A line that is longer than a file may be stays in one piece.
+        """
+        end = data.rfind(b"\n", start, start + max(0, self._rotation.max_size - self._size)) + 1
+        if not end and self._is_at_line_start and self._size:
+            self._rotate()
+            return 0
+        if not end:
+            end = data.find(b"\n", start) + 1 or len(data)
+        self._append(memoryview(data)[start:end])
+        return end - start
+
+    def _rotate(self) -> None:
+        """Rename path.1 to path.2 and so on, the file itself to path.1, and open a new file."""
+        try:
+            for number in range(self._rotation.backups, 0, -1):
+                newer = f"{self.path}.{number - 1}" if number > 1 else self.path
+                try:
+                    os.replace(newer, f"{self.path}.{number}")
+                except FileNotFoundError:
+                    continue
+            if not self._rotation.backups:
+                os.unlink(self.path)
+            self._switch_to(files.open_new_log(self.path))
+        except (OSError, OutputError) as error:
+            self._rotation = Rotation()  # one file that grows is better than none
+            self._warnings.warn(f"cannot rotate {self.path!r}: {error}; the file will grow without limit")
+
+    # --- Files that others remove, move, empty or replace -------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Detect that the file was removed, moved or truncated, so that output does not end up in an unreachable file.
+
+        Raises:
+            OSError, OutputError: The disk of the file was lost, and the path cannot be opened again.
+        """
+        try:
+            status = self._disk.status(self._fd)
+        except OSError:  # ESTALE, ENOTCONN: this descriptor is lost for good, but the disk may be mounted again
+            self._switch_to(files.reopen_log(self.path))
+            status = self._disk.status(self._fd)
+        if status.st_size < self._size:
+            lost = self._size - status.st_size
+            add_gap(self.gaps, Gap(self.offset - self._size, lost))
+            self._warnings.warn(f"{self.path!r} was truncated by another program: {lost} bytes were lost")
+        self._size = status.st_size
+        if not status.st_nlink:
+            self._restore()
+        elif not self._is_displaced:
+            self._return_to_path(status)
+
+    def _restore(self) -> None:
+        """Create a removed file again with its content, which can still be read through the open descriptor."""
+        try:
+            files.make_folder(os.path.dirname(self.path))
+            fd = files.open_new_log(self.path)
+        except OutputError as error:
+            if not self._is_displaced:
+                self._is_displaced = True
+                self._warnings.warn(
+                    f"{self.path!r} was removed: {error}; its output is lost unless that succeeds later"
+                )
+            return  # every later call tries again
+        self._warnings.warn(f"{self.path!r} was removed; it has been recreated with its content")
+        size, copied = self._size, 0
+        try:
+            while block := os.pread(self._fd, COPY_SIZE, copied):
+                copied += _write_all(fd, block)
+        except OSError as error:
+            self.offset -= size - copied
+            self._lose(size - copied, error)
+        self._switch_to(fd)
+        self._size = copied
+
+    def _return_to_path(self, status: os.stat_result) -> None:
+        """Continue in a new file if the file was moved away. Something else at its path stays, and the moved file, too.
+
+        `mv log log.old` is what log rotation by other programs does, and a link to the moved file leads to it.
+        """
+        try:
+            if os.path.samestat(status, os.stat(self.path)):
+                return
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return  # the path cannot be followed now, but the open file is as good as before
+        new_path = os.readlink(f"/proc/self/fd/{self._fd}")
+        if new_path == os.path.realpath(self.path):
+            return  # a file system whose inode numbers change
+        if os.path.lexists(self.path):
+            self._stay_at(new_path, "another file is in its place")
+            return
+        try:
+            files.make_folder(os.path.dirname(self.path))
+            fd = files.open_new_log(self.path)
+        except OutputError as error:
+            self._stay_at(new_path, str(error))
+            return
+        self._warnings.warn(f"{self.path!r} was moved to {new_path!r}; its output continues in a new file")
+        self._switch_to(fd)
+
+    def _stay_at(self, new_path: str, why: str) -> None:
+        self._is_displaced = True
+        self._warnings.warn(f"{self.path!r} was moved to {new_path!r}, where its output continues: {why}")
+
+    def _switch_to(self, fd: int) -> None:
+        old, self._fd = self._fd, fd
+        with suppress(OSError):  # the descriptor of a lost disk
+            self._disk.close(old)
+        self._size = os.fstat(fd).st_size
+        self._is_at_line_start = True
+        self._is_displaced = False
+
+
+def _write_all(fd: int, data: bytes) -> int:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    return len(data)

@@ -1,0 +1,119 @@
+"""The log folder of a job: locked while the job runs, and cleared of an earlier run's files before anything is written.
+
+Without the lock nothing is moved or written, so that a second start of a running job leaves its files alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError, reason
+from ascend_runner.output import earlier_runs
+from ascend_runner.plan.job import JobSpec
+
+
+@contextmanager
+def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
+    """Hold the log folder of a job, with the files of earlier runs put aside.
+
+    Raises:
+        OutputError: another job writes to it, or it cannot be used.
+    """
+    files.make_folder(job.log_dir)
+    fd = _locked(job)
+    try:
+        _put_aside(job, warn)
+        if job.newest_link:
+            _point_at_newest(job)
+        yield
+    finally:
+        os.close(fd)
+
+
+def is_in_use(job: JobSpec) -> bool:
+    """Whether another job writes to the log folder. Nothing is made or locked for longer than the question takes."""
+    try:
+        fd = os.open(lock_path(job), files.READ_FLAGS)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(fd, fcntl.LOCK_SH)
+    finally:
+        os.close(fd)
+
+
+def busy_sentence(job: JobSpec) -> str:
+    """Say that the log folder is in use, and what to do."""
+    return f"another job named {job.job_id!r} is writing to {job.log_dir!r}; use another --log-dir"
+
+
+def lock_path(job: JobSpec) -> str:
+    """Return the path of the file that is locked while this part of a job runs."""
+    return os.path.join(job.log_dir, f"{job.job_id}{job.part}.lock")
+
+
+def is_file_of(job: JobSpec) -> Callable[[str], bool]:
+    """Return a test for names of files in the log folder that this part of the job writes, in this run or another."""
+    parts = [rf"rank-{rank.rank_id}-device-\d+" for rank in job.ranks]
+    parts += [re.escape(process.name) for process in job.beside]
+    reruns = [rf"rank-{rank.rank_id}" for rank in job.ranks] + [re.escape(process.name) for process in job.beside]
+    if job.has_all_ranks:  # an earlier run may have had other ranks
+        parts, reruns = [".+"], [".+"]
+    names = (
+        rf"-proc-(?:{'|'.join(parts)})(?:\.run-\d+)?\.txt(?:\.\d+)?",
+        rf"-rerun-(?:{'|'.join(reruns)})\.sh",
+        rf"-report{re.escape(job.part)}\.(?:json|html)",
+    )
+    pattern = re.compile(re.escape(job.job_id) + f"(?:{'|'.join(names)})")
+    return lambda name: bool(pattern.fullmatch(name))
+
+
+def _locked(job: JobSpec) -> int:
+    path = lock_path(job)
+    try:
+        fd = files.open_lock(path)
+    except OSError as error:
+        raise OutputError(f"cannot create {path!r}: {reason(error)}; use another --log-dir") from error
+
+    if not _try_lock(fd, fcntl.LOCK_EX):
+        os.close(fd)
+        raise OutputError(busy_sentence(job))
+    return fd
+
+
+def _try_lock(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    return True
+
+
+def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
+    try:
+        done = earlier_runs.put_aside(job.log_dir, is_file_of(job), keep=job.log_runs)
+    except OSError as error:
+        raise OutputError(f"cannot move the files of the earlier run in {job.log_dir!r}: {reason(error)}") from error
+
+    if done.left:
+        warn(f"{len(done.left)} files of the earlier run are left in {job.log_dir!r}: moving them takes too long")
+
+
+def _point_at_newest(job: JobSpec) -> None:
+    """Let the link `latest` beside the log folder point at it. What a user has put there stays."""
+    link = job.newest_link
+    neighbour = f"{link}-{os.urandom(8).hex()}"
+    if os.path.lexists(link) and not os.path.islink(link):
+        return
+    try:
+        os.symlink(os.path.basename(job.log_dir), neighbour)
+        os.replace(neighbour, link)
+    except OSError:
+        return  # a file system without symlinks

@@ -1,0 +1,203 @@
+"""A bounded queue in front of a log file, and the thread that empties it: a hung disk does not delay the pump.
+
+Each file has a thread of its own, started with its first byte: with fewer threads than files, as many hung files as
+there are threads would starve all others. A thread that waits for work costs one sleeping thread, and the pump never
+waits for one. A rank that prints nothing costs none.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.host import bounded
+from ascend_runner.output.log_file import LAST_PIECE, DiskWarnings, Gap, LogFile, add_gap
+
+STALL_LIMIT: Final = 1.0  # seconds without a byte written after which a disk counts as hung
+ALL_QUEUES: Final = 128 * 1024 * 1024  # bytes, of all ranks together
+SMALLEST_QUEUE: Final = 1024 * 1024  # bytes
+LARGEST_QUEUE: Final = 32 * 1024 * 1024  # bytes
+
+
+def queue_limit(ranks: int) -> int:
+    """Return the size in bytes of each rank's queue."""
+    return min(LARGEST_QUEUE, max(SMALLEST_QUEUE, ALL_QUEUES // max(1, ranks)))
+
+
+class LogWriter:
+    """Takes the output of one rank and never blocks. `gaps` lists what the log file lacks.
+
+    `put` and `close` are called by one thread, the pump's.
+    """
+
+    def __init__(
+        self, file: LogFile, limit: int, warnings: DiskWarnings, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`limit` is the size of the queue in bytes, which one read may exceed."""
+        self.file = file
+        self._limit = limit
+        self._warnings = warnings
+        self._now = now
+        self._queue: queue.SimpleQueue[bytes | int | None] = queue.SimpleQueue()  # data, bytes to skip, or the end
+        self._thread: threading.Thread | None = None
+        self._has_no_thread = False  # whether none could be started
+        self._when_room: Callable[[], None] | None = None
+        self._is_given_up = False
+        # Written by the pump's thread only:
+        self._offset = 0  # in the rank's output
+        self._put = 0  # bytes put into the queue
+        self._to_skip = 0  # bytes dropped since then
+        self._dropped: list[Gap] = []
+        self._full_since: tuple[int, float] | None = None  # how much was written when the queue was full, and the time
+        # Written by the writer's thread only:
+        self._written = 0  # bytes taken from the queue, and in the file or one of its gaps
+        self._skipped = 0  # bytes skipped in the file
+
+    @property
+    def gaps(self) -> Sequence[Gap]:
+        """The bytes that were lost."""
+        gaps = [*self._dropped, *self.file.gaps]
+        if self._is_given_up and self._unwritten:
+            gaps.append(Gap(self.file.offset, self._unwritten))
+        return gaps
+
+    @property
+    def progress(self) -> int:
+        """A number that changes whenever a byte has been dealt with."""
+        return self.file.offset
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread is running."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether there was anything to write."""
+        return self._thread is not None or self._has_no_thread
+
+    def put(self, data: bytes) -> bool:
+        """Take `data`; return whether there is room for more.
+
+        If the queue is full and the disk has hung for `STALL_LIMIT`, `data` is dropped instead, and there is always
+        room.
+        """
+        start = self._offset
+        self._offset += len(data)
+        if self.is_hung():
+            self._to_skip += len(data)
+            add_gap(self._dropped, Gap(start, len(data)))
+            self._warnings.warn_once(
+                "hangs",
+                f"cannot write {self.file.path!r}: its disk has not responded for {STALL_LIMIT:g} s; the job continues,"
+                " but this output is lost",
+            )
+            return True
+        if self._to_skip:
+            self._hand_over(self._to_skip)
+            self._to_skip = 0
+        self._put += len(data)
+        self._hand_over(data)
+        self.is_hung()  # from now on, if the queue is full
+        return not self._is_full()
+
+    def has_room(self) -> bool:
+        """Whether half of the queue is free."""
+        return self._put - self._written <= self._limit // 2
+
+    def call_when_room(self, call: Callable[[], None]) -> None:
+        """Call `call` once, in any thread, as soon as there is room."""
+        self._when_room = call
+        if self.has_room():  # the thread may have looked just before
+            self._call_if_room()
+
+    def is_hung(self) -> bool:
+        """Whether the queue has been full for `STALL_LIMIT` without a byte written."""
+        if not self._is_full():
+            self._full_since = None
+            return False
+        if self._full_since is None or self._full_since[0] != self.file.offset:
+            self._full_since = (self.file.offset, self._now())
+        return self._now() - self._full_since[1] >= STALL_LIMIT
+
+    def close(self) -> None:
+        """Let the thread write what is queued, close the file, and end. Does not wait for it."""
+        self.file.piece_size = LAST_PIECE
+        if self._thread:
+            self._queue.put(None)
+
+    def give_up(self) -> None:
+        """Count what is still queued as lost. The thread writes nothing more when it gets on."""
+        self._is_given_up = True
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread."""
+        if self._thread:
+            self._thread.join(seconds)
+
+    # --- In the pump's thread -----------------------------------------------------------------------------------------
+
+    def _is_full(self) -> bool:
+        return self._put - self._written > self._limit
+
+    def _hand_over(self, item: bytes | int) -> None:
+        if not self.has_started:
+            try:
+                self._thread = bounded.start_thread(self._run)
+            except AscendRunnerError:  # the limit of processes: then the pump has to wait for the disk
+                self._has_no_thread = True
+        if self._thread:
+            self._queue.put(item)
+        else:
+            self._store(item)
+
+    # --- In the writer's thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            if self._is_given_up:
+                return
+            self._store(item)
+        self.file.close()
+
+    def _store(self, item: bytes | int) -> None:
+        if isinstance(item, int):
+            self.file.skip(item)
+            self._skipped += item
+            self._warnings.warn_once("responds again", f"{self.file.path!r} is writable again; {item} bytes were lost")
+            return
+        self.file.write(item)
+        self._written += len(item)
+        if self._when_room:
+            self._call_if_room()
+
+    def _call_if_room(self) -> None:
+        call = self._when_room
+        if call and self.has_room():
+            self._when_room = None
+            call()
+
+    @property
+    def _unwritten(self) -> int:
+        return self._put - (self.file.offset - self._skipped)
+
+
+def drain(writers: Sequence[LogWriter], seconds: float, *, now: Callable[[], float] = time.monotonic) -> None:
+    """Wait until all closed writers have ended, for as long as any of them writes something within `seconds`.
+
+    All of them count, since they share a disk that may serve one after the other. What is not written then is lost.
+    """
+    progress, moved_at = -1, now()
+    while alive := [writer for writer in writers if writer.is_alive]:
+        found = sum(writer.progress for writer in writers) - len(alive)
+        if found != progress:
+            progress, moved_at = found, now()
+        elif now() - moved_at >= seconds:
+            break
+        alive[0].join(seconds / 8)
+    for writer in writers:
+        writer.give_up()

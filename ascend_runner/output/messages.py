@@ -1,0 +1,67 @@
+"""The runner's own lines on the console: `[ascend-runner] 03:12:45 ERROR <sentence>`.
+
+Formats a message and passes it on. Where it goes, and when, is decided by the caller's `write` (see `console`).
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from typing import Callable, Final
+
+from ascend_runner.text import printable
+
+NAME: Final = "[ascend-runner]"
+FURTHER_LINE: Final = "\n  "
+
+
+class Level(enum.Enum):
+    """The severity of a message, in rising order."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+_ORDER: Final = tuple(Level)
+
+
+class Messages:
+    """Writes messages of at least the `lowest` level. All warnings are kept in `warnings`, shown or not."""
+
+    def __init__(self, write: Callable[[bytes], None], lowest: Level = Level.INFO) -> None:
+        """`write` takes one whole message, with a newline at its end."""
+        self.lowest = lowest
+        self.warnings: list[str] = []
+        self._write = write
+
+    def debug(self, sentence: str) -> None:
+        """Report a detail that only --verbose shows."""
+        self._send(Level.DEBUG, printable(sentence))
+
+    def info(self, sentence: str) -> None:
+        """Report progress."""
+        self._send(Level.INFO, printable(sentence))
+
+    def warning(self, sentence: str) -> None:
+        """Report something unexpected that does not stop the job."""
+        self.warnings.append(sentence)
+        self._send(Level.WARNING, printable(sentence))
+
+    def error(self, text: str) -> None:
+        """Report a failure; further lines of `text` begin with two spaces."""
+        self._send(Level.ERROR, text)
+
+    def _send(self, level: Level, text: str) -> None:
+        if _ORDER.index(level) >= _ORDER.index(self.lowest):
+            self._write(format_message(level, text))
+
+
+def format_message(level: Level, text: str) -> bytes:
+    """Format a message as it is written; whatever could control a terminal is escaped.
+
+    Further lines stay indented, so that a newline in a name cannot forge a message of the runner.
+    """
+    clean = FURTHER_LINE.join(map(printable, text.split(FURTHER_LINE)))
+    return f"{NAME} {time.strftime('%H:%M:%S')} {level.value} {clean}\n".encode(errors="backslashreplace")

@@ -1,0 +1,238 @@
+"""Moves every byte that the ranks write: unchanged to each rank's log file, as whole prefixed lines to the console.
+
+One thread reads all pipes and never waits for anything else: console and log files have queues and threads of their
+own. A rank whose log queue is full is not read until there is room again, or until its disk counts as hung; no other
+rank notices.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import select
+import termios
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from signal import SIGTERM
+from typing import Final
+
+from ascend_runner.host import bounded
+from ascend_runner.output import pipe
+from ascend_runner.output.console import Console
+from ascend_runner.output.lines import LineCutter
+from ascend_runner.output.log_writer import STALL_LIMIT
+from ascend_runner.output.stream import Stream
+
+READ_SIZE: Final = 256 * 1024  # bytes; 4 KiB would take 60 times as many system calls
+HEAP_THRESHOLD: Final = 8 * 1024 * 1024  # bytes, see _keep_buffers
+SETTLE_LIMIT: Final = 0.2  # seconds to read what is in the pipes already, which takes microseconds
+SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and between two states of a progress bar
+
+
+class Pump:
+    """One thread that reads the pipes of all ranks until each has reached its end."""
+
+    def __init__(self, console: Console, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.last_activity = now()  # when a rank last wrote
+        self.failure: BaseException | None = None  # the error that has ended the thread
+        self._console = console
+        self._now = now
+        self._streams: dict[int, Stream] = {}  # by the read end of the pipe
+        self._epoll = select.epoll()
+        self._paused: dict[int, float] = {}  # read ends that are not read, and when to look at them again
+        self._unfinished: dict[int, float] = {}  # read ends with an unfinished line, and when to show it
+        self._waker_reader, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._epoll.register(self._waker_reader, select.EPOLLIN)
+        self._closing = threading.Lock()
+        self._is_finishing = False
+        self._settled = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            AscendRunnerError: The limit of processes is reached.
+        """
+        _keep_buffers()
+        self._thread = bounded.start_thread(self._run)
+
+    def add(self, stream: Stream) -> int:
+        """Return the fd to which the rank is to write. The caller closes it.
+
+        Raises:
+            OSError: No more files can be opened.
+        """
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        # An outsider (`cat /proc/PID/fd/1`) may take what has made the pipe readable.
+        os.set_blocking(reader, False)
+        pipe.grow(writer)
+        self._streams[reader] = stream
+        self._epoll.register(reader, select.EPOLLIN)
+        return writer
+
+    def settle(self, seconds: float = SETTLE_LIMIT) -> None:
+        """Wait until everything written before the call was read, at most `seconds`."""
+        self._settled.clear()  # an earlier call may have given up
+        self._wake()
+        self._settled.wait(seconds)
+
+    def finish(self, seconds: float) -> bool:
+        """Read what is in the pipes and end, within `seconds`; return whether that was possible.
+
+        Does not wait for the end of a pipe: after the end of the job only outsiders can hold it open. May be called
+        again.
+        """
+        if self._epoll.closed:
+            return True
+        self._is_finishing = True
+        self._wake()
+        if self._thread:
+            self._thread.join(seconds)
+            if self._thread.is_alive():
+                return False
+        self._epoll.close()
+        with self._closing:
+            for fd in (self._waker_reader, self._waker, *self._streams):
+                os.close(fd)
+        return True
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether the thread will wake up even if no rank writes."""
+        return bool(self._unfinished or self._paused)
+
+    def _wake(self) -> None:
+        """Let the thread look around. Also called by the threads of log files, even after the end."""
+        with self._closing, suppress(BlockingIOError):  # full of earlier calls
+            if not self._epoll.closed:
+                os.write(self._waker, b"\0")
+
+    # --- In the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._is_finishing:
+                self._pump_once()
+            for fd, stream in list(self._streams.items()):
+                self._read_rest(fd, stream)
+        except BaseException as error:
+            # Ranks would hang in writes to pipes that are not read any more, so the job has to end.
+            self.failure = error
+            os.kill(os.getpid(), SIGTERM)
+            raise
+
+    def _pump_once(self) -> None:
+        ready = [fd for fd, _events in self._epoll.poll(self._time_to_next_look())]
+        for fd in ready:
+            if fd != self._waker_reader:
+                self._move(fd, self._streams[fd], READ_SIZE)
+        if self._unfinished:
+            self._show_unfinished_lines()
+        if self._paused:
+            self._resume()
+        if ready == [self._waker_reader]:  # all other pipes are empty
+            os.read(self._waker_reader, 4096)
+            self._settled.set()
+
+    def _time_to_next_look(self) -> float | None:
+        if not self.has_timers:
+            return None
+        return max(0.0, min((*self._unfinished.values(), *self._paused.values())) - self._now())
+
+    def _move(self, fd: int, stream: Stream, size: int) -> int:
+        """Read once, at most `size` bytes; return how many there were."""
+        try:
+            data = os.read(fd, size)
+        except BlockingIOError:
+            return 0
+        if not data:
+            self._end(fd, stream)
+            return 0
+
+        self.last_activity = self._now()
+        stream.remember(data)
+        try:
+            if stream.cutter is not None:
+                self._show(fd, data, stream.rank_id, stream.cutter)
+        finally:
+            if not stream.log.put(data) and not self._is_finishing:
+                self._epoll.unregister(fd)
+                self._paused[fd] = self.last_activity + STALL_LIMIT
+                stream.log.call_when_room(self._wake)
+        return len(data)
+
+    def _read_rest(self, fd: int, stream: Stream) -> None:
+        """Read what is in a pipe now. An outsider may hold it open, or even write on."""
+        size = array.array("i", [0])
+        fcntl.ioctl(fd, termios.FIONREAD, size)
+        left = size[0]
+        while left and (moved := self._move(fd, stream, min(left, READ_SIZE))):
+            left -= moved
+        if fd in self._streams:
+            self._end(fd, stream)
+
+    def _end(self, fd: int, stream: Stream) -> None:
+        if self._paused.pop(fd, None) is None:
+            self._epoll.unregister(fd)
+        self._unfinished.pop(fd, None)
+        del self._streams[fd]
+        os.close(fd)
+        stream.log.close()
+        if stream.cutter:
+            self._console.show(stream.rank_id, [stream.cutter.finish()], stream.cutter.continued)
+
+    # --- Ranks that are ahead of their disk ---------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        """Read on where there is room again, and where the disk hangs: then `Log.put` drops what does not fit."""
+        now = self._now()
+        for fd, look_at in list(self._paused.items()):
+            log = self._streams[fd].log
+            if log.has_room() or (now >= look_at and log.is_hung()):
+                del self._paused[fd]
+                self._epoll.register(fd, select.EPOLLIN)
+            elif now >= look_at:
+                self._paused[fd] = now + STALL_LIMIT
+
+    # --- The console --------------------------------------------------------------------------------------------------
+
+    def _show(self, fd: int, data: bytes, rank_id: int, cutter: LineCutter) -> None:
+        if self._console.has_room(len(data)):
+            pieces = cutter.feed(data)
+            self._console.show(rank_id, pieces, cutter.continued)
+            is_new_line = any(pieces)
+        else:  # a stalled console must not cost the ranks more than one that is read
+            skipped = cutter.skip(data)
+            self._console.skip(skipped)
+            is_new_line = skipped > 0
+        if not cutter.is_waiting:
+            self._unfinished.pop(fd, None)
+        elif is_new_line:
+            self._unfinished[fd] = self.last_activity + SHOW_AFTER
+        else:
+            self._unfinished.setdefault(fd, self.last_activity + SHOW_AFTER)
+
+    def _show_unfinished_lines(self) -> None:
+        now = self._now()
+        for fd, show_at in list(self._unfinished.items()):
+            if now < show_at:
+                continue
+            stream = self._streams[fd]
+            if stream.cutter and self._console.has_room(0):
+                self._console.show(stream.rank_id, [stream.cutter.show_unfinished()], stream.cutter.continued)
+                del self._unfinished[fd]
+            else:
+                self._unfinished[fd] = now + SHOW_AFTER
+
+
+def _keep_buffers() -> None:
+    """Make glibc reuse the buffers of reads, a tenth of the pump's time under a flood of output (benchmark `output`).
+
+    When a block that was mapped is freed, glibc maps only larger ones from then on (mallopt(3), M_MMAP_THRESHOLD). The
+    block is never touched and so takes no memory. With another C library this has no effect.
+    """
+    bytes(HEAP_THRESHOLD)

@@ -1,0 +1,105 @@
+"""The output of all ranks on this node: the real side of `managed_node.Output`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Callable, Final
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.facts import RankOutput
+from ascend_runner.host import bounded
+from ascend_runner.output.console import Console
+from ascend_runner.output.lines import LineCutter
+from ascend_runner.output.log_file import DiskWarnings, LogFile
+from ascend_runner.output.log_writer import LogWriter, drain, queue_limit
+from ascend_runner.output.pump import Pump
+from ascend_runner.output.stream import Stream
+from ascend_runner.plan.job import JobSpec
+
+HUNG_DISK_LIMIT: Final = 0.2  # seconds for other files, when the disk of some has hung
+
+
+class RankOutputs:
+    """Gives each rank a pipe, and moves what it writes to its log file and the console."""
+
+    def __init__(self, job: JobSpec, console: Console, warn: Callable[[str], None]) -> None:
+        self._job = job
+        self._warn = warn
+        self._pump = Pump(console)
+        self._writers: dict[int, LogWriter] = {}
+        self._hung: set[int] = set()  # ranks whose disk did not respond at the end
+        self._streams: dict[int, Stream] = {}
+
+    @property
+    def last_activity(self) -> float:
+        """When a rank last wrote, in seconds of the monotonic clock."""
+        return self._pump.last_activity
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that has ended the reading of output, None while it works."""
+        return self._pump.failure
+
+    def start(self) -> None:
+        """Open the log files and begin to read.
+
+        Raises:
+            OutputError: A log file cannot be created.
+            AscendRunnerError: The limit of processes leaves no room for a thread.
+        """
+        warnings = DiskWarnings(self._warn)
+        limit = queue_limit(len(self._job.processes))
+        for spec in self._job.processes:
+            file = LogFile(spec.log_path, self._job.rotation, warnings)
+            writer = self._writers[spec.rank_id] = LogWriter(file, limit, warnings)
+            cutter = None if spec.prefix is None else LineCutter(spec.prefix, folds=self._job.folds_progress_bars)
+            self._streams[spec.rank_id] = Stream(spec.rank_id, writer, cutter)
+        self._pump.start()
+
+    @contextmanager
+    def open(self, rank_id: int) -> Iterator[int]:
+        """Give the fd for a rank to write to, valid within `with`.
+
+        Raises:
+            OSError: There are no descriptors left.
+        """
+        output = self._pump.add(self._streams[rank_id])
+        try:
+            yield output
+        finally:
+            os.close(output)
+
+    def settle(self) -> None:
+        """Wait a moment until everything written before the call was read."""
+        self._pump.settle()
+
+    def read_so_far(self, rank_id: int) -> RankOutput:
+        """Return what was read of a rank."""
+        stream = self._streams[rank_id]
+        gaps = stream.log.gaps
+        return RankOutput(
+            size=stream.size,
+            tail=stream.tail,
+            lost=sum(gap.size for gap in gaps),
+            lost_from=min((gap.offset for gap in gaps), default=None),
+            is_disk_hung=rank_id in self._hung,
+        )
+
+    def finish(self, seconds: float) -> bool:
+        """Read what is left, and wait until it was stored, as long as something is stored within `seconds`.
+
+        What is not stored by then counts as lost. Returns whether everything was read.
+        """
+        is_read = self._pump.finish(seconds)
+        drain(list(self._writers.values()), seconds)
+        self._hung = {rank_id for rank_id, writer in self._writers.items() if writer.is_alive}
+        with suppress(AscendRunnerError):
+            bounded.start_thread(self._close_silent_logs).join(HUNG_DISK_LIMIT if self._hung else seconds)
+        return is_read
+
+    def _close_silent_logs(self) -> None:
+        for writer in self._writers.values():
+            if not writer.is_alive:
+                writer.file.close()

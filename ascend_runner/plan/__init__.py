@@ -1,0 +1,1 @@
+"""Turns settings, rank table and facts of the node into one immutable `JobSpec`. Pure."""

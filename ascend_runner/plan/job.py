@@ -1,0 +1,137 @@
+"""The finished plan: everything that is needed to run this node's part of a job. Nothing below it sees a setting."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner.engines.handover import HostFile
+
+NO_RANK: Final = -1  # the rank number of an auxiliary process
+
+
+@attrs.frozen(kw_only=True)
+class RankSpec:
+    """How to start one rank, or an auxiliary process, which has a `name` and the rank number NO_RANK.
+
+    `prefix` precedes each of its lines on the console (None: its lines are not shown). `cores` are the cores that it
+    may run on (None: all).
+    """
+
+    rank_id: int
+    local_rank: int
+    executable: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    log_path: str
+    prefix: bytes | None
+    name: str = ""
+    cores: frozenset[int] | None = None
+
+    @property
+    def title(self) -> str:
+        """The name in messages, such as "rank 3" or "scheduler"."""
+        return self.name or f"rank {self.rank_id}"
+
+
+@attrs.frozen
+class TableFile:
+    """The rank table that the ranks read: at `path`, or at `fallback_path` if `path` cannot be written."""
+
+    path: str
+    fallback_path: str
+    data: bytes
+
+
+@attrs.frozen(kw_only=True)
+class Rotation:
+    """When a log file is rotated: before it exceeds `max_size` bytes (0: never). `backups` rotated files are kept."""
+
+    max_size: int = 0
+    backups: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class JobSpec:
+    """The plan for this node's part of a job.
+
+    `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit) are in
+    seconds. `folders` must be made and `host_files` written before the first process starts. `beside` holds at most one
+    auxiliary process. `is_passed_through` means that another launcher has started one process per device, and that this
+    process is one of them. `folds_progress_bars` limits how often a redrawn line is shown. `log_runs` is the number of
+    earlier runs whose files are kept, `newest_link` the symlink that points at the newest log folder ("": none).
+    `notes` and `warnings` are sentences about the plan.
+    """
+
+    job_id: str
+    ranks: tuple[RankSpec, ...]
+    rank_size: int
+    server_id: str
+    pod_name: str
+    grace: float
+    hang_timeout: float | None
+    rotation: Rotation
+    log_dir: str
+    has_own_process_logs: bool
+    folders: tuple[str, ...]
+    table: TableFile | None = None
+    beside: tuple[RankSpec, ...] = ()
+    host_files: tuple[HostFile, ...] = ()
+    is_passed_through: bool = False
+    folds_progress_bars: bool = True
+    log_runs: int = 10
+    newest_link: str = ""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def processes(self) -> tuple[RankSpec, ...]:
+        """All processes in the order in which they start: the auxiliary one first, because ranks connect to it."""
+        return (*self.beside, *self.ranks)
+
+    @property
+    def has_all_ranks(self) -> bool:
+        """Whether this node runs the whole job, so that each file of the job in the log folder is its own."""
+        return bool(self.ranks) and len(self.ranks) == self.rank_size and not self.is_passed_through
+
+    @property
+    def part(self) -> str:
+        """The end of the names of files of which each part of a job has its own: "", "-rank-3", "-ranks-8-15", "-NODE".
+
+        Ranks come first, because two nodes that share a log folder may have the same host name.
+        """
+        if self.has_all_ranks:
+            return ""
+        if len(self.ranks) == 1:
+            return f"-rank-{self.ranks[0].rank_id}"
+        if self.ranks:
+            return f"-ranks-{self.ranks[0].rank_id}-{self.ranks[-1].rank_id}"
+        return "-" + "".join(
+            char if char.isalnum() or char in "-_." else "_" for char in self.pod_name or self.server_id
+        )
+
+    @property
+    def report_path(self) -> str:
+        """The report of this part of the job."""
+        return os.path.join(self.log_dir, f"{self.job_id}-report{self.part}.json")
+
+
+def with_table_at(job: JobSpec, path: str) -> JobSpec:
+    """Return the plan with its rank table at another path, also in the environments of the ranks."""
+    return attrs.evolve(
+        job,
+        ranks=tuple(
+            attrs.evolve(rank, env={**rank.env, "RANK_TABLE_FILE": path}) if "RANK_TABLE_FILE" in rank.env else rank
+            for rank in job.ranks
+        ),
+        table=job.table and attrs.evolve(job.table, path=path),
+    )
+
+
+def with_cores(job: JobSpec, cores: Sequence[frozenset[int]]) -> JobSpec:
+    """Return the plan with the cores of each rank, given in local order."""
+    return attrs.evolve(job, ranks=tuple(attrs.evolve(rank, cores=own) for rank, own in zip(job.ranks, cores)))

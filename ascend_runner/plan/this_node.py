@@ -1,0 +1,202 @@
+"""Finds the ranks of this node. It never guesses: if no entry of a rank table matches for certain, that is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
+from ascend_runner.plan.context import PlanContext
+from ascend_runner.platforms import table_agreement
+from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.overrides import NOTHING, Overrides
+from ascend_runner.platforms.table_agreement import TableFacts
+from ascend_runner.rank_table import Device, RankTable, Server
+
+POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
+CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts
+ADDRESS_VARIABLES: Final = (CURRENT_ADDRESS, "MA_CURRENT_IP", "HOST_IP", "POD_IP", "XDL_IP")
+NAMES_SHOWN: Final = 8  # entries of the table in an error message: enough to see the pattern
+
+
+@attrs.frozen(kw_only=True)
+class NodeShare:
+    """This node's part of a job: its ranks in local order, their server and pod, its place among the nodes."""
+
+    rank_ids: tuple[int, ...]
+    rank_size: int
+    server_id: str = ""
+    pod_name: str = ""
+    node: Node = attrs.field(factory=Node)
+
+
+def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
+    """Return this node's share of a job without a rank table, with `nproc` ranks on each node.
+
+    Raises:
+        SettingsError: the number of this node or the address of node 0 is unknown.
+    """
+    problem = table_agreement.problem_without_table(node)
+    if problem:
+        raise SettingsError(problem)
+
+    return NodeShare(rank_ids=node.rank_ids(nproc), rank_size=nproc * node.nnodes, server_id=host_name, node=node)
+
+
+def find_share(table: RankTable, context: PlanContext, overrides: Overrides = NOTHING) -> NodeShare:
+    """Find this node's devices in a table that has devices, without the node's place (see `agreed`).
+
+    --node-rank with --nnodes decides. Else, if the table has pods, the pod's name, because two pods may share a server;
+    else an address.
+
+    Raises:
+        NodeNotFoundError: no entry matches, or the matching entry has no device.
+    """
+    if overrides.nnodes is not None and overrides.node_rank is not None:
+        return _share_of_number(table, overrides.nnodes, overrides.node_rank)
+    has_pods = any(device.pod_name for device in table.devices)
+    return _share_of_pod(table, context) if has_pods else _share_of_server(table, context)
+
+
+def agreed(share: NodeShare, table: RankTable, node: Node) -> NodeShare:
+    """Add the node's place to a share of a table.
+
+    Raises:
+        RankTableError: the table and the node's variables contradict each other.
+    """
+    facts = _facts(share, table)
+    contradiction = table_agreement.contradiction(node, facts)
+    if contradiction:
+        raise RankTableError(contradiction)
+
+    return attrs.evolve(share, node=table_agreement.with_table(node, facts))
+
+
+def _facts(share: NodeShare, table: RankTable) -> TableFacts:
+    pods = tuple(dict.fromkeys(device.pod_name for device in table.devices)) if share.pod_name else ()
+    servers = sorted(
+        (server for server in table.servers if server.devices), key=lambda server: server.devices[0].rank_id
+    )
+    server_ids = [server.server_id for server in servers]
+    return TableFacts(
+        unit="pod" if pods else "server",
+        nodes=len(pods) + len(table.idle_pods) if pods else table.server_count,
+        position=pods.index(share.pod_name) if pods else server_ids.index(share.server_id),
+        devices=len(share.rank_ids),
+        server_id=share.server_id,
+        server_ids=tuple(server_ids),
+        first_address=_address_of(servers[0]),
+        first_pod_name=pods[0] if pods else "",
+    )
+
+
+def _share_of_number(table: RankTable, nnodes: int, number: int) -> NodeShare:
+    """Find the devices of the node with a number; pods count as nodes if their number fits, else servers do."""
+    servers = sorted((server for server in table.servers if server.devices), key=lambda one: one.devices[0].rank_id)
+    pods = tuple(dict.fromkeys(device.pod_name for device in table.devices if device.pod_name))
+    if len(pods) == nnodes > number:
+        server = next(server for server in servers if pods[number] in server.pod_names)
+        return _share(table, server.devices_of(pods[number]), server_id=server.server_id, pod_name=pods[number])
+    if not pods and len(servers) == nnodes > number:
+        return _share(table, servers[number].devices, server_id=servers[number].server_id)
+
+    nodes = f"{len(pods)} pods" if pods else f"{len(servers)} servers"
+    raise NodeNotFoundError(
+        f"this node is not in the rank table: --nnodes is {nnodes} and --node-rank is {number}, but the rank table has"
+        f" {nodes} with devices"
+    )
+
+
+def _share_of_pod(table: RankTable, context: PlanContext) -> NodeShare:
+    environ = context.environ
+    pods = {pod_name: server for server in table.servers for pod_name in server.pod_names}
+    names = {variable: environ[variable] for variable in POD_NAME_VARIABLES if environ.get(variable)}
+    names["host name"] = context.host_name
+    instances = (*pods, *table.idle_pods)
+    own = instances[0] if len(instances) == 1 else next((name for name in names.values() if name in instances), None)
+    if own is None:
+        raise NodeNotFoundError(
+            f"this node is not in the rank table: no pod_name matches {_with_origins(names)}; the table has"
+            f" {_abbreviated(instances)};"
+            " use --nnodes and --node-rank to say which node this is"
+        )
+    if own not in pods:
+        raise NodeNotFoundError(f"this node has no ranks: pod {own!r} has no device in the rank table")
+
+    server = pods[own]
+    return _share(table, server.devices_of(own), server_id=server.server_id, pod_name=own)
+
+
+def _share_of_server(table: RankTable, context: PlanContext) -> NodeShare:
+    servers = _by_name(table.servers)
+    current = context.environ.get(CURRENT_ADDRESS)
+    if table.server_count == 1 and (not current or current in servers or not _has_addresses(table)):
+        server = table.servers[0]
+        return _share(table, server.devices, server_id=server.server_id)
+
+    names = {variable: value for variable in ADDRESS_VARIABLES if (value := context.environ.get(variable))}
+    own = next((name for name in names.values() if name in servers), None)
+    if own is None:
+        addresses = context.own_addresses()
+        own = next((address for address in (*addresses, context.host_name) if address in servers), None)
+        names.update({"own address": " ".join(addresses) or "none", "host name": context.host_name})
+    if own is None:
+        raise NodeNotFoundError(
+            f"this node is not in the rank table: no server_id matches {_with_origins(names)}; the table has"
+            f" {_abbreviated([server.server_id for server in table.servers])}; set MA_CURRENT_HOST_IP to the server_id"
+            " of this node, or use --nnodes and --node-rank"
+        )
+    server = servers[own]
+    if not server.devices:
+        raise NodeNotFoundError(f"this node has no ranks: server {server.server_id!r} has no device in the rank table")
+
+    return _share(table, server.devices, server_id=server.server_id)
+
+
+def _has_addresses(table: RankTable) -> bool:
+    """Whether a table identifies its servers by addresses; MindCluster also writes a pod's UID."""
+    return all(table_agreement.is_address(server.server_id) for server in table.servers)
+
+
+def _by_name(servers: Sequence[Server]) -> dict[str, Server]:
+    """Index servers by server_id, and by every other address that is unique.
+
+    MindCluster may use a pod's UID as server_id; two pods on one machine then share its host_ip.
+    """
+    known: dict[str, Server] = {}
+    shared: set[str] = set()
+    for server in servers:
+        for address in server.addresses:
+            if known.setdefault(address, server) is not server:
+                shared.add(address)
+    for address in shared:
+        del known[address]
+    known.update((server.server_id, server) for server in servers)
+
+    return known
+
+
+def _address_of(server: Server) -> str:
+    """Return the address at which other nodes reach a server: its server_id if that is an address, else the last one.
+
+    The last one is the pod's own (container_ip, pod_ip), which on the host network is also the machine's.
+    """
+    is_address = table_agreement.is_address(server.server_id)
+    return server.server_id if is_address else (server.server_id, *server.addresses)[-1]
+
+
+def _share(table: RankTable, devices: Iterable[Device], *, server_id: str, pod_name: str = "") -> NodeShare:
+    rank_ids = tuple(device.rank_id for device in devices)
+    return NodeShare(rank_ids=rank_ids, rank_size=table.rank_size, server_id=server_id, pod_name=pod_name)
+
+
+def _with_origins(names: Mapping[str, str]) -> str:
+    return " or ".join(f"{name!r} ({origin})" for origin, name in names.items())
+
+
+def _abbreviated(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:NAMES_SHOWN])
+    more = len(names) - NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,133 @@
+"""Finds this node's place in its job: what the user has set, then what the platform's variables say.
+
+WORLD_SIZE has three meanings (processes for torchrun, nodes for four platforms, cards for MindCluster) and RANK two, so
+they count only beside another variable. If they hint at other nodes and no platform is detected, the node is ambiguous,
+and a job without a rank table is refused: otherwise each of its nodes would take itself for the only one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from ascend_runner.errors import SettingsError
+from ascend_runner.platforms.node import ALONE, LOCALHOST, MASTER_PORT, Node
+from ascend_runner.platforms.overrides import NOTHING, Overrides
+from ascend_runner.platforms.registry import PLATFORMS
+from ascend_runner.platforms.variables import Variables, check_port, is_whole_number
+
+# The variables that name a job, and how its name is made of each. What placed the container comes before what started
+# this process inside it, the other way round than in PLATFORMS.
+JOB_IDS: Final = {name: make for spec in reversed(PLATFORMS) for name, make in spec.job_ids.items()}
+
+
+def find_node(environ: Mapping[str, str], overrides: Overrides = NOTHING) -> Node:
+    """Find this node's place; without overrides and without a platform it is the only node.
+
+    Raises:
+        SettingsError: an option or variable cannot be used; the sentence names it.
+    """
+    if overrides.is_complete:
+        variables = Variables(environ, overrides)
+        port = variables.master_port((), default=MASTER_PORT)
+        node = Node(platform="settings", master_port=port, sources=variables.sources)
+    else:
+        node = _detect(environ, overrides)
+    node = _locate_node_0(_checked_hosts(_with_overrides(node, overrides)))
+    _check(node, environ)
+
+    return node
+
+
+def job_id(environ: Mapping[str, str]) -> str:
+    """Return the platform's name of the job, unchecked; empty if it has none."""
+    name = next(filter(environ.get, JOB_IDS), "")
+    return JOB_IDS[name](environ[name]) if name else ""
+
+
+def log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the platform's log directories; the first that exists counts."""
+    return tuple(dict.fromkeys(folder for spec in PLATFORMS for folder in spec.log_dirs(environ)))
+
+
+def _detect(environ: Mapping[str, str], overrides: Overrides) -> Node:
+    spec = next((spec for spec in PLATFORMS if spec.is_detected(environ)), None)
+    if spec:
+        return spec.read(environ, overrides)
+
+    variables = Variables(environ, overrides)
+    ambiguities = (spec.ambiguity(environ) for spec in PLATFORMS)
+    return Node(
+        master_addr=variables.master_addr(()),
+        master_port=variables.master_port((), default=MASTER_PORT),
+        sources=variables.sources,
+        ambiguity=next(filter(None, ambiguities), "") or _world_size_ambiguity(environ),
+    )
+
+
+def _world_size_ambiguity(environ: Mapping[str, str]) -> str:
+    size = environ.get("WORLD_SIZE", "")
+    if not environ.get("RANK") or not is_whole_number(size) or int(size) <= 1:
+        return ""
+
+    return (
+        f"cannot tell whether WORLD_SIZE ({size}) and RANK ({environ['RANK']}) count nodes or processes: set --nnodes"
+        f" and --node-rank ({ALONE})"
+    )
+
+
+def _with_overrides(node: Node, overrides: Overrides) -> Node:
+    """Replace the platform's facts by the user's, one by one."""
+    node = attrs.evolve(node, **overrides.facts, sources={**node.sources, **overrides.sources})
+    if overrides.nnodes is None:
+        return node
+
+    if overrides.nnodes > 1 and "node_rank" not in node.sources:
+        raise SettingsError(
+            f"--nnodes {overrides.nnodes} requires --node-rank: no platform variable gives this node's rank"
+        )
+    hosts = node.hosts if len(node.hosts) == overrides.nnodes else ()
+    node_rank = node.node_rank if overrides.nnodes > 1 or overrides.node_rank else 0
+    return attrs.evolve(node, node_rank=node_rank, hosts=hosts, ambiguity="")
+
+
+def _checked_hosts(node: Node) -> Node:
+    """Mark a node as ambiguous if its rank is unknown, or if its list of hosts does not fit."""
+    if node.nnodes > 1 and "node_rank" not in node.sources:
+        ambiguity = (
+            f"cannot tell this node's rank among {node.nnodes} nodes ({node.sources['nnodes']}): set --node-rank"
+            f" ({ALONE})"
+        )
+        node = attrs.evolve(node, ambiguity=ambiguity)
+    if node.hosts and len(node.hosts) != node.nnodes:
+        hosts = f"{len(node.hosts)} host{'s' if len(node.hosts) > 1 else ''}"
+        ambiguity = f"{node.sources['hosts']} lists {hosts}, but the number of nodes is {_count(node)}"
+        node = attrs.evolve(node, hosts=(), ambiguity=ambiguity)
+    return node
+
+
+def _locate_node_0(node: Node) -> Node:
+    """Fill in the address of node 0 if no variable gives it: this node, or the first host."""
+    if node.master_addr:
+        return node
+
+    return attrs.evolve(node, master_addr=LOCALHOST if node.nnodes == 1 else next(iter(node.hosts), ""))
+
+
+def _check(node: Node, environ: Mapping[str, str]) -> None:
+    check_port(node.master_port, node.sources.get("master_port", "the default port"), environ)
+    if node.node_rank >= node.nnodes:
+        raise SettingsError(
+            f"{node.sources['node_rank']} is {node.node_rank}, but must be less than the number of nodes,"
+            f" {_count(node)}"
+        )
+    for host in node.hosts:
+        if not (host.isascii() and host.isprintable()) or " " in host:  # it would become a line of a host file
+            name = node.sources.get("hosts", "the list of hosts")
+            raise SettingsError(f"{name} contains {host!r}, expected host names or addresses")
+
+
+def _count(node: Node) -> str:
+    return f"{node.nnodes} ({node.sources.get('nnodes', 'set it with --nnodes')})"

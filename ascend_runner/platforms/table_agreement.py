@@ -1,0 +1,87 @@
+"""A rank table and a node's variables describe one job: a contradiction between them is an error.
+
+Takes the table as plain facts and returns the sentence of the error, or "".
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from ascend_runner.platforms.node import LOCALHOST, Node
+
+
+@attrs.frozen(kw_only=True)
+class TableFacts:
+    """What a rank table says of this node. Its nodes are pods if the table has pods, else servers (see `unit`).
+
+    `position` is this node's place in the order of ranks, `devices` the number of its cards. `server_ids` has the one
+    of rank 0 first, and `first_address` is the address of that server.
+    """
+
+    unit: str
+    nodes: int
+    position: int
+    devices: int
+    server_id: str
+    server_ids: tuple[str, ...]
+    first_address: str
+    first_pod_name: str = ""
+
+
+def contradiction(node: Node, table: TableFacts) -> str:
+    """Return the sentence of the error; "" if both agree, or only the table says anything."""
+    sources = node.sources
+    if "nnodes" in sources and node.nnodes not in {table.nodes, len(table.server_ids)}:  # two pods may share a server
+        units = table.unit if table.nodes == 1 else f"{table.unit}s"
+        return f"{sources['nnodes']} is {node.nnodes}, but the rank table has {table.nodes} {units}"
+    if node.devices_per_node is not None and node.devices_per_node != table.devices:
+        devices = f"{table.devices} device{'' if table.devices == 1 else 's'}"
+        return (
+            f"{sources['devices_per_node']} is {node.devices_per_node}, but the rank table has {devices} for this node"
+            f" (server {table.server_id!r})"
+        )
+    if sources.get("node_rank") == "--node-rank" and node.node_rank != table.position:
+        return f"--node-rank is {node.node_rank}, but in the rank table this node is number {table.position}"
+    # A server_id may be another address of the node, or none at all (MindCluster writes a pod's UID). So an address
+    # that is not in the table proves nothing, but another server's proves that these are not our devices.
+    if node.address != table.server_id and node.address in table.server_ids:
+        return (
+            f"{sources['address']} is {node.address}, but the rank table has this node's devices on server"
+            f" {table.server_id!r}"
+        )
+
+    return ""
+
+
+def with_table(node: Node, table: TableFacts) -> Node:
+    """Give the node its number in the table; the ranks meet at the table's rank 0.
+
+    An address of node 0 from an option, MASTER_ADDR or a platform's variable of that meaning stays.
+    """
+    node = attrs.evolve(node, node_rank=table.position, nnodes=table.nodes, ambiguity="")
+    if "master_addr" in node.sources:
+        return node
+    if table.nodes == 1:
+        return attrs.evolve(node, master_addr=LOCALHOST)
+
+    # A host's name starts with its pod's. Every node must come to the same result, so nothing of this node counts.
+    of_first_pod = tuple(host for host in node.hosts if host.partition(".")[0] == table.first_pod_name)
+    # Host names have the platform's order and no other; but if they are addresses of the table, its order counts.
+    in_their_order = node.hosts if set(table.server_ids).isdisjoint(node.hosts) else ()
+    return attrs.evolve(node, master_addr=(*of_first_pod, *in_their_order, table.first_address)[0])
+
+
+def problem_without_table(node: Node) -> str:
+    """Return why a node cannot start without a rank table; "" if it can."""
+    if node.ambiguity or node.master_addr:
+        return node.ambiguity
+
+    return (
+        f"cannot find node 0 of {node.nnodes} nodes ({node.sources.get('nnodes', '--nnodes')}): set --master-addr or"
+        " MASTER_ADDR"
+    )
+
+
+def is_address(text: str) -> bool:
+    """Whether a server_id looks like an IP address."""
+    return ":" in text or (text.count(".") == 3 and text.replace(".", "").isdigit())  # noqa: PLR2004  an IPv4 has four

@@ -1,0 +1,1 @@
+"""Finds the plan of a job, or everything that is wrong with it. See README.md."""

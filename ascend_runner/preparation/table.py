@@ -1,0 +1,95 @@
+"""Questions about the rank table: whether one is needed, where it is, and what HCCL would reject."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+
+from ascend_runner.engines.registry import DIRECT
+from ascend_runner.errors import RankTableNotReadyError
+from ascend_runner.plan.context import PlanContext
+from ascend_runner.plan.job import TableFile
+from ascend_runner.platforms import announced
+from ascend_runner.platforms.node import Node
+from ascend_runner.problems import Problem, Severity
+from ascend_runner.rank_table import RankTable, source
+from ascend_runner.rank_table.checks import chips
+from ascend_runner.rank_table.checks import entry as checks
+from ascend_runner.rank_table.source import Snapshot
+from ascend_runner.settings.model import Settings
+
+NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
+
+
+def is_needed(settings: Settings, context: PlanContext, node: Node | None) -> bool:
+    """Whether a rank table is needed: it was asked for, it is announced and of use, or nothing else gives the ranks."""
+    if settings.rank_table is not None or settings.nproc_per_node is not None:
+        return settings.rank_table is not None
+    if not node:
+        return True
+    is_announced = bool(announced.announced_table(context.environ, context.is_folder))
+    if not node.devices_per_node:
+        return is_announced or not context.environ.get("MA_NUM_HOSTS")  # one device, by the Octopus guide
+
+    # Other engines and MindSpore's own scheduler number the ranks without one.
+    is_of_use = settings.launcher == DIRECT and settings.framework != "mindspore-cluster"
+    return is_of_use and is_announced
+
+
+def find(settings: Settings, context: PlanContext) -> str:
+    """Return the path of the rank table, which need not exist yet.
+
+    Raises:
+        RankTableError: no option, variable or folder names one.
+    """
+    place = announced.find_table(settings.rank_table, context.environ, context.is_folder)
+    return os.path.join(context.cwd, place)
+
+
+def wait(path: str, settings: Settings, *, pause: Callable[[float], None], say: Callable[[str], None]) -> Snapshot:
+    """Read the rank table once it is completed.
+
+    Raises:
+        RankTableError: it was not completed in time, or is not a rank table.
+    """
+    return source.await_snapshot(
+        path,
+        timeout=settings.rank_table_timeout,
+        lists_decide=settings.no_table_checks,
+        pause=pause,
+        say=say,
+    )
+
+
+def read(path: str, settings: Settings) -> Snapshot | Problem:
+    """Read the rank table without waiting; one that is not completed yet is a problem that may pass.
+
+    Raises:
+        RankTableError: it is not a rank table.
+    """
+    try:
+        return source.read_snapshot(path, lists_decide=settings.no_table_checks)
+    except RankTableNotReadyError as error:
+        return Problem(
+            severity=Severity.WARNING,
+            sentence=str(error),
+            remedy=f"a job waits up to {settings.rank_table_timeout:g} s for it; if this persists, make sure that all"
+            " pods of the job are running",
+        )
+
+
+def check(table: RankTable, file: TableFile, settings: Settings, environ: Mapping[str, str]) -> list[Problem]:
+    """Return what HCCL would report about a table up to half an hour after the start."""
+    use = checks.Use(
+        path=os.path.realpath(file.path),  # as HCCL does before it looks at the name
+        size=len(file.data),
+        chip=settings.chip or chips.chip_of(environ),
+        is_roce_wanted=checks.wants_roce(environ),
+    )
+    return [
+        attrs.evolve(problem, remedy=NO_TABLE_CHECKS) if problem.severity is Severity.ERROR else problem
+        for problem in checks.check(table, use)
+    ]

@@ -1,0 +1,1 @@
+"""How the processes of a job are started, watched, signalled and reaped."""

@@ -1,0 +1,141 @@
+"""How the process of one rank is started, watched, signalled and reaped on Linux.
+
+Deals with pids, groups, sessions and wait statuses. It has no access to rank tables or settings, and makes no decision:
+`supervision.machine` decides which rank is signalled, and when.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from signal import SIGCONT, SIGPIPE, SIGTERM, SIGXFSZ
+from typing import Final
+
+from ascend_runner.facts import Usage
+from ascend_runner.plan.job import RankSpec
+from ascend_runner.supervision.events import Ending
+
+SPARE_DESCRIPTORS: Final = 4  # a pidfd, a folder of /proc and a file in it, one more
+IGNORED_BY_PYTHON: Final = (SIGPIPE, SIGXFSZ)  # and by no other program at its start
+
+
+class Leader:
+    """The first process of a rank. It leads a session and a process group of its own, whose ids are its pid."""
+
+    def __init__(self, spec: RankSpec, output: int) -> None:
+        """Start the process with an empty stdin, and stdout and stderr on the fd `output`.
+
+        Raises:
+            OSError: It cannot be started; no process is left of the attempt.
+        """
+        _refuse_the_last_descriptors(output)
+        self.pid = _spawn(spec, output) if spec.cores is None else _spawn_on_cores(spec.cores, spec, output)
+
+    def peek(self) -> Ending | None:
+        """Return how it ended, None while it is alive, without reaping it.
+
+        Look, don't reap: while the leader stays a zombie, its pid cannot be given to another process, so signalling its
+        group is safe (waitid(2), WNOWAIT). Reaping in a SIGCHLD handler, as most launchers do, opens that race.
+        """
+        seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if seen is None:
+            return None
+        if seen.si_code == os.CLD_EXITED:
+            return Ending(exit_code=seen.si_status)
+
+        return Ending(signum=seen.si_status, core_dumped=seen.si_code == os.CLD_DUMPED)
+
+    def signal_group(self, signum: int) -> None:
+        """Signal its process group. SIGCONT follows SIGTERM, since a stopped process cannot act on it."""
+        try:
+            os.killpg(self.pid, signum)
+            if signum == SIGTERM:
+                os.killpg(self.pid, SIGCONT)
+        except (ProcessLookupError, PermissionError):
+            return  # no process of the group is left, or none that may be signalled
+
+    def reap(self) -> Usage:
+        """Release the pid, and return the resources used by the process and the children it waited for.
+
+        The process must have ended.
+        """
+        _pid, _status, usage = os.wait4(self.pid, 0)
+        return Usage(max_rss=usage.ru_maxrss * 1024, user_seconds=usage.ru_utime, system_seconds=usage.ru_stime)
+
+
+def _refuse_the_last_descriptors(any_fd: int) -> None:
+    """Refuse to start a process if too few descriptors are left to watch and stop those that run.
+
+    Raises:
+        OSError: EMFILE.
+    """
+    spare: list[int] = []
+    try:
+        while len(spare) < SPARE_DESCRIPTORS:
+            spare.append(os.dup(any_fd))
+    finally:
+        for fd in spare:
+            os.close(fd)
+
+
+def _spawn(spec: RankSpec, output: int) -> int:
+    """Start the program of a rank in a new session; return its pid.
+
+    In a session of their own, ranks do not receive a terminal's Ctrl-C without the runner. The runner's descriptors are
+    closed on exec (PEP 446), and so are those it has inherited (see `guardian.guard`). The C library's
+    internal signals 32 and 33 were seen to be ignored in processes started by posix_spawn.
+
+    Raises:
+        OSError: The program cannot be started.
+    """
+    if not _is_here(spec.cwd):
+        return _spawn_elsewhere(spec, output)
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, output, 1),
+        (os.POSIX_SPAWN_DUP2, output, 2),
+    ]
+    try:
+        return os.posix_spawn(
+            spec.executable, spec.argv, spec.env, file_actions=files, setsid=True, setsigdef=IGNORED_BY_PYTHON
+        )
+    except NotImplementedError:  # setsid: a Python built for a glibc before 2.26, as conda's was for long
+        return _spawn_elsewhere(spec, output)
+
+
+def _spawn_on_cores(cores: frozenset[int], spec: RankSpec, output: int) -> int:
+    """Start the program with its threads limited to `cores`.
+
+    A child inherits the affinity of the thread that starts it. Setting the child's own afterwards would be too late for
+    the threads it has by then.
+    """
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        return _spawn(spec, output)
+    finally:
+        os.sched_setaffinity(0, own)
+
+
+def _is_here(folder: str) -> bool:
+    try:
+        return os.path.samefile(folder, ".")
+    except OSError:
+        return False  # starting a process there reports the reason
+
+
+def _spawn_elsewhere(spec: RankSpec, output: int) -> int:
+    """Start the program in a folder other than that of the runner, which never changes its own."""
+    # Never preexec_fn: it turns vfork into fork, which takes 20 ms instead of 0.6 ms with a large heap.
+    popen = subprocess.Popen(
+        spec.argv,
+        executable=spec.executable,
+        env=spec.env,
+        cwd=spec.cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+    popen.returncode = 0  # or subprocess would reap the process, which `Leader.reap` does
+    return popen.pid

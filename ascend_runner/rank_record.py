@@ -1,0 +1,102 @@
+"""What was observed of a job and of each of its ranks: the one record that the screen, the report and `launch` share.
+
+Written once, by `report.recorder`. It has no sentences and no file formats.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Optional
+
+import attrs
+
+from ascend_runner.diagnosis.finding import Finding, StackGroup, SuspectedPeer
+from ascend_runner.errors import JobFailedError
+from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.outcome import Cause
+
+
+class RankState(enum.Enum):
+    """What became of a rank."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"  # asked to stop by the runner, and ended, with whatever exit status
+    NOT_STARTED = "not_started"
+    NOT_KILLED = "not_killed"  # still alive after SIGKILL
+
+
+@attrs.frozen(kw_only=True)
+class RankRecord:
+    """Everything observed of one rank, or of an auxiliary process, which has a `name` and a `rank_id` below 0.
+
+    `ending` is None for a rank that was not started or is still alive after SIGKILL; `pid` is 0 for the former.
+    `started_after` is in seconds since the start of the job, `seconds` is how long the rank ran. `max_rss` (bytes) and
+    the CPU times include the processes that the leader waited for (getrusage(2)). The log lacks `log_lost` of the
+    `log_size` bytes that the rank wrote, the first at `log_lost_from`. `rerun` is a shell command that runs
+    the rank alone, `finding` is why it failed, None if it did not.
+    """
+
+    rank_id: int
+    ending: Optional[Ending] = None
+    is_started: bool = True
+    is_stopped: bool = False  # asked to stop by the runner
+    name: str = ""
+    pid: int = 0
+    started_after: float = 0.0
+    seconds: float = 0.0
+    max_rss: Optional[int] = None
+    user_seconds: Optional[float] = None
+    system_seconds: Optional[float] = None
+    log_path: str = ""
+    log_size: int = 0
+    log_lost: int = 0
+    log_lost_from: Optional[int] = None
+    last_lines: tuple[str, ...] = ()
+    rerun: str = ""
+    finding: Optional[Finding] = None
+
+    @property
+    def state(self) -> RankState:
+        """What became of the rank."""
+        if not self.is_started:
+            return RankState.NOT_STARTED
+        if self.ending is None:
+            return RankState.NOT_KILLED
+        if self.is_stopped:
+            return RankState.STOPPED
+        return RankState.SUCCEEDED if self.ending.is_success else RankState.FAILED
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What a job came to. `cause` is None if and only if every rank exited with 0; `ranks` is in rank order.
+
+    `started_at` is in seconds since the epoch, `seconds` is how long the job ran. `suspected_peer` is set if the failed
+    ranks only report a peer, `hang` if the job hung. `report` is the content of the report file, see report/README.md.
+    """
+
+    cause: Optional[Cause]
+    ranks: tuple[RankRecord, ...] = ()
+    started_at: float = 0.0
+    seconds: float = 0.0
+    suspected_peer: Optional[SuspectedPeer] = None
+    hang: tuple[StackGroup, ...] = ()
+    warnings: tuple[str, ...] = ()
+    report: Mapping[str, object] = MappingProxyType({})
+
+    @property
+    def status(self) -> int:
+        """The exit status of the job: that of its cause, 0 without one. What other ranks did later never counts."""
+        return self.cause.exit_status if self.cause else 0
+
+    def check(self) -> None:
+        """Return if the job succeeded.
+
+        Raises:
+            JobFailedError: the job failed; its sentence is the cause, its exit status that of the job.
+        """
+        if self.cause:
+            raise JobFailedError(str(self.cause), exit_status=self.status)

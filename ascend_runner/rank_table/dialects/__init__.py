@@ -1,0 +1,1 @@
+"""The dialects of rank tables: one module decodes, and where HCCL has a parser for it encodes, one dialect."""

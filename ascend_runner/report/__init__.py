@@ -1,0 +1,1 @@
+"""The output about a job: the screen and the report file."""

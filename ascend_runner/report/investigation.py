@@ -1,0 +1,74 @@
+"""Finds out why ranks failed: the part of this room that needs `evidence` and the rules of `diagnosis`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from ascend_runner.diagnosis import first_cause, stack_groups
+from ascend_runner.diagnosis.diagnose import Diagnosis, diagnose
+from ascend_runner.diagnosis.endings import Circumstances
+from ascend_runner.evidence import failed_rank
+from ascend_runner.evidence import memory as memory_evidence
+from ascend_runner.evidence.failed_rank import FailedRank
+from ascend_runner.evidence.stacks import StackCollector, find_py_spy
+from ascend_runner.facts import Failure, HangSeen
+from ascend_runner.host import memory
+from ascend_runner.host.host import Host
+from ascend_runner.host.memory import MemorySample
+from ascend_runner.plan.job import JobSpec
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Investigation:
+    """Investigates one job, which started at `began` (seconds since the epoch) with this much `memory`."""
+
+    job: JobSpec
+    began: float
+    memory: MemorySample
+    pids: Mapping[int, int]  # of the ranks' leaders, by rank id
+
+    def order(self, failures: Sequence[Failure], *, is_ordered: bool) -> Sequence[int]:
+        """Return the ids of ranks that failed at the same moment, the most likely first cause first.
+
+        With `is_ordered`, `failures` are in the order in which the kernel saw them end.
+        """
+        deaths = failed_rank.in_memory(self._failed_ranks(failures), self._circumstances())
+        return [death.rank_id for death in first_cause.by_suspicion(deaths, is_ordered=is_ordered)]
+
+    def diagnose(self, failures: Sequence[Failure], warn: Callable[[str], None], *, is_disk_hung: bool) -> Diagnosis:
+        """Explain why ranks failed. `warn` is called if a disk does not respond that is not known to hang."""
+        ranks, circumstances = self._failed_ranks(failures), self._circumstances()
+        if is_disk_hung:  # plogs are on the same disk
+            deaths = failed_rank.in_memory(ranks, circumstances)
+        else:
+            deaths = failed_rank.gather(ranks, circumstances, warn)
+        return diagnose(deaths, circumstances, failed_rank.places_of(self.job))
+
+    def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
+        """Return the stacks of all ranks; `pids` are those of their leaders by rank id."""
+        collector = StackCollector(find_py_spy(self.job.processes[0].env.get("PATH", os.defpath)))
+        return HangSeen(stack_groups.group(collector.collect(pids)), collector.refusal)
+
+    def _circumstances(self) -> Circumstances:
+        return memory_evidence.between(self.memory, memory.sample(Host()))
+
+    def _failed_ranks(self, failures: Sequence[Failure]) -> list[FailedRank]:
+        specs = {spec.rank_id: spec for spec in self.job.processes}
+        return [
+            FailedRank(
+                rank_id=failure.rank_id,
+                pid=self.pids[failure.rank_id],
+                ending=failure.ending,
+                tail=failure.output.tail,
+                log_path=""
+                if failure.output.is_all_in_tail or failure.output.lost
+                else specs[failure.rank_id].log_path,
+                plog_folder=specs[failure.rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),
+                has_own_plog_folder=self.job.has_own_process_logs,
+                started_at=self.began,
+            )
+            for failure in failures
+        ]

@@ -1,0 +1,59 @@
+"""The report on disk: written when the job is prepared, and replaced whenever its state changes.
+
+What is read is therefore always about the newest run: a runner that is killed leaves a report that says "running".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ascend_runner import facts, files
+from ascend_runner.errors import AscendRunnerError, OutputError
+from ascend_runner.facts import Fact
+from ascend_runner.host import bounded
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.report import build
+from ascend_runner.report.model import JobState
+
+REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
+
+
+class ReportFile:
+    """Writes the report of one job. A failure is a warning: the job's own exit status must not be lost for that."""
+
+    def __init__(self, job: JobSpec, version: str, warn: Callable[[str], None]) -> None:
+        self._job = job
+        self._version = version
+        self._warn = warn
+
+    def begin(self) -> None:
+        """Write that the job is being prepared."""
+        self._write(build.unfinished(self._job, JobState.PREPARING, self._version))
+
+    def observe(self, fact: Fact) -> None:
+        """Write that the job is running, once it is."""
+        if isinstance(fact, facts.JobStarting):
+            self._write(build.unfinished(self._job, JobState.RUNNING, self._version))
+
+    def fail(self, error: AscendRunnerError) -> None:
+        """Write that the runner itself has failed."""
+        self._write(build.unfinished(self._job, JobState.FAILED, self._version, error))
+
+    def finish(self, document: Mapping[str, object], limit: float) -> None:
+        """Write the report of a job that has ended; its disk has `limit` seconds."""
+        self._write(document, limit)
+
+    def _write(self, document: Mapping[str, object], limit: float = REPORT_LIMIT) -> None:
+        path, failures = self._job.report_path, list[OutputError]()
+
+        def write() -> None:
+            try:
+                files.write_atomically(path, build.encode(document))
+            except OutputError as error:
+                failures.append(error)
+
+        if not bounded.call(limit, write):
+            self._warn(f"cannot write {path!r}: no response from its disk within {limit:g} s")
+        for error in failures:
+            self._warn(str(error))

@@ -1,0 +1,174 @@
+"""The sentences that a user reads when a job starts, hangs and ends. Pure: records in, text out.
+
+The failure screen answers, in this order: what happened, why, to which rank, where to read more, and what became of the
+other ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from signal import SIGINT
+from typing import Final
+
+from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.facts import TeardownStarted
+from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.rank_record import Outcome, RankRecord, RankState
+from ascend_runner.supervision.events import signal_name
+from ascend_runner.supervision.outcome import Interrupted, RankFailed, RankNotStarted
+from ascend_runner.text import duration, printable, rank_list
+
+FRAMES_SHOWN: Final = 12
+
+
+def starting(job: JobSpec) -> str:
+    """Announce the start of a job: "starting ranks 0-7 of 8 on 10.0.0.1, logs in /log"."""
+    return f"starting {placed(job)}, logs in {job.log_dir}"
+
+
+def placed(job: JobSpec) -> str:
+    """Name this node's part of a job: "ranks 0-7 of 8 on 10.0.0.1"."""
+    started = [process.name for process in job.beside]
+    if job.ranks:
+        ranks = rank_list([rank.rank_id for rank in job.ranks])
+        started.insert(0, f"{ranks} of {job.rank_size}" if job.rank_size else ranks)
+    return f"{' and '.join(started)} on {_node(job)}"
+
+
+def stopping(fact: TeardownStarted, job: JobSpec) -> str:
+    """Announce that the ranks are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks, ..."."""
+    cause, count = fact.cause, len(fact.rank_ids)
+    reason, others, way_out = str(cause), "", "Ctrl-C twice to kill"
+    if isinstance(cause, RankFailed):
+        title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
+        reason, others = f"{title} failed ({cause.ending})", "the other "
+    elif isinstance(cause, Interrupted):
+        name = signal_name(cause.signum)
+        reason, way_out = f"received {name}", f"{'Ctrl-C' if cause.signum == SIGINT else name} again to kill"
+    ranks = f"{others}{count} ranks" if count != 1 else f"{others or '1 '}rank"
+    return f"{reason}; stopping {ranks}, up to {fact.grace:g} s ({way_out})"
+
+
+def stacks(groups: Sequence[StackGroup], refusal: str = "") -> str:
+    """Show where the ranks of a job that hangs are; `refusal` is why there are no Python stacks."""
+    lines = ["stacks of all ranks, outliers first:"]
+    for group in groups:
+        lines.append(f"{rank_list(group.rank_ids)} ({group.state}):")
+        lines += [f"    {printable(frame)}" for frame in group.frames[:FRAMES_SHOWN]] or ["    no stack available"]
+        if len(group.frames) > FRAMES_SHOWN:
+            lines.append(f"    ... {len(group.frames) - FRAMES_SHOWN} outer frames ...")
+    if refusal:
+        lines.append(f"(kernel stacks only: {refusal})")
+    return "\n  ".join(lines)
+
+
+def ended(outcome: Outcome, job: JobSpec) -> str:
+    """Sum up a job: one line after a success, else the cause, its evidence and what became of the other ranks."""
+    cause = outcome.cause
+    if cause is None:
+        ranks = f"all {len(job.ranks)} ranks" if len(job.ranks) > 1 else (job.ranks or job.beside)[0].title
+        return f"{ranks} ended with exit status 0 after {duration(outcome.seconds)}"
+    if isinstance(cause, RankFailed):
+        failed = next(rank for rank in outcome.ranks if rank.rank_id == cause.rank_id)
+        spec = next(spec for spec in job.processes if spec.rank_id == cause.rank_id)
+        lines = [f"{cause} after {duration(failed.seconds)}"]
+        lines += _evidence(failed.finding or Finding())
+        lines += _labelled(failed, spec, job, outcome.suspected_peer)
+        lines.append(f"  rerun  {failed.rerun}")
+    elif isinstance(cause, RankNotStarted):
+        lines = [str(cause)]
+    else:
+        lines = [f"{cause}, {duration(outcome.seconds)} after the start", f"  logs   {job.log_dir}"]
+
+    return "\n".join([*lines, *_others(outcome, job)])
+
+
+def _evidence(finding: Finding) -> list[str]:
+    """Say why a rank failed: its traceback, else its last lines, then what they and the exit status mean."""
+    lines = [f"  | {line}" for line in finding.traceback or finding.last_lines]
+    if finding.origin:
+        lines.append(f"  origin {finding.origin}" + (f" ({finding.origin_place})" if finding.origin_place else ""))
+    if finding.meaning:
+        lines.append(f"  means  {finding.meaning}")
+    if finding.code:
+        lines.append(f"  code   {finding.code} ({finding.code_kind}): {finding.code_meaning}")
+    if finding.points_at:
+        lines.append(f"  peer   {', '.join(map(_peer, finding.points_at))}")
+    return lines
+
+
+def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: SuspectedPeer | None) -> list[str]:
+    """Say which rank failed, and where to read more."""
+    finding = failed.finding or Finding()
+    device = "" if spec.name else f", device {spec.local_rank}"
+    lines = [f"  check  {_suspicion(suspected)}"] if suspected else []
+    lines += [
+        f"  rank   {spec.name or spec.rank_id}{device} on server {_node(job)}, pid {failed.pid}",
+        f"  log    {failed.log_path}",
+    ]
+    if failed.log_lost:
+        lines.append(f"         {failed.log_lost} bytes are missing, starting at byte {failed.log_lost_from} on")
+    lines.append(f"  plog   {finding.plog_path or spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
+    if finding.plog_error:
+        lines.append(f"         {finding.plog_error}")
+    lines.append(f"  report {job.report_path}")
+    return lines
+
+
+def _suspicion(suspected: SuspectedPeer) -> str:
+    """Advise where to look: "rank 3 (device 1 on server 10.0.0.5) first: ranks 0, 1 only report losing it"."""
+    peer = _peer(Peer(rank_id=suspected.rank_id, server_id=suspected.server_id, device_id=suspected.device_id))
+    verb = "only reports" if len(suspected.reported_by) == 1 else "only report"
+    return f"{peer} first: {rank_list(suspected.reported_by)} {verb} losing it"
+
+
+def _peer(peer: Peer) -> str:
+    """Name a peer by all that is known of it: "rank 3 (device 3 on server 10.0.0.5)"."""
+    device = "" if peer.device_id is None else f"device {peer.device_id}"
+    server = f"server {peer.server_id}" if peer.server_id else ""
+    address = f"device address {peer.device_ip}" if peer.device_ip and not server else ""
+    place = " on ".join(part for part in (device or address, server) if part)
+    if peer.rank_id is None:
+        return place or "an unnamed peer"
+
+    return f"rank {peer.rank_id} ({place})" if place else f"rank {peer.rank_id}"
+
+
+def _node(job: JobSpec) -> str:
+    pod = f" (pod {job.pod_name})" if job.pod_name else ""
+    return printable(f"{job.server_id}{pod}")
+
+
+def _others(outcome: Outcome, job: JobSpec) -> list[str]:
+    """Say what became of the ranks that are not the cause, one line per kind of end."""
+    cause = outcome.cause
+    culprit = cause.rank_id if isinstance(cause, (RankFailed, RankNotStarted)) else None
+    fates: dict[str, list[int]] = {}
+    for rank in outcome.ranks:
+        if rank.rank_id != culprit or culprit is None:
+            fates.setdefault(_fate(rank), []).append(rank.rank_id)
+
+    label = "ranks " if culprit is None else "others"
+    lines = [f"{fate}: {_names(rank_ids, job)}" for fate, rank_ids in fates.items()]
+    return [f"  {'      ' if number else label} {line}" for number, line in enumerate(lines)]
+
+
+def _names(rank_ids: list[int], job: JobSpec) -> str:
+    """List ranks by number and auxiliary processes by name: "ranks 0, 1 and scheduler"."""
+    names = [process.name for process in job.beside if process.rank_id in rank_ids]
+    ranks = [rank_id for rank_id in rank_ids if rank_id >= 0]
+    return " and ".join([*([rank_list(ranks)] if ranks else []), *names])
+
+
+def _fate(rank: RankRecord) -> str:
+    """Say how a rank ended: "stopped by the runner (SIGTERM)", "exit status 1"."""
+    if rank.state is RankState.NOT_STARTED:
+        return "not started"
+    if rank.ending is None:
+        return "still alive after SIGKILL"
+    if not rank.is_stopped:
+        return str(rank.ending)
+
+    ending = rank.ending
+    core = ", core dumped" if ending.core_dumped else ""
+    return f"stopped by the runner ({signal_name(ending.signum) + core if ending.signum else ending})"

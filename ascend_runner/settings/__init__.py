@@ -1,0 +1,1 @@
+"""The options of the command line, their variables and their defaults."""

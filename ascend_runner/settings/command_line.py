@@ -1,0 +1,159 @@
+"""How the command line is split into options and the training command, and what `--help` prints. Pure.
+
+Not argparse: an unknown option must not take the word behind it for a positional argument, an option never stands for a
+longer one, and the command must reach the ranks as it is. argparse needs a subclass and REMAINDER for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from textwrap import fill
+from typing import Final
+
+import attrs
+
+from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
+from ascend_runner.settings import suggestions
+from ascend_runner.settings.option import Option, Topic
+from ascend_runner.settings.options import OPTIONS
+
+USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
+SHELL_OPERATORS: Final = ("&&", "||")  # no program takes these as an argument; some take ; or |
+SHELL: Final = "pass a command and its arguments, or use bash -c '...'"
+
+_WIDTH: Final = 118
+_COLUMN: Final = 32  # where the descriptions begin
+
+_DESCRIPTION: Final = (
+    "Run COMMAND once per Ascend NPU of this node: wait for the platform's rank table, keep the log of every rank, stop"
+    " all ranks when one fails, leave no process behind, and report the cause."
+)
+_EPILOG: Final = (
+    "Each option can also be set by the environment variable in brackets; the option takes precedence. Exit status: 0"
+    " if all ranks exited with 0, otherwise that of the first rank that failed (128 + N for signal N); 128 + N if"
+    " ascend-runner was stopped by signal N; 124 for --hang-timeout; 125 if ascend-runner itself failed; 126 if COMMAND"
+    " cannot be executed; 127 if COMMAND was not found."
+)
+_EXAMPLE: Final = "Example: ascend-runner --nproc-per-node 8 python train.py --epochs 5"
+
+
+@attrs.frozen(kw_only=True)
+class CommandLine:
+    """A command line: option values by name, the training command, and what to print instead of running it."""
+
+    values: dict[str, str] = attrs.field(factory=dict)
+    command: tuple[str, ...] = ()
+    wants_version: bool = False
+    wants_help: bool = False
+    help_topic: Topic | None = None
+
+
+def parse(argv: Sequence[str]) -> CommandLine:
+    """Split a command line. Options stop at the first non-option argument or at `--`.
+
+    Raises:
+        SettingsError: An option is unknown, lacks its value, or does not take one.
+    """
+    options = {option.flag: option for option in OPTIONS}
+    values: dict[str, str] = {}
+    words = list(argv)
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        if word == "--":
+            break
+        if word == "--version":
+            return CommandLine(wants_version=True)
+        if word in {"--help", "-h"}:
+            return CommandLine(wants_help=True, help_topic=_topic(words))
+        given, equals, value = word.partition("=")
+        flag = suggestions.spelled(given)
+        if flag not in options:
+            raise SettingsError(f"unknown option {given}{suggestions.of_unknown_option(given, words)}")
+        values[options[flag].name] = _value(options[flag], value if equals else None, words)
+
+    return CommandLine(values=values, command=tuple(words))
+
+
+def _topic(words: Sequence[str]) -> Topic | None:
+    """Return the topic behind --help; anything else, such as a command, is ignored."""
+    return next((topic for topic in Topic if [topic.value] == [*words[:1]]), None)
+
+
+def _value(option: Option, value: str | None, following: list[str]) -> str:
+    """Return the value of an option, and remove it from the words that follow if it is there."""
+    if option.is_switch:
+        if value is not None:
+            raise SettingsError(f"option {option.flag} does not take a value")
+        return "1"
+    if value is not None:
+        return value
+    if not following or following[0].startswith("--"):
+        raise SettingsError(f"option {option.flag} requires a value ({option.metavar})")
+    return following.pop(0)
+
+
+def check(command: Sequence[str]) -> None:
+    """Refuse a training command that only a shell could run.
+
+    A command starts with an executable and is not a shell command line (the task-training platform's guide).
+
+    Raises:
+        CommandError: The command is empty or needs a shell.
+    """
+    first, *others = command
+    if not first:
+        raise CommandError("the command is empty", exit_status=COMMAND_NOT_FOUND)
+    name, equals, _ = first.partition("=")
+    if equals and name.isidentifier():
+        raise CommandError(f"the command begins with the variable assignment {first!r}: {SHELL}")
+    # A path may contain spaces, but hardly a shell operator.
+    words = first.split() or [""]
+    if len(words) > 1 and ("/" not in words[0] or {*words} & {*SHELL_OPERATORS}):
+        raise CommandError(f"the command is a shell command line, {first!r}: {SHELL}")
+    operator = next((word for word in others if word in SHELL_OPERATORS), None)
+    if operator:
+        raise CommandError(f"the command contains the shell operator {operator!r}: {SHELL}")
+
+
+def help_text(topic: Topic | None = None) -> str:
+    """Return the text of --help: all options, the common ones first, or those of one topic."""
+    if topic:
+        return "\n".join([f"usage: {USAGE}\n", *_section(topic.title, _rows(_of_topic(topic)))]) + "\n"
+
+    lines = [f"usage: {USAGE}\n", f"{fill(_DESCRIPTION, _WIDTH)}\n"]
+    common = _rows(option for option in OPTIONS if option.is_common)
+    common += [("--version", "show the version"), ("-h, --help [TOPIC]", f"show all options, or one of: {_topics()}")]
+    lines += _section("common options", common)
+    for one in Topic:
+        others = [option for option in _of_topic(one) if not option.is_common]
+        lines += ["", *_section(one.title, _rows(others))] if others else []
+    return "\n".join([*lines, f"\n{fill(_EPILOG, _WIDTH)}\n", f"{_EXAMPLE}\n"])
+
+
+def _topics() -> str:
+    return ", ".join(topic.value for topic in Topic)
+
+
+def _of_topic(topic: Topic) -> list[Option]:
+    return [option for option in OPTIONS if option.topic is topic]
+
+
+def _rows(options: Iterable[Option]) -> list[tuple[str, str]]:
+    rows = []
+    for option in options:
+        default = f" (default: {option.shown_default})" if option.shown_default else ""
+        variable = f" [{option.variable}]" if option.variable else ""
+        rows.append((option.usage, f"{option.help}{default}{variable}"))
+    return rows
+
+
+def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a heading and its options; a long option stands on a line of its own."""
+    lines = [f"{title}:"]
+    for usage, text in rows:
+        start = f"  {usage}  ".ljust(_COLUMN)
+        if len(start) > _COLUMN:
+            lines.append(start.rstrip())
+            start = " " * _COLUMN
+        lines.append(fill(text, _WIDTH, initial_indent=start, subsequent_indent=" " * _COLUMN, break_on_hyphens=False))
+    return lines

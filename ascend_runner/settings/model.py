@@ -1,0 +1,100 @@
+"""The settings of one run, decoded from the options on the command line and their variables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from ascend_runner.errors import SettingsError
+from ascend_runner.platforms.overrides import Overrides
+from ascend_runner.settings.option import Option
+from ascend_runner.settings.options import OPTIONS
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The value of each option; None: not set, the platform or other settings decide."""
+
+    # <options> written by scripts/generate
+    rank_table: str | None = None
+    rank_table_timeout: float = 1800.0
+    no_table_checks: bool = False
+    chip: str | None = None
+    nproc_per_node: int | None = None
+    nnodes: int | None = None
+    node_rank: int | None = None
+    master_addr: str | None = None
+    master_port: int | None = None
+    framework: str = "auto"
+    isolate_devices: bool = False
+    conda_env: str | None = None
+    workdir: str | None = None
+    bind: str | None = None
+    launcher: str = "direct"
+    mpi_hostfile: str | None = None
+    mpich_hostfile: str | None = None
+    deepspeed_hostfile: str | None = None
+    log_dir: str | None = None
+    log_runs: int = 10
+    log_max_size: int = 0
+    log_backups: int = 3
+    console: frozenset[int] | None = None
+    no_prefix: bool = False
+    progress_bars: str = "fold"
+    quiet: bool = False
+    verbose: bool = False
+    grace: float = 15.0
+    hang_timeout: float | None = None
+    dry_run: bool = False
+    check: bool = False
+    json: bool = False
+    # </options>
+
+    @property
+    def names_the_ranks(self) -> bool:
+        """Whether the user determines the ranks of this node, regardless of the platform's variables."""
+        return self.rank_table is not None or self.nproc_per_node is not None
+
+    @property
+    def overrides(self) -> Overrides:
+        """The facts of this node that override those of the platform; a rank table determines the devices."""
+        return Overrides(
+            nnodes=self.nnodes,
+            node_rank=self.node_rank,
+            master_addr=self.master_addr,
+            master_port=self.master_port,
+            devices_per_node=self.nproc_per_node if self.rank_table is None else None,
+        )
+
+
+def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
+    """Decode options (values by name) and variables. An option overrides its variable, which is not read then.
+
+    An empty variable is not set.
+
+    Raises:
+        SettingsError: A value is invalid, or options contradict each other.
+    """
+    values: dict[str, object] = {}
+    for option in OPTIONS:
+        if option.name in flags:
+            values[option.name] = _parse(option, option.flag, flags[option.name])
+        elif environ.get(option.variable):
+            values[option.name] = _parse(option, option.variable, environ[option.variable])
+    if "nproc_per_node" in flags and "rank_table" not in flags:
+        values.pop("rank_table", None)  # it came from the variable, and --nproc-per-node means: no rank table
+
+    settings = Settings(**values)  # type: ignore[arg-type]  # each parser returns the type of its setting
+    if settings.quiet and settings.verbose:
+        raise SettingsError("--quiet and --verbose cannot be used together")
+    if settings.json and not settings.check:
+        raise SettingsError("--json requires --check")
+    return settings
+
+
+def _parse(option: Option, carrier: str, text: str) -> object:
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{carrier} is {text!r}, expected {error}") from None

@@ -1,0 +1,86 @@
+"""What an option is: its names, its value, its default, and the topic of `--help` that it belongs to."""
+
+from __future__ import annotations
+
+import enum
+from typing import Callable, Final
+
+import attrs
+
+from ascend_runner.settings import parsing
+
+VARIABLE_PREFIX: Final = "ASCEND_RUNNER_"
+
+
+class Topic(enum.Enum):
+    """A group of options in `--help`, by the word for `--help TOPIC`."""
+
+    TABLE = "table"
+    NODES = "nodes"
+    RANKS = "ranks"
+    LAUNCHERS = "launchers"
+    OUTPUT = "output"
+    STOPPING = "stopping"
+    CHECKS = "checks"
+
+    @property
+    def title(self) -> str:
+        """The heading of the group."""
+        return _TITLES[self]
+
+
+_TITLES: Final = {
+    Topic.TABLE: "rank table",
+    Topic.NODES: "nodes and ranks",
+    Topic.RANKS: "what each rank gets",
+    Topic.LAUNCHERS: "other launchers",
+    Topic.OUTPUT: "logs and console",
+    Topic.STOPPING: "stopping",
+    Topic.CHECKS: "dry run and checks",
+}
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Option:
+    """One option. A switch has no `metavar` and takes no value.
+
+    `parse` turns the value into that of the setting, or raises a ValueError with what it expects. `default_text`
+    describes a default that depends on the platform or on other settings.
+    """
+
+    name: str
+    topic: Topic
+    help: str
+    metavar: str = ""
+    parse: Callable[[str], object] = parsing.switch
+    default: object = None
+    default_text: str = ""
+    has_variable: bool = True
+    is_common: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line, such as --log-dir."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, such as ASCEND_RUNNER_LOG_DIR; empty if there is none."""
+        return VARIABLE_PREFIX + self.name.upper() if self.has_variable else ""
+
+    @property
+    def usage(self) -> str:
+        """The flag and its value, such as --log-dir DIR."""
+        return f"{self.flag} {self.metavar}".rstrip()
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the option takes no value."""
+        return not self.metavar
+
+    @property
+    def shown_default(self) -> str:
+        """The default as help shows it; empty for a switch."""
+        if self.default_text or self.is_switch:
+            return self.default_text
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)

@@ -1,0 +1,285 @@
+"""The table of options: each option of the command line is written here, once.
+
+`Settings`, the keyword arguments of `launch()`, `--help` and the table in this folder's README follow from it;
+`scripts/generate` writes those that must be static. Choices come from the modules that implement them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ascend_runner.engines import registry as engines
+from ascend_runner.frameworks import registry as frameworks
+from ascend_runner.host import cores
+from ascend_runner.rank_table.checks.chips import CHIPS
+from ascend_runner.settings import parsing
+from ascend_runner.settings.option import Option, Topic
+
+HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a complete rank table
+WORKDIR_DEVICE: Final = "device"
+WORKDIR_INHERIT: Final = "inherit"
+FOLD: Final = "fold"
+PROGRESS_BARS: Final = (FOLD, "pass")
+BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
+
+OPTIONS: Final = (
+    Option(
+        name="rank_table",
+        topic=Topic.TABLE,
+        metavar="PATH",
+        parse=parsing.path,
+        default_text="where the platform puts it",
+        help="rank table file, or a directory that contains jobstart_hccl.json",
+        is_common=True,
+    ),
+    Option(
+        name="rank_table_timeout",
+        topic=Topic.TABLE,
+        metavar="DURATION",
+        parse=parsing.seconds,
+        default=HCCL_RANK_TABLE_LIMIT,
+        help="how long to wait for a complete rank table; HCCL itself waits 1800 s",
+    ),
+    Option(
+        name="no_table_checks",
+        topic=Topic.TABLE,
+        default=False,
+        help="launch even if HCCL would reject the rank table, and correct counts that do not match their lists",
+    ),
+    Option(
+        name="chip",
+        topic=Topic.TABLE,
+        metavar="|".join(CHIPS),
+        parse=parsing.one_of(CHIPS),
+        default_text="from the rank table or SOC_VERSION, else any",
+        help="chip to check the rank table for",
+    ),
+    Option(
+        name="nproc_per_node",
+        topic=Topic.NODES,
+        metavar="N",
+        parse=parsing.count,
+        default_text="from the platform",
+        help="use no rank table and start N ranks on each node",
+        is_common=True,
+    ),
+    Option(
+        name="nnodes",
+        topic=Topic.NODES,
+        metavar="N",
+        parse=parsing.count,
+        default_text="from the platform, else 1",
+        help="number of nodes",
+        is_common=True,
+    ),
+    Option(
+        name="node_rank",
+        topic=Topic.NODES,
+        metavar="N",
+        parse=parsing.number,
+        default_text="from the platform",
+        help="rank of this node, counted from 0",
+        is_common=True,
+    ),
+    Option(
+        name="master_addr",
+        topic=Topic.NODES,
+        metavar="HOST",
+        parse=parsing.word("a host name or an address"),
+        default_text="from the platform",
+        help="host name or address of node 0",
+        is_common=True,
+    ),
+    Option(
+        name="master_port",
+        topic=Topic.NODES,
+        metavar="PORT",
+        parse=parsing.count,
+        default_text="from the platform, else 29500",
+        help="port of node 0; not 60000 to 60031 or 16666, which HCCL uses",
+    ),
+    Option(
+        name="framework",
+        topic=Topic.RANKS,
+        metavar="NAME",
+        parse=parsing.one_of(frameworks.NAMES),
+        default=frameworks.AUTO,
+        help=f"framework to set variables for: {', '.join(frameworks.NAMES)}; auto suits all frameworks that need"
+        " no scheduler process",
+        is_common=True,
+    ),
+    Option(
+        name="isolate_devices",
+        topic=Topic.RANKS,
+        default=False,
+        help="make only its own device visible to each rank (ASCEND_RT_VISIBLE_DEVICES)",
+    ),
+    Option(
+        name="conda_env",
+        topic=Topic.RANKS,
+        metavar="NAME",
+        parse=parsing.word("a name or a directory, without spaces"),
+        default_text="DEFAULT_CONDA_ENV_NAME",
+        help="conda environment to run COMMAND in: its name below ANACONDA_DIR, or its directory",
+    ),
+    Option(
+        name="workdir",
+        topic=Topic.RANKS,
+        metavar=f"{WORKDIR_DEVICE}|{WORKDIR_INHERIT}|DIR",
+        parse=parsing.directory_or(WORKDIR_DEVICE, WORKDIR_INHERIT),
+        default_text="device if MA_MOUNT_PATH is set, else inherit",
+        help="working directory of each rank: one per device, the current directory, or DIR",
+    ),
+    Option(
+        name="bind",
+        topic=Topic.RANKS,
+        metavar="|".join(BINDINGS),
+        parse=parsing.one_or_none(BINDINGS),
+        default_text=parsing.NONE,
+        help="bind each rank to CPU cores near its NPU: to cores of its own, or to all cores of the NUMA node",
+    ),
+    Option(
+        name="launcher",
+        topic=Topic.LAUNCHERS,
+        metavar="NAME",
+        parse=parsing.one_of(engines.NAMES),
+        default=engines.DIRECT,
+        help=f"program that starts the ranks of a node: {', '.join(engines.NAMES)}; direct is ascend-runner itself",
+    ),
+    Option(
+        name="mpi_hostfile",
+        topic=Topic.LAUNCHERS,
+        metavar="PATH",
+        parse=parsing.path,
+        default_text="/etc/mpi/hostfile",
+        help="host file to write for Open MPI",
+    ),
+    Option(
+        name="mpich_hostfile",
+        topic=Topic.LAUNCHERS,
+        metavar="PATH",
+        parse=parsing.path,
+        default_text="/etc/mpi/mpich_hostfile",
+        help="host file to write for MPICH",
+    ),
+    Option(
+        name="deepspeed_hostfile",
+        topic=Topic.LAUNCHERS,
+        metavar="PATH",
+        parse=parsing.path,
+        default_text="/job/hostfile",
+        help="host file to write for DeepSpeed",
+    ),
+    Option(
+        name="log_dir",
+        topic=Topic.OUTPUT,
+        metavar="DIR",
+        parse=parsing.path,
+        default_text="from the platform, else /tmp/log",
+        help="directory for the log of each rank and the report",
+        is_common=True,
+    ),
+    Option(
+        name="log_runs",
+        topic=Topic.OUTPUT,
+        metavar="N",
+        parse=parsing.count,
+        default=10,
+        help="number of earlier runs whose logs and reports are kept, in DIR/run-<n>",
+    ),
+    Option(
+        name="log_max_size",
+        topic=Topic.OUTPUT,
+        metavar="SIZE",
+        parse=parsing.size,
+        default=0,
+        default_text="no limit",
+        help="rotate a log file before it exceeds SIZE, such as 500M, without splitting a line",
+    ),
+    Option(
+        name="log_backups",
+        topic=Topic.OUTPUT,
+        metavar="N",
+        parse=parsing.number,
+        default=3,
+        help="number of rotated log files to keep",
+    ),
+    Option(
+        name="console",
+        topic=Topic.OUTPUT,
+        metavar="all|none|RANKS",
+        parse=parsing.ranks,
+        default_text="all",
+        help="ranks to show on the console, such as 0 or 0,8-15",
+        is_common=True,
+    ),
+    Option(
+        name="no_prefix",
+        topic=Topic.OUTPUT,
+        default=False,
+        help="show the lines of ranks without '[rank N] '",
+    ),
+    Option(
+        name="progress_bars",
+        topic=Topic.OUTPUT,
+        parse=parsing.one_of(PROGRESS_BARS),
+        default=FOLD,
+        metavar="|".join(PROGRESS_BARS),
+        help="show a line that is redrawn with carriage returns at most once a second (fold), or each time (pass)",
+    ),
+    Option(
+        name="quiet",
+        topic=Topic.OUTPUT,
+        default=False,
+        help="show only warnings and errors of ascend-runner itself",
+        has_variable=False,
+    ),
+    Option(
+        name="verbose",
+        topic=Topic.OUTPUT,
+        default=False,
+        help="show all messages of ascend-runner itself",
+        has_variable=False,
+    ),
+    Option(
+        name="grace",
+        topic=Topic.STOPPING,
+        metavar="DURATION",
+        parse=parsing.seconds,
+        default=15.0,  # the platforms' own scripts wait 1 + 2 + 4 + 8 s
+        help="time between the first SIGTERM and SIGKILL",
+        is_common=True,
+    ),
+    Option(
+        name="hang_timeout",
+        topic=Topic.STOPPING,
+        metavar="DURATION",
+        parse=parsing.positive_seconds,
+        default_text="no limit",
+        help="stop the job and show the stack of every rank when no rank has written anything for this long",
+    ),
+    Option(
+        name="dry_run",
+        topic=Topic.CHECKS,
+        default=False,
+        help="print the plan as JSON and start nothing",
+        has_variable=False,
+        is_common=True,
+    ),
+    Option(
+        name="check",
+        topic=Topic.CHECKS,
+        default=False,
+        help="report within seconds what would prevent the job from running on this node, and start nothing; the exit"
+        " status is 1 if there is an error; COMMAND is optional",
+        has_variable=False,
+        is_common=True,
+    ),
+    Option(
+        name="json",
+        topic=Topic.CHECKS,
+        default=False,
+        help="print the results of --check as JSON",
+        has_variable=False,
+    ),
+)

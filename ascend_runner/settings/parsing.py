@@ -1,0 +1,133 @@
+"""How the value of an option is read. Each parser says in a ValueError what it expects: "a number of seconds". Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Callable, Final
+
+from ascend_runner.text import is_number, parse_numbers
+
+SIZE_UNITS: Final = {unit: 1 << (10 * power) for power, unit in enumerate("BKMGTPE")}
+SIZE: Final = re.compile(r"(?P<number>[0-9]{1,20}(\.[0-9]{1,20})?) ?((?P<unit>[KMGTPE])(i?B)?|B)", re.IGNORECASE)
+SECONDS_OF: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+ALL: Final = "all"
+NONE: Final = "none"
+
+
+def switch(text: str) -> bool:
+    """Read what people write for on and off."""
+    if text.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if text.lower() in {"0", "false", "no", "off"}:
+        return False
+    raise ValueError("1 or 0")
+
+
+def path(text: str) -> str:
+    """Read a path, which cannot contain NUL."""
+    if not text or "\0" in text:
+        raise ValueError("a path")
+    return text
+
+
+def directory_or(*words: str) -> Callable[[str], str]:
+    """Return a parser for a directory that also accepts some words."""
+
+    def parse(text: str) -> str:
+        if not text or "\0" in text:
+            raise ValueError(f"{', '.join(map(repr, words))} or a directory")
+        return text
+
+    return parse
+
+
+def seconds(text: str) -> float:
+    """Read a duration in seconds, with or without a unit."""
+    expected = "a number of seconds, 0 or more, or a duration such as 15m, 72h or 7d"
+    digits, unit = (text[:-1], SECONDS_OF[text[-1]]) if text[-1:] in SECONDS_OF else (text, 1)
+    try:
+        number = float(digits) * unit
+    except ValueError:
+        raise ValueError(expected) from None
+    if not 0 <= number < float("inf"):
+        raise ValueError(expected)
+    return number
+
+
+def positive_seconds(text: str) -> float:
+    """Read a duration in seconds that is not zero."""
+    number = seconds(text)
+    if number == 0:
+        raise ValueError("a number of seconds above 0")
+    return number
+
+
+def number(text: str) -> int:
+    """Read a number from 0 on."""
+    if not is_number(text):
+        raise ValueError("a whole number, 0 or more")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """Read a number from 1 on."""
+    if not is_number(text) or int(text) == 0:
+        raise ValueError("a whole number, 1 or more")
+    return int(text)
+
+
+def size(text: str) -> int:
+    """Read a number of bytes with a unit: "500M", "1.5 GiB". All units are powers of 1024."""
+    if text == "0":
+        return 0
+    found = SIZE.fullmatch(text)
+    if not found:
+        raise ValueError("a size with a unit, such as 500M or 1.5G, or 0 for no limit")
+    number, unit = found["number"], (found["unit"] or "B").upper()
+    return math.ceil(float(number) * SIZE_UNITS[unit])
+
+
+def ranks(text: str) -> frozenset[int] | None:
+    """Read a set of ranks; None: all of them."""
+    if text == ALL:
+        return None
+    if text == NONE:
+        return frozenset()
+    try:
+        return frozenset(parse_numbers(text))
+    except ValueError:
+        raise ValueError(f"'{ALL}', '{NONE}' or ranks such as '0,8-15'") from None
+
+
+def one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """Return a parser that accepts these words only."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def one_or_none(choices: Sequence[str]) -> Callable[[str], str | None]:
+    """Return a parser that accepts these words only, and returns None for "none"."""
+    parse_word = one_of(choices)
+
+    def parse(text: str) -> str | None:
+        return None if parse_word(text) == NONE else text
+
+    return parse
+
+
+def word(expected: str) -> Callable[[str], str]:
+    """Return a parser that accepts one printable word without spaces."""
+
+    def parse(text: str) -> str:
+        if not text or not text.isprintable() or " " in text:
+            raise ValueError(expected)
+        return text
+
+    return parse

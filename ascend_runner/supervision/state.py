@@ -1,0 +1,77 @@
+"""The state of one attempt of a job: its phase, and the living processes."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from signal import SIGTERM
+
+import attrs
+
+from ascend_runner.supervision.events import Ending, Exited
+from ascend_runner.supervision.outcome import AttemptOutcome, Cause, RankOutcome
+
+
+class Phase(enum.Enum):
+    """How far a job is, in the order in which phases are passed."""
+
+    STARTING = "starting"  # ranks are started one after the other, so that an event between two can stop the rest
+    RUNNING = "running"  # every leader was started
+    TERMINATING = (
+        "terminating"  # every living rank was asked to stop, and is looked at again at each step of the back-off
+    )
+    KILLING = "killing"  # every living group was sent SIGKILL
+    DONE = "done"  # no process is alive, or a bounded wait after SIGKILL is over
+
+
+@attrs.frozen(kw_only=True)
+class State:
+    """Everything that the rules depend on. A rank that is in no set has ended or was never started."""
+
+    grace: float  # seconds
+    waiting: tuple[int, ...] = ()  # ranks to be started
+    phase: Phase = Phase.STARTING
+    spawning: int | None = None
+    leaders: frozenset[int] = frozenset()  # ranks whose leader is alive
+    stragglers: frozenset[int] = frozenset()  # ranks whose leader has ended before the rest of its group
+    endings: Mapping[int, Ending] = {}
+    cause: Cause | None = None
+    steps_taken: int = 0  # of the back-off
+    stopped: frozenset[int] = frozenset()  # ranks whose leader was alive when the teardown began, or started later
+    stop_signum: int = SIGTERM  # what ranks are asked to stop with
+    is_interrupted: bool = False  # whether the runner itself has received a stop signal
+
+    @property
+    def alive(self) -> frozenset[int]:
+        """The ranks that have any living process in their group."""
+        return self.leaders | self.stragglers
+
+    @property
+    def is_tearing_down(self) -> bool:
+        """Whether all ranks were asked to stop: nothing that happens from then on is a first cause."""
+        return self.phase not in {Phase.STARTING, Phase.RUNNING}
+
+    def without_leader(self, event: Exited) -> State:
+        """Return the state after the leader of a rank has ended."""
+        return attrs.evolve(
+            self,
+            leaders=self.leaders - {event.rank_id},
+            stragglers=self.stragglers | {event.rank_id} if event.has_stragglers else self.stragglers,
+            endings={**self.endings, event.rank_id: event.ending},
+        )
+
+    def outcome(self, rank_ids: tuple[int, ...]) -> AttemptOutcome:
+        """Sum up a job that is DONE; `rank_ids` are those that it was started with."""
+        started = self.leaders | self.endings.keys()
+        return AttemptOutcome(
+            cause=self.cause,
+            ranks=tuple(
+                RankOutcome(
+                    rank_id,
+                    ending=self.endings.get(rank_id),
+                    is_started=rank_id in started,
+                    is_stopped=rank_id in self.stopped,
+                )
+                for rank_id in sorted(rank_ids)
+            ),
+        )

@@ -1,0 +1,152 @@
+"""Start ascend-runner from its bundle: unpack the wheels for this Python once, into a private folder, and run them.
+
+This file is the bundle's __main__. It must parse on every Python, 2.7 included: on one that is too old it looks for
+another, and says which it needs before it gives up. The training command keeps the Python that it names.
+"""
+
+import glob
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+OLDEST = (3, 9)
+NEWEST = (3, 14)
+RUNNER_FAILED = 125
+CONDA_FOLDERS = (
+    "/home/ma-user/anaconda3",
+    "/home/ma-user/miniconda3",
+    "/opt/conda",
+    "/opt/miniconda3",
+    "/root/miniconda3",
+)
+
+
+def main():
+    """Run the bundle on a Python that is new enough."""
+    bundle = os.path.abspath(sys.argv[0])
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        python = find_python(os.environ, CONDA_FOLDERS)
+        if python is None:
+            sys.stderr.write(
+                "[ascend-runner] ERROR Python {}.{} to {}.{} is required, and this is {}.{}: install one, or put it on"
+                " PATH (the training command may keep its own Python)\n".format(
+                    *(OLDEST + NEWEST + tuple(sys.version_info[:2]))
+                )
+            )
+            sys.exit(RUNNER_FAILED)
+        os.execv(python, [python, bundle] + sys.argv[1:])
+
+    try:
+        folder = unpacked(bundle, cache_folders(os.environ))
+    except EnvironmentError as error:
+        sys.stderr.write("[ascend-runner] ERROR cannot unpack {}: {}\n".format(bundle, error))
+        sys.exit(RUNNER_FAILED)
+    sys.path[0] = folder
+    from ascend_runner.__main__ import main as run
+
+    run()
+
+
+def find_python(environ, conda_folders):
+    """Return the newest suitable Python on PATH or in a conda environment, or None."""
+    names = ["python{}.{}".format(OLDEST[0], minor) for minor in range(NEWEST[1], OLDEST[1] - 1, -1)] + ["python3"]
+    found = [
+        os.path.join(folder, name) for name in names for folder in environ.get("PATH", "").split(os.pathsep) if folder
+    ]
+    roots = [environ.get("ANACONDA_DIR"), environ.get("CONDA_PREFIX")] + list(conda_folders)
+    for root in filter(None, roots):
+        found += [os.path.join(root, "bin", "python3")]
+        found += sorted(glob.glob(os.path.join(root, "envs", "*", "bin", "python3")))
+    return next((path for path in found if os.access(path, os.X_OK) and is_suitable(path)), None)
+
+
+def is_suitable(python):
+    """Return whether this interpreter starts and is of a version that the bundle has wheels for."""
+    code = "import sys; sys.exit(not {!r} <= sys.version_info[:2] <= {!r})".format(OLDEST, NEWEST)
+    try:
+        with open(os.devnull, "r+") as null:
+            return subprocess.call([python, "-c", code], stdin=null, stdout=null, stderr=null) == 0
+    except EnvironmentError:
+        return False
+
+
+def cache_folders(environ):
+    """Return where the wheels may be unpacked, the best first: HOME may be missing, shared or read-only."""
+    home = environ.get("HOME", "")
+    caches = [environ.get("XDG_CACHE_HOME"), os.path.join(home, ".cache") if os.path.isdir(home) else None]
+    candidates = caches + [tempfile.gettempdir()]
+    return [os.path.join(folder, "ascend-runner-{}".format(os.getuid())) for folder in candidates if folder]
+
+
+def unpacked(bundle, folders):
+    """Return the folder that holds the wheels of this bundle for this Python; unpack them where they are not there.
+
+    The folder is named by the bundle's hash, so that another version never shares it, and it belongs to this user alone.
+    """
+    with open(bundle, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()[:16]
+    name = "{}-cp{}{}".format(digest, *sys.version_info[:2])
+    failure = None
+    for folder in folders:
+        try:
+            make_private(folder)
+            target = os.path.join(folder, name)
+            if not os.path.isdir(target):
+                unpack(bundle, target)
+            return target
+        except EnvironmentError as error:
+            failure = error
+
+    folder = os.path.join(tempfile.mkdtemp(prefix="ascend-runner-"), name)
+    try:
+        unpack(bundle, folder)
+    except EnvironmentError:
+        raise failure or sys.exc_info()[1]  # noqa: B904  Python 2.7 has no `raise ... from`
+    return folder
+
+
+def make_private(folder):
+    """Make the folder, or refuse one that another user can write to."""
+    if not os.path.isdir(folder):
+        os.makedirs(folder, 0o700)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise EnvironmentError("{} is not a private folder of this user".format(folder))
+
+
+def unpack(bundle, target):
+    """Unpack the wheels that suit this Python into `target`, all or nothing: another runner may do so at once."""
+    neighbour = tempfile.mkdtemp(prefix=os.path.basename(target) + ".", dir=os.path.dirname(target))
+    try:
+        with zipfile.ZipFile(bundle) as archive:
+            for wheel in archive.namelist():
+                if wheel.endswith(".whl") and suits(os.path.basename(wheel)):
+                    require_architecture(wheel)
+                    with archive.open(wheel) as packed, zipfile.ZipFile(packed) as content:
+                        content.extractall(neighbour)
+        os.rename(neighbour, target)
+    except BaseException:
+        shutil.rmtree(neighbour, ignore_errors=True)
+        if not os.path.isdir(target):
+            raise
+
+
+def suits(wheel):
+    """Return whether a wheel is for this Python: its own tag, the stable ABI, or pure Python (PEP 425)."""
+    python, abi = wheel[: -len(".whl")].split("-")[-3:-1]
+    return python == "cp{}{}".format(*sys.version_info[:2]) or abi in ("abi3", "none")
+
+
+def require_architecture(wheel):
+    """Refuse a wheel with machine code for another architecture."""
+    if not wheel.endswith(("-any.whl", "_{}.whl".format(os.uname()[4]))):
+        raise EnvironmentError("it is not for this machine ({})".format(os.uname()[4]))
+
+
+if __name__ == "__main__":
+    main()

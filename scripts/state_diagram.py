@@ -1,0 +1,161 @@
+"""Draw the state diagram (Mermaid) of supervision from its transition table. Called by `scripts/generate`.
+
+The machine is walked through everything that can happen to a few ranks: an edge is drawn because a transition took it.
+Its label names the events and, after a slash, the signals that the transition sent. Events that change no phase are
+left out, except deadlines that send signals.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from signal import SIGTERM, Signals
+from typing import Final
+
+import attrs
+
+from ascend_runner.supervision import machine
+from ascend_runner.supervision.actions import SetDeadline, SignalGroup
+from ascend_runner.supervision.events import (
+    DeadlineReached,
+    Emptied,
+    Ending,
+    Event,
+    Exited,
+    SignalReceived,
+    Spawned,
+    SpawnFailed,
+)
+from ascend_runner.supervision.state import Phase, State
+
+README: Final = Path(machine.__file__).with_name("README.md")
+BEGIN: Final = "<!-- states -->\n"
+END: Final = "<!-- /states -->"
+RANKS: Final = (0, 1, 2)  # a fourth adds no edge
+GRACE: Final = 15.0
+
+
+@attrs.frozen
+class Words:
+    """The names of an event on an edge; `often` is used where the same event may also leave the phase unchanged."""
+
+    plain: str
+    often: str
+
+
+START: Final = Words("rank started", "last rank started")
+NO_START: Final = Words("start fails", "start fails")
+SUCCESS: Final = Words("rank exits 0", "only stragglers left")
+FAILURE: Final = Words("rank fails", "last rank fails")
+EMPTY: Final = Words("straggler ends", "last straggler ends")
+STOP: Final = Words("stop signal", "second stop signal")
+DEADLINE: Final = Words("deadline", "last deadline")
+IN_ORDER: Final = (START, SUCCESS, NO_START, FAILURE, EMPTY, STOP, DEADLINE)
+
+
+@attrs.frozen
+class Seen:
+    """One transition: the phases before and after it, its event, and the signals that it sent."""
+
+    before: Phase
+    after: Phase
+    words: Words
+    signums: frozenset[int]
+    is_nobody_left: bool
+
+
+def possible(state: State, *, has_deadline: bool) -> Iterator[tuple[Words, Event]]:
+    """Give every event that can happen next."""
+    if state.spawning is not None:
+        yield START, Spawned(state.spawning)
+        yield NO_START, SpawnFailed(state.spawning, "no memory", 125)
+    for rank_id in sorted(state.leaders):
+        for words, ending in ((SUCCESS, Ending()), (FAILURE, Ending(exit_code=1))):
+            yield words, Exited(rank_id, ending)
+            yield words, Exited(rank_id, ending, has_stragglers=True)
+    for rank_id in sorted(state.stragglers):
+        yield EMPTY, Emptied(rank_id)
+    yield STOP, SignalReceived(SIGTERM)
+    if has_deadline:
+        yield DEADLINE, DeadlineReached()
+
+
+def walk() -> list[Seen]:
+    """Take every transition that a job of these ranks can take; each kind once, in the order of phases and words."""
+    to_visit = [(machine.start(RANKS, GRACE)[0], False)]
+    visited = set()
+    found: dict[Seen, None] = {}
+    while to_visit:
+        state, has_deadline = to_visit.pop()
+        for words, event in possible(state, has_deadline=has_deadline):
+            after, actions = machine.transition(state, event)
+            signums = frozenset(action.signum for action in actions if isinstance(action, SignalGroup))
+            is_nobody_left = not after.alive and after.spawning is None
+            found[Seen(state.phase, after.phase, words, signums, is_nobody_left)] = None
+
+            is_set = any(isinstance(action, SetDeadline) for action in actions)
+            following = (after, is_set or (has_deadline and words is not DEADLINE))
+            key = (repr(attrs.evolve(after, endings={})), following[1])  # statuses decide nothing from here on
+            if after.phase != Phase.DONE and key not in visited:
+                visited.add(key)
+                to_visit.append(following)
+
+    phases = list(Phase)
+    return sorted(found, key=lambda one: (phases.index(one.before), phases.index(one.after), IN_ORDER.index(one.words)))
+
+
+def diagram() -> str:
+    """Give the diagram as the README holds it."""
+    seen = walk()
+    idle = {(one.before, one.words) for one in seen if one.after == one.before}
+    edges: dict[tuple[Phase, Phase], dict[str, frozenset[int]]] = {}
+    for one in seen:
+        if one.after != one.before or (one.words is DEADLINE and one.signums):
+            events = edges.setdefault((one.before, one.after), {})
+            event = _event(one, is_often_idle=(one.before, one.words) in idle)
+            events[event] = events.get(event, frozenset()) | one.signums
+
+    lines = ["stateDiagram-v2", "    direction LR", f"    [*] --> {Phase.STARTING.value}"]
+    for (before, after), events in edges.items():
+        # Events within a phase are written into its box: the label of a loop would cover others.
+        arrow = f"{before.value}: {before.value}<br/>" if before is after else f"{before.value} --> {after.value}: "
+        lines.append(f"    {arrow}{_label(events)}")
+    lines.append(f"    {Phase.DONE.value} --> [*]")
+    return "```mermaid\n" + "\n".join(lines) + "\n```\n"
+
+
+def _event(one: Seen, *, is_often_idle: bool) -> str:
+    if one.after is Phase.DONE and one.is_nobody_left:
+        return "nobody is left"
+    return one.words.often if is_often_idle and one.after != one.before else one.words.plain
+
+
+def _label(events: Mapping[str, frozenset[int]]) -> str:
+    """Word an edge: its events, one per line, and the signals that they send."""
+    sent = ", ".join(Signals(signum).name for signum in sorted(frozenset().union(*events.values())))
+    lines = [*events, f"/ {sent}"] if sent else [*events]
+    return (" " if len(events) == 1 else "<br/>").join(lines)
+
+
+def main() -> int:
+    """Write the README, or with --check only compare; return the exit status."""
+    text = README.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _old, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.stderr.write(f"{README} has no place for the diagram, expected {BEGIN.strip()} and {END}\n")
+        return 1
+
+    drawn = before + begin + diagram() + end + after
+    if drawn == text:
+        return 0
+    if "--check" in sys.argv[1:]:
+        sys.stderr.write(f"the state diagram in {README} is out of date: run scripts/generate\n")
+        return 1
+    README.write_text(drawn, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

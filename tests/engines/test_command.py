@@ -1,0 +1,78 @@
+"""Taking a Python command apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.engines.command import PythonCommand, calls, is_python, python_command
+
+
+@pytest.mark.parametrize("word", ["python", "python3", "python3.11", "/opt/conda/bin/python", "../python3"])
+def test_python(word: str) -> None:
+    """A Python is recognised by its name, in any folder."""
+    assert is_python(word)
+
+
+@pytest.mark.parametrize("word", ["pythonw", "bash", "ipython", "python-config", "/opt/python/run", "pypy3"])
+def test_no_python(word: str) -> None:
+    """Other programs are not a Python."""
+    assert not is_python(word)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("python a.py -m x", PythonCommand("python", (), False, "a.py", ("-m", "x"))),
+        ("python -u a.py", PythonCommand("python", ("-u",), False, "a.py", ())),
+        ("python -uB -W no -Xdev a.py 1", PythonCommand("python", ("-uB", "-W", "no", "-Xdev"), False, "a.py", ("1",))),
+        ("python -m pkg.train --x", PythonCommand("python", (), True, "pkg.train", ("--x",))),
+        ("python -um pkg", PythonCommand("python", ("-u",), True, "pkg", ())),
+        ("python -mpkg", PythonCommand("python", (), True, "pkg", ())),
+        ("/p/python3 a.py", PythonCommand("/p/python3", (), False, "a.py", ())),
+    ],
+)  # fmt: skip
+def test_taken_apart(line: str, expected: PythonCommand) -> None:
+    """Options of the interpreter end where the script or module starts."""
+    assert expected == python_command(line.split())
+
+
+@pytest.mark.parametrize("line", ["python", "python -", "python -c 1", "python -uc 1", "python -m", "bash a.sh", "-u"])
+def test_no_script(line: str) -> None:
+    """Other programs, and Pythons without a script or module, are not taken apart."""
+    assert python_command(line.split()) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "engine --x a.py",
+        "/p/engine a.py",
+        "python -m pkg.engine a.py",
+        "/p/python -u -m pkg.engine",
+        "python /p/engine a.py",
+    ],
+)
+def test_engine_is_called(line: str) -> None:
+    """By its own name, or through a Python as the script or module that it is."""
+    assert calls(line.split(), "engine", "pkg.engine")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python engine.py",
+        "python train.py engine",
+        "python -m pkg.engine_2",
+        "python -m engine",
+        "my-engine",
+        "bash engine",
+    ],
+)
+def test_engine_is_only_named(line: str) -> None:
+    """Other words may hold its name."""
+    assert not calls(line.split(), "engine", "pkg.engine")
+
+
+def test_words_as_the_interpreter_takes_them() -> None:
+    """A module keeps its -m."""
+    assert ("-m", "pkg", "1") == PythonCommand("python", (), True, "pkg", ("1",)).words

@@ -1,0 +1,343 @@
+"""The command that each engine is given, word by word, as the platforms' guides write it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+import ascend_runner.engines
+from ascend_runner.engines.handover import Handover, HostFile, HostFiles, Request
+from ascend_runner.engines.registry import NAMES, hand_over
+from ascend_runner.errors import SettingsError
+from ascend_runner.platforms.detect import find_node
+from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.overrides import Overrides
+from tests.platforms import platform_cases
+
+ALONE = Node(master_addr="127.0.0.1")
+OCTOPUS = find_node(platform_cases.load("octopus").variables)  # node 1 of 2
+MODELARTS = find_node(platform_cases.load("modelarts").variables)  # node 1 of 2
+ONE_NODE = find_node(platform_cases.load("modelarts_one_node").variables)
+TASK_TRAINING = find_node(platform_cases.load("task_training").variables)  # node 3 of 4
+TASK_MASTER = attrs.evolve(TASK_TRAINING, node_rank=0, hosts=("s1", "s2", "s3", "s4"))
+
+
+def _request(line: str, node: Node, nproc: int = 8) -> Request:
+    return Request(argv=tuple(line.split()), node=node, nproc=nproc, environ={}, log_dir="/log")
+
+
+def _given(launcher: str, line: str, node: Node, nproc: int = 8) -> str:
+    return " ".join(hand_over(launcher, _request(line, node, nproc)).argv)
+
+
+def test_readme_lists_the_engines() -> None:
+    """Each value of --launcher has a row in the README's table, in the order of the registry."""
+    readme = Path(ascend_runner.engines.__file__).with_name("README.md").read_text("utf-8")
+    cells = [row.split("|")[1].strip() for row in readme.splitlines() if row.startswith("|")]
+
+    assert [f"`{name}`" for name in NAMES] == cells[2:]
+
+
+# --- torch -----------------------------------------------------------------------------------------------------------
+
+NODES = "--nproc_per_node=8 --nnodes=2 --node_rank=1 --master_addr=octopus-worker-0.octopus --master_port=6789"
+
+
+@pytest.mark.parametrize(
+    ("line", "node", "nproc", "given"),
+    [
+        ("python Main.py --x", ALONE, 1, "python -u Main.py --x"),
+        ("python Main.py --x", ALONE, 8, "python -m torch.distributed.launch --nproc_per_node=8 Main.py --x"),
+        ("python Main.py --x", OCTOPUS, 8, f"python -u -m torch.distributed.launch {NODES} Main.py --x"),
+        ("python -u -m pkg --x", OCTOPUS, 8, f"python -u -m torch.distributed.launch {NODES} -m pkg --x"),
+        (
+            "python3 entry.py 1",
+            TASK_TRAINING,
+            4,
+            ("python3 -m torch.distributed.launch --nproc_per_node=4 --nnodes=4 --node_rank=3"
+            " --master_addr=train-42-master-0 --master_port=2222 entry.py 1"),
+        ),
+        (
+            "python3 entry.py 1",
+            TASK_MASTER,
+            4,
+            ("python3 -m torch.distributed.launch --nproc_per_node=4 --nnodes=4 --node_rank=0"
+            " --master_addr=localhost --master_port=2222 entry.py 1"),
+        ),
+    ],
+)  # fmt: skip
+def test_torch_distributed_launch(line: str, node: Node, nproc: int, given: str) -> None:
+    """The forms of Octopus (one card, one node, many nodes) and of the task-training platform."""
+    assert given == _given("torch.distributed.launch", line, node, nproc)
+
+
+@pytest.mark.parametrize(
+    ("line", "node", "nproc", "given"),
+    [
+        ("python train.py --x", ALONE, 1, "python -u train.py --x"),
+        ("python train.py --x", ALONE, 8, "torchrun --nproc_per_node=8 train.py --x"),
+        (
+            "python torchrun_train.py --by torchrun",
+            ALONE,
+            8,
+            "torchrun --nproc_per_node=8 torchrun_train.py --by torchrun",
+        ),
+        ("python -u train.py --x", OCTOPUS, 8, f"torchrun {NODES} train.py --x"),
+        ("python -m pkg.train", ALONE, 2, "torchrun --nproc_per_node=2 -m pkg.train"),
+        ("/p/bin/python train.py", ALONE, 2, "/p/bin/python -m torch.distributed.run --nproc_per_node=2 train.py"),
+        (
+            "python train.py",
+            find_node({}, Overrides(nnodes=1, master_port=4000)),
+            2,
+            "torchrun --nproc_per_node=2 --master_port=4000 train.py",
+        ),
+    ],
+)
+def test_torchrun(line: str, node: Node, nproc: int, given: str) -> None:
+    """The same arguments, the same Python, and a port on one node only where the user gave one."""
+    assert given == _given("torchrun", line, node, nproc)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "torch.distributed.launch"])
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("python -m torch.distributed.launch --x a.py", "it calls torch.distributed.launch itself"),
+        ("torchrun --x a.py", "it calls torchrun itself"),
+        ("python -u -m torch.distributed.run --x a.py", "it calls torchrun itself"),
+        ("python3 /env/bin/torchrun --x a.py", "it calls torchrun itself"),
+        (
+            "python a.py --with torch.distributed.launch",
+            "it calls torch.distributed.launch itself",
+        ),  # the guide's words
+        ("bash train.sh", "it does not run a Python script or module"),
+        ("python -c pass", "it does not run a Python script or module"),
+    ],
+)
+def test_torch_leaves_untouched(launcher: str, line: str, reason: str) -> None:
+    """A command that calls an engine itself, or is no plain Python command, stays as it is."""
+    expected = Handover(argv=tuple(line.split()), note=f"the command is unchanged: {reason}")
+
+    assert expected == hand_over(launcher, _request(line, OCTOPUS))
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "torch.distributed.launch", "deepspeed"])
+def test_options_for_python_that_would_be_lost(launcher: str) -> None:
+    """An engine starts the script with its own options: others are refused, not dropped."""
+    with pytest.raises(SettingsError, match=r"the command has Python options \(-O -u\), but only -u is supported: "):
+        hand_over(launcher, _request("python -O -u train.py", ALONE))
+
+
+# --- scripts with a rendezvous address -----------------------------------------------------------------------------
+
+MEETING = "--init_method tcp://ma-job-7c1d-worker-0.ma-job-7c1d:29500"
+
+
+@pytest.mark.parametrize(
+    ("line", "node", "nproc", "given"),
+    [
+        ("python gpu-train/train.py --epochs 5", ONE_NODE, 1, "python gpu-train/train.py --epochs 5"),
+        ("python train.py --epochs 5", ONE_NODE, 8, f"python train.py {MEETING} --epochs 5"),
+        ("python train.py --epochs 5", MODELARTS, 8, f"python train.py {MEETING} --rank 1 --world_size 2 --epochs 5"),
+        ("python -u -m pkg --x", MODELARTS, 8, f"python -u -m pkg {MEETING} --rank 1 --world_size 2 --x"),
+        ("python train.py", ALONE, 8, "python train.py --init_method tcp://127.0.0.1:29500"),
+        ("python train.py", attrs.evolve(ALONE, master_addr="fd00::1"), 8,
+         "python train.py --init_method tcp://[fd00::1]:29500"),
+        ("bash train.sh", MODELARTS, 8, "bash train.sh"),
+    ],
+)  # fmt: skip
+def test_init_method(line: str, node: Node, nproc: int, given: str) -> None:
+    """Rank and world size count nodes, and stand before the user's own arguments."""
+    assert given == _given("init-method", line, node, nproc)
+
+
+# --- mpirun ----------------------------------------------------------------------------------------------------------
+
+HOROVOD = (
+    "-bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1 -mca btl ^openib"
+    " python3 entry.py"
+)
+OPEN_MPI_HOSTS = b"s1 slots=4\ns2 slots=4\ns3 slots=4\ns4 slots=4\n"
+HYDRA_HOSTS = b"s1:4\ns2:4\ns3:4\ns4:4\n"
+
+
+def test_mpirun() -> None:
+    """Four nodes of four cards are 16 processes, and both host files are written."""
+    expected = Handover(
+        argv=tuple(f"mpirun --allow-run-as-root -np 16 {HOROVOD}".split()),
+        note="handed over to mpirun",
+        variables={
+            "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+            "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile",
+            "HYDRA_HOST_FILE": "/etc/mpi/mpich_hostfile",
+            "HYDRA_IFACE": "eth0",
+        },
+        files=(HostFile("/etc/mpi/hostfile", OPEN_MPI_HOSTS), HostFile("/etc/mpi/mpich_hostfile", HYDRA_HOSTS)),
+    )
+
+    assert expected == hand_over("mpirun", _request("python3 entry.py", TASK_MASTER, 4))
+
+
+def test_mpirun_elsewhere() -> None:
+    """Only the task-training platform gets a network interface."""
+    handover = hand_over("mpirun", _request("python3 entry.py", attrs.evolve(OCTOPUS, node_rank=0)))
+
+    assert "HYDRA_IFACE" not in handover.variables
+    assert b"octopus-worker-0.octopus:8\noctopus-worker-1.octopus:8\n" == handover.files[1].content
+
+
+def test_mpirun_of_the_users() -> None:
+    """A command that calls mpirun stays as it is, and finds the hosts."""
+    handover = hand_over("mpirun", _request("mpirun -np 16 python3 entry.py", TASK_MASTER, 4))
+
+    assert "mpirun -np 16 python3 entry.py" == " ".join(handover.argv)
+    assert [OPEN_MPI_HOSTS, HYDRA_HOSTS] == [file.content for file in handover.files]
+
+
+def test_mpirun_on_one_node() -> None:
+    """On one node no host file is written."""
+    handover = hand_over("mpirun", _request("python3 entry.py", ALONE, 4))
+
+    assert f"mpirun --allow-run-as-root -np 4 {HOROVOD}" == " ".join(handover.argv)
+    assert ({}, ()) == (handover.variables, handover.files)
+
+
+def test_hosts_that_the_platform_lists() -> None:
+    """A host file that a variable names stays."""
+    environ = {"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile", "HYDRA_HOST_FILE": "/x"}
+    handover = hand_over("mpirun", attrs.evolve(_request("python3 entry.py", TASK_MASTER, 4), environ=environ))
+
+    assert ({}, ()) == (handover.variables, handover.files)
+
+
+def test_host_files_elsewhere() -> None:
+    """The user may choose the paths of the host files."""
+    files = HostFiles(open_mpi="/a", mpich="/b", deepspeed="/c")
+    request = attrs.evolve(_request("python3 entry.py", TASK_MASTER, 4), host_files=files)
+
+    assert ["/a", "/b"] == [file.path for file in hand_over("mpirun", request).files]
+    assert ("deepspeed", "--hostfile=/c", "entry.py") == hand_over("deepspeed", request).argv
+    module = attrs.evolve(_request("python -m deepspeed.launcher.runner --x a.py", TASK_MASTER, 4), host_files=files)
+    assert "python -m deepspeed.launcher.runner --hostfile=/c --x a.py" == " ".join(hand_over("deepspeed", module).argv)
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "deepspeed"])
+def test_engine_that_reaches_the_others(launcher: str) -> None:
+    """An engine that starts the other nodes itself is refused on them."""
+    with pytest.raises(SettingsError) as caught:
+        hand_over(launcher, _request("python3 entry.py", TASK_TRAINING))
+
+    assert (
+        f"--launcher {launcher} starts the other nodes itself: start ascend-runner on node 0 only (this is node 3)"
+    ) == str(caught.value)
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "deepspeed"])
+def test_engine_that_does_not_know_the_others(launcher: str) -> None:
+    """An engine that needs the hosts is refused without them."""
+    with pytest.raises(SettingsError) as caught:
+        hand_over(launcher, _request("python3 entry.py", attrs.evolve(TASK_MASTER, hosts=())))
+
+    assert f"--launcher {launcher} requires the names of all 4 hosts, but no variable lists them" == str(caught.value)
+
+
+# --- DeepSpeed -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        (
+            "deepspeed entry.py --deepspeed --deepspeed_config ds.json",
+            "deepspeed entry.py --deepspeed --deepspeed_config ds.json",
+        ),
+        ("python entry.py --deepspeed", "deepspeed entry.py --deepspeed"),
+        ("python -m pkg --deepspeed", "deepspeed --module pkg --deepspeed"),
+        ("/p/python entry.py", "/p/python -m deepspeed.launcher.runner entry.py"),
+        ("python -m deepspeed.launcher.runner entry.py", "python -m deepspeed.launcher.runner entry.py"),
+        ("python deepspeed_entry.py", "deepspeed deepspeed_entry.py"),
+        ("bash run.sh", "bash run.sh"),
+    ],
+)
+def test_deepspeed(line: str, given: str) -> None:
+    """DeepSpeed reads its host file; a command that calls it stays as it is."""
+    handover = hand_over("deepspeed", _request(line, TASK_MASTER, 4))
+
+    assert given == " ".join(handover.argv)
+    if not line.startswith("bash"):
+        assert (HostFile("/job/hostfile", OPEN_MPI_HOSTS),) == handover.files
+
+
+def test_deepspeed_on_one_node() -> None:
+    """On one node the number of devices is given, because DeepSpeed would use all visible ones."""
+    handover = hand_over("deepspeed", _request("python entry.py", ALONE, 4))
+
+    assert ("deepspeed", "--num_gpus=4", "entry.py") == handover.argv
+    assert () == handover.files
+
+
+# --- msrun -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("python -u train.py --x", "msrun {} python -u train.py --x"),
+        ("python3 train.py", "msrun {} python3 train.py"),
+        ("python -m pkg", "msrun {} python -m pkg"),
+        ("/p/bin/python3.9 train.py", "/p/bin/python3.9 -m mindspore.parallel.cluster.run {} python3 train.py"),
+        ("msrun --join=True train.py", "msrun --join=True train.py"),
+        ("python -m mindspore.parallel.cluster.run a.py", "python -m mindspore.parallel.cluster.run a.py"),
+        ("python train.py --like msrun", "msrun {} python train.py --like msrun"),
+        ("bash run.sh", "bash run.sh"),
+    ],
+)
+def test_msrun(line: str, given: str) -> None:
+    """The command of msrun gets --join, an address, and python as the interpreter."""
+    arguments = (
+        "--worker_num=16 --local_worker_num=8 --master_addr=10.0.0.1 --master_port=6789 --node_rank=1 --log_dir=/log"
+        " --join=True"
+    )
+    request = attrs.evolve(_request(line, OCTOPUS), resolve=lambda name: {"octopus-worker-0.octopus": "10.0.0.1"}[name])
+
+    assert given.format(arguments) == " ".join(hand_over("msrun", request).argv)
+
+
+def test_msrun_with_a_python_elsewhere() -> None:
+    """The folder of the interpreter comes first in PATH, where msrun looks for python."""
+    request = attrs.evolve(_request("/p/bin/python train.py", ALONE), environ={"PATH": "/usr/bin"})
+
+    assert {"PATH": "/p/bin:/usr/bin"} == hand_over("msrun", request).variables
+    assert {} == hand_over("msrun", _request("python train.py", ALONE)).variables
+
+
+@pytest.mark.parametrize("launcher", NAMES[1:])
+def test_arguments_are_never_quoted_anew(launcher: str) -> None:
+    """Arguments with spaces, quotes or nothing in them stay as they are."""
+    words = ("a b", "", "'", "$HOME", "--x=1 2")
+    request = attrs.evolve(_request("", ALONE, 2), argv=("python", "train.py", *words))
+
+    assert words == hand_over(launcher, request).argv[-len(words) :]
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("python t.py --init_method=env://", "python t.py --init_method=env://"),
+        ("python t.py --rank 3 --init-method x", "python t.py --rank 3 --init-method x"),
+    ],
+)
+def test_init_method_that_the_command_has(line: str, given: str) -> None:
+    """An option of the meeting point that the command has is not added a second time."""
+    assert given == _given("init-method", line, ONE_NODE)
+
+
+def test_rank_that_the_command_has() -> None:
+    """Only the options that are missing are added."""
+    given = _given("init-method", "python t.py --rank 1 --world-size=2", MODELARTS).split()
+
+    assert 1 == given.count("--rank")
+    assert "--world_size" not in given
+    assert "--init_method" in given

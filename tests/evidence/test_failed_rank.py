@@ -1,0 +1,156 @@
+"""What is found out about failed ranks from log, exit status, memory counters and plog; with real failures."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+
+from ascend_runner.diagnosis import diagnose
+from ascend_runner.diagnosis.endings import Circumstances
+from ascend_runner.diagnosis.finding import Finding, Peer, SuspectedPeer
+from ascend_runner.diagnosis.first_cause import Place, by_suspicion
+from ascend_runner.evidence import failed_rank
+from ascend_runner.evidence.failed_rank import FailedRank
+from ascend_runner.plan.job import TableFile
+from ascend_runner.supervision.events import Ending
+from tests.helpers.plans import job_spec, rank_spec
+
+FAILS = Path(__file__).parents[1] / "workers" / "fails.py"
+FAILED = Ending(exit_code=1)
+REPORT = (
+    b"RuntimeError: HCCL error, error code is 6\n"
+    b"EI0006: [PID: 7] Getting socket times out. Reason: srcRank[10.0.0.4/0] connect destRank[10.0.0.5/1] fail.\n"
+)
+PLACES = {3: Place("10.0.0.5", 1)}
+
+
+def failed(rank_id: int, kind: str) -> FailedRank:
+    """Run a rank that fails in this way."""
+    ended = subprocess.run(
+        [sys.executable, str(FAILS), kind], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    ending = Ending(signum=-ended.returncode) if ended.returncode < 0 else Ending(ended.returncode)
+    return FailedRank(rank_id=rank_id, pid=4711, ending=ending, tail=ended.stdout)
+
+
+def reporting(rank_id: int) -> FailedRank:
+    """Make a rank that reports a peer."""
+    return FailedRank(rank_id=rank_id, pid=4711, ending=FAILED, tail=REPORT)
+
+
+def findings_of(*ranks: FailedRank) -> tuple[list[Finding], SuspectedPeer | None]:
+    """Diagnose ranks on a machine without memory counters."""
+    warnings: list[str] = []
+    deaths = failed_rank.gather(ranks, Circumstances(), warnings.append)
+    assert [] == warnings
+    diagnosis = diagnose.diagnose(deaths, Circumstances(), PLACES)
+    return [diagnosis.findings[rank.rank_id] for rank in ranks], diagnosis.suspected_peer
+
+
+def test_exception() -> None:
+    """A rank that raised is explained by its exception."""
+    (finding,), suspected = findings_of(failed(0, "while_handling"))
+
+    assert "ValueError: loss is nan at step 17" == finding.exception
+    assert "Traceback (most recent call last):" == finding.traceback[0]
+    assert suspected is None
+
+
+def test_disk_that_does_not_respond() -> None:
+    """A disk that hangs costs the plogs only, and is reported."""
+    warnings: list[str] = []
+    rank = failed(0, "while_handling")
+    (death,) = failed_rank.gather([rank], Circumstances(), warnings.append, read=lambda _ranks: {})
+
+    assert "ValueError: loss is nan at step 17" == death.evidence.exception
+    assert ["the disk with the logs did not respond within 5 s; diagnosing without plogs"] == warnings
+
+
+def test_exception_far_back(tmp_path: Path) -> None:
+    """An exception is found however much output follows it; the last lines stay."""
+    log = tmp_path / "log"
+    log.write_bytes(failed(0, "while_handling").tail + b"rank 3 is waiting\n" * 10_000)
+    rank = FailedRank(rank_id=0, pid=4711, ending=FAILED, tail=log.read_bytes()[-65536:])
+    (near,), _suspected = findings_of(rank)
+    (far,), _suspected = findings_of(attrs.evolve(rank, log_path=str(log)))
+    (gone,), _suspected = findings_of(attrs.evolve(rank, log_path=str(tmp_path / "gone")))
+
+    assert "" == near.exception
+    assert "ValueError: loss is nan at step 17" == far.exception
+    assert far.last_lines == near.last_lines
+    assert gone == near
+
+
+def test_segmentation_fault() -> None:
+    """A rank that died of SIGSEGV without any output is explained by the signal."""
+    (finding,), _suspected = findings_of(failed(0, "segfault"))
+
+    assert ("", ()) == (finding.exception, finding.last_lines)
+    assert finding.meaning
+
+
+def test_all_report_one_peer() -> None:
+    """If all ranks report one peer, it is suspected, and each finding has its place."""
+    findings, suspected = findings_of(reporting(0), reporting(1))
+
+    assert SuspectedPeer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(0, 1)) == suspected
+    assert (Peer(rank_id=3, server_id="10.0.0.5", device_id=1),) == findings[0].points_at
+
+
+def test_order_of_one_wake_up() -> None:
+    """Of failures in one wake-up the rank that does not report a peer comes first, whatever their order."""
+    dead = [failed(2, "segfault"), reporting(0), reporting(1)]
+
+    for order in itertools.permutations(dead):
+        assert 2 == by_suspicion(failed_rank.in_memory(order, Circumstances()))[0].rank_id
+
+
+def test_plog(tmp_path: Path) -> None:
+    """The first error of the newest plog is kept, and explains a rank without an error of its own."""
+    folder = tmp_path / "debug" / "plog"
+    folder.mkdir(parents=True)
+    error = "[ERROR] HCCL(4711,python3): Resource_Error_Insufficient_Device_Memory(EI0011): Failed to allocate"
+    (folder / "plog-4711_20260318.log").write_text(f"[INFO] x\n{error}\n")
+    (finding,), _suspected = findings_of(
+        FailedRank(rank_id=0, pid=4711, ending=Ending(signum=6), tail=b"step 1\n", plog_folder=str(tmp_path))
+    )
+
+    assert ("EI0011", error) == (finding.code, finding.plog_error)
+    assert str(folder / "plog-4711_20260318.log") == finding.plog_path
+
+
+def test_plog_of_another_rank(tmp_path: Path) -> None:
+    """In a folder shared by all ranks, the plog of another process does not count."""
+    folder = tmp_path / "debug" / "plog"
+    folder.mkdir(parents=True)
+    (folder / "plog-1_20260318.log").write_text("[ERROR] x\n")
+    (finding,), _suspected = findings_of(
+        FailedRank(
+            rank_id=0,
+            pid=4711,
+            ending=Ending(signum=6),
+            tail=b"",
+            plog_folder=str(tmp_path),
+            has_own_plog_folder=False,
+        )
+    )
+
+    assert "" == finding.plog_path
+
+
+TABLE = """{"status": "completed", "version": "1.0", "server_count": "2", "server_list": [
+  {"server_id": "10.0.0.4", "device": [{"device_id": "4", "device_ip": "29.0.0.4", "rank_id": "0"}]},
+  {"server_id": "10.0.0.5", "device": [{"device_id": "5", "device_ip": "29.0.0.5", "rank_id": "1"}]}]}"""
+
+
+def test_places() -> None:
+    """The rank table gives the places of the ranks of all nodes; without one, this node's ranks are known."""
+    table = TableFile("/t", "/f", TABLE.encode())
+    job = job_spec([rank_spec()], rank_size=2, server_id="10.0.0.4", table=table)
+
+    assert {0: Place("10.0.0.4", 4), 1: Place("10.0.0.5", 5)} == failed_rank.places_of(job)
+    assert {0: Place("10.0.0.4", 0)} == failed_rank.places_of(attrs.evolve(job, table=None))

@@ -1,0 +1,24 @@
+"""What has happened to memory between two samples."""
+
+from __future__ import annotations
+
+from ascend_runner.diagnosis.endings import Circumstances
+from ascend_runner.evidence import memory
+from ascend_runner.host.memory import MemorySample
+
+
+def test_between() -> None:
+    """OOM kills count from the first sample on; limits and uses are those of the second."""
+    before = MemorySample(own_oom_kills=1, machine_oom_kills=1, limit=1, peak=1, shm_size=1, shm_used=1)
+    now = MemorySample(own_oom_kills=2, machine_oom_kills=4, limit=20, peak=19, shm_size=8, shm_used=7)
+
+    assert memory.between(before, now) == Circumstances(
+        own_oom_kills=1, machine_oom_kills=3, memory_limit=20, memory_peak=19, shm_size=8, shm_used=7
+    )
+
+
+def test_unknown_stays_unknown() -> None:
+    """A counter that one of the samples lacks has no difference."""
+    known = MemorySample(own_oom_kills=1, machine_oom_kills=1)
+
+    assert Circumstances() == memory.between(MemorySample(), known) == memory.between(known, MemorySample())

@@ -1,0 +1,347 @@
+"""A node in virtual time: processes, output, clock and evidence for the manager, without a process or a second passed.
+
+The fakes keep the contracts of `managed_node.Processes`, `Output` and `Clock`, see tests/test_manager_protocols.py.
+Misuse that the kernel would punish only sometimes, such as signalling a reaped rank, fails here at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from signal import SIGCHLD, SIGKILL, SIGTERM
+from typing import Callable, Final, Optional, Union
+
+import attrs
+
+from ascend_runner.facts import Fact, Failure, HangSeen, RankOutput, Survivor, Usage
+from ascend_runner.managed_node import ManagedNode
+from ascend_runner.plan.job import JobSpec, RankSpec, Rotation
+from ascend_runner.supervision.events import Emptied, Ending, Exited
+
+MOST_WAITS: Final = 10_000  # of one job; more is a loop that polls
+FIRST_PID: Final = 1000
+
+
+def make_job(ranks: int, *, grace: float = 15.0, hang_timeout: Optional[float] = None) -> JobSpec:
+    """Make a plan of so many ranks."""
+    return JobSpec(
+        job_id="job",
+        ranks=tuple(make_rank(rank_id) for rank_id in range(ranks)),
+        rank_size=ranks,
+        server_id="10.0.0.1",
+        pod_name="",
+        grace=grace,
+        hang_timeout=hang_timeout,
+        rotation=Rotation(),
+        log_dir="/log",
+        has_own_process_logs=False,
+        folders=(),
+        table=None,
+    )
+
+
+def make_rank(rank_id: int) -> RankSpec:
+    """Make the plan of one rank."""
+    return RankSpec(
+        rank_id=rank_id,
+        local_rank=rank_id,
+        executable="/bin/program",
+        argv=("program",),
+        env={},
+        cwd="/",
+        log_path=f"/log/{rank_id}.txt",
+        prefix=None,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Behaviour:
+    """What a rank does. `dies_of` gives the seconds from a signal to the end that it causes; others are ignored.
+
+    With `has_child`, a child in the same session outlives the leader; it dies of the same signals. `notes` are the
+    signals that it has a handler for, besides.
+    """
+
+    exits: Optional[tuple[float, Ending]] = None  # by itself, so many seconds after its start
+    dies_of: Mapping[int, float] = {SIGTERM: 0.0, SIGKILL: 0.0}
+    has_child: bool = False
+    notes: Collection[int] = ()
+
+
+class FakeClock:
+    """Virtual time: it passes only while the manager waits, and jumps to the next thing that happens."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._order = itertools.count()
+        self._happenings: list[tuple[float, int, Callable[[], None]]] = []
+        self._signals: list[int] = []
+        self._waits = 0
+
+    def at(self, moment: float, happen: Callable[[], None]) -> None:
+        """Let something happen at a moment; what happens at the same moment does so in the order of these calls."""
+        heapq.heappush(self._happenings, (moment, next(self._order), happen))
+
+    def receive(self, *signums: int) -> None:
+        """Let signals arrive now."""
+        self._signals += signums
+
+    def now(self) -> float:
+        """Return the virtual time."""
+        return self._now
+
+    def wait(self, seconds: Optional[float]) -> Sequence[int]:
+        """Let time pass until a signal arrives, at most `seconds`."""
+        self._waits += 1
+        assert self._waits < MOST_WAITS, "the manager polls"
+        end = None if seconds is None else self._now + max(0.0, seconds)
+        self._let_happen(self._now)
+        while not self._signals and self._happenings and (end is None or self._happenings[0][0] <= end):
+            self._now = self._happenings[0][0]
+            self._let_happen(self._now)
+        if not self._signals:
+            assert end is not None, "the manager waits for ever"
+            self._now = end
+        signals, self._signals = self._signals, []
+        return signals
+
+    def _let_happen(self, until: float) -> None:
+        while self._happenings and self._happenings[0][0] <= until:
+            heapq.heappop(self._happenings)[2]()
+
+
+@attrs.define
+class _Rank:
+    pid: int
+    behaviour: Behaviour
+    ending: Optional[Ending] = None
+    is_reported: bool = False
+    is_child_alive: bool = False
+    is_child_reported: bool = False
+
+
+class FakeProcesses:
+    """Ranks that follow a script, and processes that have left their rank's session."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.behaviours: dict[int, Behaviour] = {}  # of ranks that do not only wait for a signal
+        self.spawn_errors: dict[int, OSError] = {}
+        self.when_spawned: dict[int, Callable[[], None]] = {}
+        self.escaped: dict[int, tuple[str, bool]] = {}  # name, and whether it survives SIGKILL, by pid
+        self.spawned: list[int] = []
+        self.signalled: list[tuple[float, int, int]] = []  # when, rank, signal
+        self.notified: list[tuple[int, int]] = []  # rank, signal
+        self.escaped_asked: list[tuple[float, int]] = []  # when, signal
+        self.has_order = True
+        self._asked: set[tuple[int, bool]] = set()
+        self._clock = clock
+        self._ranks: dict[int, _Rank] = {}
+        self._deaths: list[int] = []  # in their order
+
+    def spawn(self, spec: RankSpec, output: int) -> int:
+        """Start a rank."""
+        assert output >= 0
+        if spec.rank_id in self.spawn_errors:
+            raise self.spawn_errors[spec.rank_id]
+        behaviour = self.behaviours.get(spec.rank_id, Behaviour())
+        rank = _Rank(FIRST_PID + spec.rank_id, behaviour, is_child_alive=behaviour.has_child)
+        self._ranks[spec.rank_id] = rank
+        self.spawned.append(spec.rank_id)
+        if behaviour.exits:
+            seconds, ending = behaviour.exits
+            self._clock.at(self._clock.now() + seconds, lambda: self.end(spec.rank_id, ending))
+        self.when_spawned.get(spec.rank_id, lambda: None)()
+        return rank.pid
+
+    def end(self, rank_id: int, ending: Ending) -> None:
+        """Let the leader of a rank end now, unless it has."""
+        rank = self._ranks[rank_id]
+        if rank.ending is None:
+            rank.ending = ending
+            self._deaths.append(rank_id)
+            self._clock.receive(SIGCHLD)
+
+    def look(self) -> tuple[Sequence[Union[Exited, Emptied]], bool]:
+        """Return what has ended since the last call."""
+        events: list[Union[Exited, Emptied]] = []
+        for rank_id, rank in self._ranks.items():
+            if rank.is_reported and rank.is_child_reported and not rank.is_child_alive:
+                rank.is_child_reported = False
+                events.append(Emptied(rank_id))
+        for rank_id in self._deaths if self.has_order else sorted(self._deaths):
+            rank = self._ranks[rank_id]
+            assert rank.ending
+            rank.is_reported, rank.is_child_reported = True, rank.is_child_alive
+            events.append(Exited(rank_id, rank.ending, has_stragglers=rank.is_child_alive))
+        self._deaths.clear()
+        return events, self.has_order
+
+    def ask_to_stop(self, signums: Mapping[int, int]) -> None:
+        """Ask each rank that was not asked before; a child is asked when its leader has ended."""
+        for rank_id, signum in signums.items():
+            asked = (rank_id, self._ranks[rank_id].is_reported)
+            if asked not in self._asked:
+                self._asked.add(asked)
+                self.signal({rank_id: signum})
+
+    def ask_escaped(self, signum: int) -> None:
+        """Ask the processes outside the ranks' own sessions; those of a test do not listen."""
+        self.escaped_asked.append((self._clock.now(), signum))
+
+    def has_asked_ended(self) -> bool:
+        """Whether a process that is no child of this one has ended: there are none."""
+        return False
+
+    def notify(self, signums: Mapping[int, int]) -> bool:
+        """Send each rank that handles it its signal."""
+        handled = {
+            rank_id: signum for rank_id, signum in signums.items() if signum in self._ranks[rank_id].behaviour.notes
+        }
+        self.notified += handled.items()
+        return bool(handled)
+
+    def signal(self, signums: Mapping[int, int]) -> None:
+        """Send each rank its signal; a rank that was reaped is an error here."""
+        for rank_id, signum in signums.items():
+            rank = self._ranks[rank_id]
+            self.signalled.append((self._clock.now(), rank_id, signum))
+            if signum in rank.behaviour.dies_of:
+                moment = self._clock.now() + rank.behaviour.dies_of[signum]
+                self._clock.at(moment, functools.partial(self._die, rank_id, signum))
+
+    def _die(self, rank_id: int, signum: int) -> None:
+        rank = self._ranks.get(rank_id)
+        if rank is None:
+            return
+        if rank.is_child_alive:
+            rank.is_child_alive = False
+            self._clock.receive(SIGCHLD)
+        self.end(rank_id, Ending(signum=signum))
+
+    def reap(self, rank_id: int) -> Usage:
+        """Give the pid of a rank back."""
+        rank = self._ranks.pop(rank_id)
+        assert rank.is_reported
+        assert not rank.is_child_alive
+        return Usage(max_rss=1, user_seconds=0.0, system_seconds=0.0)
+
+    def pids(self) -> Mapping[int, int]:
+        """Return the pid of each rank whose leader is alive."""
+        return {rank_id: rank.pid for rank_id, rank in self._ranks.items() if not rank.is_reported}
+
+    def has_escaped(self) -> bool:
+        """Whether any process outside the ranks' own sessions is alive."""
+        return bool(self.escaped)
+
+    def kill_escaped(self) -> Mapping[int, str]:
+        """Kill every process outside the ranks' own sessions, but those that survive it."""
+        names = {pid: name for pid, (name, _is_stuck) in self.escaped.items()}
+        self.escaped = {pid: (name, is_stuck) for pid, (name, is_stuck) in self.escaped.items() if is_stuck}
+        self._clock.receive(*[SIGCHLD] * (len(names) > len(self.escaped)))
+        return names
+
+    def survivors(self) -> tuple[Survivor, ...]:
+        """Return all processes that are still alive."""
+        ranks = [Survivor(rank_id, str(rank.pid)) for rank_id, rank in self._ranks.items() if rank.ending is None]
+        return (*ranks, *(Survivor(None, str(pid)) for pid in self.escaped))
+
+    def is_proc_hidden(self) -> bool:
+        """Everything can be found."""
+        return False
+
+
+class FakeOutput:
+    """Output that tests write themselves."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.last_activity = clock.now()
+        self.failure: Optional[BaseException] = None
+        self.open_errors: dict[int, OSError] = {}
+        self.drain_seconds = 0.0  # from the call of `finish` to the last byte
+        self.when_finishing: Callable[[], None] = lambda: None
+        self.finish_limits: list[float] = []
+        self._clock = clock
+        self._data: dict[int, bytes] = {}
+
+    def start(self) -> None:
+        """Begin."""
+
+    @contextmanager
+    def open(self, rank_id: int) -> Iterator[int]:
+        """Give an fd for a rank."""
+        if rank_id in self.open_errors:
+            raise self.open_errors[rank_id]
+        yield rank_id
+
+    def write(self, rank_id: int, data: bytes) -> None:
+        """Let a rank write now."""
+        self._data[rank_id] = self._data.get(rank_id, b"") + data
+        self.last_activity = self._clock.now()
+
+    def settle(self) -> None:
+        """Everything is read at once."""
+
+    def read_so_far(self, rank_id: int) -> RankOutput:
+        """Return what a rank wrote."""
+        data = self._data.get(rank_id, b"")
+        return RankOutput(size=len(data), tail=data)
+
+    def finish(self, seconds: float) -> bool:
+        """Take `drain_seconds`, or give up."""
+        self.finish_limits.append(seconds)
+        self.when_finishing()
+        return self.drain_seconds <= seconds
+
+
+class FakeEvidence:
+    """Suspects the ranks of `suspects` first, in this order, then the others as they come."""
+
+    def __init__(self) -> None:
+        self.suspects: Sequence[int] = ()
+        self.was_ordered: Optional[bool] = None
+        self.looked_at: Mapping[int, int] = {}
+        self.when_looking: Callable[[], None] = lambda: None
+
+    def order_failures(self, failures: Sequence[Failure], *, is_ordered: bool) -> Sequence[int]:
+        """Return the suspects first."""
+        self.was_ordered = is_ordered
+        rank_ids = [failure.rank_id for failure in failures]
+        return [*(rank_id for rank_id in self.suspects if rank_id in rank_ids), *rank_ids]
+
+    def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
+        """Return no stacks."""
+        self.looked_at = dict(pids)
+        self.when_looking()
+        return HangSeen(())
+
+
+class FakeNode:
+    """A node for one job."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.processes = FakeProcesses(self.clock)
+        self.output = FakeOutput(self.clock)
+        self.evidence = FakeEvidence()
+
+    @property
+    def node(self) -> ManagedNode:
+        """The node as the manager gets it."""
+        return ManagedNode(processes=self.processes, output=self.output, clock=self.clock, evidence=self.evidence)
+
+
+class Recording:
+    """An observer that keeps all facts."""
+
+    def __init__(self, when: Callable[[Fact], None] = lambda _fact: None) -> None:
+        """`when` is called with each fact, while the manager waits for the observer."""
+        self.facts: list[Fact] = []
+        self._when = when
+
+    def observe(self, fact: Fact) -> None:
+        """Keep one more."""
+        self.facts.append(fact)
+        self._when(fact)

@@ -1,0 +1,196 @@
+"""What the ranks of each framework find in their environment, for every platform's fixture and beyond."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import ascend_runner.frameworks
+from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.registry import FRAMEWORKS, NAMES, patch_environment
+from ascend_runner.platforms.detect import find_node
+from tests.frameworks.launch_contexts import NODE, TABLE, changes, context
+from tests.platforms import platform_cases
+
+CASES = [
+    (name, expected)
+    for name in platform_cases.names("ranks")
+    for expected in platform_cases.load(name).expected["ranks"]
+]
+
+
+def _on_platform(framework: str, name: str, table: str | None = None) -> LaunchContext:
+    case = platform_cases.load(name)
+    node = find_node(case.variables, case.overrides)
+    return context(framework, case.variables, node=node, nproc=case.expected["nproc"], table_path=table)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), CASES, ids=[f"{name}-{expected['framework']}" for name, expected in CASES]
+)
+def test_rank_on_platform(name: str, expected: dict[str, Any]) -> None:
+    """A rank's environment differs from the platform's by exactly what its file expects."""
+    environ = platform_cases.load(name).variables
+    patch = patch_environment(_on_platform(expected["framework"], name, expected["table"]))
+    local_rank = expected["local_rank"]
+
+    assert (expected["set"], expected["unset"]) == changes(environ, patch.environment_of_rank(local_rank, environ))
+
+
+@pytest.mark.parametrize(("name", "expected"), [(name, expected) for name, expected in CASES if "beside" in expected])
+def test_process_beside_the_ranks(name: str, expected: dict[str, Any]) -> None:
+    """The scheduler has the expected environment, and runs only on its node."""
+    environ = platform_cases.load(name).variables
+    patch = patch_environment(_on_platform(expected["framework"], name, expected["table"]))
+
+    assert expected["beside"] == {
+        process.name: dict(zip(("set", "unset"), changes(environ, patch.environment_of_process(process, environ))))
+        for process in patch.processes
+    }
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("table", [None, TABLE])
+def test_no_rank_like_another(framework: str, table: str | None) -> None:
+    """With every framework each rank has a device of its own."""
+    environ = {"CM_WORKER_IP": "10.0.0.2"}
+    found = context(framework, environ, nproc=4, table_path=table)
+    if framework == "mindspore" and not table:
+        found = attrs.evolve(found, rank_ids=(0,), rank_size=1)
+    environments = [
+        patch_environment(found).environment_of_rank(index, environ) for index in range(len(found.rank_ids))
+    ]
+
+    assert [str(index) for index in range(len(environments))] == [own["DEVICE_ID"] for own in environments]
+    assert all(own["DEVICE_ID"] == own["ASCEND_DEVICE_ID"] for own in environments)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_agent_store_is_never_left_set(framework: str) -> None:
+    """TORCHELASTIC_* are removed: every rank would wait for a store that no process opens."""
+    environ = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "none", "TORCH": "kept"}
+    found = context(framework, environ, table_path=TABLE)
+    own = patch_environment(found).environment_of_rank(0, environ)
+
+    assert [] == [name for name in own if name.startswith("TORCHELASTIC_")]
+    assert "kept" == own["TORCH"]
+
+
+def test_what_lightning_takes_for_torchrun() -> None:
+    """Ranks get the variables that Lightning's TorchElasticEnvironment and accelerate look for."""
+    own = patch_environment(context("torch")).environment_of_rank(1, {})
+
+    assert {"RANK": "3", "GROUP_RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items() <= own.items()
+    assert {"WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}.items() <= own.items()
+
+
+# --- auto ------------------------------------------------------------------------------------------------------------
+
+
+def test_auto_says_what_it_means() -> None:
+    """`auto` selects the framework that the platform has prepared, and a note names the variables."""
+    variables = platform_cases.load("mindcluster_mindspore").variables
+
+    assert (
+        "--framework auto selects mindspore-cluster, because MS_SCHED_HOST and MS_WORKER_NUM are set"
+        in patch_environment(_on_platform("auto", "mindcluster_mindspore")).notes
+    )
+    assert "MS_SCHED_HOST" in variables
+
+
+def test_auto_without_anything_prepared() -> None:
+    """`auto` has no note if the platform has prepared nothing."""
+    assert () == patch_environment(context("auto")).notes
+
+
+# --- What helps all --------------------------------------------------------------------------------------------------
+
+
+def test_what_the_user_set_stays() -> None:
+    """The defaults do not replace variables that the user has set."""
+    environ = {"HCCL_CONNECT_TIMEOUT": "600", "OMP_NUM_THREADS": "3", "PYTHONUNBUFFERED": "x"}
+    own = patch_environment(context("auto", environ, cores=64)).environment_of_rank(0, environ)
+
+    assert environ.items() <= own.items()
+
+
+@pytest.mark.parametrize(("cores", "nproc", "threads"), [(192, 8, "24"), (7, 2, "3"), (2, 8, "1"), (1, 1, "1")])
+def test_threads(cores: int, nproc: int, threads: str) -> None:
+    """Each rank gets an equal share of the cores as threads, at least one."""
+    assert threads == patch_environment(context("auto", nproc=nproc, cores=cores)).job["OMP_NUM_THREADS"]
+
+
+def test_threads_where_the_cores_are_not_known() -> None:
+    """Without a number of cores OMP_NUM_THREADS is not set."""
+    assert "OMP_NUM_THREADS" not in patch_environment(context("auto")).job
+
+
+# --- Devices ---------------------------------------------------------------------------------------------------------
+
+
+def test_visible_devices_are_respected() -> None:
+    """ASCEND_RT_VISIBLE_DEVICES stays, and DEVICE_ID is an index into it."""
+    environ = {"ASCEND_RT_VISIBLE_DEVICES": "4,5"}
+    own = patch_environment(context("auto", environ)).environment_of_rank(1, environ)
+
+    assert ("4,5", "1") == (own["ASCEND_RT_VISIBLE_DEVICES"], own["DEVICE_ID"])
+
+
+@pytest.mark.parametrize(("environ", "device"), [({"ASCEND_RT_VISIBLE_DEVICES": "4,6"}, "6"), ({}, "1")])
+def test_isolated_devices(environ: dict[str, str], device: str) -> None:
+    """An isolated rank sees one card, with index 0."""
+    own = patch_environment(context("auto", environ, isolate_devices=True)).environment_of_rank(1, environ)
+
+    assert (device, "0", "0") == (own["ASCEND_RT_VISIBLE_DEVICES"], own["DEVICE_ID"], own["ASCEND_DEVICE_ID"])
+
+
+# --- The dynamic cluster ---------------------------------------------------------------------------------------------
+
+
+def test_scheduler_is_on_node_0() -> None:
+    """The scheduler runs on node 0 only."""
+    here = context("mindspore-cluster", node=attrs.evolve(NODE, node_rank=0))
+
+    assert ["scheduler"] == [process.name for process in patch_environment(here).processes]
+    assert () == patch_environment(context("mindspore-cluster")).processes
+
+
+def test_scheduler_has_no_rank() -> None:
+    """The scheduler gets no variable of a rank, not even one that the runner has inherited."""
+    environ = {"RANK": "1", "DEVICE_ID": "3", "RANK_ID": "3", "LOCAL_RANK": "3", "MS_NODE_ID": "3"}
+    here = context("mindspore-cluster", environ, node=attrs.evolve(NODE, node_rank=0))
+    patch = patch_environment(here)
+    own = patch.environment_of_process(patch.processes[0], environ)
+
+    assert "MS_SCHED" == own["MS_ROLE"]
+    assert set() == {*own} & {*environ}
+
+
+def test_scheduler_is_met_at_an_address() -> None:
+    """The host name of node 0 is resolved for MS_SCHED_HOST."""
+    node = attrs.evolve(NODE, master_addr="node0")
+    named = context("mindspore-cluster", node=node, resolve=lambda name: {"node0": "10.9.9.9"}[name])
+
+    assert "10.9.9.9" == patch_environment(named).job["MS_SCHED_HOST"]
+
+
+def test_cluster_reads_no_table() -> None:
+    """The dynamic cluster gets no rank table."""
+    environ = {"RANK_TABLE_FILE": "/user/config"}
+    found = context("mindspore-cluster", environ, table_path=TABLE)
+
+    assert "RANK_TABLE_FILE" not in patch_environment(found).environment_of_rank(0, environ)
+
+
+# --- The README ------------------------------------------------------------------------------------------------------
+
+
+def test_readme_lists_the_frameworks() -> None:
+    """Each framework has a row in the README's table."""
+    readme = Path(ascend_runner.frameworks.__file__).with_name("README.md").read_text("utf-8")
+    cells = [row.split("|")[1].strip() for row in readme.splitlines() if row.startswith("|")]
+
+    assert sorted(f"`{name}`" for name in NAMES) == sorted(cells[2:])

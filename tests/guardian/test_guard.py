@@ -1,0 +1,224 @@
+"""The guardian exits with the runner's status, leaves none of its processes, and neither drops nor adds signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.guardian import process_tree
+from ascend_runner.guardian.guard import ONE_SIGNAL
+from tests.helpers.program import WORKERS
+from tests.helpers.surroundings import CLEAN
+from tests.helpers.waiting import LIMIT, is_gone
+
+GUARDED = [sys.executable, str(WORKERS / "guarded.py")]
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a guardian until it exits."""
+    return subprocess.run(
+        command, env=CLEAN, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+
+
+@contextmanager
+def running(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a guardian whose runner reports that it is ready and exits on SIGQUIT."""
+    popen = subprocess.Popen(command, env=CLEAN, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    assert popen.stdout
+    try:
+        assert "ready\n" == popen.stdout.readline()
+        yield popen
+        popen.send_signal(signal.SIGQUIT)
+        popen.wait(LIMIT)
+    finally:
+        popen.kill()
+        popen.wait()
+        popen.stdout.close()
+
+
+def read_line(popen: subprocess.Popen[str]) -> str:
+    """Read the runner's next line."""
+    assert popen.stdout
+    return popen.stdout.readline().strip()
+
+
+# --- The status -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("exit=0", 0),
+        ("exit=7", 7),
+        ("exit=255", 255),
+        ("stop=0", 125),
+        ("stop=3", 125),
+        ("raise", 125),
+        ("die=KILL", 137),
+        ("die=SEGV", 139),
+        ("die=ABRT", 134),
+    ],
+)
+def test_status_is_the_runners(body: str, status: int) -> None:
+    """The status is the runner's, 128 + S if signal S killed it, and 125 if it raised an exception."""
+    assert status == run(*GUARDED, body).returncode
+
+
+def test_failure_of_the_runner_is_shown() -> None:
+    """An unexpected exception is printed before the process exits."""
+    assert "RuntimeError: as it was told to" in run(*GUARDED, "raise").stderr
+
+
+def test_status_is_right_where_sigchld_was_ignored() -> None:
+    """An inherited ignored SIGCHLD, which makes the kernel discard exit statuses, does no harm."""
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        popen = subprocess.Popen([*GUARDED, "exit=7"], env=CLEAN)
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+
+    assert 7 == popen.wait(LIMIT)
+
+
+# --- What it leaves ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_killed_runner_outlives_the_guardian() -> None:
+    """Processes that the runner left behind are gone when the guardian exits."""
+    ended = run(*GUARDED, "orphans")
+    pids = [int(line) for line in ended.stdout.split()]
+
+    assert 137 == ended.returncode
+    assert 3 == len(pids)
+    assert all(map(is_gone, pids))
+
+
+def test_what_it_did_not_start_is_spared() -> None:
+    """`exec ascend-runner` in a script spares the script's children: a tee behind `> >(tee log)` reads to the end."""
+    ended = run("/bin/sh", "-c", 'sleep 1000 >&- 2>&- & echo $!; exec "$@"', "sh", *GUARDED, "orphans")
+    sleeper, *pids = map(int, ended.stdout.split())
+    was_spared = not is_gone(sleeper)
+    os.kill(sleeper, signal.SIGKILL)
+    os.waitpid(sleeper, 0)
+
+    assert was_spared
+    assert 3 == len(pids)
+    assert all(map(is_gone, pids))
+    assert 137 == ended.returncode
+
+
+def test_what_it_did_not_start_does_not_delay_the_end() -> None:
+    """An exited child of the script is neither waited for nor taken for the runner."""
+    ended = run("/bin/sh", "-c", 'sleep 0 & exec "$@"', "sh", *GUARDED, "exit=7")
+
+    assert 7 == ended.returncode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can begin a container")
+def test_first_process_of_a_container_reaps_orphans() -> None:
+    """As PID 1 it ends with the runner's status, and does not wait for orphans."""
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if run(*unshare, "true").returncode:
+        pytest.skip("no new process namespace here")
+
+    assert 137 == run(*unshare, *GUARDED, "orphans").returncode
+
+
+# --- Signals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_signal_reaches_the_runner_once(name: str) -> None:
+    """Each signal is forwarded, and none ends the guardian."""
+    with running(*GUARDED, "signals") as popen:
+        popen.send_signal(signal.Signals[name])
+        seen = read_line(popen)
+        popen.send_signal(signal.SIGQUIT)
+
+        assert [name, "SIGQUIT"] == [seen, read_line(popen)]
+        assert 0 == popen.wait(LIMIT)
+
+
+def test_ignored_hangup_is_not_forwarded() -> None:
+    """Under nohup(1), SIGHUP stays ignored."""
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with running(*GUARDED, "signals") as popen:
+            popen.send_signal(signal.SIGHUP)
+            popen.send_signal(signal.SIGQUIT)
+
+            assert "SIGQUIT" == read_line(popen)
+            assert 0 == popen.wait(LIMIT)
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+
+
+def test_same_signal_of_two_senders_is_two_intentions() -> None:
+    """Equal signals from different senders are both forwarded, however close together."""
+    with running(*GUARDED, "signals") as popen:
+        for _ in range(2):
+            subprocess.run(["/bin/sh", "-c", f"kill -TERM {popen.pid}"], check=True)
+            assert "SIGTERM" == read_line(popen)
+
+
+def test_same_signal_later_is_another_intention() -> None:
+    """A later second SIGTERM from the same sender is forwarded as well."""
+    with running(*GUARDED, "signals") as popen:
+        for _ in range(3):
+            popen.send_signal(signal.SIGTERM)
+            assert "SIGTERM" == read_line(popen)
+            time.sleep(2 * ONE_SIGNAL)
+
+
+def test_other_signal_of_one_sender_is_another_intention() -> None:
+    """A SIGTERM directly after a SIGINT is not a duplicate."""
+    with running(*GUARDED, "signals") as popen:
+        for name in ("SIGINT", "SIGTERM", "SIGINT"):
+            popen.send_signal(signal.Signals[name])
+            assert name == read_line(popen)
+
+
+def test_runner_leads_a_group_of_its_own() -> None:
+    """The runner receives a terminal's Ctrl-C once, through the guardian."""
+    assert "True\n" == run(*GUARDED, "group").stdout
+
+
+def test_runner_ends_when_the_guardian_is_killed() -> None:
+    """If the guardian is killed, the runner receives SIGTERM."""
+    with running(*GUARDED, "signals") as popen:
+        (runner,) = process_tree.children(popen.pid)
+        popen.kill()
+        popen.wait()
+
+        assert "SIGTERM" == read_line(popen)
+        os.kill(runner, signal.SIGQUIT)
+        os.waitpid(runner, 0)
+
+
+# --- Standard files ---------------------------------------------------------------------------------------------------
+
+
+def test_closed_standard_files_are_opened(tmp_path: Path) -> None:
+    """If all three standard files are closed, the runner has /dev/null in their place."""
+    ended = run("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *GUARDED, f"files={tmp_path}/files")
+
+    assert 0 == ended.returncode
+    assert "/dev/null /dev/null /dev/null" == (tmp_path / "files").read_text()
+
+
+def test_open_standard_files_are_kept(tmp_path: Path) -> None:
+    """Standard files that are open are not changed."""
+    run("/bin/sh", "-c", 'exec "$@" <&- 2>&-', "sh", *GUARDED, f"files={tmp_path}/files")
+
+    stdin, stdout, stderr = (tmp_path / "files").read_text().split()
+    assert ("/dev/null", "/dev/null") == (stdin, stderr)
+    assert stdout.startswith("pipe:")

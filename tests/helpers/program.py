@@ -1,0 +1,158 @@
+"""The program as a process: run it to its end, or start it, read its screen and wait for facts."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from ascend_runner.guardian import process_tree
+from tests.helpers.surroundings import CLEAN
+from tests.helpers.waiting import LIMIT
+
+WORKERS: Final = Path(__file__).parents[1] / "workers"
+ACTOR: Final = [sys.executable, "-S", str(WORKERS / "actor.py")]
+
+
+def run_to_end(
+    *args: str | bytes, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the program to its end, with stdout and stderr separate."""
+    return subprocess.run(
+        [sys.executable, "-m", "ascend_runner", *args],
+        env={**CLEAN, **(env or {})},
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LIMIT,
+        check=False,
+    )
+
+
+def sentence(line: str) -> str:
+    """Give one of the runner's own lines without prefix and time: "ERROR command not found: 'x'"."""
+    return " ".join(line.split(" ")[2:])
+
+
+class Run:
+    """One run of the program, with its screen read line by line as it comes."""
+
+    def __init__(self, command: list[str], env: dict[str, str], cwd: Path) -> None:
+        self.popen = subprocess.Popen(
+            command,
+            env={**CLEAN, **env},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self.lines: list[str] = []
+        self._queue: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def screen(self) -> str:
+        """The lines that have been waited for so far."""
+        return "".join(self.lines)
+
+    @property
+    def runner_pid(self) -> int:
+        """The pid of the runner: the guardian's only child while it runs."""
+        return process_tree.children(self.popen.pid)[0]
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        """Wait until this text has been shown in so many lines in all."""
+        deadline = time.monotonic() + LIMIT
+        while sum(text in line for line in self.lines) < times:
+            try:
+                self.lines.append(self._queue.get(timeout=max(0.0, deadline - time.monotonic())))
+            except queue.Empty:
+                pytest.fail(f"not seen {times} times in {LIMIT:g} s: {text!r}; the screen:\n{self.screen}")
+
+    def send(self, signum: int) -> None:
+        """Send a signal to the first process of the program."""
+        self.popen.send_signal(signum)
+
+    def finish(self) -> int:
+        """Wait for the end and return the exit status; `screen` is complete then."""
+        try:
+            status = self.popen.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running after {LIMIT:g} s; the screen:\n{self.screen}")
+        self._reader.join(LIMIT)
+        while not self._queue.empty():
+            self.lines.append(self._queue.get())
+        return status
+
+    def close(self) -> None:
+        """Kill the program if it is still running."""
+        if self.popen.poll() is None:
+            self.popen.kill()
+            self.popen.wait()
+        self._reader.join()
+        assert self.popen.stdout
+        self.popen.stdout.close()
+
+    def _read(self) -> None:
+        assert self.popen.stdout
+        for line in self.popen.stdout:
+            self._queue.put(line.decode(errors="replace"))
+
+
+class Program:
+    """Starts runs of the program in one folder."""
+
+    python = sys.executable
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log_dir = folder / "log"
+        self._runs: list[Run] = []
+
+    def start(self, *args: str, env: dict[str, str] | None = None, under: tuple[str, ...] = ()) -> Run:
+        """Start `UNDER ascend-runner --log-dir ... ARGS`; `under` is the command line of, for example, unshare(1)."""
+        command = [*under, sys.executable, "-m", "ascend_runner", "--log-dir", str(self.log_dir), *args]
+        run = Run(command, {"MA_VJ_NAME": "job", **(env or {})}, self.folder)
+        self._runs.append(run)
+        return run
+
+    def act(self, ranks: int, *steps: str, options: tuple[str, ...] = (), under: tuple[str, ...] = ()) -> Run:
+        """Start so many ranks that take the steps, see tests/workers/actor.py."""
+        return self.start("--nproc-per-node", str(ranks), *options, *ACTOR, *steps, under=under)
+
+    def shell(self, command: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a shell command in the folder, with both outputs in `stdout`."""
+        return subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=self.folder,
+            env=CLEAN,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=LIMIT,
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Read the report of the job."""
+        document: dict[str, Any] = json.loads((self.log_dir / "job-report.json").read_bytes())
+        return document
+
+    def log(self, rank_id: int, local_rank: int | None = None) -> bytes:
+        """Read the log file of a rank."""
+        device = rank_id if local_rank is None else local_rank
+        return (self.log_dir / f"job-proc-rank-{rank_id}-device-{device}.txt").read_bytes()
+
+    def close(self) -> None:
+        """Kill every run that is still running."""
+        for run in self._runs:
+            run.close()

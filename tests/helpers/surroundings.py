@@ -1,0 +1,41 @@
+"""What a test may rely on in the machine it runs on: variables, ports, and programs that start others."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from typing import Final
+
+import pytest
+
+from ascend_runner.platforms.variables import HCCL_BASE_PORT, HCCL_PORTS
+from tests.helpers.waiting import LIMIT
+
+# The variables that are passed on from the machine: no other one may change what is tested.
+CLEAN: Final = {
+    name: value
+    for name, value in os.environ.items()
+    if name in {"PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START"}
+}
+
+
+def bound_to_free_port() -> socket.socket:
+    """Bind a free port that HCCL does not use; HCCL's ports are among those that the kernel assigns."""
+    while True:
+        bound = socket.socket()
+        bound.bind(("127.0.0.1", 0))
+        if bound.getsockname()[1] not in range(HCCL_BASE_PORT, HCCL_BASE_PORT + HCCL_PORTS):
+            return bound
+        bound.close()
+
+
+def permitted(*words: str) -> tuple[str, ...]:
+    """Give the command line of a program that starts others, or skip the test if it is not permitted here."""
+    try:
+        tried = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=LIMIT, check=False)
+    except FileNotFoundError:
+        pytest.skip(f"{words[0]} is not installed")
+    if tried.returncode:
+        pytest.skip(f"{' '.join(words)} is not permitted here: {tried.stderr.strip()}")
+    return words

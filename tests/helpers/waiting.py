@@ -1,0 +1,24 @@
+"""Waiting for facts, with a limit."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, Final
+
+from ascend_runner.guardian import process_tree
+
+LIMIT: Final = 20.0  # seconds that any fact may take to come true on a busy machine
+
+
+def wait_until(is_true: Callable[..., object], *, limit: float = LIMIT) -> None:
+    """Wait until a condition holds that nothing announces."""
+    deadline = time.monotonic() + limit
+    while not is_true():
+        assert time.monotonic() < deadline, f"still false after {limit:g} s"
+        time.sleep(0.002)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; it may still be a zombie."""
+    found = process_tree.look(pid)
+    return found is None or found.is_zombie

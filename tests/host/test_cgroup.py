@@ -1,0 +1,61 @@
+"""Finding the own control groups, in trees of files as on different systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.host import cgroup
+from ascend_runner.host.cgroup import Cgroup
+from ascend_runner.host.host import Host
+
+FILES = ("cpu.cfs_quota_us", "cpu.max")
+V1_MOUNT = "33 31 0:30 {root} /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+V2_MOUNT = "30 23 0:26 {root} /sys/fs/cgroup{hybrid} rw - cgroup2 cgroup2 rw\n"
+
+
+def tree(folder: Path, cgroups: str, mounts: str, *files: str) -> Host:
+    """Lay out the /proc files of this process, and the controllers' files."""
+    for name, text in {"proc/self/cgroup": cgroups, "proc/self/mountinfo": mounts, **dict.fromkeys(files, "")}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Host(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("cgroups", "mounts", "files", "expected"),
+    [
+        ("0::/\n", V2_MOUNT.format(root="/", hybrid=""), ["sys/fs/cgroup/cpu.max"], (False, ["/sys/fs/cgroup"])),
+        (
+            "0::/pod/own\n",
+            V2_MOUNT.format(root="/", hybrid=""),
+            ["sys/fs/cgroup/pod/cpu.max"],  # the controller is not handed down to the own group
+            (False, ["/sys/fs/cgroup/pod"]),
+        ),
+        (
+            "4:cpu,cpuacct:/pod/own\n0::/else\n",
+            V1_MOUNT.format(root="/") + V2_MOUNT.format(root="/", hybrid="/unified"),
+            ["sys/fs/cgroup/cpu/pod/own/cpu.cfs_quota_us", "sys/fs/cgroup/cpu/cpu.cfs_quota_us"],
+            (True, ["/sys/fs/cgroup/cpu/pod/own", "/sys/fs/cgroup/cpu"]),
+        ),
+        (
+            "4:cpu,cpuacct:/docker/own\n",  # the host's path, in a container that has its own part mounted
+            V1_MOUNT.format(root="/docker/own"),
+            ["sys/fs/cgroup/cpu/cpu.cfs_quota_us"],
+            (True, ["/sys/fs/cgroup/cpu"]),
+        ),
+        ("4:cpuset:/\n", V1_MOUNT.format(root="/"), ["sys/fs/cgroup/cpu/cpu.cfs_quota_us"], None),
+        ("0::/\n", "", ["sys/fs/cgroup/cpu.max"], None),
+        ("", "", [], None),
+    ],
+)
+def test_find(
+    tmp_path: Path, cgroups: str, mounts: str, files: list[str], expected: tuple[bool, list[str]] | None
+) -> None:
+    """The folders with the controller's file are found, the own one first."""
+    host = tree(tmp_path, cgroups, mounts, *files)
+    wanted = None if expected is None else Cgroup(expected[0], tuple(expected[1]))
+
+    assert wanted == cgroup.find(host, "cpu", *FILES)

@@ -1,0 +1,71 @@
+"""The form of the runner's own lines, which of them are shown, and that nothing in them controls a terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ascend_runner.output.messages import Level, Messages, format_message
+
+
+def test_message_has_name_time_and_level() -> None:
+    """A message is `[ascend-runner] TIME LEVEL SENTENCE` and a newline."""
+    assert re.fullmatch(rb"\[ascend-runner\] \d\d:\d\d:\d\d WARNING odd\n", format_message(Level.WARNING, "odd"))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "shown"),
+    [
+        ("pod '\x1b[2J'", rb"pod '\x1b[2J'"),
+        ("a\r\x00b", rb"a\r\x00b"),
+        ("a\nb", rb"a\nb"),
+        ("\udcff", rb"\udcff"),
+        ("训练\t1", "训练\t1".encode()),
+    ],
+)
+def test_control_characters_are_escaped(sentence: str, shown: bytes) -> None:
+    """Control characters in names from tables and variables are written as escapes."""
+    assert format_message(Level.INFO, sentence).endswith(b" INFO " + shown + b"\n")
+
+
+def test_only_an_error_has_several_lines() -> None:
+    """An error may have indented lines below its head; in any other message a newline is escaped."""
+    lines: list[bytes] = []
+    messages = Messages(lines.append)
+    messages.error("head\n  detail")
+    messages.info("head\n  detail")
+
+    assert [b"head\n  detail\n", b"head\\n  detail\n"] == [
+        line.partition(b"head")[1] + line.partition(b"head")[2] for line in lines
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lowest", "shown"),
+    [
+        (Level.DEBUG, ["debug", "info", "warning", "error"]),
+        (Level.INFO, ["info", "warning", "error"]),
+        (Level.WARNING, ["warning", "error"]),
+        (Level.ERROR, ["error"]),
+    ],
+)
+def test_messages_below_the_lowest_level_are_left_out(lowest: Level, shown: list[str]) -> None:
+    """A message is written if its level is at least the lowest one."""
+    lines: list[bytes] = []
+    messages = Messages(lines.append, lowest)
+    messages.debug("debug")
+    messages.info("info")
+    messages.warning("warning")
+    messages.error("error")
+
+    assert shown == [line.decode().split(" ")[-1].strip() for line in lines]
+
+
+def test_warnings_are_kept() -> None:
+    """Warnings are collected for the report, even those that are not shown."""
+    messages = Messages(lambda _: None, Level.ERROR)
+    messages.warning("odd")
+    messages.error("bad")
+
+    assert ["odd"] == messages.warnings

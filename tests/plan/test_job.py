@@ -1,0 +1,308 @@
+"""The plan: every variable, folder, log and table path of every rank, decided before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import attrs
+import pytest
+
+from ascend_runner.errors import SettingsError
+from ascend_runner.plan import folders
+from ascend_runner.plan.builder import PlanBuilder
+from ascend_runner.plan.context import Command, PlanContext
+from ascend_runner.plan.job import JobSpec, RankSpec, TableFile, with_table_at
+from ascend_runner.plan.ranks import plan_ranks
+from ascend_runner.plan.this_node import NodeShare
+from ascend_runner.platforms.node import Node
+from ascend_runner.settings.model import Settings
+
+NODE = Node(node_rank=4, nnodes=8, master_addr="10.0.0.1")
+SHARE = NodeShare(rank_ids=(8, 9), rank_size=16, server_id="10.0.0.2", pod_name="job-worker-1", node=NODE)
+NOTHING_SET = Settings()
+ALONE = NodeShare(rank_ids=(0,), rank_size=1, server_id="some-host")
+MODELARTS = {"MA_MOUNT_PATH": "/mount", "MA_HOME": "/home/ma-user", "MA_VJ_NAME": "ma-job-605d", "PATH": "/bin"}
+
+
+def _plan(
+    environ: Mapping[str, str],
+    settings: Settings = NOTHING_SET,
+    share: NodeShare = SHARE,
+    *,
+    existing: Collection[str] = (),
+    table: bytes | None = b"{}\n",
+) -> JobSpec:
+    context = PlanContext(
+        environ=environ, cwd="/here", host_name="some-host", is_folder=lambda path: path in existing, cores=9
+    )
+    builder = PlanBuilder(job_id=folders.find_job_id(context), settings=settings, context=context)
+    file = None if table is None else folders.place_table(table, settings, context)
+    return plan_ranks(Command("/bin/python", ("python", "train.py")), share, builder, file)
+
+
+def _env(environ: Mapping[str, str], share: NodeShare = SHARE, *, local_rank: int = 0) -> Mapping[str, str]:
+    return _plan(environ, share=share).ranks[local_rank].env
+
+
+# --- The whole --------------------------------------------------------------------------------------------------------
+
+
+def test_plan_of_a_modelarts_node() -> None:
+    """Everything that one rank of a ModelArts node gets, and everything that the node creates for it."""
+    job = _plan(MODELARTS, existing={"/mount/log"})
+
+    assert ("modelarts-job-605d", 16, "10.0.0.2", "job-worker-1", 15.0) == (
+        job.job_id,
+        job.rank_size,
+        job.server_id,
+        job.pod_name,
+        job.grace,
+    )
+    env = {
+        **MODELARTS,
+        "RANK_ID": "9",
+        "RANK": "9",
+        "RANK_SIZE": "16",
+        "WORLD_SIZE": "16",
+        "LOCAL_WORLD_SIZE": "2",
+        "DEVICE_ID": "1",
+        "ASCEND_DEVICE_ID": "1",
+        "LOCAL_RANK": "1",
+        "JOB_ID": "modelarts-job-605d",
+        "RANK_TABLE_FILE": "/mount/rank_table/jobstart_hccl.json",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29500",
+        "NODE_RANK": "4",
+        "GROUP_RANK": "4",
+        "GROUP_WORLD_SIZE": "8",
+        "HCCL_CONNECT_TIMEOUT": "1800",
+        "OMP_NUM_THREADS": "4",
+        "PYTHONUNBUFFERED": "1",
+        "ASCEND_PROCESS_LOG_PATH": "/mount/log/modelarts-job-605d/ascend/process_log/rank_9",
+    }
+    expected = RankSpec(
+        rank_id=9,
+        local_rank=1,
+        executable="/bin/python",
+        argv=("python", "train.py"),
+        env=env,
+        cwd="/mount/workspace/device1",
+        log_path="/mount/log/modelarts-job-605d-proc-rank-9-device-1.txt",
+        prefix=b"[rank 9] ",
+    )
+    assert expected == job.ranks[1]
+    assert (
+        "/mount/log",
+        "/mount/workspace/device0",
+        "/mount/workspace/device1",
+        "/mount/log/modelarts-job-605d/ascend/process_log/rank_8",
+        "/mount/log/modelarts-job-605d/ascend/process_log/rank_9",
+    ) == job.folders
+    assert (
+        TableFile("/mount/rank_table/jobstart_hccl.json", "/mount/log/rank_table/jobstart_hccl.json", b"{}\n")
+        == job.table
+    )
+
+
+def test_ranks_are_in_local_order() -> None:
+    """Local rank, device index and position are one number, whatever the global ranks are."""
+    job = _plan({}, share=NodeShare(rank_ids=(5, 2, 7), rank_size=8))
+
+    assert [(5, 0), (2, 1), (7, 2)] == [(rank.rank_id, rank.local_rank) for rank in job.ranks]
+    assert ["0", "1", "2"] == [rank.env["DEVICE_ID"] for rank in job.ranks]
+
+
+# --- Variables --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RANK_ID",
+        "RANK",
+        "RANK_SIZE",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "DEVICE_ID",
+        "ASCEND_DEVICE_ID",
+        "LOCAL_RANK",
+        "JOB_ID",
+        "RANK_TABLE_FILE",
+    ],
+)
+def test_what_only_the_plan_can_know_beats_the_environment(name: str) -> None:
+    """Wrong values of an outer launcher or an image do not reach a rank."""
+    assert _env({})[name] == _env({name: "stale"})[name]
+
+
+@pytest.mark.parametrize(
+    "name", ["HCCL_CONNECT_TIMEOUT", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH", "OMP_NUM_THREADS"]
+)
+def test_what_the_user_may_choose_is_kept(name: str) -> None:
+    """Defaults are set only for variables that are unset or empty."""
+    assert "chosen" == _env({name: "chosen"})[name]
+    assert _env({})[name] == _env({name: ""})[name]
+
+
+def test_chosen_process_log_path_is_not_made() -> None:
+    """A folder that the user named is not created; those that the runner chose are."""
+    assert ("/tmp/log",) == _plan({"ASCEND_PROCESS_LOG_PATH": "/chosen"}).folders
+
+
+def test_other_variables_are_handed_on() -> None:
+    """A rank gets the caller's environment, including the runner's own variables."""
+    environ = {"PATH": "/bin", "PYTHONPATH": "", "ASCEND_RUNNER_GRACE": "3"}
+
+    assert environ.items() <= _env(environ).items()
+
+
+@pytest.mark.parametrize("name", ["RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"])
+def test_without_table_both_variables_are_unset(name: str) -> None:
+    """Without a table its variables are unset: frameworks would read a table of another job."""
+    job = _plan({name: "/user/config"}, share=ALONE, table=None)
+
+    assert job.table is None
+    assert set() == {"RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"} & job.ranks[0].env.keys()
+
+
+def test_with_table_ranks_know_one_table_only() -> None:
+    """RANK_TABLE_FILE is the converted file; the platform's other variable is unset."""
+    env = _env({"RANK_TABLE_FILE": "/user/config", "RANK_TABLE_FILE_V_1_0": "/user/config/v1.json"})
+
+    assert "/tmp/log/rank_table/jobstart_hccl.json" == env["RANK_TABLE_FILE"]
+    assert "RANK_TABLE_FILE_V_1_0" not in env
+
+
+# --- The job id -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "job_id"),
+    [
+        ({"BATCH_JOB_ID": "job0a1b", "MA_VJ_NAME": "ma-job-1"}, "job0a1b"),
+        ({"BATCH_JOB_ID": "", "MA_VJ_NAME": "ma-job-1"}, "modelarts-job-1"),
+        ({"MA_VJ_NAME": "ma-job-of-ma-job"}, "modelarts-job-of-ma-job"),
+        ({"MA_VJ_NAME": "other"}, "other"),
+        ({"SLURM_JOB_ID": "42"}, "slurm-42"),
+        ({}, "some-host"),
+    ],
+    ids=["BATCH_JOB_ID", "MA_VJ_NAME", "first-ma-job-only", "no-ma-job", "slurm", "host"],
+)
+def test_job_id(environ: dict[str, str], job_id: str) -> None:
+    """BATCH_JOB_ID, else MA_VJ_NAME with its first ma-job made modelarts-job, else the host name."""
+    job = _plan(environ)
+
+    assert job_id == job.job_id == job.ranks[0].env["JOB_ID"]
+    assert f"/tmp/log/{job_id}-proc-rank-8-device-0.txt" == job.ranks[0].log_path
+
+
+@pytest.mark.parametrize("job_id", ["../x", "a/b", "/", ".", "..", "a\nb", "a\0b", "\x1b[2J"])
+def test_job_id_that_would_leave_its_folder_is_refused(job_id: str) -> None:
+    """A job id that is not a plain file name is refused."""
+    with pytest.raises(SettingsError) as caught:
+        _plan({"BATCH_JOB_ID": job_id})
+
+    assert (
+        f"the job id is {job_id!r} (from MINDX_TASK_ID, BATCH_JOB_ID, MA_VJ_NAME, SLURM_JOB_ID or the host name),"
+        " expected a plain file name" == str(caught.value)
+    )
+
+
+# --- Folders and files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "setting", "existing", "log_dir"),
+    [
+        ({"BATCH_TASK_LOG_PATH": "/batch", "MA_MOUNT_PATH": "/mount"}, "/chosen", {"/batch"}, "/chosen"),
+        ({}, "logs", (), "/here/logs"),
+        ({"BATCH_TASK_LOG_PATH": "/batch", "MA_MOUNT_PATH": "/mount"}, None, {"/batch", "/mount/log"}, "/batch"),
+        ({"BATCH_TASK_LOG_PATH": "/batch", "MA_MOUNT_PATH": "/mount"}, None, {"/mount/log"}, "/mount/log"),
+        ({"BATCH_TASK_LOG_PATH": "batch"}, None, {"batch"}, "/here/batch"),
+        ({"BATCH_TASK_LOG_PATH": "/batch", "MA_MOUNT_PATH": "/mount"}, None, (), "/tmp/log"),
+        ({}, None, (), "/tmp/log"),
+    ],
+    ids=["chosen", "relative", "BATCH", "mount", "relative-BATCH", "none-exists", "nothing"],
+)
+def test_log_dir(environ: dict[str, str], setting: str | None, existing: Collection[str], log_dir: str) -> None:
+    """--log-dir, else BATCH_TASK_LOG_PATH or $MA_MOUNT_PATH/log where they exist, else /tmp/log."""
+    job = _plan(environ, Settings(log_dir=setting), existing=existing)
+
+    assert log_dir == job.log_dir == job.folders[0]
+
+
+@pytest.mark.parametrize(
+    ("environ", "setting", "existing", "cwd"),
+    [
+        ({}, None, (), "/here"),
+        ({"MA_MOUNT_PATH": "/mount"}, None, (), "/mount/workspace/device1"),
+        ({"MA_MOUNT_PATH": "/mount"}, "inherit", (), "/here"),
+        ({"MA_MOUNT_PATH": "/mount"}, "/chosen", (), "/chosen"),
+        ({}, "chosen", (), "/here/chosen"),
+        ({"MA_MOUNT_PATH": "/mount"}, "device", {"/cache"}, "/mount/workspace/device1"),
+        ({"MA_MOUNT_PATH": "mount"}, "device", (), "/here/mount/workspace/device1"),
+        ({}, "device", {"/cache"}, "/cache/device1"),
+        ({}, "device", (), "/tmp/log/device1"),
+    ],
+)
+def test_workdir(environ: dict[str, str], setting: str | None, existing: Collection[str], cwd: str) -> None:
+    """The working directory is a folder per device if MA_MOUNT_PATH is set, else the caller's."""
+    job = _plan(environ, Settings(workdir=setting), existing=existing)
+
+    assert cwd == job.ranks[1].cwd
+    assert (cwd in job.folders) is cwd.endswith("device1")
+
+
+@pytest.mark.parametrize(
+    ("environ", "path"),
+    [
+        ({"MA_MOUNT_PATH": "/mount", "MA_HOME": "/home/ma-user"}, "/mount/rank_table/jobstart_hccl.json"),
+        ({"MA_HOME": "/home/ma-user"}, "/home/ma-user/rank_table/jobstart_hccl.json"),
+        ({"MA_MOUNT_PATH": "", "MA_HOME": ""}, "/tmp/log/rank_table/jobstart_hccl.json"),
+        ({"MA_HOME": "home"}, "/here/home/rank_table/jobstart_hccl.json"),
+    ],
+)
+def test_table_path(environ: dict[str, str], path: str) -> None:
+    """The converted table is under MA_MOUNT_PATH, else MA_HOME, else the log dir; always a full path."""
+    job = _plan(environ)
+
+    assert job.table
+    assert path == job.table.path == job.ranks[0].env["RANK_TABLE_FILE"]
+    assert "/tmp/log/rank_table/jobstart_hccl.json" == job.table.fallback_path
+
+
+def test_fallback_changes_what_the_ranks_are_told_and_nothing_else() -> None:
+    """If the table is written to its fallback path, only that path changes in the plan."""
+    job = _plan(MODELARTS)
+    assert job.table
+    changed = with_table_at(job, job.table.fallback_path)
+    assert changed.table
+
+    path = "/tmp/log/rank_table/jobstart_hccl.json"
+    assert path == changed.table.path
+    assert [path, path] == [rank.env["RANK_TABLE_FILE"] for rank in changed.ranks]
+    back = [attrs.evolve(rank, env={**rank.env, "RANK_TABLE_FILE": job.table.path}) for rank in changed.ranks]
+    assert job == attrs.evolve(changed, ranks=tuple(back), table=job.table)
+
+
+# --- The console ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "prefixes"),
+    [
+        (Settings(), [b"[rank 8] ", b"[rank 9] "]),
+        (Settings(no_prefix=True), [b"", b""]),
+        (Settings(console=frozenset({9})), [None, b"[rank 9] "]),
+        (Settings(console=frozenset({9}), no_prefix=True), [None, b""]),
+        (Settings(console=frozenset()), [None, None]),
+    ],
+)
+def test_prefix(settings: Settings, prefixes: list[bytes | None]) -> None:
+    """Lines carry the global rank, unless the console shows other ranks, none, or no prefix."""
+    assert prefixes == [rank.prefix for rank in _plan({}, settings).ranks]
+
+
+def test_grace_is_the_users() -> None:
+    """The plan carries the settings that supervision needs."""
+    assert _plan({}, Settings(grace=3.5)).grace == 3.5

@@ -1,0 +1,94 @@
+"""What looks like a secret, by name and by shape, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.plan.secrets import MASK, Masker, is_secret, mask
+
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN"
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TOKEN", "HF_TOKEN", "SECRET_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "HUAWEICLOUD_SDK_AK", "SK_1",
+        "CREDENTIAL_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "wandb_api_key", "_KEY_", "MYSQL_PASSWD", "DB_PWD",
+        "GH_PAT",        "WANDB_APIKEY", "BASIC_AUTH", "SENTRY_DSN", "SESSION_ID", "api-key", "apiKey", "SSH_PRIVATE",
+    ],
+)  # fmt: skip
+def test_secret_names(name: str) -> None:
+    """A name with one of the words between underscores looks secret, in any case."""
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "BREAK", "TASK_INDEX", "RISK", "SKIP", "MAKEFLAGS",
+        "PWD",        "OLDPWD", "PATTERN", "COMPASS", "AUTHOR", "",
+    ],
+)  # fmt: skip
+def test_other_names(name: str) -> None:
+    """A word that only contains one of the words is another word, and PWD is a folder."""
+    assert not is_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("postgres://user:hunter2@db:5432/x", "postgres://user:***@db:5432/x"),
+        ("redis://:hunter2@cache/0", "redis://:***@cache/0"),
+        ("Authorization: Bearer abcdefghijkl", "Authorization: Bearer ***"),
+        (f"got {JWT} back", "got *** back"),
+        (f"key:\n{PEM}\nend", "key:\n***\nend"),
+        ("hf_abcdefghijklmnopqrst", MASK),
+        ("ghp_0123456789abcdef0123", MASK),
+        ("github_pat_0123456789abcdef", MASK),
+        ("sk-proj-0123456789abcdef", MASK),
+        ("id AKIAIOSFODNN7EXAMPLE", "id ***"),
+        ("LTAI5tabcdefghijklmn", MASK),
+        ("train.py --token=abc --lr=0.1", "train.py --token=*** --lr=0.1"),
+        ("export DB_PASSWORD=abc", "export DB_PASSWORD=***"),
+    ],
+)
+def test_secret_shapes(text: str, masked: str) -> None:
+    """A secret is masked wherever it stands, what is around it stays, and it is counted."""
+    masker = Masker()
+
+    assert masked == masker.text(text)
+    assert 1 == masker.count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "loss=0.1 step=17", "http://10.0.0.1:8080/path", "tcp://host:29500", "--keyboard=us", "user@host:/folder",
+        "sk-learn",        "hf_model", "/home/ma-user/AKIA", "lr=1e-3 key_size", "",
+    ],
+)  # fmt: skip
+def test_ordinary_text(text: str) -> None:
+    """What is no secret is left alone."""
+    masker = Masker()
+
+    assert text == masker.text(text)
+    assert 0 == masker.count
+
+
+def test_arguments() -> None:
+    """A secret may follow its option as a word of its own; another option may follow instead."""
+    words = ("python", "train.py", "--api-key", "abc", "--token", "--lr", "0.1", "--secret=x")
+
+    masker = Masker()
+
+    assert (*words[:3], MASK, *words[4:7], "--secret=***") == masker.arguments(words)
+    assert 2 == masker.count
+
+
+def test_variables() -> None:
+    """Values of secret names and values of a secret's shape are masked; names and order stay, and empty stays empty."""
+    variables = {"RANK_ID": "3", "OBS_SK": "hunter2", "EMPTY_KEY": "", "DATABASE": "mysql://root:x@db"}
+
+    expected = [("RANK_ID", "3"), ("OBS_SK", MASK), ("EMPTY_KEY", ""), ("DATABASE", "mysql://root:***@db")]
+    assert expected == list(mask(variables).items())

@@ -1,0 +1,135 @@
+"""A rank table and a node's variables: contradictions, and what the table decides."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from ascend_runner.platforms.detect import find_node
+from ascend_runner.platforms.overrides import Overrides
+from ascend_runner.platforms.table_agreement import TableFacts, contradiction, problem_without_table, with_table
+from tests.platforms import platform_cases
+
+MODELARTS = platform_cases.load("modelarts").variables
+TABLE = TableFacts(
+    unit="pod",
+    nodes=2,
+    position=1,
+    devices=8,
+    server_id="192.168.0.26",
+    server_ids=("192.168.0.25", "192.168.0.26"),
+    first_address="192.168.0.25",
+    first_pod_name="ma-job-7c1d-worker-0",
+)
+
+
+def test_agreement() -> None:
+    """Variables and table of the same job do not contradict each other."""
+    assert "" == contradiction(find_node(MODELARTS), TABLE)
+
+
+def test_nobody_says_anything() -> None:
+    """A fact that no variable gives cannot contradict the table."""
+    assert "" == contradiction(find_node({}), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        (
+            attrs.evolve(TABLE, nodes=3, server_ids=("a", "b", "c")),
+            "MA_NUM_HOSTS is 2, but the rank table has 3 pods",
+        ),
+        (
+            attrs.evolve(TABLE, devices=4),
+            "MA_NUM_GPUS is 8, but the rank table has 4 devices for this node (server '192.168.0.26')",
+        ),
+        (
+            attrs.evolve(TABLE, server_id="192.168.0.25"),
+            "MA_CURRENT_HOST_IP is 192.168.0.26, but the rank table has this node's devices on server '192.168.0.25'",
+        ),
+    ],
+)
+def test_contradiction(table: TableFacts, sentence: str) -> None:
+    """Counts and the own address are compared, and the sentence names the variable."""
+    assert sentence == contradiction(find_node(MODELARTS), table)
+
+
+def test_node_rank_of_the_users() -> None:
+    """A rank from the user must be the table's; a platform's may differ after pods were rescheduled."""
+    table = attrs.evolve(TABLE, position=0)
+
+    assert "" == contradiction(find_node(MODELARTS), table)
+    assert "--node-rank is 1, but in the rank table this node is number 0" == contradiction(
+        find_node(MODELARTS, Overrides(node_rank=1)), table
+    )
+
+
+@pytest.mark.parametrize("server_id", ["5f9c-uid-of-a-pod", "172.16.0.26"])
+def test_server_id_that_is_another_name(server_id: str) -> None:
+    """A server_id may be a pod's UID or another address of the node."""
+    table = attrs.evolve(TABLE, server_id=server_id, server_ids=("192.168.0.25", server_id))
+
+    assert "" == contradiction(find_node(MODELARTS), table)
+
+
+def test_pods_on_one_server() -> None:
+    """A variable may count machines while the table counts pods."""
+    variables = {**MODELARTS, "MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "0"}
+    table = attrs.evolve(TABLE, server_ids=("192.168.0.26",))
+
+    assert "" == contradiction(find_node(variables), table)
+
+
+def test_ranks_meet_where_the_table_puts_rank_0() -> None:
+    """The host of rank 0's pod counts, not the first of the platform's list."""
+    node = with_table(find_node(MODELARTS), attrs.evolve(TABLE, position=0, first_pod_name="ma-job-7c1d-worker-1"))
+
+    assert (0, "ma-job-7c1d-worker-1.ma-job-7c1d") == (node.node_rank, node.master_addr)
+
+
+def test_table_without_pods() -> None:
+    """Without a pod's name the platform's first host counts, without hosts the server of rank 0."""
+    table = attrs.evolve(TABLE, first_pod_name="", unit="server")
+
+    assert "ma-job-7c1d-worker-0.ma-job-7c1d" == with_table(find_node(MODELARTS), table).master_addr
+    assert "192.168.0.25" == with_table(find_node({}), table).master_addr
+
+
+@pytest.mark.parametrize("hosts", ["10.0.0.6,10.0.0.5", "10.0.0.5,10.0.0.6"])
+def test_addresses_in_another_order(hosts: str) -> None:
+    """The table's rank 0 counts on every node, in whatever order the platform lists the same addresses."""
+    table = attrs.evolve(
+        TABLE, first_pod_name="", unit="server", server_ids=("10.0.0.5", "10.0.0.6"), first_address="10.0.0.5"
+    )
+    variables = {**MODELARTS, "VC_WORKER_HOSTS": hosts, "MA_CURRENT_HOST_IP": "10.0.0.6"}
+
+    assert "10.0.0.5" == with_table(find_node(variables), table).master_addr
+
+
+def test_one_node_meets_at_home() -> None:
+    """On one node the ranks meet at localhost."""
+    assert "127.0.0.1" == with_table(find_node({}), attrs.evolve(TABLE, nodes=1, position=0)).master_addr
+
+
+def test_address_that_was_told_stays() -> None:
+    """An option or MASTER_ADDR overrides the table."""
+    assert "told" == with_table(find_node({"MASTER_ADDR": "told"}), TABLE).master_addr
+
+
+def test_table_resolves_an_ambiguity() -> None:
+    """A table resolves an ambiguity."""
+    node = with_table(find_node({"WORLD_SIZE": "2", "RANK": "1"}), TABLE)
+
+    assert ("", 1, 2) == (node.ambiguity, node.node_rank, node.nnodes)
+
+
+def test_without_a_table() -> None:
+    """Without a table an ambiguity is an error, and so is an unknown address of node 0."""
+    assert "" == problem_without_table(find_node(MODELARTS))
+    assert "" == problem_without_table(find_node({}))
+    ambiguous = find_node({"WORLD_SIZE": "2", "RANK": "1"})
+    assert ambiguous.ambiguity == problem_without_table(ambiguous)
+    assert ("cannot find node 0 of 2 nodes (PMI_SIZE): set --master-addr or MASTER_ADDR") == problem_without_table(
+        find_node({"PMI_SIZE": "2", "PMI_RANK": "1"})
+    )

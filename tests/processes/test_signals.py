@@ -1,0 +1,161 @@
+"""Signals are delivered in order of arrival, and process state is restored afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from ascend_runner.guardian.signal_sets import WATCHED
+from ascend_runner.processes.signals import Signals
+from tests.helpers.waiting import LIMIT
+
+
+def _send(*signums: int) -> None:
+    for signum in signums:
+        signal.raise_signal(signum)  # to this very thread: others of the test process may block less
+
+
+@pytest.mark.parametrize("signum", WATCHED)
+def test_each_signal_wakes(signum: signal.Signals) -> None:
+    """None of these signals ends or interrupts the process; each is reported."""
+    with Signals() as signals:
+        _send(signum)
+
+        assert [signum] == signals.wait(LIMIT)
+
+
+def test_signals_are_told_in_order() -> None:
+    """Signals are reported in order of arrival, because the first one determines the cause."""
+    with Signals() as signals:
+        _send(signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+
+        assert [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT] == signals.wait(LIMIT)
+        assert [] == signals.wait(0)
+
+
+def test_wait_ends_without_a_signal_at_its_limit() -> None:
+    """Without a signal, wait returns at its limit; a limit in the past is not an error."""
+    with Signals() as signals:
+        assert [] == signals.wait(0.01)
+        assert [] == signals.wait(0)
+        assert [] == signals.wait(-1)
+
+
+def test_signal_ends_a_wait_without_limit() -> None:
+    """A blocked wait returns when another process sends a signal."""
+    with Signals() as signals:
+        sender = threading.Timer(0.02, _send, [signal.SIGTERM])
+        sender.start()
+        seen = signals.wait(None)
+        sender.join()
+
+        assert [signal.SIGTERM] == seen
+
+
+def test_handler_from_before_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preloaded library may have installed one: Python calls it None, and cannot put it back."""
+    before = signal.getsignal(signal.SIGUSR1)
+    install = signal.signal
+
+    def installed(signum: int, handler: signal._HANDLER) -> signal._HANDLER:
+        found = install(signum, handler)
+        return None if signum == signal.SIGUSR1 else found
+
+    monkeypatch.setattr(signal, "signal", installed)
+    with Signals() as signals:
+        _send(signal.SIGUSR1)
+        assert [signal.SIGUSR1] == signals.wait(LIMIT)
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_child_that_ends_wakes() -> None:
+    """The exit of a child is reported like other signals."""
+    with Signals() as signals:
+        pid = os.spawnv(os.P_NOWAIT, "/bin/true", ["true"])
+        seen = signals.wait(LIMIT)
+        os.waitpid(pid, 0)
+
+        assert [signal.SIGCHLD] == seen
+
+
+def test_signals_that_were_blocked_before_are_delivered() -> None:
+    """A signal between the fork and the first wait is not lost."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        _send(signal.SIGTERM)
+        with Signals() as signals:
+            assert [signal.SIGTERM] == signals.wait(LIMIT)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def test_ignored_hangup_stays_ignored() -> None:
+    """nohup(1) is respected: an ignored SIGHUP stays ignored."""
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals() as signals:
+            _send(signal.SIGHUP, signal.SIGUSR1)
+
+            assert [signal.SIGUSR1] == signals.wait(LIMIT)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+
+
+def test_many_signals_do_not_block_the_sender() -> None:
+    """More signals than the pipe holds cause no deadlock or warning, and later signals are still reported."""
+    with Signals() as signals:
+        for _ in range(70_000):
+            signal.raise_signal(signal.SIGUSR1)
+
+        assert {signal.SIGUSR1} == set(signals.wait(LIMIT))
+
+
+def test_everything_is_put_back() -> None:
+    """Handlers, mask, wakeup fd and open files are restored."""
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    mine = signal.signal(signal.SIGUSR1, lambda *_: None)
+    old_fd = signal.set_wakeup_fd(writer)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+
+    def state() -> tuple[object, ...]:
+        fd = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(fd)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        return [signal.getsignal(signum) for signum in WATCHED], mask, fd, len(os.listdir("/proc/self/fd"))
+
+    try:
+        before = state()
+        with Signals():
+            assert before != state()
+        assert before == state()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
+        signal.set_wakeup_fd(old_fd)
+        signal.signal(signal.SIGUSR1, mine)
+        os.close(reader)
+        os.close(writer)
+
+
+def test_python_code_is_not_interrupted() -> None:
+    """A signal does not interrupt the code that it arrives in: system calls are resumed."""
+    reader, writer = os.pipe()
+    with Signals() as signals:
+        main = threading.main_thread().ident
+        assert main
+
+        def interrupt_and_write() -> None:
+            for _ in range(10):
+                signal.pthread_kill(main, signal.SIGUSR1)
+            os.write(writer, b"data")
+
+        thread = threading.Thread(target=interrupt_and_write)
+        thread.start()
+        assert b"data" == os.read(reader, 4)
+        thread.join()
+        assert {signal.SIGUSR1} == set(signals.wait(LIMIT))
+    os.close(reader)
+    os.close(writer)

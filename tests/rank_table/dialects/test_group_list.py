@@ -1,0 +1,194 @@
+"""The group-list dialect: the order of ranks."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given
+
+from ascend_runner.errors import RankTableError
+from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.dialects.group_list import decode
+from ascend_runner.rank_table.fields import Document, Fields
+from ascend_runner.rank_table.table import RankTable
+from tests.rank_table.rank_table_edits import GONE, edited
+from tests.rank_table.rank_table_files import valid
+from tests.rank_table.rank_table_strategies import group_list_documents, patient
+
+
+def _decode(*groups: tuple[str, ...]) -> RankTable:
+    """Read a table of pods with one device each, on a server of their own."""
+    document: dict[str, object] = {
+        "group_list": [
+            {
+                "instance_list": [
+                    {"pod_name": pod, "server_id": f"at-{pod}", "devices": [{"device_id": "0"}]} for pod in group
+                ]
+            }
+            for group in groups
+        ]
+    }
+    top = Fields(Document("a.json"), document)
+    draft = decode(top)
+
+    assert () == top.document.problems
+    return draft.table()
+
+
+def _order(table: RankTable) -> list[str]:
+    return [device.pod_name for device in table.devices]
+
+
+@pytest.mark.parametrize(
+    ("listed", "ordered"),
+    [
+        (("j-2", "j-10", "j-1"), ["j-1", "j-2", "j-10"]),
+        (("1", "0"), ["0", "1"]),
+        (("npu8p", "cloud0", "tf-bae41"), ["npu8p", "cloud0", "tf-bae41"]),
+        (("j-1", "x", "j-0"), ["j-0", "x", "j-1"]),
+        (("x", "j-1", "j-0"), ["x", "j-0", "j-1"]),
+        (("m-0", "w-1", "w-0"), ["m-0", "w-0", "w-1"]),
+        (("w-0", "m-0"), ["w-0", "m-0"]),
+        (("j-٣", "j-²", "j-"), ["j-٣", "j-²", "j-"]),
+        (("j-" + "9" * 18, "j-007"), ["j-007", "j-" + "9" * 18]),
+    ],
+)
+def test_order_of_instances(listed: tuple[str, ...], ordered: list[str]) -> None:
+    """Instances stand in the order of their numbers; the list decides where these do not."""
+    assert ordered == _order(_decode(listed))
+
+
+def test_each_group_is_ordered_by_itself() -> None:
+    """Groups stay as they are listed, and every one of them is ordered."""
+    assert ["b-0", "b-1", "a-0", "a-1"] == _order(_decode(("b-1", "b-0"), ("a-1", "a-0")))
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        (("j-0", "npu8p"), "without a number at the end ('npu8p')"),
+        (("a", "b", "c", "d", "e"), "without a number at the end ('a', 'b', 'c' and 2 more)"),
+        (("m-0", "w-0", "w-1"), "with the same number at the end ('m-0', 'w-0')"),
+    ],
+)
+def test_warnings_where_the_list_decides(listed: tuple[str, ...], told: str) -> None:
+    """A warning names the pods whose names do not settle the order."""
+    (note,) = _decode(listed).notes
+
+    assert f"pod names {told}: ranks follow the order of the list" == note.sentence
+    assert "group_list[0].instance_list" == note.path
+
+
+@pytest.mark.parametrize("listed", [("j-0", "j-1"), ("1", "0"), ("npu8p",)])
+def test_no_warning_where_names_settle_the_order(listed: tuple[str, ...]) -> None:
+    """Different numbers settle it, and one instance needs no order."""
+    assert () == _decode(listed).warnings
+
+
+def test_device_ids_stay_physical() -> None:
+    """The device_id is the table's own, not an index."""
+    table = codec.loads(valid("group_list_1_device"))
+
+    assert [(4, "192.168.101.5", 0)] == [(d.device_id, d.device_ip, d.rank_id) for d in table.devices]
+
+
+def test_pods_of_one_server_are_one_server() -> None:
+    """Two pods with one server_id share a server, and each keeps its devices."""
+    table = codec.loads(valid("group_list_2_pods_on_1_server"))
+
+    assert ["10.0.0.1"] == [server.server_id for server in table.servers]
+    assert ("job-worker-0", "job-worker-1") == table.servers[0].pod_names
+    assert [4, 5, 6, 7] == [device.device_id for device in table.servers[0].devices_of("job-worker-1")]
+
+
+def test_groups_and_instances_without_devices() -> None:
+    """They take no ranks; their pods are known as idle."""
+    table = codec.loads(valid("group_list_3_groups"))
+
+    assert ["job-chief-0", "job-chief-1", "job-worker-0", "job-worker-1"] == _order(table)
+    assert ("job-worker-2",) == table.idle_pods
+
+
+def test_table_without_any_device() -> None:
+    """A job without devices has a table too: an empty one."""
+    table = codec.loads(valid("group_list_without_devices"))
+
+    assert 0 == table.rank_size
+    assert () == table.servers
+    assert ("job-worker-0",) == table.idle_pods
+
+
+@pytest.mark.parametrize("name", ["group_list_integers", "group_list_without_counts"])
+def test_scalars_and_counts_are_taken_as_they_come(name: str) -> None:
+    """Numbers may be numbers, and a count may be left out."""
+    table = codec.loads(valid(name))
+
+    assert [(0, 0), (1, 1)] == [(device.device_id, device.rank_id) for device in table.devices]
+
+
+def _again(table: RankTable) -> RankTable:
+    return codec.loads(codec.dumps_group_list(table))
+
+
+def _said(table: RankTable) -> list[tuple[int, int, str, str]]:
+    return [
+        (device.rank_id, device.device_id, device.device_ip, table.server_of(device.rank_id).server_id)
+        for device in table.devices
+    ]
+
+
+@patient
+@given(group_list_documents())
+def test_round_trip(document: dict[str, object]) -> None:
+    """What is written as a group list gives the same ranks, pods included."""
+    table = codec.loads(orjson.dumps(document))
+
+    assert _said(table) == _said(_again(table))
+    assert _order(table) == _order(_again(table))
+
+
+@pytest.mark.parametrize("name", ["server_list_8_devices", "server_list_ranks_do_not_rise", "lab_2_servers"])
+def test_table_without_pods_becomes_a_group_list(name: str) -> None:
+    """Servers become pods, named after their place among the ranks."""
+    table = codec.loads(valid(name))
+    again = _again(table)
+
+    assert _said(table) == _said(again)
+    assert "server-0" == again.rank(0).pod_name
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("server_list_2_super_pods", "super-pods (version 1.2)"),
+        ("rank_list_2_servers", "the levels of a rank list"),
+    ],
+)
+def test_table_that_says_more_than_a_group_list(name: str, what: str) -> None:
+    """What would be lost is named."""
+    with pytest.raises(RankTableError) as caught:
+        codec.dumps_group_list(codec.loads(valid(name)))
+
+    assert f"cannot convert the table to a group list, which has no fields for {what}" == str(caught.value)
+
+
+def test_version_for_super_pods_that_lists_none() -> None:
+    """One super-pod need not be listed, yet its devices have numbers in it."""
+    table = codec.loads(edited("server_list_2_super_pods", super_pod_list=GONE))
+    with pytest.raises(RankTableError, match="no fields for super-pods"):
+        codec.dumps_group_list(table)
+
+
+def test_ranks_that_no_group_list_can_say() -> None:
+    """A pod's ranks follow each other in a group list."""
+    table = codec.loads(
+        edited(
+            "server_list_ranks_do_not_rise",
+            **{"server_list[0].device[0].rank_id": "0", "server_list[1].device[1].rank_id": "2"},
+        )
+    )
+    with pytest.raises(RankTableError) as caught:
+        codec.dumps_group_list(table)
+
+    sentence = "the ranks of server '10.0.0.2' are not contiguous"
+    assert f"cannot convert the table to a group list: {sentence}" == str(caught.value)

@@ -1,0 +1,221 @@
+"""The report of a job: its fields and its file."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.rank_record import Outcome, RankRecord, RankState
+from ascend_runner.report import build
+from ascend_runner.report.model import SCHEMA_VERSION, CauseReport, RankReport, Report
+from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.outcome import Interrupted, RankFailed, RankNotStarted
+from tests.helpers import plans
+
+NAN = Finding(exception="ValueError: loss is nan", last_lines=("a",), points_at=(Peer(rank_id=1),))
+
+
+@pytest.fixture(autouse=True)
+def _time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use India's time zone, whose offset has minutes."""
+    monkeypatch.setenv("TZ", "IST-5:30")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def rank_spec(rank_id: int) -> RankSpec:
+    """Make the plan of a rank."""
+    env = {
+        "PATH": "/bin",
+        "RANK_ID": str(rank_id),
+        "OBS_SK": "hunter2",
+        "ASCEND_PROCESS_LOG_PATH": f"/log/rank_{rank_id}",
+    }
+    return plans.rank_spec(rank_id, argv=("python", "t.py"), env=env, cwd="/job")
+
+
+def job(ranks: int = 2, rank_size: int = 2, pod_name: str = "pod-0") -> JobSpec:
+    """Make the plan of a job."""
+    specs = tuple(map(rank_spec, range(ranks)))
+    return plans.job_spec(
+        specs, job_id="job-7", rank_size=rank_size, server_id="10.0.0.4", pod_name=pod_name, has_own_process_logs=True
+    )
+
+
+ENVIRON = {"PATH": "/bin", "HOME": "/root"}
+FAILED = Outcome(
+    cause=RankFailed(0, Ending(exit_code=1)),
+    ranks=(
+        RankRecord(
+            rank_id=0,
+            ending=Ending(exit_code=1),
+            pid=11,
+            started_after=0.5,
+            seconds=60.0,
+            max_rss=3 << 30,
+            user_seconds=50.5,
+            system_seconds=2.25,
+            log_size=5000,
+            finding=NAN,
+        ),
+        RankRecord(
+            rank_id=1,
+            ending=Ending(signum=15),
+            is_stopped=True,
+            pid=12,
+            started_after=0.75,
+            seconds=61.0,
+            log_lost=10,
+            log_lost_from=4096,
+            rerun="true",
+        ),
+    ),
+    started_at=1_700_000_000.25,
+    seconds=62.0,
+)
+
+
+def report_of(outcome: Outcome) -> Report:
+    """Build the report of a job of two ranks."""
+    return build.build(outcome, job(), ENVIRON, "1.2.3")
+
+
+def document_of(outcome: Outcome) -> Any:  # Any: what JSON contains
+    """Build the report, write it, and read it again."""
+    return json.loads(build.encode(build.document(report_of(outcome))))
+
+
+def test_failed_job() -> None:
+    """The report of a failed job has the cause and, for each rank, its state, times, resources and losses."""
+    made = report_of(FAILED)
+    first, second = made.ranks
+
+    assert ("job-7", 1, "10.0.0.4", "pod-0", 2, 62.0) == (
+        made.job_id,
+        made.status,
+        made.server_id,
+        made.pod_name,
+        made.rank_size,
+        made.seconds,
+    )
+    assert ("2023-11-15T03:43:20.250+05:30", "2023-11-15T03:44:22.250+05:30") == (made.started_at, made.ended_at)
+    assert CauseReport(kind="rank_failed", sentence=str(FAILED.cause), rank_id=0) == made.cause
+    assert (RankState.FAILED, 1, None, 11) == (first.state, first.exit_code, first.signal, first.pid)
+    assert ("2023-11-15T03:43:20.750+05:30", "2023-11-15T03:44:20.750+05:30") == (first.started_at, first.ended_at)
+    assert (3 << 30, 50.5, 2.25) == (first.max_rss, first.user_seconds, first.system_seconds)
+    assert NAN == first.finding
+    assert (RankState.STOPPED, None, 15) == (second.state, second.exit_code, second.signal)
+    assert (10, 4096) == (second.log_lost, second.log_lost_from)
+
+
+def test_secrets() -> None:
+    """The report contains no secret."""
+    made = report_of(FAILED)
+
+    assert "***" == made.ranks[0].variables["OBS_SK"]
+    assert b"hunter2" not in build.encode(build.document(made))
+
+
+def test_running_a_rank_again() -> None:
+    """Each rank has its working directory, the variables that the runner changed, and the command that reruns it."""
+    rank = report_of(FAILED).ranks[1]
+
+    assert ("/job", "/log/rank_1") == (rank.cwd, rank.process_log_path)
+    assert {"RANK_ID", "OBS_SK", "ASCEND_PROCESS_LOG_PATH"} == set(rank.variables)
+    assert "true" == rank.rerun
+
+
+def test_successful_job() -> None:
+    """A successful job has no cause."""
+    made = report_of(
+        Outcome(cause=None, ranks=tuple(RankRecord(rank_id=rank_id, ending=Ending()) for rank_id in (0, 1)))
+    )
+
+    assert (0, None) == (made.status, made.cause)
+    assert [RankState.SUCCEEDED] * 2 == [rank.state for rank in made.ranks]
+
+
+def test_ranks_without_an_ending() -> None:
+    """A rank that was not started has no times; one that survived SIGKILL has no end."""
+    made = report_of(
+        Outcome(
+            cause=RankNotStarted(rank_id=1, reason="no such file", exit_status=127),
+            ranks=(
+                RankRecord(rank_id=0, pid=5, is_stopped=True),
+                RankRecord(rank_id=1, is_started=False),
+            ),
+        )
+    )
+
+    assert [RankState.NOT_KILLED, RankState.NOT_STARTED] == [rank.state for rank in made.ranks]
+    assert [True, False] == [bool(rank.started_at) for rank in made.ranks]
+    assert ["", ""] == [rank.ended_at for rank in made.ranks]
+    assert made.cause
+    assert ("rank_not_started", 1) == (made.cause.kind, made.cause.rank_id)
+
+
+def test_stopped_job() -> None:
+    """The cause of a job that was stopped has the signal."""
+    made = report_of(Outcome(cause=Interrupted(15)))
+
+    assert made.cause
+    assert ("interrupted", None, 15) == (made.cause.kind, made.cause.rank_id, made.cause.signal)
+
+
+def test_document() -> None:
+    """The file contains every field of every record, with nested records as objects."""
+    suspected = SuspectedPeer(rank_id=1, server_id="10.0.0.5", device_id=3, reported_by=(0,))
+    hang = (StackGroup(rank_ids=(1,), state="sleeping", frames=("f (x.py:1)",)),)
+    document = document_of(attrs.evolve(FAILED, suspected_peer=suspected, hang=hang))
+
+    assert {field.name for field in attrs.fields(Report)} == set(document)
+    assert {field.name for field in attrs.fields(RankReport)} == set(document["ranks"][0])
+    assert {field.name for field in attrs.fields(Finding)} == set(document["ranks"][0]["finding"])
+    assert ("failed", "ValueError: loss is nan") == (
+        document["ranks"][0]["state"],
+        document["ranks"][0]["finding"]["exception"],
+    )
+    assert [0] == document["cause"]["suspected_peer"]["reported_by"]
+    assert [{"rank_ids": [1], "state": "sleeping", "frames": ["f (x.py:1)"]}] == document["hang"]
+    assert SCHEMA_VERSION == document["schema_version"]
+
+
+def test_one_line_for_each_rank() -> None:
+    """Grep finds a rank's part of the file on one line."""
+    lines = build.encode(build.document(report_of(FAILED))).splitlines()
+
+    assert 2 == sum(line.startswith(b'  {"rank_id":') for line in lines)
+
+
+def test_bytes_that_are_not_utf8() -> None:
+    """A path that is not UTF-8 is escaped instead of costing the report."""
+    outcome = attrs.evolve(FAILED, ranks=(attrs.evolve(FAILED.ranks[0], log_path="/log/\udcff"),))
+
+    assert "/log/\\udcff" == document_of(outcome)["ranks"][0]["log_path"]
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("job-7-report.json", job()),
+        ("job-7-report-ranks-0-1.json", job(rank_size=16)),
+        ("job-7-report-rank-0.json", job(ranks=1, rank_size=16)),
+        ("job-7-report-.._.._x_.json", job(ranks=0, rank_size=16, pod_name="../../x\n")),
+        ("job-7-report-10.0.0.4.json", job(ranks=0, rank_size=16, pod_name="")),
+        ("job-7-report-rank-0.json", attrs.evolve(job(ranks=1, rank_size=0), is_passed_through=True)),
+        ("job-7-report-rank-0.json", attrs.evolve(job(ranks=1, rank_size=1), is_passed_through=True)),
+        ("job-7-report-pod-0.json", job(ranks=0, rank_size=0)),
+    ],
+)
+def test_file_name(name: str, made: JobSpec) -> None:
+    """If nodes may share the folder, the name contains the node; it never leaves the folder."""
+    assert f"/log/{name}" == made.report_path

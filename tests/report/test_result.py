@@ -1,0 +1,61 @@
+"""The outcome or error that a runner passes to the process that launched it."""
+
+from __future__ import annotations
+
+from signal import SIGTERM
+
+import pytest
+
+from ascend_runner import errors
+from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.rank_record import Outcome, RankRecord
+from ascend_runner.report import result
+from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.outcome import Cause, Hung, Interrupted, RankFailed, RankNotStarted
+
+FINDING = Finding(exception="ValueError: x", traceback=("a", "b"), points_at=(Peer(rank_id=3), Peer(server_id="s")))
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        None,
+        RankFailed(0, Ending(signum=SIGTERM)),
+        RankNotStarted(rank_id=-1, reason="no memory", exit_status=125, name="scheduler"),
+        Interrupted(SIGTERM),
+        Hung(1.5),
+    ],
+)
+def test_outcome(cause: Cause | None) -> None:
+    """An outcome arrives unchanged, whatever its cause."""
+    outcome = Outcome(
+        cause=cause,
+        ranks=(
+            RankRecord(rank_id=0, ending=Ending(exit_code=1), log_path="/l\udcff", last_lines=("x",), finding=FINDING),
+            RankRecord(rank_id=1, is_started=False),
+        ),
+        started_at=1.25,
+        seconds=3.5,
+        suspected_peer=SuspectedPeer(rank_id=3, reported_by=(0, 1)),
+        hang=(StackGroup(rank_ids=(0, 1), state="sleeping", frames=("f (x.py:1)",)),),
+        warnings=("odd",),
+        report={"job_id": "job", "ranks": [{"rank_id": 0}]},
+    )
+
+    assert outcome == result.decode(result.encode(outcome), outcome.status)
+
+
+def test_error() -> None:
+    """An error of the runner is raised as its own class, with its sentence and exit status."""
+    error = errors.CommandError("command not found: 'x'", exit_status=errors.COMMAND_NOT_FOUND)
+
+    with pytest.raises(errors.CommandError, match=r"^command not found: 'x'$") as caught:
+        result.decode(result.encode(error), 127)
+    assert errors.COMMAND_NOT_FOUND == caught.value.exit_status
+
+
+@pytest.mark.parametrize(("status", "text"), [(-9, "killed by signal 9"), (1, "ended with exit status 1")])
+def test_runner_that_died(status: int, text: str) -> None:
+    """If the runner died before it could write a result, that is the error."""
+    with pytest.raises(errors.AscendRunnerError, match=text):
+        result.decode(b"", status)

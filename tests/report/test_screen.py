@@ -1,0 +1,235 @@
+"""What a user reads when a job starts, hangs and ends."""
+
+from __future__ import annotations
+
+from signal import SIGTERM, SIGUSR1
+
+import attrs
+import pytest
+
+from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.rank_record import Outcome, RankRecord
+from ascend_runner.report import screen
+from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.outcome import Cause, Interrupted, RankFailed, RankNotStarted
+from tests.helpers.plans import job_spec, rank_spec
+
+OK = Ending()
+FAILED = Ending(exit_code=1)
+STOPPED = Ending(signum=SIGTERM)
+
+
+def job(*rank_ids: int, pod_name: str = "") -> JobSpec:
+    """Give a plan of these ranks, of 16 in all."""
+    ranks = [
+        rank_spec(rank_id, local_rank=local_rank, env={"ASCEND_PROCESS_LOG_PATH": f"/plog/{rank_id}"})
+        for local_rank, rank_id in enumerate(rank_ids)
+    ]
+    return job_spec(ranks, rank_size=16, pod_name=pod_name)
+
+
+def ended(cause: Cause | None, *ranks: RankRecord, seconds: float = 3.21) -> list[str]:
+    """Return the summary of a job with this outcome."""
+    outcome = Outcome(cause=cause, ranks=ranks, seconds=seconds)
+    return screen.ended(outcome, job(*(rank.rank_id for rank in ranks))).splitlines()
+
+
+def rank(rank_id: int, ending: Ending | None = OK, *, is_stopped: bool = False) -> RankRecord:
+    """Make the record of a rank."""
+    return RankRecord(
+        rank_id=rank_id, ending=ending, is_stopped=is_stopped, pid=4711, seconds=8040.0, log_path="/l", rerun="true"
+    )
+
+
+# --- A job's beginning and end ----------------------------------------------------------------------------------------
+
+
+def test_beginning_says_what_runs_where() -> None:
+    """Ranks, of how many, on which server and pod, and where the logs are."""
+    assert "starting ranks 8, 9 of 16 on 10.0.0.1 (pod job-1), logs in /log" == screen.starting(
+        job(8, 9, pod_name="job-1")
+    )
+    assert "starting rank 0 of 16 on 10.0.0.1, logs in /log" == screen.starting(job(0))
+    assert "starting rank 0 on 10.0.0.1, logs in /log" == screen.starting(attrs.evolve(job(0), rank_size=0))
+
+
+def test_auxiliary_process_is_called_by_its_name() -> None:
+    """Whether it starts, ends or fails, a number below 0 is never shown."""
+    scheduler = attrs.evolve(job(-1).ranks[0], name="scheduler")
+    both = attrs.evolve(job(0, 1), beside=(scheduler,))
+    ranks = (rank(-1, STOPPED, is_stopped=True), rank(0), rank(1))
+
+    def summary(cause: Cause | None) -> str:
+        return screen.ended(Outcome(cause=cause, ranks=ranks, seconds=3.21), both)
+
+    assert "starting ranks 0, 1 of 16 and scheduler on 10.0.0.1, logs in /log" == screen.starting(both)
+    assert "all 2 ranks ended with exit status 0 after 3.2 s" == summary(None)
+    assert summary(RankNotStarted(rank_id=-1, reason="no memory", exit_status=125, name="scheduler")).endswith(
+        "\n  others exit status 0: ranks 0, 1"
+    )
+    assert "\n  rank   scheduler on server 10.0.0.1, pid 4711\n" in summary(RankFailed(-1, FAILED, "scheduler"))
+    assert "\n  ranks  stopped by the runner (SIGTERM): scheduler\n" in summary(Interrupted(SIGTERM))
+
+
+def test_success_is_one_line() -> None:
+    """A success is reported with the number of ranks and the duration."""
+    assert ["rank 3 ended with exit status 0 after 3.2 s"] == ended(None, rank(3))
+    assert ["all 2 ranks ended with exit status 0 after 3.2 s"] == ended(None, rank(3), rank(4))
+
+
+def test_interrupted_job() -> None:
+    """The signal is named, and ranks that ended alike share a line."""
+    lines = ended(
+        Interrupted(SIGTERM),
+        rank(0),
+        rank(1, STOPPED, is_stopped=True),
+        rank(2, STOPPED, is_stopped=True),
+        rank(3, Ending(signum=SIGUSR1, core_dumped=True), is_stopped=True),
+        rank(4, FAILED, is_stopped=True),
+        rank(5, None, is_stopped=True),
+        RankRecord(rank_id=6, is_started=False),
+    )
+
+    assert [
+        "  logs   /log",
+        "  ranks  exit status 0: rank 0",
+        "         stopped by the runner (SIGTERM): ranks 1, 2",
+        "         stopped by the runner (SIGUSR1, core dumped): rank 3",
+        "         stopped by the runner (exit status 1): rank 4",
+        "         still alive after SIGKILL: rank 5",
+        "         not started: rank 6",
+    ] == lines[1:]
+
+
+def test_rank_that_could_not_be_started() -> None:
+    """The cause is followed by what became of the others, without the rank itself."""
+    lines = ended(
+        RankNotStarted(rank_id=1, reason="'/bin/x': no such file or directory", exit_status=127),
+        rank(0, STOPPED, is_stopped=True),
+        RankRecord(rank_id=1, is_started=False),
+        RankRecord(rank_id=2, is_started=False),
+    )
+
+    assert [
+        "  others stopped by the runner (SIGTERM): rank 0",
+        "         not started: rank 2",
+    ] == lines[1:]
+
+
+# --- The failure screen -----------------------------------------------------------------------------------------------
+
+
+def test_failed_rank() -> None:
+    """Cause, evidence, rank, files, the command to rerun it, and the other ranks, in this order."""
+    finding = Finding(traceback=("Traceback (most recent call last):", "ValueError: loss is nan"))
+    failed = attrs.evolve(rank(5, FAILED), finding=finding)
+
+    assert [
+        "rank 5 failed: exit status 1 after 2 h 14 min",
+        "  | Traceback (most recent call last):",
+        "  | ValueError: loss is nan",
+        "  rank   5, device 1 on server 10.0.0.1, pid 4711",
+        "  log    /l",
+        "  plog   /plog/5",
+        "  report /log/job-report-ranks-4-5.json",
+        "  rerun  true",
+        "  others stopped by the runner (SIGTERM): rank 4",
+    ] == ended(RankFailed(5, FAILED), rank(4, STOPPED, is_stopped=True), failed)
+
+
+def test_evidence() -> None:
+    """Without an exception the last lines are shown, then the origin, the meaning, the code, the peer and the plog."""
+    finding = Finding(
+        origin="KeyError: 'x'",
+        origin_place="data.py:5 in load",
+        meaning="out of memory",
+        last_lines=("step 16", "step 17"),
+        code="EI0006",
+        code_kind="usually caused by a peer",
+        code_meaning="no connection to a peer",
+        points_at=(Peer(rank_id=3, server_id="10.0.0.5", device_id=1),),
+        plog_path="/plog/plog-1_2.log",
+        plog_error="[ERROR] HCCL(1,python): x",
+    )
+    lines = ended(RankFailed(0, FAILED), attrs.evolve(rank(0, FAILED), finding=finding))
+
+    assert [
+        "  | step 16",
+        "  | step 17",
+        "  origin KeyError: 'x' (data.py:5 in load)",
+        "  means  out of memory",
+        "  code   EI0006 (usually caused by a peer): no connection to a peer",
+        "  peer   rank 3 (device 1 on server 10.0.0.5)",
+    ] == lines[1:7]
+    assert ["  plog   /plog/plog-1_2.log", "         [ERROR] HCCL(1,python): x"] == lines[9:11]
+
+
+def test_lost_output() -> None:
+    """Bytes that the log lacks are reported below its path."""
+    lines = ended(RankFailed(0, FAILED), attrs.evolve(rank(0, FAILED), log_lost=10, log_lost_from=4096))
+
+    assert "         10 bytes are missing, starting at byte 4096 on" == lines[lines.index("  log    /l") + 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "suspected"),
+    [
+        ("  check  rank 3 first: rank 0 only reports losing it", SuspectedPeer(rank_id=3, reported_by=(0,))),
+        (
+            "  check  rank 3 (device 1 on server 10.0.0.5) first: ranks 0-2 only report losing it",
+            SuspectedPeer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(0, 1, 2)),
+        ),
+    ],
+)
+def test_suspected_peer(line: str, suspected: SuspectedPeer) -> None:
+    """A suspected peer is named first of all places to look."""
+    outcome = Outcome(cause=RankFailed(0, FAILED), ranks=(rank(0, FAILED),), suspected_peer=suspected)
+
+    assert line == screen.ended(outcome, job(0)).splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "peer"),
+    [
+        ("rank 3", Peer(rank_id=3)),
+        ("rank 3 (device address 29.1.1.1)", Peer(rank_id=3, device_ip="29.1.1.1")),
+        ("device 1 on server 10.0.0.5", Peer(server_id="10.0.0.5", device_id=1)),
+        ("server 10.0.0.5", Peer(server_id="10.0.0.5")),
+        ("an unnamed peer", Peer()),
+    ],
+)
+def test_peer(text: str, peer: Peer) -> None:
+    """A peer is named by all that is known of it."""
+    failed = attrs.evolve(rank(0, FAILED), finding=Finding(points_at=(peer,)))
+
+    assert f"  peer   {text}" == ended(RankFailed(0, FAILED), failed)[1]
+
+
+# --- Stacks -----------------------------------------------------------------------------------------------------------
+
+
+def test_stacks() -> None:
+    """Each group has its ranks, its state and its innermost frames."""
+    text = screen.stacks(
+        [
+            StackGroup(rank_ids=(1,), state="sleeping", frames=("read (data.py:3)",)),
+            StackGroup(rank_ids=(0, 2), state="sleeping", frames=tuple(f"f{number} (x.py:1)" for number in range(30))),
+            StackGroup(rank_ids=(3,), state="gone", frames=()),
+        ],
+        refusal="py-spy is not installed",
+    )
+    lines = text.splitlines()
+
+    assert [
+        "stacks of all ranks, outliers first:",
+        "  rank 1 (sleeping):",
+        "      read (data.py:3)",
+        "  ranks 0, 2 (sleeping):",
+    ] == lines[:4]
+    assert [
+        f"      ... {30 - screen.FRAMES_SHOWN} outer frames ...",
+        "  rank 3 (gone):",
+        "      no stack available",
+        "  (kernel stacks only: py-spy is not installed)",
+    ] == lines[-4:]

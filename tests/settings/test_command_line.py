@@ -1,0 +1,142 @@
+"""Options stop where the training command begins; errors and help."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.errors import COMMAND_NOT_FOUND, RUNNER_FAILED, CommandError, SettingsError
+from ascend_runner.settings import command_line
+from ascend_runner.settings.command_line import CommandLine
+from ascend_runner.settings.option import Topic
+from ascend_runner.settings.options import OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("argv", "values", "command"),
+    [
+        ([], {}, ()),
+        (["python", "train.py"], {}, ("python", "train.py")),
+        (["--grace", "5", "python"], {"grace": "5"}, ("python",)),
+        (["--grace=5", "python"], {"grace": "5"}, ("python",)),
+        (["--nproc_per_node=2", "python"], {"nproc_per_node": "2"}, ("python",)),
+        (["--grace", "-5", "python"], {"grace": "-5"}, ("python",)),
+        (["--rank-table=a=b", "python"], {"rank_table": "a=b"}, ("python",)),
+        (["--rank-table=", "python"], {"rank_table": ""}, ("python",)),
+        (["--quiet", "--no-prefix", "python"], {"quiet": "1", "no_prefix": "1"}, ("python",)),
+        (["--grace", "5", "--grace", "6", "python"], {"grace": "6"}, ("python",)),
+        (["--", "--odd-name", "x"], {}, ("--odd-name", "x")),
+        (["python", "--grace", "5", "--", "--help"], {}, ("python", "--grace", "5", "--", "--help")),
+    ],
+)
+def test_options_stop_at_the_command(argv: list[str], values: dict[str, str], command: tuple[str, ...]) -> None:
+    """The first non-option argument and all that follow belong to the command."""
+    assert CommandLine(values=values, command=command) == command_line.parse(argv)
+
+
+@pytest.mark.parametrize(
+    ("argv", "topic"),
+    [(["-h"], None), (["--quiet", "--help", "python"], None), (["--help", "nodes"], Topic.NODES)],
+)
+def test_request_for_help(argv: list[str], topic: Topic | None) -> None:
+    """--help may be followed by a topic; a command behind it is ignored."""
+    assert CommandLine(wants_help=True, help_topic=topic) == command_line.parse(argv)
+
+
+def test_request_for_the_version() -> None:
+    """--version needs no command."""
+    assert CommandLine(wants_version=True) == command_line.parse(["--version"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--nproc-per-nod", "8", "x"], "unknown option --nproc-per-nod (did you mean --nproc-per-node?)"),
+        (["--grac=5", "x"], "unknown option --grac (did you mean --grace?)"),
+        (["-n", "8", "x"], "unknown option -n"),
+        (["--nproc_per_nod", "8", "x"], "unknown option --nproc_per_nod (did you mean --nproc-per-node?)"),
+        (["-m", "train"], "unknown option -m (did you mean: ascend-runner python -m train?)"),
+        (["--grace"], "option --grace requires a value (DURATION)"),
+        (["--grace", "--quiet", "x"], "option --grace requires a value (DURATION)"),
+        (["--no-prefix=no", "x"], "option --no-prefix does not take a value"),
+    ],
+)
+def test_wrong_option_is_named(argv: list[str], sentence: str) -> None:
+    """The error names the option; an abbreviation is unknown, and an option is never taken for a value."""
+    with pytest.raises(SettingsError) as caught:
+        command_line.parse(argv)
+
+    assert sentence == str(caught.value)
+
+
+def test_help_lists_each_option_once_with_its_variable() -> None:
+    """Help fits 120 columns, begins with the common options, and leaves out no option and no topic."""
+    text = command_line.help_text()
+    words = text.split()
+    common = text.partition("common options:\n")[2].partition("\n\n")[0].split()
+
+    assert text.startswith("usage: ascend-runner [OPTIONS] COMMAND [ARG ...]\n\n")
+    assert max(map(len, text.splitlines())) <= 120
+    assert [1] * len(OPTIONS) == [text.count(f"\n  {option.usage}") for option in OPTIONS]
+    assert {f"[{option.variable}]" for option in OPTIONS if option.variable} <= set(words)
+    assert {option.flag for option in OPTIONS if option.is_common} <= set(common)
+    assert 12 >= sum(option.is_common for option in OPTIONS)
+
+
+@pytest.mark.parametrize("topic", Topic)
+def test_help_on_a_topic(topic: Topic) -> None:
+    """Help on a topic lists all options of the topic, the common ones included, and no others."""
+    text = command_line.help_text(topic)
+
+    assert {option for option in OPTIONS if option.topic is topic} == {
+        option for option in OPTIONS if f"\n  {option.usage}" in text
+    }
+
+
+# --- The training command ---------------------------------------------------------------------------------------------
+
+HINT = "pass a command and its arguments, or use bash -c '...'"
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["A=1", "python", "a.py"], f"the command begins with the variable assignment 'A=1': {HINT}"),
+        (["A_b="], f"the command begins with the variable assignment 'A_b=': {HINT}"),
+        (["cd x && python a.py"], f"the command is a shell command line, 'cd x && python a.py': {HINT}"),
+        (["python a.py"], f"the command is a shell command line, 'python a.py': {HINT}"),
+        (["/a/b && c"], f"the command is a shell command line, '/a/b && c': {HINT}"),
+        (["a", "&&", "b"], f"the command contains the shell operator '&&': {HINT}"),
+        (["a", "b", "||", "c"], f"the command contains the shell operator '||': {HINT}"),
+    ],
+)
+def test_refused(command: list[str], sentence: str) -> None:
+    """A command that needs a shell is refused, and the error names the way to use one."""
+    with pytest.raises(CommandError) as caught:
+        command_line.check(command)
+
+    assert (sentence, RUNNER_FAILED) == (str(caught.value), caught.value.exit_status)
+
+
+def test_empty_command() -> None:
+    """An empty word is a command that is not found."""
+    with pytest.raises(CommandError, match=r"^the command is empty$") as caught:
+        command_line.check([""])
+
+    assert COMMAND_NOT_FOUND == caught.value.exit_status
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python", "a.py", "A=1"],
+        ["./A=1"],
+        ["env", "A=1", "python", "a.py"],
+        ["bash", "-c", "cd x && A=1 python a.py"],
+        ["/my tools/run", "a b"],
+        ["find", ".", "-exec", "ls", ";"],
+        ["train", "--x=a && b"],
+    ],
+)
+def test_not_refused(command: list[str]) -> None:
+    """Arguments and paths may contain anything."""
+    command_line.check(command)

@@ -1,0 +1,239 @@
+"""Every setting by option, by variable and by default, and the error for every invalid value."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from ascend_runner.errors import SettingsError
+from ascend_runner.settings import model
+from ascend_runner.settings.model import Settings
+from ascend_runner.settings.options import OPTIONS
+
+DEFAULTS = attrs.asdict(Settings(), recurse=False)
+PATH = "a path"
+SECONDS = "a number of seconds, 0 or more, or a duration such as 15m, 72h or 7d"
+COUNT = "a whole number, 1 or more"
+SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
+RANKS = "'all', 'none' or ranks such as '0,8-15'"
+WITH_VARIABLE = [
+    ("rank_table", "/a", "/a"),
+    ("rank_table_timeout", "0.5", 0.5),
+    ("no_table_checks", "1", True),
+    ("chip", "910B", "910B"),
+    ("nproc_per_node", "8", 8),
+    ("nnodes", "2", 2),
+    ("node_rank", "0", 0),
+    ("master_addr", "10.0.0.1", "10.0.0.1"),
+    ("master_port", "29501", 29501),
+    ("framework", "mindspore-cluster", "mindspore-cluster"),
+    ("isolate_devices", "1", True),
+    ("conda_env", "py39", "py39"),
+    ("launcher", "torchrun", "torchrun"),
+    ("mpi_hostfile", "/tmp/hosts", "/tmp/hosts"),
+    ("mpich_hostfile", "hosts", "hosts"),
+    ("deepspeed_hostfile", "hosts", "hosts"),
+    ("log_dir", "logs", "logs"),
+    ("workdir", "inherit", "inherit"),
+    ("bind", "numa", "numa"),
+    ("grace", "0", 0.0),
+    ("hang_timeout", "600", 600.0),
+    ("log_max_size", "500M", 500 << 20),
+    ("log_max_size", "0", 0),
+    ("log_max_size", "700B", 700),
+    ("log_max_size", "1.5 GiB", 3 << 29),
+    ("log_max_size", "2tb", 2 << 40),
+    ("progress_bars", "pass", "pass"),
+    ("log_backups", "0", 0),
+    ("log_runs", "5", 5),
+    ("console", "0,8-15", frozenset({0, *range(8, 16)})),
+    ("no_prefix", "1", True),
+]
+WITHOUT_VARIABLE = {"dry_run", "check", "json", "quiet", "verbose"}
+BAD = [
+    ("rank_table", "a\0b", PATH),
+    ("rank_table_timeout", "soon", SECONDS),
+    ("rank_table_timeout", "-1", SECONDS),
+    ("rank_table_timeout", "nan", SECONDS),
+    ("rank_table_timeout", "inf", SECONDS),
+    ("nproc_per_node", "0", COUNT),
+    ("nproc_per_node", "-8", COUNT),
+    ("nproc_per_node", "8.0", COUNT),
+    ("nproc_per_node", "1_0", COUNT),
+    ("nproc_per_node", "٨", COUNT),
+    ("nproc_per_node", "1" * 5000, COUNT),
+    ("nnodes", "0", COUNT),
+    ("node_rank", "-1", "a whole number, 0 or more"),
+    ("master_addr", "10.0.0.1 10.0.0.2", "a host name or an address"),
+    ("master_port", "http", COUNT),
+    ("framework", "pytorch", "one of auto, mindspore, mindspore-cluster, torch, tensorflow, none"),
+    ("isolate_devices", "perhaps", "1 or 0"),
+    ("conda_env", "a\nb", "a name or a directory, without spaces"),
+    (
+        "launcher",
+        "accelerate",
+        "one of direct, torchrun, torch.distributed.launch, init-method, mpirun, deepspeed, msrun",
+    ),
+    ("mpi_hostfile", "a\0b", PATH),
+    ("log_dir", "a\0b", PATH),
+    ("workdir", "a\0b", "'device', 'inherit' or a directory"),
+    ("bind", "socket", "one of none, cores, numa"),
+    ("grace", "15x", SECONDS),
+    ("grace", "-0.1", SECONDS),
+    ("chip", "A2", "one of 910, 910B, A3, 310P, 950"),
+    ("no_table_checks", "perhaps", "1 or 0"),
+    ("hang_timeout", "0", "a number of seconds above 0"),
+    ("hang_timeout", "never", SECONDS),
+    ("log_max_size", "500", SIZE),
+    ("log_max_size", "5Mi", SIZE),
+    ("log_max_size", "-1", SIZE),
+    ("log_max_size", "G", SIZE),
+    ("log_max_size", "٨M", SIZE),
+    ("log_backups", "-1", "a whole number, 0 or more"),
+    ("console", "some", RANKS),
+    ("console", "0,", RANKS),
+    ("console", "-1", RANKS),
+    ("console", "3-", RANKS),
+    ("console", "3-1", RANKS),
+    ("console", "0;1", RANKS),
+    ("console", "0-9999999999", RANKS),
+    ("no_prefix", "perhaps", "1 or 0"),
+]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _variable(name: str) -> str:
+    return "ASCEND_RUNNER_" + name.upper()
+
+
+def test_defaults() -> None:
+    """Without options and variables, each setting is the default of its option."""
+    assert Settings() == model.decode({}, {})
+    assert {option.name: option.default for option in OPTIONS} == DEFAULTS
+
+
+@pytest.mark.parametrize(("name", "text", "value"), WITH_VARIABLE)
+def test_flag_sets_its_option_and_no_other(name: str, text: str, value: object) -> None:
+    """An option sets its own setting only."""
+    assert {**DEFAULTS, name: value} == attrs.asdict(model.decode({name: text}, {}), recurse=False)
+
+
+@pytest.mark.parametrize(("name", "text", "value"), WITH_VARIABLE)
+def test_variable_sets_what_its_flag_sets(name: str, text: str, value: object) -> None:
+    """The variable ASCEND_RUNNER_<NAME> accepts the same values as the option."""
+    assert {**DEFAULTS, name: value} == attrs.asdict(model.decode({}, {_variable(name): text}), recurse=False)
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_VARIABLE - {"json"}))
+def test_switches_of_one_run_have_no_variable(name: str) -> None:
+    """Options that concern a single run cannot be set by a variable."""
+    assert {**DEFAULTS, name: True} == attrs.asdict(model.decode({name: "1"}, {}), recurse=False)
+    assert Settings() == model.decode({}, {_variable(name): "1"})
+
+
+def test_json_requires_check() -> None:
+    """--json selects the format of --check, and is an error without it."""
+    assert model.decode({"check": "1", "json": "1"}, {}).json
+
+    with pytest.raises(SettingsError, match=r"^--json requires --check$"):
+        model.decode({"json": "1"}, {})
+
+
+def test_none_binds_nothing() -> None:
+    """--bind none overrides a variable that binds."""
+    assert model.decode({"bind": "none"}, {"ASCEND_RUNNER_BIND": "cores"}).bind is None
+
+
+def test_every_option_is_tested_here() -> None:
+    """A new option is added to the tables above."""
+    assert WITHOUT_VARIABLE == {option.name for option in OPTIONS if not option.variable}
+    assert {name for name, _text, _value in WITH_VARIABLE} == {option.name for option in OPTIONS if option.variable}
+
+
+def test_nproc_per_node_overrides_the_variable_of_the_rank_table() -> None:
+    """--nproc-per-node means no rank table, unless --rank-table is given as well."""
+    environ = {"ASCEND_RUNNER_RANK_TABLE": "/a"}
+
+    assert model.decode({"nproc_per_node": "8"}, environ).rank_table is None
+    assert "/b" == model.decode({"nproc_per_node": "8", "rank_table": "/b"}, environ).rank_table
+
+
+def test_option_overrides_variable() -> None:
+    """An option overrides its variable, which an image may have set."""
+    assert model.decode({"grace": "3"}, {"ASCEND_RUNNER_GRACE": "4"}).grace == 3.0
+
+
+def test_option_hides_an_invalid_variable() -> None:
+    """The variable of an option that is given is not read."""
+    assert model.decode({"grace": "3"}, {"ASCEND_RUNNER_GRACE": "long"}).grace == 3.0
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("15m", 900), ("72h", 259200), ("7d", 604800), ("1.5m", 90)])
+def test_duration(text: str, seconds: float) -> None:
+    """A duration is a number of seconds, or of minutes, hours or days by its unit."""
+    assert seconds == model.decode({"grace": text}, {}).grace
+
+
+def test_empty_variable_is_not_set() -> None:
+    """An empty variable is not set: some platforms cannot unset one."""
+    assert Settings() == model.decode({}, {_variable(name): "" for name, _text, _value in WITH_VARIABLE})
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), [*BAD, ("rank_table", "", PATH), ("log_dir", "", PATH)])
+def test_bad_flag_is_named(name: str, text: str, expected: str) -> None:
+    """The error names the option, its value, and what is expected."""
+    with pytest.raises(SettingsError) as caught:
+        model.decode({name: text}, {})
+
+    assert f"{_flag(name)} is {text!r}, expected {expected}" == str(caught.value)
+    assert caught.value.exit_status == 125
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), BAD)
+def test_bad_variable_is_named(name: str, text: str, expected: str) -> None:
+    """The error names the variable if the value came from it."""
+    with pytest.raises(SettingsError) as caught:
+        model.decode({}, {_variable(name): text})
+
+    assert f"{_variable(name)} is {text!r}, expected {expected}" == str(caught.value)
+
+
+def test_quiet_and_verbose_contradict() -> None:
+    """--quiet and --verbose together are an error."""
+    with pytest.raises(SettingsError) as caught:
+        model.decode({"quiet": "1", "verbose": "1"}, {})
+
+    assert "--quiet and --verbose cannot be used together" == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ("all", None),
+        ("none", frozenset()),
+        ("0", frozenset({0})),
+        ("2-2", frozenset({2})),
+        ("3,0-1,1", frozenset({0, 1, 3})),
+    ],
+)
+def test_console_takes_ranks(text: str, ranks: frozenset[int] | None) -> None:
+    """--console accepts all, none, or a list of ranks and ranges."""
+    assert ranks == model.decode({"console": text}, {}).console
+
+
+@pytest.mark.parametrize(
+    ("text", "is_on"),
+    [("1", True), ("true", True), ("YES", True), ("on", True), ("0", False), ("False", False), ("no", False)],
+)
+def test_switch_by_variable_takes_what_people_write(text: str, *, is_on: bool) -> None:
+    """The variable of a switch accepts 1 and 0 and their usual synonyms."""
+    assert is_on is model.decode({}, {"ASCEND_RUNNER_NO_PREFIX": text}).no_prefix
+
+
+@pytest.mark.parametrize("text", ["device", "inherit", "/data/work", "work"])
+def test_workdir_takes_two_words_or_a_folder(text: str) -> None:
+    """--workdir accepts two words; anything else is a directory."""
+    assert text == model.decode({"workdir": text}, {}).workdir

@@ -1,0 +1,125 @@
+"""The start of a bundle, with made-up wheels: which Python it takes, and where it unpacks itself."""
+
+from __future__ import annotations
+
+import ast
+import os
+import runpy
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+PRINTS_ITS_FOLDER = "import os, sys\ndef main(): print(os.path.dirname(os.path.dirname(__file__)), *sys.argv[1:])\n"
+
+
+def wheel(path: Path, **modules: str) -> None:
+    """Write a wheel of modules by their names."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in modules.items():
+            archive.writestr(f"{name}.py", content)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """Make a bundle whose program prints where it was unpacked, and its arguments."""
+    minor = sys.version_info[1]
+    package = {"ascend_runner/__init__": "", "ascend_runner/__main__": PRINTS_ITS_FOLDER}
+    wheel(tmp_path / "ascend_runner-1-py3-none-any.whl", **package)
+    wheel(tmp_path / f"own-1-cp3{minor}-cp3{minor}-linux_{os.uname().machine}.whl", own="")
+    wheel(tmp_path / f"other-1-cp3{minor + 1}-cp3{minor + 1}-linux_{os.uname().machine}.whl", other="")
+    path = tmp_path / "bundle.pyz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(SCRIPTS / "bundle_main.py", "__main__.py")
+        for found in sorted(tmp_path.glob("*.whl")):
+            archive.write(found, f"wheels/{found.name}")
+    return path
+
+
+def run(bundle: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run a bundle in this environment."""
+    return subprocess.run(
+        [sys.executable, str(bundle), *args], env={"PATH": "", **environ}, capture_output=True, text=True, check=False
+    )
+
+
+def folder_of(ran: subprocess.CompletedProcess[str]) -> Path:
+    """Return where it was unpacked."""
+    assert "" == ran.stderr
+    return Path(ran.stdout.split()[0])
+
+
+def test_wheels_of_this_python_are_unpacked_once(bundle: Path, tmp_path: Path) -> None:
+    """The cache holds what suits this Python, privately, and a second run uses it again."""
+    first = run(bundle, "a", "b", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    folder = folder_of(first)
+    (folder / "mark").touch()
+    second = run(bundle, XDG_CACHE_HOME=str(tmp_path / "cache"))
+
+    assert ["a", "b"] == first.stdout.split()[1:]
+    assert {"ascend_runner", "own.py", "mark"} == {found.name for found in folder_of(second).iterdir()} - {
+        "__pycache__"
+    }
+    assert 0o700 == folder.parent.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("home", ["missing", "file"])
+def test_home_that_cannot_be_used(bundle: Path, tmp_path: Path, home: str) -> None:
+    """Without a usable HOME the temporary folder serves, and no HOME is made."""
+    (tmp_path / "file").touch()
+    (tmp_path / "tmp").mkdir()
+    folder = folder_of(run(bundle, HOME=str(tmp_path / home), TMPDIR=str(tmp_path / "tmp")))
+
+    assert tmp_path / "tmp" == folder.parent.parent
+    assert not (tmp_path / "missing").exists()
+
+
+def test_folder_that_others_can_write_to_is_not_used(bundle: Path, tmp_path: Path) -> None:
+    """A shared cache could hold another user's code."""
+    shared = tmp_path / "cache" / f"ascend-runner-{os.getuid()}"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+    (tmp_path / "tmp").mkdir()
+    folder = folder_of(run(bundle, XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "tmp")))
+
+    assert shared not in folder.parents
+
+
+def test_other_architecture(bundle: Path, tmp_path: Path) -> None:
+    """A bundle with machine code for another architecture is refused in one line."""
+    minor = sys.version_info[1]
+    foreign = tmp_path / f"foreign-1-cp3{minor}-cp3{minor}-linux_vax.whl"
+    wheel(foreign, foreign="")
+    with zipfile.ZipFile(bundle, "a") as archive:
+        archive.write(foreign, f"wheels/{foreign.name}")
+    ran = run(bundle, TMPDIR=str(tmp_path))
+
+    assert (125, 1) == (ran.returncode, len(ran.stderr.splitlines()))
+
+
+def test_old_python_finds_another(tmp_path: Path) -> None:
+    """The newest suitable Python on PATH or in a conda environment is taken; broken ones are passed over."""
+    find_python = runpy.run_path(str(SCRIPTS / "bundle_main.py"))["find_python"]
+    conda = tmp_path / "conda"
+    for path in (tmp_path / "bin" / "python3.12", conda / "envs" / "train" / "bin" / "python3"):
+        path.parent.mkdir(parents=True)
+        path.symlink_to(sys.executable)
+    (tmp_path / "bin" / "python3.13").write_text("#!/bin/false\n")
+    (tmp_path / "bin" / "python3.13").chmod(0o755)
+
+    on_path = find_python({"PATH": str(tmp_path / "bin")}, ())
+    in_conda = find_python({"ANACONDA_DIR": str(conda)}, ())
+
+    assert str(tmp_path / "bin" / "python3.12") == on_path
+    assert str(conda / "envs" / "train" / "bin" / "python3") == in_conda
+    assert find_python({"PATH": ""}, ()) is None
+
+
+def test_start_parses_on_every_python() -> None:
+    """It has no syntax that an old Python would refuse before it can say what it needs."""
+    tree = ast.parse((SCRIPTS / "bundle_main.py").read_text(), feature_version=(3, 4))
+
+    assert not [node for node in ast.walk(tree) if isinstance(node, (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr))]

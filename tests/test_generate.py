@@ -1,0 +1,19 @@
+"""What scripts/generate writes is up to date."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+@pytest.mark.parametrize("script", ["static_options.py", "state_diagram.py"])
+def test_generated_files_are_up_to_date(script: str) -> None:
+    """Settings, options of launch() and READMEs follow from the table of options and the table of transitions."""
+    done = subprocess.run([sys.executable, SCRIPTS / script, "--check"], stderr=subprocess.PIPE, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)

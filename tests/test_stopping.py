@@ -1,0 +1,157 @@
+"""What happens to the processes of a rank when a job is stopped: each is asked once, and some are spared.
+
+The scenes are those in which work was lost: a checkpoint that takes most of the grace, with everything that a real
+training starts around it.
+"""
+
+from __future__ import annotations
+
+from signal import SIGINT, SIGTERM, SIGUSR1
+
+import pytest
+
+from tests.helpers.program import Program, Run
+
+# Saves for 2.1 of the 3 seconds of grace: all steps of the back-off (0.2, 0.6 and 1.4 s) fall into it.
+GRACE = ("--grace", "3")
+SAVES = """
+import os, signal, sys, time
+def save(signum, frame):
+    print("asked", signal.Signals(signum).name, flush=True)
+    for part in range(7):
+        time.sleep(0.3)
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+signal.signal(signal.SIGINT, save)
+"""
+WAITS = """
+print("ready", flush=True)
+while True:
+    time.sleep(100)
+"""
+WORKER = """
+import subprocess, threading
+worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+threading.Thread(target=lambda: print("worker ended", worker.wait(), flush=True), daemon=True).start()
+"""
+
+
+def start(program: Program, *command: str, options: tuple[str, ...] = GRACE) -> Run:
+    """Start one rank and wait until it is ready."""
+    run = program.start("--nproc-per-node", "1", *options, *command)
+    run.wait_for("ready")
+    return run
+
+
+def stopped(program: Program, run: Run, signum: int = SIGTERM) -> list[bytes]:
+    """Stop the job and return what its rank wrote after it was ready."""
+    run.send(signum)
+    assert 128 + signum == run.finish()
+    return program.log(0).partition(b"ready\n")[2].splitlines()
+
+
+@pytest.mark.parametrize(("signum", "name"), [(SIGTERM, b"SIGTERM"), (SIGINT, b"SIGINT")])
+def test_checkpoint_is_saved_without_interruption(program: Program, signum: int, name: bytes) -> None:
+    """A handler that takes most of the grace is entered once and ends by itself; Ctrl-C arrives as SIGINT."""
+    run = start(program, program.python, "-c", SAVES + WAITS)
+
+    assert [b"asked " + name, b"saved"] == stopped(program, run, signum)
+
+
+def test_workers_live_while_their_process_saves(program: Program) -> None:
+    """A data-loading worker without a handler is alive until the process that started it has ended."""
+    run = start(program, program.python, "-c", SAVES + WORKER + WAITS)
+
+    assert [b"asked SIGTERM", b"saved"] == stopped(program, run)
+
+
+def test_shell_without_a_trap(program: Program) -> None:
+    """The command below the shell saves, and the shell's next command does not start."""
+    (program.folder / "train.py").write_text(SAVES + WAITS)
+    run = start(program, "bash", "-c", f"{program.python} train.py; echo next")
+
+    assert [b"asked SIGTERM", b"saved"] == stopped(program, run)
+
+
+def test_shell_with_a_trap(program: Program) -> None:
+    """The shell runs its trap once its command has saved."""
+    (program.folder / "train.py").write_text(SAVES + WAITS)
+    run = start(program, "bash", "-c", f"trap 'echo cleaned; exit 0' TERM; {program.python} train.py; echo next")
+
+    assert [b"asked SIGTERM", b"saved", b"cleaned"] == stopped(program, run)
+
+
+def test_trap_that_forwards_to_a_background_job(program: Program) -> None:
+    """A background job below a trapping shell gets the signal from the trap, and from nobody else."""
+    (program.folder / "train.py").write_text(SAVES + WAITS)
+    script = f"trap 'kill -TERM $!; wait $!; exit 0' TERM; {program.python} train.py & wait"
+    run = start(program, "bash", "-c", script)
+
+    assert [b"asked SIGTERM", b"saved"] == stopped(program, run)
+
+
+def test_command_that_a_trap_goes_on_to(program: Program) -> None:
+    """What a shell starts after it was asked is found at the next step of the back-off."""
+    (program.folder / "train.py").write_text(SAVES + WAITS)
+    script = "trap : TERM; sh -c 'echo ready; exec sleep 1000'; sleep 1001; echo next"
+    run = start(program, "bash", "-c", script)
+
+    assert b"next" == stopped(program, run)[-1]
+
+
+def test_rank_that_is_still_importing_ends_at_once(program: Program) -> None:
+    """Without a handler yet SIGTERM has its default action."""
+    run = start(program, program.python, "-c", "import time; print('ready', flush=True); time.sleep(1000)")
+
+    assert [] == stopped(program, run)
+
+
+def test_daemon_of_its_own_session_has_the_grace(program: Program) -> None:
+    """A daemon that has left its rank's session is asked as well, and its checkpoint is saved."""
+    (program.folder / "daemon.py").write_text(SAVES.replace("sys.exit", "open('done', 'w').close(); sys.exit") + WAITS)
+    script = f"setsid {program.python} daemon.py & while true; do sleep 1000; done"
+    run = start(program, "bash", "-c", script)
+    stopped(program, run)
+
+    assert (program.folder / "done").exists()
+
+
+def test_nested_runners_ask_once(program: Program) -> None:
+    """A runner as the command of a rank forwards the request itself: its ranks are asked once."""
+    inner = (program.python, "-m", "ascend_runner", "--nproc-per-node", "1", "--nnodes", "1", "--no-prefix", *GRACE)
+    logs = ("--log-dir", str(program.folder / "inner"))
+    run = start(program, *inner, *logs, program.python, "-c", SAVES + WAITS, options=("--grace", "6"))
+    lines = stopped(program, run)
+
+    assert [b"asked SIGTERM", b"saved"] == [line for line in lines if line.startswith((b"asked", b"saved"))]
+
+
+def test_user_signal_reaches_only_a_handler(program: Program) -> None:
+    """SIGUSR1 passes over a shell and a worker that it would kill."""
+    note = "signal.signal(signal.SIGUSR1, lambda *_: print('noted', flush=True))\n"
+    run = start(program, "bash", "-c", f'{program.python} -c "$0"; true', SAVES + note + WORKER + WAITS)
+    run.send(SIGUSR1)
+    run.wait_for("noted")
+
+    assert [b"noted", b"asked SIGTERM", b"saved"] == stopped(program, run)
+
+
+def test_user_signal_without_a_handler_is_reported(program: Program) -> None:
+    """The signal kills no process, and a warning says that it was not forwarded."""
+    run = start(program, "bash", "-c", "echo ready; sleep 1000; true")
+    run.send(SIGUSR1)
+    run.wait_for("SIGUSR1 was not forwarded: no process of this job handles it")
+
+    assert [] == stopped(program, run)
+
+
+def test_stop_is_announced_at_once(program: Program) -> None:
+    """Before anything is waited for, one line says what is being done and how to cut it short."""
+    run = start(program, program.python, "-c", SAVES + WAITS)
+    run.send(SIGTERM)
+    run.wait_for("INFO received SIGTERM; stopping 1 rank, up to 3 s (SIGTERM again to kill)\n")
+    run.send(SIGINT)  # a second SIGTERM of one sender within milliseconds would be taken for the same one
+
+    assert 143 == run.finish()
+    assert "saved" not in run.screen
