@@ -10,6 +10,7 @@ import os
 import select
 from collections.abc import Collection
 
+from ascend_runner.processes import descriptors
 from ascend_runner.supervision.signal_targets import Identity, RankProcess
 
 
@@ -30,7 +31,7 @@ class AskedProcesses:
         """Remember a process that is about to be asked."""
         self._identities.add(process.identity)
         try:
-            fd = os.pidfd_open(process.pid)
+            fd = descriptors.open_pidfd(process.pid, self._epoll.fileno())
         except OSError:
             return  # ENOSYS, EPERM, ended by now, or no descriptor left
         self._epoll.register(fd, select.EPOLLIN)

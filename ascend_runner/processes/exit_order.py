@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import select
 
+from ascend_runner.processes import descriptors
+
 
 class ExitOrder:
     """Watches processes, each under a number chosen by the caller."""
@@ -22,7 +24,7 @@ class ExitOrder:
     def add(self, number: int, pid: int) -> None:
         """Watch another process, if the kernel permits it."""
         try:
-            fd = os.pidfd_open(pid)
+            fd = descriptors.open_pidfd(pid, self._epoll.fileno())
         except OSError:
             return  # ENOSYS, EPERM, or no descriptor left
         self._epoll.register(fd, select.EPOLLIN)

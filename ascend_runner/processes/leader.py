@@ -13,9 +13,9 @@ from typing import Final
 
 from ascend_runner.facts import Usage
 from ascend_runner.plan.job import RankSpec
+from ascend_runner.processes import descriptors
 from ascend_runner.supervision.events import Ending
 
-SPARE_DESCRIPTORS: Final = 4  # a pidfd, a folder of /proc and a file in it, one more
 IGNORED_BY_PYTHON: Final = (SIGPIPE, SIGXFSZ)  # and by no other program at its start
 
 
@@ -28,7 +28,7 @@ class Leader:
         Raises:
             OSError: It cannot be started; no process is left of the attempt.
         """
-        _refuse_the_last_descriptors(output)
+        descriptors.refuse_the_last(output)
         self.pid = _spawn(spec, output) if spec.cores is None else _spawn_on_cores(spec.cores, spec, output)
 
     def peek(self) -> Ending | None:
@@ -61,21 +61,6 @@ class Leader:
         """
         _pid, _status, usage = os.wait4(self.pid, 0)
         return Usage(max_rss=usage.ru_maxrss * 1024, user_seconds=usage.ru_utime, system_seconds=usage.ru_stime)
-
-
-def _refuse_the_last_descriptors(any_fd: int) -> None:
-    """Refuse to start a process if too few descriptors are left to watch and stop those that run.
-
-    Raises:
-        OSError: EMFILE.
-    """
-    spare: list[int] = []
-    try:
-        while len(spare) < SPARE_DESCRIPTORS:
-            spare.append(os.dup(any_fd))
-    finally:
-        for fd in spare:
-            os.close(fd)
 
 
 def _spawn(spec: RankSpec, output: int) -> int:
