@@ -14,10 +14,8 @@ def test_python_without_pidfd_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python that was built without the call, as conda's are, is like a kernel without it."""
     monkeypatch.delattr(os, "pidfd_open", raising=False)
 
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSYS)):
         descriptors.open_pidfd(os.getpid(), 0)
-
-    assert errno.ENOSYS == caught.value.errno
 
 
 def test_process_that_was_reaped() -> None:
@@ -25,7 +23,5 @@ def test_process_that_was_reaped() -> None:
     pid = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(pid, 0)
 
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError, match=f"{os.strerror(errno.ESRCH)}|{os.strerror(errno.ENOSYS)}"):
         descriptors.open_pidfd(pid, 0)
-
-    assert caught.value.errno in {errno.ESRCH, errno.ENOSYS}
