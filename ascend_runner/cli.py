@@ -15,9 +15,8 @@ from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
 from ascend_runner.launcher import Launcher
-from ascend_runner.output.console import Console
+from ascend_runner.output.console import STDERR, Console
 from ascend_runner.output.messages import Level, Messages, format_message
-from ascend_runner.output.standard_outputs import STDERR
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import mask
 from ascend_runner.problems import RankTableFormatError, problems_of

@@ -2,11 +2,16 @@
 
 A write to a terminal under Ctrl-S, or to a pipe that nobody reads, blocks for any length of time. Only the console's
 thread ever blocks in one: the ranks are never slowed, and at the end the process exits without waiting for the thread.
+O_NONBLOCK cannot replace the thread: it belongs to the open file, which other processes on the same terminal share.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import select
+import stat
 import threading
 import time
 from collections import deque
@@ -16,8 +21,14 @@ from typing import Final, Union
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
-from ascend_runner.output import pipe
-from ascend_runner.output.standard_outputs import LAST_PIECE, STDERR, STDOUT, StandardOutputs
+
+STDOUT: Final = 1
+STDERR: Final = 2
+PIECE: Final = 512 * 1024  # bytes of one write
+LAST_PIECE: Final = 32 * 1024  # bytes of one write at the end: small, so that a slow pipe shows that it still moves
+PIPE_SIZE: Final = 1024 * 1024  # bytes; the kernel's default limit for users (fs.pipe-max-size)
+F_SETPIPE_SZ: Final = 1031  # linux/fcntl.h; in Python's fcntl from 3.10 on
+F_GETPIPE_SZ: Final = 1032
 
 QUEUE_LIMIT: Final = 64 * 1024 * 1024  # bytes
 STALL_LIMIT: Final = 1.0  # seconds without a byte written, at the end, after which the console counts as stalled
@@ -45,7 +56,10 @@ class Console:
         self.has_lost_text = False  # whether some of the printed text (`print`) could not be written
         self._skipped_notice = skipped_notice
         self._failure_notice = failure_notice
-        self._outputs = StandardOutputs(self._report_failure, write)
+        self._write_some = write
+        self._piece_size = PIECE
+        self._moved_at = 0.0  # when a write last began or took something, in seconds of the monotonic clock
+        self._closed: set[int] = set()  # the outputs that take nothing any more
         self._changed = threading.Condition()  # guards the attributes below
         self._blocks: deque[Block] = deque()
         self._queued = 0  # bytes, of the blocks and of the one that is being written
@@ -62,7 +76,7 @@ class Console:
             AscendRunnerError: The limit of processes is reached.
         """
         # Through a pipe of 64 KiB, the default, writer and reader on a busy machine wait for each other's turn.
-        pipe.grow(STDOUT)
+        grow_pipe(STDOUT)
         self._thread = bounded.start_thread(self._run)
 
     def has_room(self, size: int) -> bool:
@@ -118,7 +132,7 @@ class Console:
         with self._changed:
             self._put_skipped_notice()
             self._is_closing = True
-            self._outputs.piece_size = LAST_PIECE
+            self._piece_size = LAST_PIECE
             self._changed.notify()
         self._wait_while_it_moves()
         with self._changed:
@@ -162,7 +176,7 @@ class Console:
 
     def _run(self) -> None:
         while block := self._take():
-            self._outputs.write(*block)
+            self._write(*block)
             with self._changed:
                 self._queued -= len(block[1])
 
@@ -174,6 +188,31 @@ class Console:
                     return None
                 self._changed.wait()
             return self._blocks.popleft()
+
+    def _write(self, fd: int, data: Data) -> None:
+        """Write a block. Blocks for as long as the other end does not read."""
+        self._moved_at = time.monotonic()
+        rest = memoryview(data)
+        while rest and fd not in self._closed:
+            try:
+                written = self._write_some(fd, rest[: self._piece_size])
+            except BlockingIOError:  # another process has set O_NONBLOCK on the terminal
+                _wait_until_writable(fd)
+                continue
+            except OSError as error:
+                self._fail(fd, error)
+                return
+            rest = rest[written:]
+            self._moved_at = time.monotonic()
+
+    def _fail(self, fd: int, error: OSError) -> None:
+        """Close stdout for good, and stderr only if its reader is gone: a full disk may have room for the next line."""
+        # A terminal that was closed gives EIO, and so does a bad disk.
+        is_reader_gone = error.errno == errno.EPIPE or (error.errno == errno.EIO and stat.S_ISCHR(os.fstat(fd).st_mode))
+        if is_reader_gone or fd == STDOUT:
+            self._closed.add(fd)
+        if fd == STDOUT and not is_reader_gone:
+            self._report_failure(error)
 
     def _report_failure(self, error: OSError) -> None:
         """Print the notice of a failed stdout before anything else that is queued."""
@@ -191,18 +230,18 @@ class Console:
         left = STALL_LIMIT
         while self._thread and self._thread.is_alive() and left > 0:
             self._thread.join(left)
-            moved_at = max(start, self._outputs.moved_at)
+            moved_at = max(start, self._moved_at)
             left = min(moved_at + STALL_LIMIT, start + DRAIN_LIMIT) - time.monotonic()
 
     def _write_messages_of(self, left: list[Block]) -> None:
         messages = [block for block in left if block[0] == STDERR]
         unseen = _count_lines(block for block in left if block[0] == STDOUT)
-        if unseen and not self._outputs.is_closed(STDOUT):
+        if unseen and STDOUT not in self._closed:
             messages.insert(0, (STDERR, b"\n" + self._skipped_notice(unseen)))
 
         def write() -> None:
             for message in messages:
-                self._outputs.write(*message)
+                self._write(*message)
 
         # In another thread: poll(2) promises room for some bytes only, so that the write of a line can still block.
         with suppress(AscendRunnerError):  # no more threads: the messages are lost with the console
@@ -211,3 +250,18 @@ class Console:
 
 def _count_lines(blocks: Iterable[Block]) -> int:
     return sum(bytes(data).count(b"\n") for _fd, data in blocks)
+
+
+def _wait_until_writable(fd: int) -> None:
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    poll.poll()
+
+
+def grow_pipe(fd: int) -> None:
+    """Increase the capacity of a pipe to `PIPE_SIZE`, if `fd` is a pipe and the user's limits (pipe(7)) allow it."""
+    try:
+        if fcntl.fcntl(fd, F_GETPIPE_SZ) < PIPE_SIZE:  # a console may have been made larger by its owner
+            fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE)
+    except OSError:
+        return

@@ -1,5 +1,6 @@
 """The log folder of a job: locked while the job runs, and cleared of an earlier run's files before anything is written.
 
+A run's logs, report and scripts belong together: they move to a `run-<n>` directory, of which the newest few are kept.
 Without the lock nothing is moved or written, so that a second start of a running job leaves its files alone.
 """
 
@@ -8,13 +9,20 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
-from ascend_runner.output import earlier_runs
 from ascend_runner.plan.job import JobSpec
+
+# Seconds. On a disk a rename takes microseconds; on an object store it copies the file.
+MOVE_LIMIT: Final = 10.0
+
+_RUN_FOLDER: Final = re.compile(r"run-([1-9][0-9]{0,8})")
 
 
 @contextmanager
@@ -73,6 +81,37 @@ def is_file_of(job: JobSpec) -> Callable[[str], bool]:
     return lambda name: bool(pattern.fullmatch(name))
 
 
+def put_aside(
+    log_dir: str, is_ours: Callable[[str], bool], *, keep: int, clock: Callable[[], float] = time.monotonic
+) -> tuple[str, ...]:
+    """Move the files of an earlier run, whose names are ours, into a folder of their own.
+
+    The folder's number is one above the highest that has any of ours, so that the nodes of a job that share a log
+    folder choose the same one for each run. Of the folders that have any of ours, the newest `keep` stay. Returns the
+    names of files that were still in their place when the time was over.
+
+    Raises:
+        OutputError: the folder cannot be made.
+        OSError: a file cannot be moved; those that were moved stay where they are.
+    """
+    earlier = _ours(log_dir, is_ours)
+    if not earlier:
+        return ()
+
+    numbers = [number for number in _numbers(log_dir) if _ours(_folder(log_dir, number), is_ours)]
+    folder = _folder(log_dir, max(numbers, default=0) + 1)
+    files.make_folder(folder)
+    deadline = clock() + MOVE_LIMIT
+    for index, name in enumerate(earlier):
+        if clock() >= deadline:
+            return tuple(earlier[index:])
+        os.rename(os.path.join(log_dir, name), os.path.join(folder, name))
+
+    for number in sorted(numbers, reverse=True)[max(0, keep - 1) :]:
+        _remove(_folder(log_dir, number), is_ours)
+    return ()
+
+
 def _locked(job: JobSpec) -> int:
     path = lock_path(job)
     try:
@@ -98,12 +137,12 @@ def _try_lock(fd: int, kind: int) -> bool:
 
 def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
     try:
-        done = earlier_runs.put_aside(job.log_dir, is_file_of(job), keep=job.log_runs)
+        left = put_aside(job.log_dir, is_file_of(job), keep=job.log_runs)
     except OSError as error:
         raise OutputError(f"cannot move the files of the earlier run in {job.log_dir!r}: {reason(error)}") from error
 
-    if done.left:
-        warn(f"{len(done.left)} files of the earlier run are left in {job.log_dir!r}: moving them takes too long")
+    if left:
+        warn(f"{len(left)} files of the earlier run are left in {job.log_dir!r}: moving them takes too long")
 
 
 def _point_at_newest(job: JobSpec) -> None:
@@ -117,3 +156,34 @@ def _point_at_newest(job: JobSpec) -> None:
         os.replace(neighbour, link)
     except OSError:
         return  # a file system without symlinks
+
+
+def _remove(folder: str, is_ours: Callable[[str], bool]) -> None:
+    """Remove a run's files, and the folder where nothing else is in it: another node's or job's files stay."""
+    for name in _ours(folder, is_ours):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+    if not _listdir(folder):
+        os.rmdir(folder)
+
+
+def _ours(folder: str, is_ours: Callable[[str], bool]) -> list[str]:
+    return sorted(filter(is_ours, _listdir(folder)))
+
+
+def _numbers(log_dir: str) -> list[int]:
+    return [int(found[1]) for name in _listdir(log_dir) if (found := _RUN_FOLDER.fullmatch(name))]
+
+
+def _folder(log_dir: str, number: int) -> str:
+    return os.path.join(log_dir, f"run-{number}")
+
+
+def _listdir(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -66,11 +66,6 @@ class LogWriter:
         return gaps
 
     @property
-    def progress(self) -> int:
-        """A number that changes whenever a byte has been dealt with."""
-        return self.file.offset
-
-    @property
     def is_alive(self) -> bool:
         """Whether the thread is running."""
         return self._thread is not None and self._thread.is_alive()
@@ -193,7 +188,7 @@ def drain(writers: Sequence[LogWriter], seconds: float, *, now: Callable[[], flo
     """
     progress, moved_at = -1, now()
     while alive := [writer for writer in writers if writer.is_alive]:
-        found = sum(writer.progress for writer in writers) - len(alive)
+        found = sum(writer.file.offset for writer in writers) - len(alive)
         if found != progress:
             progress, moved_at = found, now()
         elif now() - moved_at >= seconds:

@@ -20,16 +20,42 @@ from signal import SIGTERM
 from typing import Final
 
 from ascend_runner.host import bounded
-from ascend_runner.output import pipe
-from ascend_runner.output.console import Console
+from ascend_runner.output.console import Console, grow_pipe
 from ascend_runner.output.lines import LineCutter
-from ascend_runner.output.log_writer import STALL_LIMIT
-from ascend_runner.output.stream import Stream
+from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter
 
+TAIL_SIZE: Final = 64 * 1024  # bytes of each rank's output kept for the report
 READ_SIZE: Final = 256 * 1024  # bytes; 4 KiB would take 60 times as many system calls
 HEAP_THRESHOLD: Final = 8 * 1024 * 1024  # bytes, see _keep_buffers
 SETTLE_LIMIT: Final = 0.2  # seconds to read what is in the pipes already, which takes microseconds
 SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and between two states of a progress bar
+
+
+class Stream:
+    """The output of one rank. Changed by the pump's thread only."""
+
+    def __init__(self, rank_id: int, log: LogWriter, cutter: LineCutter | None) -> None:
+        """Without `cutter` the rank's lines are not shown."""
+        self.rank_id = rank_id
+        self.log = log
+        self.cutter = cutter
+        self.size = 0  # bytes read so far
+        self._tail: list[bytes] = []
+        self._tail_size = 0
+
+    @property
+    def tail(self) -> bytes:
+        """The last `TAIL_SIZE` bytes of the output, or all of it."""
+        return b"".join(self._tail)[-TAIL_SIZE:]
+
+    def remember(self, data: bytes) -> None:
+        """Count `data` and keep its end."""
+        self.size += len(data)
+        data = data[-TAIL_SIZE:]
+        self._tail.append(data)
+        self._tail_size += len(data)
+        while self._tail_size - len(self._tail[0]) >= TAIL_SIZE:
+            self._tail_size -= len(self._tail.pop(0))
 
 
 class Pump:
@@ -69,7 +95,7 @@ class Pump:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         # An outsider (`cat /proc/PID/fd/1`) may take what has made the pipe readable.
         os.set_blocking(reader, False)
-        pipe.grow(writer)
+        grow_pipe(writer)
         self._streams[reader] = stream
         self._epoll.register(reader, select.EPOLLIN)
         return writer

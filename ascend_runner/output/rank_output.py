@@ -14,8 +14,7 @@ from ascend_runner.output.console import Console
 from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_file import DiskWarnings, LogFile
 from ascend_runner.output.log_writer import LogWriter, drain, queue_limit
-from ascend_runner.output.pump import Pump
-from ascend_runner.output.stream import Stream
+from ascend_runner.output.pump import Pump, Stream
 from ascend_runner.plan.job import JobSpec
 
 HUNG_DISK_LIMIT: Final = 0.2  # seconds for other files, when the disk of some has hung
@@ -28,7 +27,6 @@ class RankOutputs:
         self._job = job
         self._warn = warn
         self._pump = Pump(console)
-        self._writers: dict[int, LogWriter] = {}
         self._hung: set[int] = set()  # ranks whose disk did not respond at the end
         self._streams: dict[int, Stream] = {}
 
@@ -53,9 +51,8 @@ class RankOutputs:
         limit = queue_limit(len(self._job.processes))
         for spec in self._job.processes:
             file = LogFile(spec.log_path, self._job.rotation, warnings)
-            writer = self._writers[spec.rank_id] = LogWriter(file, limit, warnings)
             cutter = None if spec.prefix is None else LineCutter(spec.prefix, folds=self._job.folds_progress_bars)
-            self._streams[spec.rank_id] = Stream(spec.rank_id, writer, cutter)
+            self._streams[spec.rank_id] = Stream(spec.rank_id, LogWriter(file, limit, warnings), cutter)
         self._pump.start()
 
     @contextmanager
@@ -93,13 +90,13 @@ class RankOutputs:
         What is not stored by then counts as lost. Returns whether everything was read.
         """
         is_read = self._pump.finish(seconds)
-        drain(list(self._writers.values()), seconds)
-        self._hung = {rank_id for rank_id, writer in self._writers.items() if writer.is_alive}
+        drain([stream.log for stream in self._streams.values()], seconds)
+        self._hung = {rank_id for rank_id, stream in self._streams.items() if stream.log.is_alive}
         with suppress(AscendRunnerError):
             bounded.start_thread(self._close_silent_logs).join(HUNG_DISK_LIMIT if self._hung else seconds)
         return is_read
 
     def _close_silent_logs(self) -> None:
-        for writer in self._writers.values():
-            if not writer.is_alive:
-                writer.file.close()
+        for stream in self._streams.values():
+            if not stream.log.is_alive:
+                stream.log.file.close()

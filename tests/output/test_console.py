@@ -7,11 +7,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from ascend_runner.output.console import QUEUE_LIMIT, Console
-from ascend_runner.output.standard_outputs import STDERR, STDOUT
+from ascend_runner.output.console import PIPE_SIZE, QUEUE_LIMIT, STDERR, STDOUT, Console, grow_pipe
 from tests.helpers.screen import Screen
 from tests.helpers.waiting import LIMIT
 
@@ -360,3 +360,23 @@ def test_reader_too_slow_at_the_end_misses_lines(console: Console, screen: Scree
     skipped, _, rest = screen.err.data.lstrip(b"\n").partition(b" skipped\n")
     assert 0 < int(skipped) < 8 * LINES_PER_MEBIBYTE
     assert b"the cause\n" == rest
+
+
+# --- Pipes ------------------------------------------------------------------------------------------------------------
+
+
+def test_pipe_is_grown() -> None:
+    """A grown pipe takes `PIPE_SIZE` bytes without a reader."""
+    reader, writer = os.pipe()
+    grow_pipe(writer)
+    written = os.write(writer, bytes(PIPE_SIZE))
+    os.close(reader)
+    os.close(writer)
+
+    assert PIPE_SIZE == written
+
+
+def test_file_is_left_alone(tmp_path: Path) -> None:
+    """A file that is not a pipe stays as it is."""
+    with (tmp_path / "console").open("wb") as file:
+        grow_pipe(file.fileno())

@@ -165,10 +165,10 @@ def test_end_waits_for_a_slow_disk(writing: Writing) -> None:
     def now() -> float:
         nonlocal looks
         looks += 1
-        before = writing.writer.progress
+        before = writing.writer.file.offset
         writing.disk.answers.set()
         if writing.writer.is_alive:
-            wait_until(lambda: writing.writer.progress > before or not writing.writer.is_alive)
+            wait_until(lambda: writing.writer.file.offset > before or not writing.writer.is_alive)
         return float(looks)
 
     drain([writing.writer], 1.0, now=now)

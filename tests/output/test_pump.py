@@ -8,7 +8,6 @@ import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable
 
 import pytest
 
@@ -16,8 +15,7 @@ from ascend_runner.output.console import QUEUE_LIMIT, Console
 from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_file import Disk, DiskWarnings, LogFile
 from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter, drain
-from ascend_runner.output.pump import SHOW_AFTER, Pump
-from ascend_runner.output.stream import TAIL_SIZE, Stream
+from ascend_runner.output.pump import SHOW_AFTER, TAIL_SIZE, Pump, Stream
 from ascend_runner.plan.job import Rotation
 from tests.helpers.screen import Screen
 from tests.helpers.waiting import LIMIT, wait_until
@@ -131,37 +129,6 @@ def test_lines_are_shown_and_kept(pumping: Pumping, console: Console, screen: Sc
     assert (b"a\nb", b"hidden\n") == (pumping.log(0), pumping.log(1))
 
 
-class NoLog:
-    """A log that keeps nothing, and whose queue is full or not as a test wants it."""
-
-    gaps = ()
-
-    def __init__(self) -> None:
-        self.data: list[bytes] = []
-        self.is_full = False
-        self.when_room: Callable[[], None] | None = None
-
-    def put(self, data: bytes) -> bool:
-        """Take data."""
-        self.data.append(data)
-        return not self.is_full
-
-    def has_room(self) -> bool:
-        """Whether there is room."""
-        return not self.is_full
-
-    def call_when_room(self, call: Callable[[], None]) -> None:
-        """Keep the call."""
-        self.when_room = call
-
-    def is_hung(self) -> bool:
-        """Never."""
-        return False
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 def test_hung_disk_holds_back_neither_the_console_nor_other_ranks(
     pumping: Pumping, console: Console, screen: Screen
 ) -> None:
@@ -203,21 +170,24 @@ def test_hung_disk_does_not_stall_its_rank(pumping: Pumping) -> None:
 
 def test_rank_with_a_full_queue_is_not_read_until_there_is_room(pumping: Pumping) -> None:
     """A slow disk slows its own rank instead of losing its output; other ranks are read."""
-    log = NoLog()
-    log.is_full = True
-    writer = pumping.pump.add(Stream(0, log, None))
-    os.write(writer, b"one")
-    wait_until(lambda: log.when_room)
+    disk = FakeDisk()
+    disk.answers.clear()
+    writer = pumping.add_writer(0, None, disk)
+    thread = threading.Thread(target=write_all, args=(os.dup(writer), b"x" * (QUEUE + 1)))
+    thread.start()
+    wait_until(lambda: pumping.streams[0].size == QUEUE + 1)
+    pumping.pump.settle(LIMIT)
     os.write(writer, b"two")
     write_all(pumping.add(1), b"other")
     wait_until(lambda: pumping.streams[1].size == 5)
+    pumping.pump.settle(LIMIT)
 
-    assert [b"one"] == log.data
-    log.is_full = False
-    assert log.when_room
-    log.when_room()
-    wait_until(lambda: log.data == [b"one", b"two"])
+    assert QUEUE + 1 == pumping.streams[0].size
+    disk.answers.set()
+    wait_until(lambda: pumping.streams[0].size == QUEUE + 4)
+    assert [] == pumping.writers[0].gaps
     os.close(writer)
+    thread.join(LIMIT)
 
 
 def test_outsider_that_reads_a_pipe_does_not_stop_the_pump(pumping: Pumping) -> None:
@@ -329,9 +299,10 @@ def test_write_end_is_not_inherited(pumping: Pumping) -> None:
     ],
     ids=["nothing", "little", "one-over", "all-new", "one-read", "many-reads"],
 )
-def test_tail_is_the_last_64_kib(written: list[bytes], tail: bytes) -> None:
+def test_tail_is_the_last_64_kib(pumping: Pumping, written: list[bytes], tail: bytes) -> None:
     """A stream keeps the end of the output and counts its bytes."""
-    stream = Stream(0, NoLog(), None)
+    os.close(pumping.add())
+    stream = pumping.streams[0]
     for data in written:
         stream.remember(data)
 
