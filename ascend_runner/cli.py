@@ -23,7 +23,7 @@ from ascend_runner.problems import RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_record import Outcome
 from ascend_runner.report import result, screen
-from ascend_runner.settings import command_line, suggestions
+from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.model import Settings, decode
 from ascend_runner.supervision.outcome import Interrupted
@@ -95,7 +95,7 @@ class Program:
             return Ended(result=NO_JOB, text=f"{ascend_runner.__version__}\n")
         settings = decode(line.values, self.environ)
         self.messages.lowest = _lowest_level(settings)
-        for sentence in suggestions.unknown_variables(self.environ):
+        for sentence in command_line.unknown_variables(self.environ):
             self.messages.warning(printable(sentence))
         if settings.check:
             from ascend_runner.check.run import check  # noqa: PLC0415  reads a whole machine, and jobs do not need it

@@ -21,8 +21,7 @@ from ascend_runner.output.messages import Messages
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec, TableFile, with_table_at
-from ascend_runner.preparation.prepare import Preparer
-from ascend_runner.preparation.record import Preparation
+from ascend_runner.preparation.prepare import Preparation, Preparer
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.processes.signals import Signals
@@ -56,6 +55,7 @@ class Launcher:
             StopRequestedError: a stop signal arrived during a wait.
         """
         context = PlanContext(
+            settings=self._settings,
             environ=self._environ,
             cwd=current_folder(),
             host_name=os.uname().nodename,
@@ -63,8 +63,7 @@ class Launcher:
             own_addresses=network.own_addresses,
             cores=cores.available(Host()),
         )
-        preparer = Preparer(self._settings, context, self._messages, self._check_for_signals, may_wait=may_wait)
-        return preparer.prepare(tuple(command))
+        return Preparer(context, self._messages, self._check_for_signals, may_wait=may_wait).prepare(tuple(command))
 
     def tell(self, prepared: Preparation) -> None:
         """Show the problems of a job, and notes on its plan."""

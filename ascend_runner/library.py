@@ -21,13 +21,11 @@ from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
 from ascend_runner.launcher import write_table
 from ascend_runner.plan.context import PlanContext
-from ascend_runner.plan.folders import place_table
 from ascend_runner.platforms import announced, folders
 from ascend_runner.rank_record import Outcome
 from ascend_runner.rank_table import RankTable, codec, source
 from ascend_runner.report import result
 from ascend_runner.settings import parsing
-from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT, OPTIONS
 
 if TYPE_CHECKING:
@@ -153,7 +151,7 @@ def prepare(
 
     data = codec.to_hccl_bytes(snapshot.table, snapshot.data)
     context = PlanContext(environ=environ, cwd=cwd, host_name=os.uname().nodename, is_folder=os.path.isdir)
-    environ["RANK_TABLE_FILE"] = write_table(place_table(data, Settings(), context), warn=_warn)
+    environ["RANK_TABLE_FILE"] = write_table(context.place_table(data), warn=_warn)
     environ["RANK_SIZE"] = rank_size
     return snapshot.table
 

@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.host.host import Host
 from ascend_runner.launcher import Launcher
 from ascend_runner.output.messages import Messages
-from ascend_runner.preparation.record import Preparation
+from ascend_runner.preparation.prepare import Preparation
 from ascend_runner.problems import Problem
 from ascend_runner.processes.signals import Signals
 from ascend_runner.settings.model import Settings
@@ -25,16 +25,24 @@ Findings = Iterator[Union[str, Problem]]  # of a subject: a sentence for what is
 class CheckContext:
     """What is known before the first subject is checked.
 
-    `prepared` holds what the launcher found. `patience` is the number of seconds that a tool, a name server or a disk
-    has for its answer; a healthy npu-smi takes 1 s for 8 NPUs.
+    `prepared` holds what the launcher found; `command` is empty if none was given. `patience` is the number of seconds
+    that a tool, a name server or a disk has for its answer; a healthy npu-smi takes 1 s for 8 NPUs.
     """
 
-    settings: Settings
-    environ: Mapping[str, str]
+    prepared: Preparation
     command: tuple[str, ...] = ()
-    prepared: Preparation = attrs.field(factory=Preparation)
     host: Host = attrs.field(factory=Host)
     patience: float = 10.0
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the job."""
+        return self.prepared.context.settings
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment of the job, with that of its conda environment."""
+        return self.prepared.context.environ
 
     @property
     def rank_ids(self) -> tuple[int, ...]:
@@ -65,7 +73,7 @@ def gather(settings: Settings, environ: Mapping[str, str], signals: Signals, com
     """
     launcher = Launcher(attrs.evolve(settings, dry_run=True), environ, signals, Messages(_ignore))
     prepared = launcher.prepare(command or STAND_IN, may_wait=False)
-    return CheckContext(settings=settings, environ=environ, command=command, prepared=prepared)
+    return CheckContext(prepared=prepared, command=command)
 
 
 def _ignore(_message: bytes) -> None:

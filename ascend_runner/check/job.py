@@ -26,7 +26,7 @@ def rank_table(context: CheckContext) -> Findings:
     prepared, table = context.prepared, context.prepared.table
     problems = list(prepared.about(Subject.RANK_TABLE))
     if table and context.settings.no_table_checks and prepared.plan and prepared.plan.table:
-        found = tables.check(table, prepared.plan.table, context.settings, context.environ)
+        found = tables.check(table, prepared.plan.table, prepared.context)
         problems += [attrs.evolve(one, severity=Severity.WARNING, remedy="") for one in found]
     yield from without_repeated_remedies(problems)
     if table and not problems:
@@ -73,7 +73,7 @@ def _check_program(context: CheckContext) -> Findings:
         first = prepared.plan.processes[0]
         cwd, executable, argv = first.cwd, first.executable, first.argv
     else:
-        cwd, argv = prepared.workdir, context.command
+        cwd, argv = prepared.context.workdir("device0"), context.command
         try:
             executable = find_executable(argv[0], cwd=cwd, search_path=context.environ.get("PATH", os.defpath))
         except CommandError as failure:

@@ -83,8 +83,8 @@ def room(context: CheckContext) -> Findings:
     """Report the free space where the job writes, and whether it has permission to write there."""
     plan = context.prepared.plan
     folders = {
-        "log directory": context.prepared.log_dir,
-        "working directory": plan.processes[0].cwd if plan else context.prepared.workdir,
+        "log directory": context.prepared.context.log_dir,
+        "working directory": plan.processes[0].cwd if plan else context.prepared.context.workdir("device0"),
         "shared memory": "/dev/shm",  # noqa: S108  only measured
     }
     answers = bounded.call_each(

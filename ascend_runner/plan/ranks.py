@@ -2,34 +2,114 @@
 
 from __future__ import annotations
 
+import os.path
+from collections.abc import Mapping
+
 import attrs
 
-from ascend_runner.frameworks.registry import patch_environment
-from ascend_runner.plan.builder import PlanBuilder, launch_context
-from ascend_runner.plan.context import Command
-from ascend_runner.plan.job import JobSpec, TableFile
+from ascend_runner.engines.registry import DIRECT
+from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.registry import NONE, patch_environment
+from ascend_runner.plan.context import Command, PlanContext
+from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
+from ascend_runner.settings.options import FOLD
 
 
-def plan_ranks(command: Command, share: NodeShare, builder: PlanBuilder, table: TableFile | None) -> JobSpec:
+def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: TableFile | None) -> JobSpec:
     """Plan this node's ranks; `table` is the rank table that they read, if any.
 
     Raises:
         SettingsError: the environment holds variables that must not be set together.
     """
-    environ = builder.context.environ
-    patch = patch_environment(launch_context(share, builder.settings, builder.context, table))
-    own = {"JOB_ID": builder.job_id}
+    patch = patch_environment(launch_context(share, context, table))
+    own = {"JOB_ID": context.job_id}
 
     ranks = tuple(
-        builder.rank(
-            command, {**patch.environment_of_rank(local_rank, environ), **own}, rank_id=rank_id, local_rank=local_rank
+        plan_process(
+            command,
+            {**patch.environment_of_rank(local_rank, context.environ), **own},
+            context,
+            rank_id=rank_id,
+            local_rank=local_rank,
         )
         for local_rank, rank_id in enumerate(share.rank_ids)
     )
     auxiliary = tuple(
-        builder.auxiliary(command, {**patch.environment_of_process(process, environ), **own}, name=process.name)
+        plan_process(
+            command, {**patch.environment_of_process(process, context.environ), **own}, context, name=process.name
+        )
         for process in patch.processes
     )
-    job = builder.job(share, ranks, auxiliary)
+    job = plan_job(share, context, ranks, auxiliary)
     return attrs.evolve(job, table=table, notes=patch.notes, warnings=patch.warnings)
+
+
+def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process a name
+    command: Command,
+    env: Mapping[str, str],
+    context: PlanContext,
+    *,
+    rank_id: int = NO_RANK,
+    local_rank: int = 0,
+    name: str = "",
+) -> RankSpec:
+    """Plan a rank, or an auxiliary process, which has a `name`. `env` lacks only CANN's log directory."""
+    log_dir, job_id, shown = context.log_dir, context.job_id, context.settings.console
+    process_log = os.path.join(log_dir, job_id, "ascend", "process_log", name or f"rank_{rank_id}")
+    spec = RankSpec(
+        rank_id=rank_id,
+        local_rank=local_rank,
+        executable=command.executable,
+        argv=command.argv,
+        env={**env, "ASCEND_PROCESS_LOG_PATH": env.get("ASCEND_PROCESS_LOG_PATH") or process_log},
+        cwd=context.workdir(name or f"device{local_rank}"),
+        log_path=os.path.join(log_dir, f"{job_id}-proc-{name or f'rank-{rank_id}-device-{local_rank}'}.txt"),
+        prefix=None,
+        name=name,
+    )
+    if shown is not None and rank_id not in shown:
+        return spec
+    return attrs.evolve(spec, prefix=b"" if context.settings.no_prefix else f"[{spec.title}] ".encode())
+
+
+def plan_job(
+    share: NodeShare, context: PlanContext, ranks: tuple[RankSpec, ...], beside: tuple[RankSpec, ...] = ()
+) -> JobSpec:
+    """Plan the job that consists of some processes."""
+    settings, log_dir, processes = context.settings, context.log_dir, (*ranks, *beside)
+    has_own_process_logs = not context.environ.get("ASCEND_PROCESS_LOG_PATH")
+    workdirs = [process.cwd for process in processes] if context.has_own_workdirs else ()
+    process_logs = [process.env["ASCEND_PROCESS_LOG_PATH"] for process in processes] if has_own_process_logs else ()
+    return JobSpec(
+        job_id=context.job_id,
+        ranks=ranks,
+        rank_size=share.rank_size,
+        server_id=share.server_id,
+        pod_name=share.pod_name,
+        grace=settings.grace,
+        hang_timeout=settings.hang_timeout,
+        rotation=Rotation(max_size=settings.log_max_size, backups=settings.log_backups),
+        log_dir=log_dir,
+        has_own_process_logs=has_own_process_logs,
+        folders=(log_dir, *workdirs, *process_logs),
+        beside=beside,
+        folds_progress_bars=settings.progress_bars == FOLD,
+        log_runs=settings.log_runs,
+    )
+
+
+def launch_context(share: NodeShare, context: PlanContext, table: TableFile | None = None) -> LaunchContext:
+    """Describe for the frameworks what the ranks are launched in."""
+    settings = context.settings
+    return LaunchContext(
+        framework=settings.framework if settings.launcher == DIRECT else NONE,
+        node=share.node,
+        rank_ids=share.rank_ids,
+        rank_size=share.rank_size,
+        table_path=table.path if table else None,
+        environ=context.environ,
+        cores=context.cores,
+        isolate_devices=settings.isolate_devices,
+        resolve=context.resolve,
+    )

@@ -11,7 +11,6 @@ from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsErro
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.platforms import table_agreement
 from ascend_runner.platforms.node import Node
-from ascend_runner.platforms.overrides import NOTHING, Overrides
 from ascend_runner.platforms.table_agreement import TableFacts
 from ascend_runner.rank_table import Device, RankTable, Server
 
@@ -45,7 +44,7 @@ def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
     return NodeShare(rank_ids=node.rank_ids(nproc), rank_size=nproc * node.nnodes, server_id=host_name, node=node)
 
 
-def find_share(table: RankTable, context: PlanContext, overrides: Overrides = NOTHING) -> NodeShare:
+def find_share(table: RankTable, context: PlanContext) -> NodeShare:
     """Find this node's devices in a table that has devices, without the node's place (see `agreed`).
 
     --node-rank with --nnodes decides. Else, if the table has pods, the pod's name, because two pods may share a server;
@@ -54,8 +53,9 @@ def find_share(table: RankTable, context: PlanContext, overrides: Overrides = NO
     Raises:
         NodeNotFoundError: no entry matches, or the matching entry has no device.
     """
-    if overrides.nnodes is not None and overrides.node_rank is not None:
-        return _share_of_number(table, overrides.nnodes, overrides.node_rank)
+    settings = context.settings
+    if settings.nnodes is not None and settings.node_rank is not None:
+        return _share_of_number(table, settings.nnodes, settings.node_rank)
     has_pods = any(device.pod_name for device in table.devices)
     return _share_of_pod(table, context) if has_pods else _share_of_server(table, context)
 

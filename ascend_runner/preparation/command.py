@@ -1,35 +1,91 @@
-"""Questions about the command: its conda environment, its program, its script and its working directory."""
+"""Questions about the command: whether it runs once, its conda environment, program, script and working directory."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Final
 
-from ascend_runner.engines import conda
+import attrs
+
+from ascend_runner.engines import called, conda
+from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.host import executables
-from ascend_runner.plan import scripts
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.settings import suggestions
+from ascend_runner.platforms import already_started, announced, tf_config
+from ascend_runner.platforms.already_started import SingleProcess
+from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings
 
+COUNTS: Final = ("MA_NUM_GPUS", "SLOTS")  # variables with the number of devices
+INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # prefixes of their names
+VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options whose value is the next word
+WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
 
-def conda_variables(name: str, settings: Settings, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables of the conda environment that applies to a command.
+
+def find_single(argv: tuple[str, ...], context: PlanContext) -> SingleProcess | None:
+    """Return why the command is to run once; None: this runner starts one process per device.
+
+    Raises:
+        SettingsError: the user has asked for n x n processes, or a variable is malformed.
+    """
+    settings, started = context.settings, None
+    if not settings.overrides.is_complete:
+        started = already_started.find(context.environ, names_the_ranks=settings.names_the_ranks)
+    if started or settings.launcher != DIRECT:
+        return started
+    return _engine(argv, settings) or _without_devices(context)
+
+
+def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
+    engine = called.engine_in(argv)
+    if not engine:
+        return None
+    if settings.rank_table is not None or (settings.nproc_per_node or 1) > 1:
+        option = "--rank-table" if settings.rank_table is not None else f"--nproc-per-node {settings.nproc_per_node}"
+        raise SettingsError(
+            f"the command is {engine}, which starts one process per device itself, and {option} would start it once per"
+            f" device: remove {option} to run {engine} once, or remove {engine} and its options from the command"
+        )
+
+    why = f"the command is {engine}, which starts one process per device itself: running it once, as it is"
+    return SingleProcess(why=why, name=engine.replace(" ", "-"), hint="")
+
+
+def _without_devices(context: PlanContext) -> SingleProcess | None:
+    """Detect that the platform gives this node no device, or a task of TensorFlow's and no number of devices."""
+    environ = context.environ
+    if context.settings.names_the_ranks or announced.announced_table(environ, context.is_folder):
+        return None
+    none = next((name for name in COUNTS if environ.get(name) == "0"), "")
+    if none:
+        why = f"{none} is 0, so this node has no device"
+    elif environ.get(tf_config.NAME) and not any(map(environ.get, (*COUNTS, "MA_NUM_HOSTS"))):
+        why = f"{tf_config.NAME} gives this node a task, and no variable gives the number of its devices"
+    else:
+        return None
+    return SingleProcess(
+        why=f"{why}: running the command once, as it is", hint="use --nproc-per-node N to start N ranks on this node"
+    )
+
+
+def enter_conda(name: str, context: PlanContext) -> PlanContext:
+    """Return the context with the variables of the conda environment that applies to a command.
 
     Raises:
         SettingsError: the environment that --conda-env or the image names does not exist.
     """
-    found = conda.find(name, environ, settings.conda_env)
+    environ, named = context.environ, context.settings.conda_env
+    found = conda.find(name, environ, named)
     if found is None:
-        return {}
+        return context
     if not os.path.exists(found.python):  # another Python would run the command instead
-        option = "--conda-env" if settings.conda_env else conda.DEFAULT
-        value = settings.conda_env or environ[conda.DEFAULT]
+        option, value = ("--conda-env", named) if named else (conda.DEFAULT, environ[conda.DEFAULT])
         raise SettingsError(f"{option} is {value!r}, but {found.python!r} does not exist")
 
-    return found.variables
+    return attrs.evolve(context, environ={**environ, **found.variables})
 
 
 def find_program(name: str, context: PlanContext) -> str:
@@ -57,7 +113,7 @@ def check_script(job: JobSpec, here: str) -> None:
     Raises:
         SettingsError: it is missing in one of the working directories.
     """
-    word = scripts.relative_script(job.processes[0].argv)
+    word = relative_script(job.processes[0].argv)
     if not word or not os.path.isfile(os.path.join(here, word)):
         return
 
@@ -84,5 +140,24 @@ def _find_executable(name: str, cwd: str, search_path: str) -> str:
     try:
         return executables.find_executable(name, cwd=cwd, search_path=search_path)
     except CommandError as error:
-        hint = suggestions.of_script(name)
+        hint = command_line.suggestion_for_script(name)
         raise CommandError(f"{error}{hint}", exit_status=error.exit_status) from error
+
+
+def relative_script(argv: Sequence[str]) -> str:
+    """Return the relative path that a command runs: the command itself or an interpreter's script; "" if none."""
+    if "/" in argv[0] and not os.path.isabs(argv[0]):
+        return argv[0]
+    program = os.path.basename(argv[0])
+    if not program.startswith(INTERPRETERS):
+        return ""
+
+    words = iter(argv[1:])
+    for word in words:
+        if word in WITHOUT_SCRIPT:
+            return ""
+        if word in VALUED:
+            next(words, None)
+        elif not word.startswith("-"):
+            return "" if os.path.isabs(word) else word
+    return ""

@@ -19,25 +19,53 @@ from ascend_runner.frameworks.registry import without_auto
 from ascend_runner.host import cores, executables, network, npu
 from ascend_runner.host.host import Host
 from ascend_runner.output.messages import Messages
-from ascend_runner.plan import folders, single_process, this_node
-from ascend_runner.plan.builder import PlanBuilder, launch_context
+from ascend_runner.plan import single_process, this_node
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import JobSpec, TableFile, with_cores
-from ascend_runner.plan.ranks import plan_ranks
+from ascend_runner.plan.ranks import launch_context, plan_ranks
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms import detect
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.platforms.node import Node
 from ascend_runner.preparation import command as commands
-from ascend_runner.preparation import single
 from ascend_runner.preparation import table as tables
-from ascend_runner.preparation.record import Preparation
-from ascend_runner.problems import Collector, Problem, Severity, Subject
+from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.rank_table.source import Snapshot
-from ascend_runner.settings import command_line, suggestions
-from ascend_runner.settings.model import Settings
+from ascend_runner.settings import command_line
 from ascend_runner.text import rank_list
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Preparation:
+    """The plan, all problems, and the facts that were found on the way (None: not found).
+
+    `plan` may exist in spite of errors that do not concern it, such as a missing command. `error` is the first error as
+    an exception; its class and exit status are those of the run. `why` says how the node's place was recognised.
+    """
+
+    context: PlanContext
+    plan: JobSpec | None = None
+    problems: tuple[Problem, ...] = ()
+    error: AscendRunnerError | None = None
+    node: Node | None = None
+    share: NodeShare | None = None
+    table: RankTable | None = None
+    why: str = ""
+
+    def job(self) -> JobSpec:
+        """Return the plan of a job that can be started.
+
+        Raises:
+            AscendRunnerError: it cannot be started; this is the first error.
+        """
+        if self.error or not self.plan:
+            raise self.error or AscendRunnerError("there is no plan")
+        return self.plan
+
+    def about(self, subject: Subject) -> tuple[Problem, ...]:
+        """Return the problems of one subject."""
+        return tuple(problem for problem in self.problems if problem.subject is subject)
 
 
 @attrs.define(eq=False, repr=False)
@@ -47,7 +75,6 @@ class Preparer:
     Without `may_wait`, a rank table or a host name that is not known yet is a warning.
     """
 
-    settings: Settings
     context: PlanContext
     messages: Messages
     pause: Callable[[float], None]
@@ -66,16 +93,17 @@ class Preparer:
         """
         ask = self._found.ask
         ask(Subject.COMMAND, command_line.check, argv)
-        ask(Subject.SETTINGS, self._enter_conda, argv[0])
-        misplaced = suggestions.misplaced_options(argv)
+        entered = ask(Subject.SETTINGS, commands.enter_conda, argv[0], self.context)
+        self.context = attrs.evolve(entered or self.context, resolve=self._resolve)
+        misplaced = command_line.misplaced_options(argv)
         if misplaced:
             self.messages.info(misplaced)
-        self.context = attrs.evolve(self.context, resolve=self._resolve)
         plan = self._plan(argv)
         if plan:
             self._check_plan(plan)
 
         return Preparation(
+            context=self.context,
             plan=plan,
             problems=tuple(self._found.problems),
             error=self._found.error,
@@ -83,19 +111,16 @@ class Preparer:
             share=self._share,
             table=self._table,
             why=self._why,
-            log_dir=folders.find_log_dir(self.settings, self.context),
-            workdir=self._workdir,
         )
 
     def _plan(self, argv: tuple[str, ...]) -> JobSpec | None:
-        is_direct = self.settings.launcher == DIRECT
-        alone = self._found.ask(Subject.VARIABLES, self._find_single, argv)
-        if not is_direct and not alone:
-            self._found.ask(Subject.SETTINGS, single_process.refuse_options_of_ranks, self.settings)
-        if not is_direct or alone:
-            self.settings = single_process.in_place(self.settings)
+        alone = self._found.ask(Subject.VARIABLES, commands.find_single, argv, self.context)
+        if not self._is_direct and not alone:
+            self._found.ask(Subject.SETTINGS, single_process.refuse_options_of_ranks, self.context.settings)
+        if not self._is_direct or alone:
+            self.context = single_process.in_place(self.context)
         if self._found.has_errors(Subject.VARIABLES):  # if ranks may already run, this node's place means nothing
-            if is_direct:
+            if self._is_direct:
                 self._find_command(argv)
             return None
         return self._plan_single(argv, alone) if alone else self._plan_node(argv)
@@ -106,43 +131,36 @@ class Preparer:
         """Plan one process, because one per device would be wrong."""
         self._why = alone.why
         with suppress(AscendRunnerError):  # the node's place is of interest to --check only
-            self._node = detect.find_node(self.context.environ, self.settings.overrides)
+            self._node = self._find_node()
         if alone.name and self._node and self._node.nnodes > 1:  # its log may be in a folder that all nodes share
             alone = attrs.evolve(alone, name=f"{alone.name}-node-{self._node.node_rank}")
         command = self._find_command(argv)
         self.messages.info(f"{alone.why} ({alone.hint})" if alone.hint else alone.why)
-        builder = self._builder()
-        return single_process.plan_single(command, alone, builder) if builder else None
+        return single_process.plan_single(command, alone, self.context) if self._has_name() else None
 
     def _plan_node(self, argv: tuple[str, ...]) -> JobSpec | None:
-        is_direct = self.settings.launcher == DIRECT
-        command = self._find_command(argv) if is_direct else None
-        self._node = self._found.ask(Subject.VARIABLES, detect.find_node, self.context.environ, self.settings.overrides)
-        builder = self._builder()
+        command = self._find_command(argv) if self._is_direct else None
+        self._node = self._found.ask(Subject.VARIABLES, self._find_node)
+        has_name = self._has_name()
         snapshot = self._find_share()
-        return self._plan_ranks(command, builder, snapshot) if command else self._plan_handover(argv, builder)
-
-    def _plan_ranks(self, command: Command, builder: PlanBuilder | None, snapshot: Snapshot | None) -> JobSpec | None:
-        """Plan one process per device of this node."""
         file = None
-        if snapshot and snapshot.table.devices:
-            data = codec.to_hccl_bytes(snapshot.table, snapshot.data)
-            file = folders.place_table(data, self.settings, self.context)
-            if not self.settings.no_table_checks:
+        if command and snapshot and snapshot.table.devices:
+            file = self.context.place_table(codec.to_hccl_bytes(snapshot.table, snapshot.data))
+            if not self.context.settings.no_table_checks:
                 self._check_table(snapshot.table, file)
         self._check_variables(file)
-        if not self._share or not builder:
+        if not self._share or not has_name:
             return None
+        return self._plan_ranks(command, self._share, file) if command else self._plan_handover(argv, self._share)
 
-        job = self._found.ask(Subject.VARIABLES, plan_ranks, command, self._share, builder, file)
-        return self._with_cores(job) if job and self.settings.bind else job
+    def _plan_ranks(self, command: Command, share: NodeShare, file: TableFile | None) -> JobSpec | None:
+        """Plan one process per device of this node."""
+        job = self._found.ask(Subject.VARIABLES, plan_ranks, command, share, self.context, file)
+        return self._with_cores(job) if job and self.context.settings.bind else job
 
-    def _plan_handover(self, argv: tuple[str, ...], builder: PlanBuilder | None) -> JobSpec | None:
+    def _plan_handover(self, argv: tuple[str, ...], share: NodeShare) -> JobSpec | None:
         """Plan one process of another engine, which starts this node's ranks itself."""
-        self._check_variables(None)
-        if not self._share or not builder:
-            return None
-        engine = self._found.ask(Subject.SETTINGS, single_process.hand_over, argv, self._share, builder)
+        engine = self._found.ask(Subject.SETTINGS, single_process.hand_over, argv, share, self.context)
         if not engine:
             return None
 
@@ -150,20 +168,10 @@ class Preparer:
         executable = name
         if not executables.is_relative(name):
             executable = self._found.ask(Subject.SETTINGS, commands.find_program, name, self.context) or name
-        self.messages.info(f"--launcher {self.settings.launcher}: {engine.note}")
-        return self._found.ask(
-            Subject.VARIABLES, single_process.plan_handover, executable, engine, self._share, builder
-        )
+        self.messages.info(f"--launcher {self.context.settings.launcher}: {engine.note}")
+        return self._found.ask(Subject.VARIABLES, single_process.plan_handover, executable, engine, share, self.context)
 
     # --- Questions ----------------------------------------------------------------------------------------------------
-
-    def _enter_conda(self, name: str) -> None:
-        variables = commands.conda_variables(name, self.settings, self.context.environ)
-        self.context = attrs.evolve(self.context, environ={**self.context.environ, **variables})
-
-    def _find_single(self, argv: tuple[str, ...]) -> SingleProcess | None:
-        """Find out whether the command is to run once."""
-        return single.find(argv, self.settings, self.context)
 
     def _find_command(self, argv: tuple[str, ...]) -> Command:
         """Find the program of a command; if it is missing, the plan goes on with its name."""
@@ -172,21 +180,24 @@ class Preparer:
         # looks for relative paths.
         if not self._found.error and not executables.is_relative(name):
             program = self._found.ask(Subject.COMMAND, commands.find_program, name, self.context) or name
-        if not folders.has_own_workdirs(self.settings, self.context):
-            self._found.ask(Subject.SETTINGS, commands.check_workdir, self._workdir)
+        if not self.context.has_own_workdirs:
+            self._found.ask(Subject.SETTINGS, commands.check_workdir, self.context.workdir(""))
         return Command(program, argv)
 
-    def _builder(self) -> PlanBuilder | None:
-        job_id = self._found.ask(Subject.SETTINGS, folders.find_job_id, self.context)
-        return PlanBuilder(job_id=job_id, settings=self.settings, context=self.context) if job_id else None
+    def _has_name(self) -> bool:
+        """Whether the job has a usable name, without which nothing can be planned."""
+        return bool(self._found.ask(Subject.SETTINGS, lambda: self.context.job_id))
+
+    def _find_node(self) -> Node:
+        return detect.find_node(self.context.environ, self.context.settings.overrides)
 
     def _find_share(self) -> Snapshot | None:
         """Find this node's ranks by the rank table, which is returned, or else by their number."""
-        settings, node = self.settings, self._node
+        node = self._node
         if node:
             self._why = node.why
             self.messages.debug(node.why)
-        if not tables.is_needed(settings, self.context, node):
+        if not tables.is_needed(self.context, node):
             self._count_ranks(node.devices_per_node if node else None)
             return None
 
@@ -201,21 +212,20 @@ class Preparer:
         return snapshot
 
     def _count_ranks(self, devices: int | None) -> None:
-        nproc = self.settings.nproc_per_node or devices or 1
+        nproc = self.context.settings.nproc_per_node or devices or 1
         if self._node:
             self._share = self._found.ask(
                 Subject.VARIABLES, this_node.without_table, nproc, self._node, self.context.host_name
             )
 
     def _find_share_of_table(self, table: RankTable, node: Node) -> NodeShare:
-        return this_node.agreed(this_node.find_share(table, self.context, self.settings.overrides), table, node)
+        return this_node.agreed(this_node.find_share(table, self.context), table, node)
 
     def _read_table(self) -> Snapshot | None:
-        path = tables.find(self.settings, self.context)
         if self._is_worth_waiting:
-            return tables.wait(path, self.settings, pause=self.pause, say=self.messages.info)
+            return tables.wait(self.context, pause=self.pause, say=self.messages.info)
 
-        found = tables.read(path, self.settings)
+        found = tables.read(self.context)
         if isinstance(found, Snapshot):
             return found
         if not self.may_wait:
@@ -223,7 +233,7 @@ class Preparer:
         return None
 
     def _check_table(self, table: RankTable, file: TableFile) -> None:
-        problems = tables.check(table, file, self.settings, self.context.environ)
+        problems = tables.check(table, file, self.context)
         error = next((str(one) for one in problems if one.severity is Severity.ERROR), "")
         self._found.add(Subject.RANK_TABLE, problems, RankTableError(error) if error else None)
 
@@ -231,9 +241,9 @@ class Preparer:
         """Look for variables that must not be set together, as far as that is possible if the ranks are unknown."""
         if not self._node:
             return
-        nproc = self.settings.nproc_per_node or 0
+        nproc = self.context.settings.nproc_per_node or 0
         share = self._share or NodeShare(rank_ids=tuple(range(nproc)), rank_size=nproc, node=self._node)
-        context = without_auto(launch_context(share, self.settings, self.context, file))[0]
+        context = without_auto(launch_context(share, self.context, file))[0]
         for remedy, sentence in conflicts.find(context):
             if remedy is Remedy.REFUSE:
                 self._found.add_error(Subject.VARIABLES, SettingsError(sentence))
@@ -245,9 +255,9 @@ class Preparer:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:
             self._found.ask(Subject.COMMAND, commands.check_program, plan)
-        for warning in plan.warnings:
-            self._warn(Subject.VARIABLES, warning)
-        shown = [rank for rank in sorted(self.settings.console or ()) if rank >= plan.rank_size > 0]
+        for sentence in plan.warnings:
+            self._warn(Subject.VARIABLES, sentence)
+        shown = [rank for rank in sorted(self.context.settings.console or ()) if rank >= plan.rank_size > 0]
         if shown and plan.ranks:
             self._warn(Subject.SETTINGS, f"--console names {rank_list(shown)} of a job with {plan.rank_size} ranks")
 
@@ -255,7 +265,7 @@ class Preparer:
         """Give each rank cores next to its NPU, as --bind asks for."""
         host, nproc = Host(), len(job.ranks)
         devices = npu.of_ranks(host, nproc, hccl.visible_devices(self.context.environ))
-        placement = cores.place(host, self.settings.bind or cores.CORES, nproc, devices)
+        placement = cores.place(host, self.context.settings.bind or cores.CORES, nproc, devices)
         if not placement.is_near:
             self.messages.info("--bind divides the cores evenly: the NUMA node of each NPU is unknown")
         return with_cores(job, placement.cores)
@@ -266,22 +276,22 @@ class Preparer:
             return network.find_address(name)
         except OSError as error:
             failure = reason(error)
-        if self._is_worth_waiting and not self.settings.dry_run:
+        if self._is_worth_waiting and not self.context.settings.dry_run:
             return network.await_address(name, pause=self.pause, announce=self.messages.info)
 
-        if self.settings.dry_run:
+        if self.context.settings.dry_run:
             unknown = f"cannot resolve host {name!r} yet ({failure}); the plan shows its name"
             self._warn(Subject.SETTINGS, unknown)
         return name
 
     def _warn(self, subject: Subject, sentence: str) -> None:
         if sentence:
-            self._found.add(subject, [Problem(severity=Severity.WARNING, sentence=sentence)])
+            self._found.add(subject, [warning(sentence)])
 
     @property
-    def _workdir(self) -> str:
-        """The working directory of all processes, or that of device 0 if each has its own."""
-        return folders.find_workdir(self.settings, self.context, "device0")
+    def _is_direct(self) -> bool:
+        """Whether this runner starts the ranks."""
+        return self.context.settings.launcher == DIRECT
 
     @property
     def _is_worth_waiting(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -19,14 +19,14 @@ from ascend_runner.rank_table import RankTable, source
 from ascend_runner.rank_table.checks import chips
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.rank_table.source import Snapshot
-from ascend_runner.settings.model import Settings
 
 NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
 
 
-def is_needed(settings: Settings, context: PlanContext, node: Node | None) -> bool:
+def is_needed(context: PlanContext, node: Node | None) -> bool:
     """Whether a rank table is needed: it was asked for, it is announced and of use, or nothing else gives the ranks."""
-    if settings.rank_table is not None or settings.nproc_per_node is not None:
+    settings = context.settings
+    if settings.names_the_ranks:
         return settings.rank_table is not None
     if not node:
         return True
@@ -39,55 +39,50 @@ def is_needed(settings: Settings, context: PlanContext, node: Node | None) -> bo
     return is_of_use and is_announced
 
 
-def find(settings: Settings, context: PlanContext) -> str:
-    """Return the path of the rank table, which need not exist yet.
-
-    Raises:
-        RankTableError: no option, variable or folder names one.
-    """
-    place = announced.find_table(settings.rank_table, context.environ, context.is_folder)
-    return os.path.join(context.cwd, place)
-
-
-def wait(path: str, settings: Settings, *, pause: Callable[[float], None], say: Callable[[str], None]) -> Snapshot:
+def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[[str], None]) -> Snapshot:
     """Read the rank table once it is completed.
 
     Raises:
-        RankTableError: it was not completed in time, or is not a rank table.
+        RankTableError: nothing names one, it was not completed in time, or it is not a rank table.
     """
     return source.await_snapshot(
-        path,
-        timeout=settings.rank_table_timeout,
-        lists_decide=settings.no_table_checks,
+        _find(context),
+        timeout=context.settings.rank_table_timeout,
+        lists_decide=context.settings.no_table_checks,
         pause=pause,
         say=say,
     )
 
 
-def read(path: str, settings: Settings) -> Snapshot | Problem:
+def read(context: PlanContext) -> Snapshot | Problem:
     """Read the rank table without waiting; one that is not completed yet is a problem that may pass.
 
     Raises:
-        RankTableError: it is not a rank table.
+        RankTableError: nothing names one, or it is not a rank table.
     """
     try:
-        return source.read_snapshot(path, lists_decide=settings.no_table_checks)
+        return source.read_snapshot(_find(context), lists_decide=context.settings.no_table_checks)
     except RankTableNotReadyError as error:
         return Problem(
             severity=Severity.WARNING,
             sentence=str(error),
-            remedy=f"a job waits up to {settings.rank_table_timeout:g} s for it; if this persists, make sure that all"
-            " pods of the job are running",
+            remedy=f"a job waits up to {context.settings.rank_table_timeout:g} s for it; if this persists, make sure"
+            " that all pods of the job are running",
         )
 
 
-def check(table: RankTable, file: TableFile, settings: Settings, environ: Mapping[str, str]) -> list[Problem]:
+def _find(context: PlanContext) -> str:
+    place = announced.find_table(context.settings.rank_table, context.environ, context.is_folder)
+    return os.path.join(context.cwd, place)
+
+
+def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Problem]:
     """Return what HCCL would report about a table up to half an hour after the start."""
     use = checks.Use(
         path=os.path.realpath(file.path),  # as HCCL does before it looks at the name
         size=len(file.data),
-        chip=settings.chip or chips.chip_of(environ),
-        is_roce_wanted=checks.wants_roce(environ),
+        chip=context.settings.chip or chips.chip_of(context.environ),
+        is_roce_wanted=checks.wants_roce(context.environ),
     )
     return [
         attrs.evolve(problem, remedy=NO_TABLE_CHECKS) if problem.severity is Severity.ERROR else problem

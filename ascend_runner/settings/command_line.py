@@ -1,4 +1,4 @@
-"""How the command line is split into options and the training command, and what `--help` prints. Pure.
+"""How the command line is split into options and the training command, what a mistake may mean, and `--help`. Pure.
 
 Not argparse: an unknown option must not take the word behind it for a positional argument, an option never stands for a
 longer one, and the command must reach the ranks as it is. argparse needs a subclass and REMAINDER for that.
@@ -6,20 +6,28 @@ longer one, and the command must reach the ranks as it is. argparse needs a subc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os.path
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from textwrap import fill
 from typing import Final
 
 import attrs
 
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
-from ascend_runner.settings import suggestions
-from ascend_runner.settings.option import Option, Topic
+from ascend_runner.settings.option import VARIABLE_PREFIX, Option, Topic
 from ascend_runner.settings.options import OPTIONS
 
 USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
 SHELL_OPERATORS: Final = ("&&", "||")  # no program takes these as an argument; some take ; or |
 SHELL: Final = "pass a command and its arguments, or use bash -c '...'"
+
+FLAGS: Final = frozenset(option.flag for option in OPTIONS)
+VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.variable)
+
+# Kubernetes makes these for each service, hence for one that is called ascend-runner.
+_OF_A_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
 
 _WIDTH: Final = 118
 _COLUMN: Final = 32  # where the descriptions begin
@@ -66,9 +74,9 @@ def parse(argv: Sequence[str]) -> CommandLine:
         if word in {"--help", "-h"}:
             return CommandLine(wants_help=True, help_topic=_topic(words))
         given, equals, value = word.partition("=")
-        flag = suggestions.spelled(given)
+        flag = _spelled(given)
         if flag not in options:
-            raise SettingsError(f"unknown option {given}{suggestions.of_unknown_option(given, words)}")
+            raise SettingsError(f"unknown option {given}{_meant_by_option(given, words)}")
         values[options[flag].name] = _value(options[flag], value if equals else None, words)
 
     return CommandLine(values=values, command=tuple(words))
@@ -113,6 +121,62 @@ def check(command: Sequence[str]) -> None:
     operator = next((word for word in others if word in SHELL_OPERATORS), None)
     if operator:
         raise CommandError(f"the command contains the shell operator {operator!r}: {SHELL}")
+
+
+def _spelled(flag: str) -> str:
+    """Return a flag with dashes: torchrun accepts --nproc_per_node as well."""
+    return flag.replace("_", "-")
+
+
+def _meant_by_option(flag: str, following: Sequence[str]) -> str:
+    """Return what may be meant instead of an unknown option, in parentheses; "" if nothing is near."""
+    if flag == "-m":
+        return f" (did you mean: ascend-runner python -m {following[0] if following else 'MODULE'}?)"
+    return _did_you_mean(_spelled(flag), {*FLAGS, "--help", "--version"})
+
+
+def suggestion_for_script(program: str) -> str:
+    """Return what may be meant by a Python script that cannot be executed, in parentheses; "" for another program."""
+    return f" (did you mean: ascend-runner python {program}?)" if program.endswith(".py") else ""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each variable that looks like an option but is none."""
+    for name in sorted(environ):
+        if name.startswith(VARIABLE_PREFIX) and name not in VARIABLES and not _OF_A_SERVICE.fullmatch(name):
+            yield f"{name} is not a variable of ascend-runner and is ignored{_near_variable(name)}"
+
+
+def misplaced_options(command: Sequence[str]) -> str:
+    """Return a sentence about the runner's options behind a command; "" if there are none.
+
+    An engine has options of the same names, so that only Python's scripts and modules are looked at.
+    """
+    if not os.path.basename(command[0]).startswith("python") or "torch.distributed" in " ".join(command[1:3]):
+        return ""
+    flags = dict.fromkeys(_spelled(word.partition("=")[0]) for word in command[1:])
+    found = [flag for flag in flags if flag in FLAGS]
+    if not found:
+        return ""
+    verb = "is" if len(found) == 1 else "are"
+    return f"{', '.join(found)} {verb} passed to the command; options of ascend-runner precede the command"
+
+
+def _near_variable(name: str) -> str:
+    flag = "--" + _spelled(name[len(VARIABLE_PREFIX) :]).lower()  # the common prefix would make all of them near
+    near = _nearest(flag, (option.flag for option in OPTIONS if option.variable))
+    return f" (did you mean {VARIABLE_PREFIX}{near[2:].replace('-', '_').upper()}?)" if near else ""
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    near = _nearest(word, known)
+    return f" (did you mean {near}?)" if near else ""
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    flags = sorted(known)
+    near = get_close_matches(word, flags, n=1, cutoff=0.75)
+    return next(iter([*near, *(flag for flag in flags if flag.startswith(f"{word}-"))]), "")
 
 
 def help_text(topic: Topic | None = None) -> str:

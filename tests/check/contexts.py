@@ -8,11 +8,12 @@ from pathlib import Path
 import attrs
 
 from ascend_runner.check.context import CheckContext, Findings
-from ascend_runner.check.output import verdict_of
+from ascend_runner.check.run import verdict_of
 from ascend_runner.host.host import Host
+from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.platforms import detect
-from ascend_runner.preparation.record import Preparation
+from ascend_runner.preparation.prepare import Preparation
 from ascend_runner.problems import Problem
 from ascend_runner.rank_table import source
 from ascend_runner.settings.model import Settings
@@ -37,9 +38,14 @@ def context(
     environ = {"PATH": "/nowhere", **(environ or {})}
     node = detect.find_node(environ)
     return CheckContext(
-        settings=Settings(nproc_per_node=None if table else nproc or None),
-        environ=environ,
         prepared=Preparation(
+            context=PlanContext(
+                settings=Settings(nproc_per_node=None if table else nproc or None),
+                environ=environ,
+                cwd="/",
+                host_name="some-host",
+                is_folder=lambda _: False,
+            ),
             plan=job_of(range(nproc)) if nproc else None,
             node=node,
             why=node.why,
@@ -52,6 +58,11 @@ def context(
 def prepared(given: CheckContext, **changes: object) -> CheckContext:
     """Change what the launcher found."""
     return attrs.evolve(given, prepared=attrs.evolve(given.prepared, **changes))  # type: ignore[arg-type]  # the names and types of fields
+
+
+def in_context(given: CheckContext, **changes: object) -> CheckContext:
+    """Change the settings, the environment or a fact that the job was planned with."""
+    return prepared(given, context=attrs.evolve(given.prepared.context, **changes))  # type: ignore[arg-type]  # as above
 
 
 def look_at(subject: Callable[[CheckContext], Findings], given: CheckContext) -> list[tuple[str, str]]:

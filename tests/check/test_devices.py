@@ -13,7 +13,7 @@ import pytest
 
 from ascend_runner.check import devices
 from ascend_runner.problems import Problem
-from tests.check.contexts import context, job_of, look_at, prepared, remedies
+from tests.check.contexts import context, in_context, job_of, look_at, prepared, remedies
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
 
@@ -86,7 +86,7 @@ def test_others_than_the_tables(tmp_path: Path) -> None:
     ] == look_at(devices.devices, given)
     assert ["set ASCEND_RT_VISIBLE_DEVICES=4,5,6,7"] == remedies(devices.devices, given)
 
-    chosen = attrs.evolve(given, environ={"ASCEND_RT_VISIBLE_DEVICES": "4,5,6,7"})
+    chosen = in_context(given, environ={"ASCEND_RT_VISIBLE_DEVICES": "4,5,6,7"})
     assert [("ok", "8 NPUs (/dev/davinci0-7) for 4 ranks")] == look_at(devices.devices, chosen)
 
 
@@ -101,13 +101,10 @@ def test_companions(tmp_path: Path, missing: str) -> None:
 UNPRIVILEGED = """
 import os, sys
 from ascend_runner.check import devices
-from ascend_runner.check.context import CheckContext
-from ascend_runner.host.host import Host
-from ascend_runner.settings.model import Settings
+from tests.check.contexts import context
 if os.geteuid() == 0:
     os.setuid(65534)
-context = CheckContext(settings=Settings(nproc_per_node=2), environ={}, host=Host(sys.argv[1]))
-for problem in devices.devices(context):
+for problem in devices.devices(context(sys.argv[1], nproc=2)):
     print(problem.sentence)
 """
 

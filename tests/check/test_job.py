@@ -13,7 +13,7 @@ from ascend_runner.check.context import CheckContext, Findings
 from ascend_runner.plan.job import TableFile
 from ascend_runner.problems import Problem, Severity, Subject
 from ascend_runner.rank_table import source
-from tests.check.contexts import VALID, context, job_of, look_at, prepared, remedies
+from tests.check.contexts import VALID, context, in_context, job_of, look_at, prepared, remedies
 
 TABLE = "group_list_8_devices.json"
 
@@ -53,7 +53,7 @@ def test_rejections_with_checks_switched_off(tmp_path: Path) -> None:
     given = context(nproc=8, table="server_list_8_devices.json")
     plan = attrs.evolve(job_of(range(8)), table=TableFile("/t.json", "/t.json", b""))
     given = prepared(given, table=source.read(tmp_path / "twins.json"), plan=plan)
-    given = attrs.evolve(given, settings=attrs.evolve(given.settings, no_table_checks=True))
+    given = in_context(given, settings=attrs.evolve(given.settings, no_table_checks=True))
 
     assert {"warning"} == {verdict for verdict, _ in look_at(job.rank_table, given)}
 
@@ -150,7 +150,7 @@ def test_script_is_missing(tmp_path: Path) -> None:
 def test_script_is_checked_while_there_is_no_table(tmp_path: Path) -> None:
     """A missing rank table does not hide a missing script."""
     (tmp_path / "python3").touch(mode=0o755)
-    given = prepared(context(environ={"PATH": str(tmp_path)}), workdir=str(tmp_path))
+    given = in_context(context(environ={"PATH": str(tmp_path)}), cwd=str(tmp_path))
     given = attrs.evolve(given, command=("python3", "trian.py"))
 
     assert [("error", f"{tmp_path}/trian.py does not exist")] == look_at(job.command, given)

@@ -14,7 +14,7 @@ import pytest
 from ascend_runner.check import limits
 from ascend_runner.problems import Problem
 from ascend_runner.settings.model import Settings
-from tests.check.contexts import context, job_of, look_at, pair_of, prepared, remedies
+from tests.check.contexts import context, in_context, look_at, pair_of, remedies
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
 
@@ -23,7 +23,7 @@ from tests.helpers.waiting import LIMIT
 
 def test_room(tmp_path: Path) -> None:
     """A folder that does not exist yet is measured where it would be made."""
-    given = prepared(context(nproc=1), plan=job_of([0]), log_dir=str(tmp_path / "not" / "yet"), workdir=str(tmp_path))
+    given = in_context(context(nproc=1), settings=Settings(log_dir=str(tmp_path / "not" / "yet")))
     verdicts = [verdict for verdict, _ in look_at(limits.room, given)]
 
     assert "error" not in verdicts
@@ -55,12 +55,10 @@ def test_no_room_on_a_full_disk(tmp_path: Path) -> None:
 LIMITED = """
 import resource, sys
 from ascend_runner.check import limits
-from ascend_runner.check.context import CheckContext
-from ascend_runner.host.host import Host
-from ascend_runner.settings.model import Settings
+from tests.check.contexts import context
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
-for finding in limits.limits(CheckContext(settings=Settings(), environ={}, host=Host(sys.argv[1]))):
+for finding in limits.limits(context(sys.argv[1])):
     print(finding if isinstance(finding, str) else finding.sentence)
 """
 
@@ -110,7 +108,7 @@ MPI = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}
 )
 def test_grace(environ: dict[str, str], grace: float, expected: tuple[str, str] | None) -> None:
     """The grace period and the sweep after it must fit into the time that the platform allows."""
-    given = attrs.evolve(context("/", environ), settings=Settings(grace=grace))
+    given = in_context(context("/", environ), settings=Settings(grace=grace))
     wanted = expected or ("warning", "--grace is 60 s, but by default Kubernetes kills all processes after 30 s")
 
     assert [wanted] == look_at(limits.grace, given)
@@ -118,6 +116,6 @@ def test_grace(environ: dict[str, str], grace: float, expected: tuple[str, str] 
 
 def test_grace_says_what_to_set() -> None:
     """The remedy names the platform's setting and the option."""
-    given = attrs.evolve(context("/", SLURM), settings=Settings(grace=60.0))
+    given = in_context(context("/", SLURM), settings=Settings(grace=60.0))
 
     assert ["set KillWait to 65 or more, or --grace to 25 or less"] == remedies(limits.grace, given)

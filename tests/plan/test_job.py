@@ -8,8 +8,6 @@ import attrs
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.plan import folders
-from ascend_runner.plan.builder import PlanBuilder
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import JobSpec, RankSpec, TableFile, with_table_at
 from ascend_runner.plan.ranks import plan_ranks
@@ -33,11 +31,15 @@ def _plan(
     table: bytes | None = b"{}\n",
 ) -> JobSpec:
     context = PlanContext(
-        environ=environ, cwd="/here", host_name="some-host", is_folder=lambda path: path in existing, cores=9
+        settings=settings,
+        environ=environ,
+        cwd="/here",
+        host_name="some-host",
+        is_folder=lambda path: path in existing,
+        cores=9,
     )
-    builder = PlanBuilder(job_id=folders.find_job_id(context), settings=settings, context=context)
-    file = None if table is None else folders.place_table(table, settings, context)
-    return plan_ranks(Command("/bin/python", ("python", "train.py")), share, builder, file)
+    file = None if table is None else context.place_table(table)
+    return plan_ranks(Command("/bin/python", ("python", "train.py")), share, context, file)
 
 
 def _env(environ: Mapping[str, str], share: NodeShare = SHARE, *, local_rank: int = 0) -> Mapping[str, str]:

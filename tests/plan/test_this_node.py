@@ -16,6 +16,9 @@ from ascend_runner.platforms.detect import find_node
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.overrides import Overrides
 from ascend_runner.rank_table import RankTable
+from ascend_runner.settings.model import Settings
+
+NOTHING_SET = Settings()
 
 
 def _no_addresses() -> list[str]:
@@ -26,9 +29,15 @@ def _context(
     environ: Mapping[str, str] = MappingProxyType({}),
     host_name: str = "some-host",
     addresses: Callable[[], Sequence[str]] = _no_addresses,
+    settings: Settings = NOTHING_SET,
 ) -> PlanContext:
     return PlanContext(
-        environ=environ, cwd="/", host_name=host_name, is_folder=lambda _: False, own_addresses=addresses
+        settings=settings,
+        environ=environ,
+        cwd="/",
+        host_name=host_name,
+        is_folder=lambda _: False,
+        own_addresses=addresses,
     )
 
 
@@ -385,7 +394,7 @@ def _node(table: RankTable, environ: dict[str, str], host_name: str = "some-host
 def test_flags_that_name_this_node_win(table: RankTable, server_id: str) -> None:
     """--nnodes with --node-rank decides which part of the table is this node's, whatever the names say."""
     environ = {"MA_CURRENT_HOST_IP": "10.0.0.1", "MA_CURRENT_INSTANCE_NAME": "job-worker-0"}
-    share = find_share(table, _context(environ), Overrides(nnodes=2, node_rank=1))
+    share = find_share(table, _context(environ, settings=Settings(nnodes=2, node_rank=1)))
 
     assert (2, 3) == share.rank_ids
     assert server_id == share.server_id
@@ -394,7 +403,7 @@ def test_flags_that_name_this_node_win(table: RankTable, server_id: str) -> None
 def test_flags_that_do_not_fit_the_table() -> None:
     """A number of nodes that is not the table's is an error."""
     with pytest.raises(NodeNotFoundError):
-        find_share(TWO_SERVERS, _context(), Overrides(nnodes=3, node_rank=1))
+        find_share(TWO_SERVERS, _context(settings=Settings(nnodes=3, node_rank=1)))
 
 
 def test_address_of_no_server() -> None:

@@ -140,3 +140,57 @@ def test_empty_command() -> None:
 def test_not_refused(command: list[str]) -> None:
     """Arguments and paths may contain anything."""
     command_line.check(command)
+
+
+# --- What the user probably meant -------------------------------------------------------------------------------------
+
+IGNORED = "is not a variable of ascend-runner and is ignored"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences"),
+    [
+        (
+            "ASCEND_RUNNER_NPROC_PER_NOD",
+            [f"ASCEND_RUNNER_NPROC_PER_NOD {IGNORED} (did you mean ASCEND_RUNNER_NPROC_PER_NODE?)"],
+        ),
+        ("ASCEND_RUNNER_X", [f"ASCEND_RUNNER_X {IGNORED}"]),
+        ("ASCEND_RUNNER_GRACE", []),
+        ("ASCEND_RUNNER_SERVICE_HOST", []),
+        ("ASCEND_RUNNER_SERVICE_PORT_HTTP", []),
+        ("ASCEND_RUNNER_PORT_80_TCP_ADDR", []),
+        ("ASCEND_HOME", []),
+    ],
+)
+def test_unknown_variable(name: str, sentences: list[str]) -> None:
+    """A variable that looks like an option is told, unless Kubernetes made it for a service."""
+    assert sentences == list(command_line.unknown_variables({name: "1"}))
+
+
+def test_variable_of_a_short_name() -> None:
+    """ASCEND_RUNNER_NPROC is recognised as a misspelling."""
+    (sentence,) = command_line.unknown_variables({"ASCEND_RUNNER_NPROC": "2"})
+
+    assert "ASCEND_RUNNER_NPROC_PER_NODE" in sentence
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        (["python", "train.py", "--nproc_per_node", "2", "--grace=3"], "--nproc-per-node, --grace"),
+        (["python", "train.py", "--lr", "2"], ""),
+        (["torchrun", "--nproc_per_node", "2"], ""),
+        (["python", "-m", "torch.distributed.run", "--nproc_per_node", "2"], ""),
+    ],
+)
+def test_option_behind_the_command(command: list[str], flags: str) -> None:
+    """Options of the runner behind a Python script are named; an engine's own are not."""
+    sentence = command_line.misplaced_options(command)
+
+    assert flags == sentence.partition(" is passed")[0].partition(" are passed")[0]
+
+
+def test_script_without_python() -> None:
+    """A script that cannot be executed needs a Python; another program does not."""
+    assert " (did you mean: ascend-runner python train.py?)" == command_line.suggestion_for_script("train.py")
+    assert "" == command_line.suggestion_for_script("train")

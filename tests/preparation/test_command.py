@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.plan.scripts import relative_script
+from ascend_runner.preparation.command import relative_script
 
 
 @pytest.mark.parametrize(
