@@ -21,7 +21,8 @@ from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
 from ascend_runner.launcher import write_table
 from ascend_runner.plan.context import PlanContext
-from ascend_runner.platforms import announced, folders
+from ascend_runner.platforms import folders
+from ascend_runner.platforms import table as platform_table
 from ascend_runner.rank_record import Outcome
 from ascend_runner.rank_table import RankTable, codec, source
 from ascend_runner.report import result
@@ -140,7 +141,7 @@ def prepare(
     """
     environ = os.environ if environ is None else environ
     cwd = os.getcwd()
-    place = announced.find_table(os.fspath(table) if table is not None else None, environ, os.path.isdir)
+    place = platform_table.find_table(os.fspath(table) if table is not None else None, environ, os.path.isdir)
     snapshot = source.await_snapshot(os.path.join(cwd, place), timeout=timeout)
     rank_size = str(max(1, snapshot.table.rank_size))
     if not snapshot.table.devices:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.platforms.announced import USUAL_PLACES
+from ascend_runner.platforms.table import USUAL_PLACES
 from tests.helpers.program import Program, Run, run_to_end, sentence
 
 VALID = Path(__file__).parents[1] / "fixtures" / "valid"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ascend_runner.check.limits import LEEWAY, POD_GRACE
-from ascend_runner.platforms.announced import USUAL_PLACES
+from ascend_runner.platforms.table import USUAL_PLACES
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings, decode
 from tests.helpers.surroundings import CLEAN

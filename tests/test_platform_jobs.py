@@ -178,7 +178,7 @@ def test_every_framework_on_every_platform(name: str, cell: Cell, tmp_path: Path
 
 @pytest.mark.parametrize("name", platform_cases.names("single"))
 def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
-    """A process per card that was started already runs the command once, although a table is announced."""
+    """A process per card that was started already runs the command once, although a table is platform_table."""
     case = platform_cases.load(name)
     expected = case.expected["single"]
     ended = run_to_end("--dry-run", "--log-dir", "log", "true", env={**case.variables}, cwd=tmp_path)

@@ -9,9 +9,9 @@ import attrs
 
 from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
 from ascend_runner.plan.context import PlanContext
-from ascend_runner.platforms import table_agreement
+from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.node import Node
-from ascend_runner.platforms.table_agreement import TableFacts
+from ascend_runner.platforms.table import TableFacts
 from ascend_runner.rank_table import Device, RankTable, Server
 
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
@@ -37,7 +37,7 @@ def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
     Raises:
         SettingsError: the number of this node or the address of node 0 is unknown.
     """
-    problem = table_agreement.problem_without_table(node)
+    problem = platform_table.problem_without_table(node)
     if problem:
         raise SettingsError(problem)
 
@@ -67,11 +67,11 @@ def agreed(share: NodeShare, table: RankTable, node: Node) -> NodeShare:
         RankTableError: the table and the node's variables contradict each other.
     """
     facts = _facts(share, table)
-    contradiction = table_agreement.contradiction(node, facts)
+    contradiction = platform_table.contradiction(node, facts)
     if contradiction:
         raise RankTableError(contradiction)
 
-    return attrs.evolve(share, node=table_agreement.with_table(node, facts))
+    return attrs.evolve(share, node=platform_table.with_table(node, facts))
 
 
 def _facts(share: NodeShare, table: RankTable) -> TableFacts:
@@ -157,7 +157,7 @@ def _share_of_server(table: RankTable, context: PlanContext) -> NodeShare:
 
 def _has_addresses(table: RankTable) -> bool:
     """Whether a table identifies its servers by addresses; MindCluster also writes a pod's UID."""
-    return all(table_agreement.is_address(server.server_id) for server in table.servers)
+    return all(platform_table.is_address(server.server_id) for server in table.servers)
 
 
 def _by_name(servers: Sequence[Server]) -> dict[str, Server]:
@@ -183,7 +183,7 @@ def _address_of(server: Server) -> str:
 
     The last one is the pod's own (container_ip, pod_ip), which on the host network is also the machine's.
     """
-    is_address = table_agreement.is_address(server.server_id)
+    is_address = platform_table.is_address(server.server_id)
     return server.server_id if is_address else (server.server_id, *server.addresses)[-1]
 
 

@@ -13,8 +13,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms.node import ALONE, LOCALHOST, MASTER_PORT, Node
-from ascend_runner.platforms.overrides import NOTHING, Overrides
+from ascend_runner.platforms.node import ALONE, LOCALHOST, MASTER_PORT, NOTHING, Node, Overrides
 from ascend_runner.platforms.registry import PLATFORMS
 from ascend_runner.platforms.variables import Variables, check_port, is_whole_number
 

@@ -1,6 +1,7 @@
 """Huawei Cloud ModelArts: training jobs V2, and the numbers of V1 (only the rank table has the hosts of V1).
 
-Sources: ModelArts' list of environment variables, its guide to custom images, its page on topology acceleration.
+The Octopus platform uses the same variables, on ModelArts or on CCE. Sources: ModelArts' list of environment variables,
+its guide to custom images, its page on topology acceleration; Octopus' guide to algorithm files.
 """
 
 from __future__ import annotations
@@ -76,3 +77,10 @@ ACCELERATED: Final = attrs.evolve(
     hosts=(),
     refine=_renumber,
 )
+OCTOPUS: Final = attrs.evolve(
+    V2,
+    name="Octopus",
+    detected_by=("MA_NUM_HOSTS", "VC_TASK_INDEX"),
+    port=6789,  # the guide's default for VC_WORKER_PORT
+)
+OCTOPUS_BY_DATASETS: Final = attrs.evolve(OCTOPUS, detected_by=("MA_NUM_HOSTS", "DATASET_MAP"))

@@ -1,7 +1,8 @@
 """The platforms, in the order in which they are tried: the first that is detected counts.
 
 What started this very process comes before what started its container, and a platform with variables of its own before
-one that shares them: ModelArts, Octopus and the task-training platform run on Volcano.
+one that shares them: ModelArts, Octopus and the task-training platform run on Volcano. Platforms of which a
+description says everything are described here, the others in files of their own.
 """
 
 from __future__ import annotations
@@ -13,15 +14,33 @@ from ascend_runner.platforms import (
     mindcluster,
     modelarts,
     mpi,
-    octopus,
-    pai,
     slurm,
     task_training,
     tf_config,
     volcano,
-    volcengine,
 )
-from ascend_runner.platforms.spec import PlatformSpec
+from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
+
+# Source: Alibaba Cloud's page on the built-in environment variables of PAI DLC. WORLD_SIZE and RANK count nodes.
+PAI: Final = PlatformSpec(
+    name="PAI DLC",
+    detected_by=("NPROC_PER_NODE", "MASTER_ADDR", "WORLD_SIZE", "RANK"),
+    nnodes=("WORLD_SIZE",),
+    node_rank=("RANK",),
+    devices_per_node=("NPROC_PER_NODE",),
+)
+# Source: the page on environment variables of Volcengine's machine learning platform.
+VOLCENGINE: Final = PlatformSpec(
+    name="Volcengine",
+    detected_by=("MLP_WORKER_NUM", "MLP_ROLE_INDEX"),
+    nnodes=("MLP_WORKER_NUM",),
+    node_rank=("MLP_ROLE_INDEX",),
+    hosts=("MLP_WORKER_ALL_HOSTS",),
+    master_addr=("MLP_WORKER_0_HOST",),
+    master_port=("MLP_WORKER_0_PORT",),
+    devices_per_node=("MLP_WORKER_GPU",),
+    ambiguity=counts_other_nodes("MLP_WORKER_NUM"),
+)
 
 PLATFORMS: Final[tuple[PlatformSpec, ...]] = (
     mpi.OPEN_MPI,
@@ -30,16 +49,16 @@ PLATFORMS: Final[tuple[PlatformSpec, ...]] = (
     modelarts.ACCELERATED,
     modelarts.V2,
     modelarts.V1,
-    octopus.BY_INDEX,
-    octopus.BY_DATASETS,
+    modelarts.OCTOPUS,
+    modelarts.OCTOPUS_BY_DATASETS,
     mindcluster.MINDSPORE,
     mindcluster.TENSORFLOW,
     mindcluster.PYTORCH,
     mindcluster.PYTORCH_BY_ADDRESS,
     mindcluster.PYTORCH_BY_LIST,
     task_training.TASK_TRAINING,
-    pai.PAI,
-    volcengine.VOLCENGINE,
+    PAI,
+    VOLCENGINE,
     kubeflow.TRAINER,
     tf_config.TF_CONFIG,
     volcano.PYTORCH,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from ascend_runner.platforms.node import ALONE, MASTER_PORT, Node
-from ascend_runner.platforms.overrides import Overrides
+from ascend_runner.platforms.node import ALONE, MASTER_PORT, Node, Overrides
 from ascend_runner.platforms.variables import Variables
 
 

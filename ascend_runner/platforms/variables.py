@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms.overrides import NOTHING, Overrides
+from ascend_runner.platforms.node import NOTHING, Overrides
 
 MOST: Final = 65536  # of nodes, cards and ports alike: a mistyped number must not fill the memory
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its limit

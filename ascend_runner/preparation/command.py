@@ -14,7 +14,8 @@ from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.host import executables
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.platforms import already_started, announced, tf_config
+from ascend_runner.platforms import already_started, tf_config
+from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings
@@ -57,7 +58,7 @@ def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
 def _without_devices(context: PlanContext) -> SingleProcess | None:
     """Detect that the platform gives this node no device, or a task of TensorFlow's and no number of devices."""
     environ = context.environ
-    if context.settings.names_the_ranks or announced.announced_table(environ, context.is_folder):
+    if context.settings.names_the_ranks or platform_table.announced_table(environ, context.is_folder):
         return None
     none = next((name for name in COUNTS if environ.get(name) == "0"), "")
     if none:

@@ -12,7 +12,7 @@ from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import RankTableNotReadyError
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import TableFile
-from ascend_runner.platforms import announced
+from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.node import Node
 from ascend_runner.problems import Problem, Severity
 from ascend_runner.rank_table import RankTable, source
@@ -30,7 +30,7 @@ def is_needed(context: PlanContext, node: Node | None) -> bool:
         return settings.rank_table is not None
     if not node:
         return True
-    is_announced = bool(announced.announced_table(context.environ, context.is_folder))
+    is_announced = bool(platform_table.announced_table(context.environ, context.is_folder))
     if not node.devices_per_node:
         return is_announced or not context.environ.get("MA_NUM_HOSTS")  # one device, by the Octopus guide
 
@@ -72,7 +72,7 @@ def read(context: PlanContext) -> Snapshot | Problem:
 
 
 def _find(context: PlanContext) -> str:
-    place = announced.find_table(context.settings.rank_table, context.environ, context.is_folder)
+    place = platform_table.find_table(context.settings.rank_table, context.environ, context.is_folder)
     return os.path.join(context.cwd, place)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms.overrides import Overrides
+from ascend_runner.platforms.node import Overrides
 from ascend_runner.settings.option import Option
 from ascend_runner.settings.options import OPTIONS
 

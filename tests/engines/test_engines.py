@@ -12,8 +12,7 @@ from ascend_runner.engines.handover import Handover, HostFile, HostFiles, Reques
 from ascend_runner.engines.registry import NAMES, hand_over
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.detect import find_node
-from ascend_runner.platforms.node import Node
-from ascend_runner.platforms.overrides import Overrides
+from ascend_runner.platforms.node import Node, Overrides
 from tests.platforms import platform_cases
 
 ALONE = Node(master_addr="127.0.0.1")

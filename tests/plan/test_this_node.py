@@ -13,8 +13,7 @@ from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsErro
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.this_node import NodeShare, agreed, find_share, without_table
 from ascend_runner.platforms.detect import find_node
-from ascend_runner.platforms.node import Node
-from ascend_runner.platforms.overrides import Overrides
+from ascend_runner.platforms.node import Node, Overrides
 from ascend_runner.rank_table import RankTable
 from ascend_runner.settings.model import Settings
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from ascend_runner.platforms.overrides import Overrides
+from ascend_runner.platforms.node import Overrides
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "platforms"
 

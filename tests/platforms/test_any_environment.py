@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks.context import LaunchContext
 from ascend_runner.frameworks.registry import FRAMEWORKS, patch_environment
-from ascend_runner.platforms import already_started, table_agreement
+from ascend_runner.platforms import already_started
+from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.detect import find_node
 from ascend_runner.platforms.registry import PLATFORMS
 from tests.platforms import platform_cases
@@ -44,7 +45,7 @@ def test_node_and_its_ranks(environ: dict[str, str], nproc: int, framework: str)
 
         assert 0 <= node.node_rank < node.nnodes
         assert len(node.hosts) in {0, node.nnodes}
-        assert node.master_addr or table_agreement.problem_without_table(node)
+        assert node.master_addr or platform_table.problem_without_table(node)
 
         patch = patch_environment(
             LaunchContext(

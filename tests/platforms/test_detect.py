@@ -9,8 +9,7 @@ import pytest
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.detect import find_node, job_id, log_dirs
-from ascend_runner.platforms.node import Node
-from ascend_runner.platforms.overrides import Overrides
+from ascend_runner.platforms.node import Node, Overrides
 from ascend_runner.platforms.registry import PLATFORMS
 from tests.platforms import platform_cases
 

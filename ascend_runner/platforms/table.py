@@ -1,13 +1,22 @@
-"""A rank table and a node's variables describe one job: a contradiction between them is an error.
+"""What platforms say of a job's rank table: where they put it, and facts that must not contradict it.
 
-Takes the table as plain facts and returns the sentence of the error, or "".
+Takes the table as plain facts and returns the sentence of an error, or "".
 """
 
 from __future__ import annotations
 
+import os.path
+from collections.abc import Callable, Mapping
+from typing import Final
+
 import attrs
 
+from ascend_runner.errors import RankTableError
 from ascend_runner.platforms.node import LOCALHOST, Node
+
+VARIABLES: Final = ("RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE")
+# ModelArts and CCE, then MindCluster.
+USUAL_PLACES: Final = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hccl.json")
 
 
 @attrs.frozen(kw_only=True)
@@ -26,6 +35,27 @@ class TableFacts:
     server_ids: tuple[str, ...]
     first_address: str
     first_pod_name: str = ""
+
+
+def announced_table(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> str:
+    """Return the path at which the platform announces a rank table, which need not exist yet; "" if there is none."""
+    named = next(filter(None, map(environ.get, VARIABLES)), "")
+    return named or next((place for place in USUAL_PLACES if is_folder(os.path.dirname(place))), "")
+
+
+def find_table(named: str | None, environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> str:
+    """Return the path of the rank table: the one that the user has `named`, else the one that the platform announces.
+
+    Raises:
+        RankTableError: there is neither.
+    """
+    place = named or announced_table(environ, is_folder)
+    if not place:
+        raise RankTableError(
+            f"no rank table found: --rank-table, {VARIABLES[0]} and {VARIABLES[1]} are not set, and the directories of"
+            f" {' and '.join(USUAL_PLACES)} do not exist; use --nproc-per-node N to run N ranks without a rank table"
+        )
+    return place
 
 
 def contradiction(node: Node, table: TableFacts) -> str:

@@ -1,13 +1,24 @@
-"""A rank table and a node's variables: contradictions, and what the table decides."""
+"""Where a rank table is looked for, contradictions between it and a node's variables, and what the table decides."""
 
 from __future__ import annotations
+
+import os
 
 import attrs
 import pytest
 
+from ascend_runner.errors import RankTableError
 from ascend_runner.platforms.detect import find_node
-from ascend_runner.platforms.overrides import Overrides
-from ascend_runner.platforms.table_agreement import TableFacts, contradiction, problem_without_table, with_table
+from ascend_runner.platforms.node import Overrides
+from ascend_runner.platforms.table import (
+    USUAL_PLACES,
+    TableFacts,
+    announced_table,
+    contradiction,
+    find_table,
+    problem_without_table,
+    with_table,
+)
 from tests.platforms import platform_cases
 
 MODELARTS = platform_cases.load("modelarts").variables
@@ -21,6 +32,25 @@ TABLE = TableFacts(
     first_address="192.168.0.25",
     first_pod_name="ma-job-7c1d-worker-0",
 )
+BOTH = {"RANK_TABLE_FILE_V_1_0": "/v1", "RANK_TABLE_FILE": "/v0"}
+
+
+def test_order_of_the_places() -> None:
+    """The user's choice wins, then RANK_TABLE_FILE_V_1_0, RANK_TABLE_FILE, and the folders of known platforms."""
+    folders = {os.path.dirname(place) for place in USUAL_PLACES}
+
+    assert "here" == find_table("here", BOTH, folders.__contains__)
+    assert "/v1" == find_table(None, BOTH, folders.__contains__)
+    assert "/v0" == announced_table({"RANK_TABLE_FILE_V_1_0": "", "RANK_TABLE_FILE": "/v0"}, folders.__contains__)
+    assert USUAL_PLACES[0] == announced_table({}, folders.__contains__)
+    assert USUAL_PLACES[1] == announced_table({}, os.path.dirname(USUAL_PLACES[1]).__eq__)
+
+
+def test_no_table_is_announced() -> None:
+    """Without a variable and a platform's folder there is no rank table."""
+    assert "" == announced_table({}, lambda _: False)
+    with pytest.raises(RankTableError):
+        find_table(None, {}, lambda _: False)
 
 
 def test_agreement() -> None:
