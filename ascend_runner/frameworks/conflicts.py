@@ -12,8 +12,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.frameworks.context import LaunchContext
-from ascend_runner.frameworks.env_patch import EnvPatch
+from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext
 from ascend_runner.frameworks.hccl import VISIBLE_DEVICES, visible_devices
 from ascend_runner.platforms.variables import is_whole_number
 

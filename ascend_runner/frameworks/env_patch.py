@@ -1,42 +1,65 @@
-"""What changes in the environment of the ranks: the output of this room."""
+"""Input and output of this room: what the ranks of a node are launched in, and what changes in their environment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from ascend_runner.platforms.node import Node
+
 
 @attrs.frozen(kw_only=True)
-class AuxiliaryProcess:
-    """A process without a rank: it runs the same command with these variables and has a log of its own."""
+class LaunchContext:
+    """What the ranks of this node are launched in.
 
-    name: str
-    variables: Mapping[str, str]
-    unset: frozenset[str] = frozenset()
+    `rank_ids` are those of this node in local order, `rank_size` counts the ranks of the job. `table_path` is the
+    rank table for the ranks; None: there is none, and the ranks meet at node 0. `cores` is the number of cores of this
+    node (None: unknown). `resolve` turns a host name into an address, for frameworks that do not accept names.
+    """
+
+    framework: str
+    node: Node
+    rank_ids: tuple[int, ...]
+    rank_size: int
+    environ: Mapping[str, str]
+    table_path: str | None = None
+    cores: int | None = None
+    isolate_devices: bool = False
+    resolve: Callable[[str], str] = str
+
+    @property
+    def nproc(self) -> int:
+        """The number of ranks on this node."""
+        return len(self.rank_ids)
 
 
 @attrs.frozen(kw_only=True)
 class EnvPatch:
-    """Changes of an environment: `unset` first, then `job` for every rank, then each rank's own in `ranks`.
+    """Changes of an environment: `unset` first, then `job` for every process, then each rank's own in `ranks`.
 
+    `beside` has processes without a rank by their names: each runs the same command, with more changes of its own.
     `notes` say what was removed and why, `warnings` what is odd but may work.
     """
 
     job: Mapping[str, str] = {}
     ranks: tuple[Mapping[str, str], ...] = ()
     unset: frozenset[str] = frozenset()
-    processes: tuple[AuxiliaryProcess, ...] = ()
+    beside: Mapping[str, EnvPatch] = {}
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment that all processes share."""
+        return {**{name: value for name, value in environ.items() if name not in self.unset}, **self.job}
+
     def environment_of_rank(self, local_rank: int, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the whole environment of a rank."""
-        return {**_without(environ, self.unset), **self.job, **self.ranks[local_rank]}
+        return {**self.environment(environ), **self.ranks[local_rank]}
 
-    def environment_of_process(self, process: AuxiliaryProcess, environ: Mapping[str, str]) -> dict[str, str]:
+    def environment_of_process(self, name: str, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the whole environment of a process without a rank."""
-        return {**_without({**_without(environ, self.unset), **self.job}, process.unset), **process.variables}
+        return self.beside[name].environment(self.environment(environ))
 
 
 def merge(patches: Sequence[EnvPatch], nproc: int) -> EnvPatch:
@@ -48,11 +71,7 @@ def merge(patches: Sequence[EnvPatch], nproc: int) -> EnvPatch:
             for local_rank in range(nproc)
         ),
         unset=frozenset().union(*(patch.unset for patch in patches)),
-        processes=tuple(process for patch in patches for process in patch.processes),
+        beside={name: process for patch in patches for name, process in patch.beside.items()},
         notes=tuple(note for patch in patches for note in patch.notes),
         warnings=tuple(warning for patch in patches for warning in patch.warnings),
     )
-
-
-def _without(environ: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name not in names}

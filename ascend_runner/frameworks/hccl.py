@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ascend_runner.frameworks.context import LaunchContext
-from ascend_runner.frameworks.env_patch import EnvPatch
+from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext
 
 CONNECT_TIMEOUT: Final = "1800"  # seconds; HCCL's default of 120 is too short for large jobs to load
 VISIBLE_DEVICES: Final = "ASCEND_RT_VISIBLE_DEVICES"

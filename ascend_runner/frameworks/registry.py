@@ -7,22 +7,75 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.frameworks import conflicts, hccl, mindspore, tensorflow, torch
-from ascend_runner.frameworks.context import LaunchContext
-from ascend_runner.frameworks.env_patch import EnvPatch, merge
+from ascend_runner.frameworks import conflicts, hccl, tensorflow
+from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext, merge
 
 Part = Callable[[LaunchContext], EnvPatch]
 
 AUTO: Final = "auto"
 NONE: Final = "none"
 
+SCHEDULER: Final = "MS_SCHED"
+WORKER: Final = "MS_WORKER"
+# Variables of a rank, which the runner itself may have inherited; with them the scheduler would be one.
+OF_A_RANK: Final = frozenset({"MS_NODE_ID", "RANK_ID", "RANK", "LOCAL_RANK", "DEVICE_ID", "ASCEND_DEVICE_ID"})
+
+
+def torch_process_group(context: LaunchContext) -> EnvPatch:
+    """Set what torch's init_process_group reads with env://, and the libraries that build on it.
+
+    RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are torch's own; accelerate and transformers read these
+    and LOCAL_WORLD_SIZE. Lightning detects a launched process by GROUP_RANK beside them (its TorchElasticEnvironment,
+    which it asks before Slurm's), and scripts for ModelArts read NODE_RANK. TORCHELASTIC_* must not be set (see
+    `conflicts`).
+    """
+    node = context.node
+    return EnvPatch(
+        job={
+            "MASTER_ADDR": node.master_addr,
+            "MASTER_PORT": str(node.master_port),
+            "WORLD_SIZE": str(context.rank_size),
+            "LOCAL_WORLD_SIZE": str(context.nproc),
+            "NODE_RANK": str(node.node_rank),
+            "GROUP_RANK": str(node.node_rank),
+            "GROUP_WORLD_SIZE": str(node.nnodes),
+        },
+        ranks=tuple(
+            {"RANK": str(rank_id), "LOCAL_RANK": str(local_rank)} for local_rank, rank_id in enumerate(context.rank_ids)
+        ),
+    )
+
+
+def mindspore_cluster(context: LaunchContext) -> EnvPatch:
+    """Make every rank of MindSpore's dynamic cluster a worker, and add the scheduler, which has no device, on its node.
+
+    MS_SCHED_HOST must be an address. A numeric MS_NODE_ID becomes the rank. Sources: MindSpore's tutorial on dynamic
+    clusters and its list of environment variables.
+    """
+    job = {
+        "MS_ROLE": WORKER,
+        "MS_SCHED_HOST": context.resolve(context.node.master_addr),
+        "MS_SCHED_PORT": str(context.node.master_port),
+        "MS_WORKER_NUM": str(context.rank_size),
+    }
+    scheduler = EnvPatch(job={"MS_ROLE": SCHEDULER}, unset=OF_A_RANK)
+    # MindCluster assigns a role to each of its pods, and its scheduler need not run on node 0.
+    role = context.environ.get("MS_ROLE") or (SCHEDULER if context.node.node_rank == 0 else WORKER)
+
+    return EnvPatch(
+        job=job,
+        ranks=tuple({"MS_NODE_ID": str(rank_id)} for rank_id in context.rank_ids),
+        beside={"scheduler": scheduler} if role == SCHEDULER else {},
+    )
+
+
 # The parts of each framework's environment; of two parts that set one variable the later one wins. `auto` gives
 # MindSpore and TensorFlow their rank table, and torch its variables: none of them minds the others'.
 FRAMEWORKS: Final[Mapping[str, tuple[Part, ...]]] = {
-    AUTO: (hccl.ranks, hccl.table, torch.process_group, hccl.defaults),
+    AUTO: (hccl.ranks, hccl.table, torch_process_group, hccl.defaults),
     "mindspore": (hccl.ranks, hccl.table, hccl.defaults),
-    "mindspore-cluster": (hccl.ranks, mindspore.cluster, hccl.defaults),
-    "torch": (hccl.ranks, hccl.table, torch.process_group, hccl.defaults),
+    "mindspore-cluster": (hccl.ranks, mindspore_cluster, hccl.defaults),
+    "torch": (hccl.ranks, hccl.table, torch_process_group, hccl.defaults),
     "tensorflow": (tensorflow.cluster, hccl.defaults),
     NONE: (hccl.ranks, hccl.table),
 }

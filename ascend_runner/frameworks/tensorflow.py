@@ -11,8 +11,7 @@ from typing import Final
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import hccl
-from ascend_runner.frameworks.context import LaunchContext
-from ascend_runner.frameworks.env_patch import EnvPatch, merge
+from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext, merge
 from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.tf_config import Cluster
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import attrs
 
 from ascend_runner.engines.registry import DIRECT
-from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import NONE, patch_environment
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
@@ -36,10 +36,8 @@ def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: 
         for local_rank, rank_id in enumerate(share.rank_ids)
     )
     auxiliary = tuple(
-        plan_process(
-            command, {**patch.environment_of_process(process, context.environ), **own}, context, name=process.name
-        )
-        for process in patch.processes
+        plan_process(command, {**patch.environment_of_process(name, context.environ), **own}, context, name=name)
+        for name in patch.beside
     )
     job = plan_job(share, context, ranks, auxiliary)
     return attrs.evolve(job, table=table, notes=patch.notes, warnings=patch.warnings)

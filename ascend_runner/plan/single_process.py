@@ -96,10 +96,9 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
     node, launcher = share.node, context.settings.launcher
     launched = launch_context(share, context)
     patch = merge([conflicts.resolve(launched), hccl.defaults(launched)], nproc=0)
-    environ = {name: value for name, value in context.environ.items() if name not in patch.unset}
     process = plan_process(
         Command(executable, engine.argv),
-        {**environ, **patch.job, **engine.variables, "JOB_ID": context.job_id},
+        {**patch.environment(context.environ), **engine.variables, "JOB_ID": context.job_id},
         context,
         name=launcher if node.nnodes == 1 else f"{launcher}-node-{node.node_rank}",
     )

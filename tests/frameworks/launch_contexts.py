@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.platforms.node import Node
 
 TABLE = "/log/rank_table/jobstart_hccl.json"

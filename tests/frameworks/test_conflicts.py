@@ -11,7 +11,7 @@ import pytest
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import conflicts
 from ascend_runner.frameworks.conflicts import CONFLICTS, Remedy, resolve
-from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.env_patch import LaunchContext
 from tests.frameworks.launch_contexts import NODE, TABLE, context
 
 MS = {"MS_ROLE": "MS_WORKER", "MS_SCHED_HOST": "a", "MS_NODE_RANK": "0"}

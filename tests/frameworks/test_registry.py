@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import ascend_runner.frameworks
-from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import FRAMEWORKS, NAMES, patch_environment
 from ascend_runner.platforms.detect import find_node
 from tests.frameworks.launch_contexts import NODE, TABLE, changes, context
@@ -47,8 +47,8 @@ def test_process_beside_the_ranks(name: str, expected: dict[str, Any]) -> None:
     patch = patch_environment(_on_platform(expected["framework"], name, expected["table"]))
 
     assert expected["beside"] == {
-        process.name: dict(zip(("set", "unset"), changes(environ, patch.environment_of_process(process, environ))))
-        for process in patch.processes
+        process: dict(zip(("set", "unset"), changes(environ, patch.environment_of_process(process, environ))))
+        for process in patch.beside
     }
 
 
@@ -154,8 +154,8 @@ def test_scheduler_is_on_node_0() -> None:
     """The scheduler runs on node 0 only."""
     here = context("mindspore-cluster", node=attrs.evolve(NODE, node_rank=0))
 
-    assert ["scheduler"] == [process.name for process in patch_environment(here).processes]
-    assert () == patch_environment(context("mindspore-cluster")).processes
+    assert ["scheduler"] == [*patch_environment(here).beside]
+    assert [] == [*patch_environment(context("mindspore-cluster")).beside]
 
 
 def test_scheduler_has_no_rank() -> None:
@@ -163,7 +163,7 @@ def test_scheduler_has_no_rank() -> None:
     environ = {"RANK": "1", "DEVICE_ID": "3", "RANK_ID": "3", "LOCAL_RANK": "3", "MS_NODE_ID": "3"}
     here = context("mindspore-cluster", environ, node=attrs.evolve(NODE, node_rank=0))
     patch = patch_environment(here)
-    own = patch.environment_of_process(patch.processes[0], environ)
+    own = patch.environment_of_process("scheduler", environ)
 
     assert "MS_SCHED" == own["MS_ROLE"]
     assert set() == {*own} & {*environ}

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import patch_environment
 from ascend_runner.platforms.node import Node
 from tests.frameworks.launch_contexts import NODE, TABLE, context

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.frameworks.context import LaunchContext
+from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import FRAMEWORKS, patch_environment
 from ascend_runner.platforms import already_started
 from ascend_runner.platforms import table as platform_table
