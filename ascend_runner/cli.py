@@ -158,7 +158,9 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
             for rank in job.ranks
         ],
         "beside": [{"name": process.name, **_process_plan(process, environ)} for process in job.beside],
-        "host_files": [{"path": file.path, "lines": os.fsdecode(file.content).splitlines()} for file in job.host_files],
+        "host_files": [
+            {"path": path, "lines": os.fsdecode(content).splitlines()} for path, content in job.host_files.items()
+        ],
     }
     text = json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
     # JSON does not escape DEL and the control characters above it, some of which control a terminal. orjson would also

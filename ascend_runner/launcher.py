@@ -114,9 +114,9 @@ class Launcher:
         """Make the folders and files of a plan; returns the plan with the path at which its rank table is."""
         for folder in job.folders:
             files.make_folder(folder)
-        for file in job.host_files:
-            files.make_folder(os.path.dirname(file.path))
-            files.write_atomically(file.path, file.content)
+        for path, content in job.host_files.items():
+            files.make_folder(os.path.dirname(path))
+            files.write_atomically(path, content)
         if not job.table:
             return job
 

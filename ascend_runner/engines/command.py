@@ -1,9 +1,12 @@
-"""Takes a Python command apart: interpreter, options, script or module, and its arguments."""
+"""Takes a command apart: a Python's script or module and arguments, and whether the command is an engine itself.
+
+An engine starts the processes of a node or of all nodes: to run it once per device would start n x n processes.
+"""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -11,6 +14,38 @@ import attrs
 from ascend_runner.errors import SettingsError
 
 VALUED: Final = "cmWX"  # options of python(1) that take a value: the rest of the word, or the next word
+
+# The modules that the programs of the same names run.
+TORCHRUN_MODULE: Final = "torch.distributed.run"
+LAUNCH_MODULE: Final = "torch.distributed.launch"
+MSRUN_MODULE: Final = "mindspore.parallel.cluster.run"
+DEEPSPEED_MODULE: Final = "deepspeed.launcher.runner"
+# The name in messages, the program and the module of each engine.
+PROGRAMS: Final = (
+    ("torchrun", "torchrun", TORCHRUN_MODULE),
+    (LAUNCH_MODULE, LAUNCH_MODULE, LAUNCH_MODULE),
+    ("msrun", "msrun", MSRUN_MODULE),
+    ("mpirun", "mpirun", "mpirun"),
+    ("mpiexec", "mpiexec", "mpiexec"),
+    ("deepspeed", "deepspeed", DEEPSPEED_MODULE),
+    ("horovodrun", "horovodrun", "horovod.runner.launch"),
+    ("accelerate launch", "accelerate-launch", "accelerate.commands.launch"),
+)
+ACCELERATE: Final = (("accelerate", "accelerate"), ("accelerate", "accelerate.commands.accelerate_cli"))
+# Programs that run the rest of their words as a command, each with its options that take the next word as a value.
+WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
+    "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
+    "numactl": frozenset({"-m", "--membind", "-N", "--cpunodebind", "-C", "--physcpubind", "-i", "--interleave", "-p"}),
+    "nice": frozenset({"-n"}),
+    "ionice": frozenset({"-c", "-n"}),
+    "taskset": frozenset(),
+    "stdbuf": frozenset({"-i", "-o", "-e"}),
+    "nohup": frozenset(),
+    "setsid": frozenset(),
+    "timeout": frozenset({"-s", "--signal", "-k", "--kill-after"}),
+    "time": frozenset({"-f", "-o"}),
+}
+TAKES_A_WORD: Final = frozenset({"taskset", "timeout"})  # a mask or list of cores, a duration
 
 
 @attrs.frozen
@@ -69,6 +104,32 @@ def calls(argv: Sequence[str], program: str, module: str) -> bool:
         return os.path.basename(argv[0]) == program
 
     return command.target == module if command.is_module else os.path.basename(command.target) == program
+
+
+def engine_in(argv: Sequence[str]) -> str:
+    """Return the name of the engine that a command is, also behind a wrapper such as `env`; "" if it is none."""
+    command = without_wrappers(argv)
+    if not command:
+        return ""
+    if any(calls(command, program, module) for program, module in ACCELERATE):
+        python = python_command(command)
+        arguments = python.arguments if python else command[1:]
+        return "accelerate launch" if tuple(arguments[:1]) == ("launch",) else ""
+
+    return next((name for name, program, module in PROGRAMS if calls(command, program, module)), "")
+
+
+def without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return a command without `env A=B`, `numactl -N 0`, `nice -n 5` and the like before it."""
+    words = list(argv)
+    while words and (wrapper := os.path.basename(words[0])) in WRAPPERS:
+        words.pop(0)
+        while words and (words[0].startswith("-") or (wrapper == "env" and "=" in words[0])):
+            if words.pop(0) in WRAPPERS[wrapper]:
+                del words[:1]
+        if wrapper in TAKES_A_WORD:
+            del words[:1]
+    return tuple(words)
 
 
 def refuse_python_options(command: PythonCommand, engine: str) -> None:

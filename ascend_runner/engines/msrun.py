@@ -7,18 +7,15 @@ It returns at once without --join, starts the scheduler if --master_addr is an a
 from __future__ import annotations
 
 import os.path
-from typing import Final
 
-from ascend_runner.engines.command import calls, python_command
+from ascend_runner.engines.command import MSRUN_MODULE, calls, python_command
 from ascend_runner.engines.conda import PATH
-from ascend_runner.engines.handover import Engine, Handover, Request, unchanged, unchanged_program
-
-MODULE: Final = "mindspore.parallel.cluster.run"  # what the program msrun is
+from ascend_runner.engines.handover import Handover, Request, unchanged, unchanged_program
 
 
 def rewrite(request: Request) -> Handover:
     """Write `msrun ARGUMENTS python SCRIPT ...`."""
-    if calls(request.argv, "msrun", MODULE):
+    if calls(request.argv, "msrun", MSRUN_MODULE):
         return unchanged(request, "it calls msrun itself")
     command = python_command(request.argv)
     if command is None:
@@ -35,7 +32,7 @@ def rewrite(request: Request) -> Handover:
         f"--log_dir={request.log_dir}",
         "--join=True",
     )
-    engine = (command.interpreter, "-m", MODULE) if folder else ("msrun",)
+    engine = (command.interpreter, "-m", MSRUN_MODULE) if folder else ("msrun",)
     python = "python" if name == "python" else "python3"
     path = f"{folder}:{request.environ.get('PATH', PATH)}"
 
@@ -44,6 +41,3 @@ def rewrite(request: Request) -> Handover:
         note="handed over to msrun",
         variables={"PATH": path} if folder else {},
     )
-
-
-MSRUN: Final = Engine("msrun", rewrite)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from ascend_runner.engines import deepspeed, init_method, mpirun, msrun, torchrun
-from ascend_runner.engines.handover import Engine, Handover, Request
+from ascend_runner.engines import msrun, node_0, torch
+from ascend_runner.engines.command import LAUNCH_MODULE
+from ascend_runner.engines.handover import Handover, Request
 
 DIRECT: Final = "direct"  # no engine: the runner starts the ranks
-ENGINES: Final[tuple[Engine, ...]] = (
-    torchrun.TORCHRUN,
-    torchrun.LAUNCH,
-    init_method.INIT_METHOD,
-    mpirun.MPIRUN,
-    deepspeed.DEEPSPEED,
-    msrun.MSRUN,
-)
-NAMES: Final = (DIRECT, *(engine.name for engine in ENGINES))
-
-
-def hand_over(name: str, request: Request) -> Handover:
-    """Rewrite a command for the engine of this name, which is not `direct`.
-
-    Raises:
-        SettingsError: the engine cannot run the command.
-    """
-    return next(engine for engine in ENGINES if engine.name == name).rewrite(request)
+# How each engine rewrites a command, by its name as `--launcher` takes it; a SettingsError means that it cannot run it.
+ENGINES: Final[Mapping[str, Callable[[Request], Handover]]] = {
+    "torchrun": torch.rewrite_for_torchrun,
+    LAUNCH_MODULE: torch.rewrite_for_launch,
+    "init-method": torch.rewrite_for_init_method,
+    "mpirun": node_0.rewrite_for_mpirun,
+    "deepspeed": node_0.rewrite_for_deepspeed,
+    "msrun": msrun.rewrite,
+}
+NAMES: Final = (DIRECT, *ENGINES)

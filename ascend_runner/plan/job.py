@@ -8,8 +8,6 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.engines.handover import HostFile
-
 NO_RANK: Final = -1  # the rank number of an auxiliary process
 
 
@@ -60,10 +58,11 @@ class JobSpec:
     """The plan for this node's part of a job.
 
     `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit) are in
-    seconds. `folders` must be made and `host_files` written before the first process starts. `beside` holds at most one
-    auxiliary process. `is_passed_through` means that another launcher has started one process per device, and that this
-    process is one of them. `folds_progress_bars` limits how often a redrawn line is shown. `log_runs` is the number of
-    earlier runs whose files are kept, `newest_link` the symlink that points at the newest log folder ("": none).
+    seconds. `folders` must be made and `host_files` (content by path) written before the first process starts. `beside`
+    holds at most one auxiliary process. `is_passed_through` means that another launcher has started one process per
+    device, and that this process is one of them. `folds_progress_bars` limits how often a redrawn line is shown.
+    `log_runs` is the number of earlier runs whose files are kept, `newest_link` the symlink that points at the newest
+    log folder ("": none).
     `notes` and `warnings` are sentences about the plan.
     """
 
@@ -80,7 +79,7 @@ class JobSpec:
     folders: tuple[str, ...]
     table: TableFile | None = None
     beside: tuple[RankSpec, ...] = ()
-    host_files: tuple[HostFile, ...] = ()
+    host_files: Mapping[str, bytes] = {}
     is_passed_through: bool = False
     folds_progress_bars: bool = True
     log_runs: int = 10

@@ -6,9 +6,8 @@ import os.path
 
 import attrs
 
-from ascend_runner.engines import handover, registry
-from ascend_runner.engines.handover import Handover
-from ascend_runner.engines.registry import DIRECT
+from ascend_runner.engines.handover import Handover, HostFiles, Request
+from ascend_runner.engines.registry import DIRECT, ENGINES
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import conflicts, hccl
 from ascend_runner.frameworks.env_patch import merge
@@ -48,16 +47,15 @@ def hand_over(argv: tuple[str, ...], share: NodeShare, context: PlanContext) -> 
         SettingsError: the engine cannot run this command or this job.
     """
     settings = context.settings
-    defaults = handover.HostFiles()
-    return registry.hand_over(
-        settings.launcher,
-        handover.Request(
+    defaults = HostFiles()
+    return ENGINES[settings.launcher](
+        Request(
             argv=argv,
             node=share.node,
             nproc=len(share.rank_ids),
             environ=context.environ,
             log_dir=os.path.join(context.log_dir, context.job_id, settings.launcher),
-            host_files=handover.HostFiles(
+            host_files=HostFiles(
                 open_mpi=settings.mpi_hostfile or defaults.open_mpi,
                 mpich=settings.mpich_hostfile or defaults.mpich,
                 deepspeed=settings.deepspeed_hostfile or defaults.deepspeed,
@@ -104,7 +102,7 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
     )
     return attrs.evolve(
         plan_job(share, context, (), (process,)),
-        host_files=tuple(attrs.evolve(file, path=os.path.join(context.cwd, file.path)) for file in engine.files),
+        host_files={os.path.join(context.cwd, path): content for path, content in engine.files.items()},
         notes=patch.notes,
         warnings=patch.warnings,
     )

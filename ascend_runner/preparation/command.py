@@ -8,7 +8,8 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.engines import called, conda
+from ascend_runner.engines import conda
+from ascend_runner.engines.command import engine_in
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.host import executables
@@ -41,7 +42,7 @@ def find_single(argv: tuple[str, ...], context: PlanContext) -> SingleProcess | 
 
 
 def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
-    engine = called.engine_in(argv)
+    engine = engine_in(argv)
     if not engine:
         return None
     if settings.rank_table is not None or (settings.nproc_per_node or 1) > 1:

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 import ascend_runner.engines
-from ascend_runner.engines.handover import Handover, HostFile, HostFiles, Request
-from ascend_runner.engines.registry import NAMES, hand_over
+from ascend_runner.engines.handover import Handover, HostFiles, Request
+from ascend_runner.engines.registry import ENGINES, NAMES
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.detect import find_node
 from ascend_runner.platforms.node import Node, Overrides
@@ -28,7 +28,7 @@ def _request(line: str, node: Node, nproc: int = 8) -> Request:
 
 
 def _given(launcher: str, line: str, node: Node, nproc: int = 8) -> str:
-    return " ".join(hand_over(launcher, _request(line, node, nproc)).argv)
+    return " ".join(ENGINES[launcher](_request(line, node, nproc)).argv)
 
 
 def test_readme_lists_the_engines() -> None:
@@ -119,14 +119,14 @@ def test_torch_leaves_untouched(launcher: str, line: str, reason: str) -> None:
     """A command that calls an engine itself, or is no plain Python command, stays as it is."""
     expected = Handover(argv=tuple(line.split()), note=f"the command is unchanged: {reason}")
 
-    assert expected == hand_over(launcher, _request(line, OCTOPUS))
+    assert expected == ENGINES[launcher](_request(line, OCTOPUS))
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "torch.distributed.launch", "deepspeed"])
 def test_options_for_python_that_would_be_lost(launcher: str) -> None:
     """An engine starts the script with its own options: others are refused, not dropped."""
     with pytest.raises(SettingsError, match=r"the command has Python options \(-O -u\), but only -u is supported: "):
-        hand_over(launcher, _request("python -O -u train.py", ALONE))
+        ENGINES[launcher](_request("python -O -u train.py", ALONE))
 
 
 # --- scripts with a rendezvous address -----------------------------------------------------------------------------
@@ -173,42 +173,42 @@ def test_mpirun() -> None:
             "HYDRA_HOST_FILE": "/etc/mpi/mpich_hostfile",
             "HYDRA_IFACE": "eth0",
         },
-        files=(HostFile("/etc/mpi/hostfile", OPEN_MPI_HOSTS), HostFile("/etc/mpi/mpich_hostfile", HYDRA_HOSTS)),
+        files={"/etc/mpi/hostfile": OPEN_MPI_HOSTS, "/etc/mpi/mpich_hostfile": HYDRA_HOSTS},
     )
 
-    assert expected == hand_over("mpirun", _request("python3 entry.py", TASK_MASTER, 4))
+    assert expected == ENGINES["mpirun"](_request("python3 entry.py", TASK_MASTER, 4))
 
 
 def test_mpirun_elsewhere() -> None:
     """Only the task-training platform gets a network interface."""
-    handover = hand_over("mpirun", _request("python3 entry.py", attrs.evolve(OCTOPUS, node_rank=0)))
+    handover = ENGINES["mpirun"](_request("python3 entry.py", attrs.evolve(OCTOPUS, node_rank=0)))
 
     assert "HYDRA_IFACE" not in handover.variables
-    assert b"octopus-worker-0.octopus:8\noctopus-worker-1.octopus:8\n" == handover.files[1].content
+    assert b"octopus-worker-0.octopus:8\noctopus-worker-1.octopus:8\n" == handover.files["/etc/mpi/mpich_hostfile"]
 
 
 def test_mpirun_of_the_users() -> None:
     """A command that calls mpirun stays as it is, and finds the hosts."""
-    handover = hand_over("mpirun", _request("mpirun -np 16 python3 entry.py", TASK_MASTER, 4))
+    handover = ENGINES["mpirun"](_request("mpirun -np 16 python3 entry.py", TASK_MASTER, 4))
 
     assert "mpirun -np 16 python3 entry.py" == " ".join(handover.argv)
-    assert [OPEN_MPI_HOSTS, HYDRA_HOSTS] == [file.content for file in handover.files]
+    assert [OPEN_MPI_HOSTS, HYDRA_HOSTS] == [*handover.files.values()]
 
 
 def test_mpirun_on_one_node() -> None:
     """On one node no host file is written."""
-    handover = hand_over("mpirun", _request("python3 entry.py", ALONE, 4))
+    handover = ENGINES["mpirun"](_request("python3 entry.py", ALONE, 4))
 
     assert f"mpirun --allow-run-as-root -np 4 {HOROVOD}" == " ".join(handover.argv)
-    assert ({}, ()) == (handover.variables, handover.files)
+    assert ({}, {}) == (handover.variables, handover.files)
 
 
 def test_hosts_that_the_platform_lists() -> None:
     """A host file that a variable names stays."""
     environ = {"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile", "HYDRA_HOST_FILE": "/x"}
-    handover = hand_over("mpirun", attrs.evolve(_request("python3 entry.py", TASK_MASTER, 4), environ=environ))
+    handover = ENGINES["mpirun"](attrs.evolve(_request("python3 entry.py", TASK_MASTER, 4), environ=environ))
 
-    assert ({}, ()) == (handover.variables, handover.files)
+    assert ({}, {}) == (handover.variables, handover.files)
 
 
 def test_host_files_elsewhere() -> None:
@@ -216,17 +216,17 @@ def test_host_files_elsewhere() -> None:
     files = HostFiles(open_mpi="/a", mpich="/b", deepspeed="/c")
     request = attrs.evolve(_request("python3 entry.py", TASK_MASTER, 4), host_files=files)
 
-    assert ["/a", "/b"] == [file.path for file in hand_over("mpirun", request).files]
-    assert ("deepspeed", "--hostfile=/c", "entry.py") == hand_over("deepspeed", request).argv
+    assert ["/a", "/b"] == [*ENGINES["mpirun"](request).files]
+    assert ("deepspeed", "--hostfile=/c", "entry.py") == ENGINES["deepspeed"](request).argv
     module = attrs.evolve(_request("python -m deepspeed.launcher.runner --x a.py", TASK_MASTER, 4), host_files=files)
-    assert "python -m deepspeed.launcher.runner --hostfile=/c --x a.py" == " ".join(hand_over("deepspeed", module).argv)
+    assert "python -m deepspeed.launcher.runner --hostfile=/c --x a.py" == " ".join(ENGINES["deepspeed"](module).argv)
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "deepspeed"])
 def test_engine_that_reaches_the_others(launcher: str) -> None:
     """An engine that starts the other nodes itself is refused on them."""
     with pytest.raises(SettingsError) as caught:
-        hand_over(launcher, _request("python3 entry.py", TASK_TRAINING))
+        ENGINES[launcher](_request("python3 entry.py", TASK_TRAINING))
 
     assert (
         f"--launcher {launcher} starts the other nodes itself: start ascend-runner on node 0 only (this is node 3)"
@@ -237,7 +237,7 @@ def test_engine_that_reaches_the_others(launcher: str) -> None:
 def test_engine_that_does_not_know_the_others(launcher: str) -> None:
     """An engine that needs the hosts is refused without them."""
     with pytest.raises(SettingsError) as caught:
-        hand_over(launcher, _request("python3 entry.py", attrs.evolve(TASK_MASTER, hosts=())))
+        ENGINES[launcher](_request("python3 entry.py", attrs.evolve(TASK_MASTER, hosts=())))
 
     assert f"--launcher {launcher} requires the names of all 4 hosts, but no variable lists them" == str(caught.value)
 
@@ -262,19 +262,19 @@ def test_engine_that_does_not_know_the_others(launcher: str) -> None:
 )
 def test_deepspeed(line: str, given: str) -> None:
     """DeepSpeed reads its host file; a command that calls it stays as it is."""
-    handover = hand_over("deepspeed", _request(line, TASK_MASTER, 4))
+    handover = ENGINES["deepspeed"](_request(line, TASK_MASTER, 4))
 
     assert given == " ".join(handover.argv)
     if not line.startswith("bash"):
-        assert (HostFile("/job/hostfile", OPEN_MPI_HOSTS),) == handover.files
+        assert {"/job/hostfile": OPEN_MPI_HOSTS} == handover.files
 
 
 def test_deepspeed_on_one_node() -> None:
     """On one node the number of devices is given, because DeepSpeed would use all visible ones."""
-    handover = hand_over("deepspeed", _request("python entry.py", ALONE, 4))
+    handover = ENGINES["deepspeed"](_request("python entry.py", ALONE, 4))
 
     assert ("deepspeed", "--num_gpus=4", "entry.py") == handover.argv
-    assert () == handover.files
+    assert {} == handover.files
 
 
 # --- msrun -----------------------------------------------------------------------------------------------------------
@@ -301,15 +301,15 @@ def test_msrun(line: str, given: str) -> None:
     )
     request = attrs.evolve(_request(line, OCTOPUS), resolve=lambda name: {"octopus-worker-0.octopus": "10.0.0.1"}[name])
 
-    assert given.format(arguments) == " ".join(hand_over("msrun", request).argv)
+    assert given.format(arguments) == " ".join(ENGINES["msrun"](request).argv)
 
 
 def test_msrun_with_a_python_elsewhere() -> None:
     """The folder of the interpreter comes first in PATH, where msrun looks for python."""
     request = attrs.evolve(_request("/p/bin/python train.py", ALONE), environ={"PATH": "/usr/bin"})
 
-    assert {"PATH": "/p/bin:/usr/bin"} == hand_over("msrun", request).variables
-    assert {} == hand_over("msrun", _request("python train.py", ALONE)).variables
+    assert {"PATH": "/p/bin:/usr/bin"} == ENGINES["msrun"](request).variables
+    assert {} == ENGINES["msrun"](_request("python train.py", ALONE)).variables
 
 
 @pytest.mark.parametrize("launcher", NAMES[1:])
@@ -318,7 +318,7 @@ def test_arguments_are_never_quoted_anew(launcher: str) -> None:
     words = ("a b", "", "'", "$HOME", "--x=1 2")
     request = attrs.evolve(_request("", ALONE, 2), argv=("python", "train.py", *words))
 
-    assert words == hand_over(launcher, request).argv[-len(words) :]
+    assert words == ENGINES[launcher](request).argv[-len(words) :]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""torchrun and the older torch.distributed.launch, with the arguments of the Octopus and task-training guides.
+"""torchrun, the older torch.distributed.launch, and scripts that start their own processes (`init-method`).
+
+The arguments are those of the Octopus and task-training guides, and of ModelArts' guide to PyTorch boot commands.
 
 A command that calls one of them itself, or that does not run a Python script or module, stays as it is. By the
 task-training guide this applies to any command that contains torch.distributed.launch; it does not mention torchrun.
@@ -6,15 +8,19 @@ task-training guide this applies to any command that contains torch.distributed.
 
 from __future__ import annotations
 
-from typing import Final
+import attrs
 
-from ascend_runner.engines.command import PythonCommand, calls, python_command, refuse_python_options
-from ascend_runner.engines.handover import Engine, Handover, Request, unchanged, unchanged_program
+from ascend_runner.engines.command import (
+    LAUNCH_MODULE,
+    TORCHRUN_MODULE,
+    PythonCommand,
+    calls,
+    python_command,
+    refuse_python_options,
+)
+from ascend_runner.engines.handover import Handover, Request, unchanged, unchanged_program
 from ascend_runner.platforms import task_training
 from ascend_runner.platforms.node import LOCALHOST
-
-LAUNCH_MODULE: Final = "torch.distributed.launch"
-TORCHRUN_MODULE: Final = "torch.distributed.run"  # what the program torchrun runs
 
 
 def rewrite_for_torchrun(request: Request) -> Handover:
@@ -41,6 +47,36 @@ def rewrite_for_launch(request: Request) -> Handover:
     is_unbuffered = request.node.nnodes > 1 and not task_training.is_platform_of(request.node)
     engine = (command.interpreter, *(("-u",) if is_unbuffered else ()), "-m", LAUNCH_MODULE)
     return Handover(argv=(*engine, *_arguments(request), *command.words), note=f"handed over to {LAUNCH_MODULE}")
+
+
+def rewrite_for_init_method(request: Request) -> Handover:
+    """Write `python SCRIPT --init_method tcp://HOST:PORT [--rank N --world_size N] ...`.
+
+    Rank and world size count nodes here, and precede the user's own arguments.
+    """
+    command = python_command(request.argv)
+    if command is None:
+        return unchanged_program(request)
+    node = request.node
+    if node.nnodes == 1 == request.nproc:
+        return unchanged(request, "a single process needs no rendezvous")
+
+    # On one node the guide names the host as well, if it has a name.
+    host = node.hosts[0] if node.nnodes == 1 and node.hosts else node.master_addr
+    meeting = ["--init_method", f"tcp://{f'[{host}]' if ':' in host else host}:{node.master_port}"]
+    if node.nnodes > 1:
+        meeting += ["--rank", str(node.node_rank), "--world_size", str(node.nnodes)]
+    given = {word.partition("=")[0].replace("-", "_") for word in command.arguments if word.startswith("--")}
+    pairs = zip(meeting[::2], meeting[1::2])
+    added = [word for option, value in pairs if option.replace("-", "_") not in given for word in (option, value)]
+    if not added:
+        return unchanged(request, "it has the meeting point among its arguments")
+    target = attrs.evolve(command, arguments=(*added, *command.arguments))
+
+    return Handover(
+        argv=(command.interpreter, *command.options, *target.words),
+        note="added the rendezvous address to the script's arguments",
+    )
 
 
 def _to_hand_over(request: Request) -> PythonCommand | Handover:
@@ -79,7 +115,3 @@ def _arguments(request: Request) -> tuple[str, ...]:
     is_localhost = task_training.is_platform_of(node) and (node.node_rank == 0 or node.master_addr == LOCALHOST)
     master_addr = "localhost" if is_localhost else node.master_addr
     return (nproc, f"--nnodes={node.nnodes}", f"--node_rank={node.node_rank}", f"--master_addr={master_addr}", port)
-
-
-TORCHRUN: Final = Engine("torchrun", rewrite_for_torchrun)
-LAUNCH: Final = Engine(LAUNCH_MODULE, rewrite_for_launch)
