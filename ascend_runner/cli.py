@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from signal import SIG_UNBLOCK, pthread_sigmask
-from typing import Final
+from typing import Final, Union
 
 import attrs
 
@@ -31,14 +31,7 @@ from ascend_runner.text import printable
 
 NO_JOB: Final = Outcome(cause=None)
 
-
-@attrs.frozen(kw_only=True)
-class Ended:
-    """How a command line ended. `text` is what it prints in place of running a job."""
-
-    result: Outcome | AscendRunnerError
-    status: int = 0
-    text: str = ""
+Ended = tuple[Union[Outcome, AscendRunnerError], str]  # how a command line ended, and what it prints instead of a job
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None = None) -> int:
@@ -53,16 +46,18 @@ def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None 
         try:
             # The kernel accepts "=x", which is not a variable that can be set for a rank.
             variables = {name: value for name, value in environ.items() if name}
-            ended = Program(variables, signals, console, Messages(console.show_message)).run(argv)
+            ended, text = Program(variables, signals, console, Messages(console.show_message)).run(argv)
         finally:
             console.close()
 
     if result_fd is not None:
         with open(result_fd, "wb") as file:
-            file.write(result.encode(ended.result))
+            file.write(result.encode(ended))
     if console.has_lost_text:
         return RUNNER_FAILED
-    return _print(ended.text) if ended.text else ended.status
+    if text:
+        return _print(text)
+    return ended.status if isinstance(ended, Outcome) else ended.exit_status
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -80,19 +75,19 @@ class Program:
             return self._run(command_line.parse(argv))
         except StopRequestedError as stop:
             self.messages.error(str(stop))
-            return Ended(result=Outcome(cause=Interrupted(stop.signum)), status=stop.exit_status)
+            return Outcome(cause=Interrupted(stop.signum)), ""
         except AscendRunnerError as error:
             sentences = [str(problem) for problem in problems_of(error)]
             if isinstance(error, RankTableFormatError):  # a name in a table may contain a line break
                 sentences = list(map(printable, sentences))
             self.messages.error("\n  ".join(sentences))
-            return Ended(result=error, status=error.exit_status)
+            return error, ""
 
     def _run(self, line: CommandLine) -> Ended:
         if line.wants_help:
-            return Ended(result=NO_JOB, text=command_line.help_text(line.help_topic))
+            return NO_JOB, command_line.help_text(line.help_topic)
         if line.wants_version:
-            return Ended(result=NO_JOB, text=f"{ascend_runner.__version__}\n")
+            return NO_JOB, f"{ascend_runner.__version__}\n"
         settings = decode(line.values, self.environ)
         self.messages.lowest = _lowest_level(settings)
         for sentence in command_line.unknown_variables(self.environ):
@@ -101,7 +96,7 @@ class Program:
             from ascend_runner.check.run import check  # noqa: PLC0415  reads a whole machine, and jobs do not need it
 
             check(settings, self.environ, line.command, (self.signals, self.console, self.messages))
-            return Ended(result=NO_JOB)
+            return NO_JOB, ""
         if not line.command:
             raise SettingsError(f"no command given (usage: {command_line.USAGE})")
 
@@ -109,12 +104,11 @@ class Program:
         prepared = launcher.prepare(line.command)
         launcher.tell(prepared)
         if prepared.error:
-            return Ended(result=prepared.error, status=prepared.error.exit_status)
+            return prepared.error, ""
         job = prepared.job()
         if settings.dry_run:
-            return Ended(result=NO_JOB, text=_plan_text(job, self.environ))
-        outcome = self._launch(launcher, job)
-        return Ended(result=outcome, status=outcome.status)
+            return NO_JOB, _plan_text(job, self.environ)
+        return self._launch(launcher, job), ""
 
     def _launch(self, launcher: Launcher, job: JobSpec) -> Outcome:
         guardian = os.getppid()
