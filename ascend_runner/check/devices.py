@@ -116,10 +116,10 @@ def leftovers(context: CheckContext) -> Findings:
     """Report processes that hold device nodes, which the job's ranks could not open."""
     is_node = re.compile(re.escape(context.host.root) + r"/dev/v?davinci(\d+)").fullmatch
     held: dict[int, set[int]] = {}
-    for found in open_files(context.host):
-        node = is_node(found.target)
+    for pid, target in open_files(context.host):
+        node = is_node(target)
         if node:
-            held.setdefault(found.pid, set()).add(int(node[1]))
+            held.setdefault(pid, set()).add(int(node[1]))
     for pid, numbers in sorted(held.items()):
         yield error(
             f"process {name_of(context.host, pid)} holds davinci {text.format_numbers(sorted(numbers))}",
@@ -184,10 +184,10 @@ def health(context: CheckContext) -> Findings:
         yield error(f"no answer from {tool} within {context.patience:g} s: the driver hangs", UNUSABLE_NODE)
         return
     found = _DEVICE.findall(answer.stdout)
-    if answer.status or not found:
+    if answer.returncode or not found:
         lines = (answer.stdout + answer.stderr).splitlines()
         last = next(filter(None, map(str.strip, reversed(lines))), "(no output)")
-        yield error(f"{tool} info lists no device and exits with status {answer.status}: {last}", UNUSABLE_NODE)
+        yield error(f"{tool} info lists no device and exits with status {answer.returncode}: {last}", UNUSABLE_NODE)
         return
     yield from _health_of(found, _PROCESS.findall(answer.stdout))
 

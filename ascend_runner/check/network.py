@@ -89,7 +89,7 @@ def _pids(inodes: set[str], host: Host) -> dict[str, int]:
     targets = {f"socket:[{inode}]": inode for inode in inodes}
     if not targets:
         return {}
-    return {targets[found.target]: found.pid for found in open_files(host) if found.target in targets}
+    return {targets[target]: pid for pid, target in open_files(host) if target in targets}
 
 
 def names(context: CheckContext) -> Findings:

@@ -83,7 +83,7 @@ class StackCollector:
         if dump is None:
             self.refusal = f"py-spy did not respond within {seconds:.0f} s"
             return ()
-        if dump.status:
+        if dump.returncode:
             # A shell or another program without a Python interpreter is not an error.
             if "ermission" in dump.stderr or "permitted" in dump.stderr:
                 self.refusal = "py-spy is not permitted to trace the ranks: it requires CAP_SYS_PTRACE"

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
-import attrs
-
 from ascend_runner.errors import LIMIT_OF_PROCESSES, AscendRunnerError
 
 Key = TypeVar("Key")
@@ -24,16 +22,9 @@ WORKERS: Final = 32  # threads at once
 KILL_LIMIT: Final = 0.5  # seconds
 
 
-@attrs.frozen(kw_only=True)
-class Completed:
-    """A program that has ended: its exit status as `subprocess` gives it, and its output."""
-
-    status: int
-    stdout: str
-    stderr: str
-
-
-def run(argv: Sequence[str], seconds: float, env: Mapping[str, str] | None = None) -> Completed | None:
+def run(
+    argv: Sequence[str], seconds: float, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str] | None:
     """Run a program to its end; None if that takes longer than `seconds`. Without `env` it inherits ours.
 
     A program that takes longer is killed, and waited for only briefly: inside a driver even SIGKILL may not end it.
@@ -60,8 +51,8 @@ def run(argv: Sequence[str], seconds: float, env: Mapping[str, str] | None = Non
                 pipe.close()
         return None
 
-    return Completed(
-        status=process.returncode, stdout=stdout.decode(errors="replace"), stderr=stderr.decode(errors="replace")
+    return subprocess.CompletedProcess(
+        argv, process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace")
     )
 
 

@@ -5,27 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-import attrs
-
 from ascend_runner.host.host import Host
 
 
-@attrs.frozen
-class OpenFile:
-    """One process and one file that it has open: a path, or something like "socket:[4711]"."""
+def open_files(host: Host) -> Iterator[tuple[int, str]]:
+    """Yield each pair of another process and a file that it has open: a path, or something like "socket:[4711]".
 
-    pid: int
-    target: str
-
-
-def open_files(host: Host) -> Iterator[OpenFile]:
-    """Walk the open files of all other processes; those that have ended or may not be inspected are left out."""
+    Processes that have ended or may not be inspected are left out.
+    """
     for name in host.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         for fd in host.listdir(f"/proc/{name}/fd"):
             try:
-                yield OpenFile(int(name), os.readlink(host.path(f"/proc/{name}/fd/{fd}")))
+                yield int(name), os.readlink(host.path(f"/proc/{name}/fd/{fd}"))
             except OSError:
                 continue
 

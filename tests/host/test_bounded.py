@@ -11,7 +11,6 @@ import pytest
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
-from ascend_runner.host.bounded import Completed
 from tests.helpers.waiting import LIMIT
 
 
@@ -19,7 +18,8 @@ def test_run() -> None:
     """The result holds both outputs and the exit status."""
     completed = bounded.run(["/bin/sh", "-c", "echo out; echo err >&2; exit 3"], LIMIT, {})
 
-    assert Completed(status=3, stdout="out\n", stderr="err\n") == completed
+    assert completed
+    assert (3, "out\n", "err\n") == (completed.returncode, completed.stdout, completed.stderr)
 
 
 def test_run_takes_too_long() -> None:
@@ -106,4 +106,7 @@ def test_the_interpreter_does_not_wait() -> None:
     """A program ends although a call that it has given up has not returned."""
     script = "import time; from ascend_runner.host import bounded; bounded.call(0, lambda: time.sleep(1000))"
 
-    assert bounded.run([sys.executable, "-c", script], LIMIT) == Completed(status=0, stdout="", stderr="")
+    completed = bounded.run([sys.executable, "-c", script], LIMIT)
+
+    assert completed
+    assert (0, "", "") == (completed.returncode, completed.stdout, completed.stderr)
