@@ -26,7 +26,7 @@ from ascend_runner.report import result, screen
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.model import Settings, decode
-from ascend_runner.supervision.outcome import Interrupted
+from ascend_runner.supervision.events import SignalReceived
 from ascend_runner.text import printable
 
 NO_JOB: Final = Outcome(cause=None)
@@ -75,7 +75,7 @@ class Program:
             return self._run(command_line.parse(argv))
         except StopRequestedError as stop:
             self.messages.error(str(stop))
-            return Outcome(cause=Interrupted(stop.signum)), ""
+            return Outcome(cause=SignalReceived(stop.signum)), ""
         except AscendRunnerError as error:
             sentences = [str(problem) for problem in problems_of(error)]
             if isinstance(error, RankTableFormatError):  # a name in a table may contain a line break

@@ -1,7 +1,6 @@
-"""What the manager observes while a job runs, as one stream of records, and the protocol of observers.
+"""What observers are told of a job: events and phases of its supervision, and what the manager sees besides.
 
-The screen and the report are made from these facts alone. `at` is in seconds of the manager's clock, which is
-monotonic and has no fixed zero.
+The screen and the report are made from these facts alone.
 """
 
 from __future__ import annotations
@@ -12,14 +11,19 @@ from typing import Optional, Protocol, Union
 import attrs
 
 from ascend_runner.diagnosis.finding import StackGroup
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import AttemptOutcome, Cause
+from ascend_runner.supervision.events import Emptied, Exited, Spawned, SpawnFailed
+from ascend_runner.supervision.state import State
 
 
 @attrs.frozen(kw_only=True)
-class Usage:
-    """Resources used by a process and the children it waited for: peak memory in bytes, CPU time in seconds."""
+class RankReaped:
+    """Nothing is left of a rank, and its pid was given back to the kernel.
 
+    `max_rss` is the peak memory in bytes of its leader and the processes that this waited for, the others their CPU
+    time in seconds.
+    """
+
+    rank_id: int
     max_rss: int
     user_seconds: float
     system_seconds: float
@@ -27,94 +31,25 @@ class Usage:
 
 @attrs.frozen(kw_only=True)
 class RankOutput:
-    """The output of a rank so far: its size in bytes and its end.
+    """The output of a rank so far: its size in bytes and its end. Observers get it once, when it is complete.
 
     The log file lacks `lost` of these bytes, the first of them at offset `lost_from` (None: it lacks none).
     With `is_disk_hung`, its disk did not respond at the end, so that nothing on it should be waited for.
+    With `is_cut_off`, the last bytes were still unread when time ran out.
     """
 
+    rank_id: int
     size: int = 0
     tail: bytes = b""
     lost: int = 0
     lost_from: Optional[int] = None
     is_disk_hung: bool = False
+    is_cut_off: bool = False
 
     @property
     def is_all_in_tail(self) -> bool:
         """Whether `tail` is the entire output."""
         return self.size <= len(self.tail)
-
-
-@attrs.frozen
-class Failure:
-    """A rank that has ended otherwise than with exit status 0, and what it had written by then."""
-
-    rank_id: int
-    ending: Ending
-    output: RankOutput
-
-
-@attrs.frozen
-class Survivor:
-    """A process that is still alive after SIGKILL. `rank_id` is None for one that had left its rank's session."""
-
-    rank_id: Optional[int]
-    description: str
-
-
-# --- Facts ------------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class JobStarting:
-    """The log files are open, and the first rank is about to be started.
-
-    With `is_proc_hidden`, /proc belongs to another PID namespace: processes that leave their rank's session will not
-    be found.
-    """
-
-    at: float
-    is_proc_hidden: bool = False
-
-
-@attrs.frozen
-class RankStarted:
-    """The first process of a rank is running."""
-
-    rank_id: int
-    pid: int
-    at: float
-
-
-@attrs.frozen(kw_only=True)
-class RankExited:
-    """The first process of a rank has ended. With `has_stragglers`, others of its session are still alive."""
-
-    rank_id: int
-    ending: Ending
-    at: float
-    has_stragglers: bool = False
-
-
-@attrs.frozen
-class RankReaped:
-    """Nothing is left of a rank, and its pid was given back to the kernel."""
-
-    rank_id: int
-    usage: Usage
-
-
-@attrs.frozen(kw_only=True)
-class TeardownStarted:
-    """The living ranks `rank_ids` are asked to stop and have `grace` seconds for it.
-
-    `cause` is None where all ranks exited 0 and only stragglers are left.
-    """
-
-    cause: Optional[Cause]
-    rank_ids: tuple[int, ...]
-    grace: float
-    at: float
 
 
 @attrs.frozen
@@ -135,54 +70,26 @@ class HangSeen:
     refusal: str = ""
 
 
-@attrs.frozen
-class EscapedKilled:
-    """Processes had left their rank's session, and were killed after the ranks had ended: their names by pid."""
+@attrs.frozen(kw_only=True)
+class Swept:
+    """What was left after the ranks had ended: processes killed outside their rank's session (names by pid).
 
-    names: Mapping[int, str]
+    `survivors` are descriptions of the processes, of whatever session, that are still alive after SIGKILL.
+    """
 
-
-@attrs.frozen
-class ProcessesSurvived:
-    """Some processes are still alive after SIGKILL."""
-
-    survivors: tuple[Survivor, ...]
+    killed: Mapping[int, str]
+    survivors: tuple[str, ...]
 
 
-@attrs.frozen
-class OutputComplete:
-    """The final state of a rank's output. With `is_cut_off`, its last bytes were still unread when time ran out."""
-
-    rank_id: int
-    output: RankOutput
-    is_cut_off: bool = False
-
-
-@attrs.frozen
-class JobEnded:
-    """The job is over; no fact follows."""
-
-    outcome: AttemptOutcome
-    at: float
-
-
-Fact = Union[
-    JobStarting,
-    RankStarted,
-    RankExited,
-    RankReaped,
-    TeardownStarted,
-    SignalUnhandled,
-    HangSeen,
-    EscapedKilled,
-    ProcessesSurvived,
-    OutputComplete,
-    JobEnded,
-]
+# A State is a fact whenever its phase is a new one; DONE comes last, after the output is complete.
+Fact = Union[State, Spawned, SpawnFailed, Exited, Emptied, RankReaped, RankOutput, SignalUnhandled, HangSeen, Swept]
 
 
 class Observer(Protocol):
     """Listens to the facts of one job. Called in the manager's thread: it must return at once and must not fail."""
 
-    def observe(self, fact: Fact) -> None:
-        """Take one fact; facts come in the order in which they happened. A fact of no interest is ignored."""
+    def observe(self, fact: Fact, at: float) -> None:
+        """Take one fact, seen at `at` in seconds of the manager's clock, which is monotonic and has no fixed zero.
+
+        Facts come in the order in which they happened. A fact of no interest is ignored.
+        """

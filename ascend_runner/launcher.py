@@ -10,6 +10,7 @@ import attrs
 
 from ascend_runner import errors, files
 from ascend_runner.facts import Observer
+from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.host import cores, network
 from ascend_runner.host.host import Host
@@ -34,7 +35,6 @@ from ascend_runner.report.recorder import Recorder
 from ascend_runner.report.report_file import REPORT_LIMIT, ReportFile
 from ascend_runner.settings.model import Settings
 from ascend_runner.supervision.events import signal_name
-from ascend_runner.supervision.outcome import AttemptOutcome
 from ascend_runner.text import printable
 
 
@@ -87,26 +87,29 @@ class Launcher:
                 job = self._write_files(job)
                 self._check_for_signals()
                 recorder = Recorder(job, self._environ)
-                attempt = self._manage(job, console, (Progress(job, self._messages), report), recorder)
+                self._manage(job, console, (Progress(job, self._messages), report), recorder)
             except errors.AscendRunnerError as error:
                 report.fail(error)
                 raise
 
-            outcome = recorder.finish(attempt, self._messages.warning)
+            outcome = recorder.finish(self._messages.warning)
             outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings))
             document = build.document(build.build(outcome, job, self._environ, version))
             report.finish(document, HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT)
             return attrs.evolve(outcome, report=document)
 
-    def _manage(
-        self, job: JobSpec, console: Console, observers: Sequence[Observer], recorder: Recorder
-    ) -> AttemptOutcome:
+    def _manage(self, job: JobSpec, console: Console, observers: Sequence[Observer], recorder: Recorder) -> None:
+        if not process_tree.is_proc_ours():
+            self._messages.warning(
+                "/proc belongs to another PID namespace: processes that leave their rank's session cannot be found"
+                " and stopped (use unshare --mount-proc)"
+            )
         output = RankOutputs(job, console, self._messages.warning)
         with closing(RankProcesses()) as processes:
             self._signals.watch(processes.asked)
             node = ManagedNode(processes=processes, output=output, clock=self._signals, evidence=recorder)
             try:
-                return Manager(job, node, observers=(*observers, recorder)).run()
+                Manager(job, node, observers=(*observers, recorder)).run()
             finally:
                 self._signals.unwatch(processes.asked)
 

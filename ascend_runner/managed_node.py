@@ -12,7 +12,7 @@ from typing import Protocol
 
 import attrs
 
-from ascend_runner.facts import Failure, HangSeen, RankOutput, Survivor, Usage
+from ascend_runner.facts import HangSeen, RankOutput, RankReaped
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.supervision.events import Emptied, Exited
 
@@ -45,7 +45,7 @@ class Processes(Protocol):
     def signal(self, signums: Mapping[int, int]) -> None:
         """Send each rank (by rank id) its signal. A process that has ended meanwhile is no error."""
 
-    def reap(self, rank_id: int) -> Usage:
+    def reap(self, rank_id: int) -> RankReaped:
         """Give the pid of a rank of which nothing is left back to the kernel."""
 
     def pids(self) -> Mapping[int, int]:
@@ -57,11 +57,8 @@ class Processes(Protocol):
     def kill_escaped(self) -> Mapping[int, str]:
         """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""
 
-    def survivors(self) -> tuple[Survivor, ...]:
-        """Return all processes that are still alive, of whatever session."""
-
-    def is_proc_hidden(self) -> bool:
-        """Whether escaped processes cannot be found, since /proc belongs to another PID namespace."""
+    def survivors(self) -> tuple[str, ...]:
+        """Describe all processes that are still alive, of whatever session."""
 
 
 class Output(Protocol):
@@ -115,7 +112,7 @@ class Clock(Protocol):
 class Evidence(Protocol):
     """What the loop must ask about ranks that fail or hang."""
 
-    def order_failures(self, failures: Sequence[Failure], *, is_ordered: bool) -> Sequence[int]:
+    def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
 
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.

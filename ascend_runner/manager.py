@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from signal import SIGCHLD, SIGCONT, SIGKILL, SIGTSTP
-from typing import Final, Optional
+from typing import Final, Optional, Union
 
-from ascend_runner import errors, facts
-from ascend_runner.facts import Fact, Failure, Observer
+import attrs
+
+from ascend_runner import errors
+from ascend_runner.facts import Fact, Observer, SignalUnhandled, Swept
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.processes import spawn_failure
 from ascend_runner.supervision import machine
-from ascend_runner.supervision.actions import Action, AskToStop, Notify, SetDeadline, SignalGroup, Spawn
 from ascend_runner.supervision.events import (
     AskedProcessEnded,
     DeadlineReached,
@@ -28,15 +29,22 @@ from ascend_runner.supervision.events import (
     HangDetected,
     SignalReceived,
     Spawned,
+    SpawnFailed,
 )
-from ascend_runner.supervision.outcome import AttemptOutcome
-from ascend_runner.supervision.state import Phase, State
+from ascend_runner.supervision.state import (
+    Action,
+    AskToStop,
+    Notify,
+    Phase,
+    SetDeadline,
+    SignalGroup,
+    Spawn,
+    State,
+)
 
 SWEEP_LIMIT: Final = 5.0  # seconds for processes outside their rank's session to die of SIGKILL
 DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the disk of the log files has hung
-GIVEN_UP_LIMIT: Final = (
-    0.5  # seconds in place of both after a rank has survived SIGKILL: waiting longer changes nothing
-)
+GIVEN_UP_LIMIT: Final = 0.5  # seconds in place of both after a rank has survived SIGKILL: waiting changes nothing
 
 
 class Manager:
@@ -54,7 +62,7 @@ class Manager:
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
         self._state = State(grace=job.grace)
 
-    def run(self) -> AttemptOutcome:
+    def run(self) -> None:
         """Run the job to its end. None of its processes is alive afterwards, and its output is in the log files.
 
         Raises:
@@ -62,11 +70,10 @@ class Manager:
             AscendRunnerError: The output of the ranks could not be read any more; all ranks were stopped.
         """
         self._output.start()
-        self._tell(facts.JobStarting(self._clock.now(), is_proc_hidden=self._processes.is_proc_hidden()))
+        self._state, actions = machine.start(tuple(self._specs), self._job.grace)
+        self._tell(self._state)
         if self._job.hang_timeout is not None:
             self._hang_at = self._clock.now() + self._job.hang_timeout
-        rank_ids = tuple(self._specs)
-        self._state, actions = machine.start(rank_ids, self._job.grace)
         self._perform(actions)
         while self._state.phase is not Phase.DONE:
             self._events.extend(self._observe())
@@ -76,38 +83,34 @@ class Manager:
         for signum in set(self._clock.wait(0.0)) & STOP_SIGNALS:
             self._state, _ = machine.transition(self._state, SignalReceived(signum))
         self._finish_output(has_survivors=self._sweep())
-        outcome = self._state.outcome(rank_ids)
-        self._tell(facts.JobEnded(outcome, self._clock.now()))
-        return outcome
+        self._tell(self._state)
 
     def _tell(self, fact: Fact) -> None:
+        now = self._clock.now()
         for observer in self._observers:
-            observer.observe(fact)
+            observer.observe(fact, now)
 
     # --- Performing ---------------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
-        was_tearing_down = self._state.is_tearing_down
+        before = self._state.phase
         self._state, actions = machine.transition(self._state, event)
-        if self._state.phase is Phase.TERMINATING and not was_tearing_down:
-            self._grace_ends = self._clock.now() + self._job.grace
-            self._tell(
-                facts.TeardownStarted(
-                    cause=self._state.cause,
-                    rank_ids=tuple(sorted(self._state.alive)),
-                    grace=self._job.grace,
-                    at=self._clock.now(),
-                )
-            )
+        if self._state.phase not in {before, Phase.DONE}:
+            if self._state.is_tearing_down:
+                is_killing = self._state.phase is Phase.KILLING
+                self._grace_ends = self._clock.now() + (0.0 if is_killing else self._job.grace)
+            self._tell(self._state)
         self._perform(actions)
         # Reap last: until the machine has seen the end of the rank, it may signal the group.
         if isinstance(event, Emptied) or (isinstance(event, Exited) and not event.has_stragglers):
-            self._tell(facts.RankReaped(event.rank_id, self._processes.reap(event.rank_id)))
+            self._tell(self._processes.reap(event.rank_id))
 
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
             if isinstance(action, Spawn):
-                self._events.append(self._spawn(self._specs[action.rank_id]))
+                event = self._spawn(self._specs[action.rank_id])
+                self._tell(event)
+                self._events.append(event)
             elif isinstance(action, SetDeadline):
                 self._deadline = self._clock.now() + action.seconds
         asked = {action.rank_id: action.signum for action in actions if isinstance(action, AskToStop)}
@@ -115,22 +118,17 @@ class Manager:
             self._processes.ask_to_stop(asked)
         notified = {action.rank_id: action.signum for action in actions if isinstance(action, Notify)}
         if notified and not self._processes.notify(notified):
-            self._tell(facts.SignalUnhandled(next(iter(notified.values()))))
+            self._tell(SignalUnhandled(next(iter(notified.values()))))
         signalled = {action.rank_id: action.signum for action in actions if isinstance(action, SignalGroup)}
         if signalled:
             self._processes.signal(signalled)
-            if SIGKILL in signalled.values():
-                self._grace_ends = self._clock.now()
 
-    def _spawn(self, spec: RankSpec) -> Event:
+    def _spawn(self, spec: RankSpec) -> Union[Spawned, SpawnFailed]:
         try:
             with self._output.open(spec.rank_id) as output:
-                pid = self._processes.spawn(spec, output)
+                return Spawned(spec.rank_id, self._processes.spawn(spec, output))
         except OSError as error:
             return spawn_failure.explain(error, spec)
-
-        self._tell(facts.RankStarted(spec.rank_id, pid, self._clock.now()))
-        return Spawned(spec.rank_id)
 
     # --- Observing ----------------------------------------------------------------------------------------------------
 
@@ -158,14 +156,8 @@ class Manager:
 
     def _with_deaths(self, signals: list[Event]) -> list[Event]:
         deaths, is_ordered = self._processes.look()
-        now = self._clock.now()
         for event in deaths:
-            if isinstance(event, Exited):
-                self._tell(
-                    facts.RankExited(
-                        rank_id=event.rank_id, ending=event.ending, at=now, has_stragglers=event.has_stragglers
-                    )
-                )
+            self._tell(event)
         if self._state.is_tearing_down:
             return [*signals, *deaths]
         return self._in_order(signals, deaths, is_ordered=is_ordered)
@@ -182,8 +174,7 @@ class Manager:
         if len(failures) > 1:
             self._output.settle()
             order = self._evidence.order_failures(
-                [Failure(event.rank_id, event.ending, self._output.read_so_far(event.rank_id)) for event in failures],
-                is_ordered=is_ordered,
+                [(event, self._output.read_so_far(event.rank_id)) for event in failures], is_ordered=is_ordered
             )
             failures.sort(key=lambda event: order.index(event.rank_id))
         own = [event for event in failures if event.ending.exit_status - 128 not in STOP_SIGNALS | {SIGKILL}]
@@ -229,12 +220,9 @@ class Manager:
             if self._clock.now() >= deadline:
                 break
             self._clock.wait(deadline - self._clock.now())
-        if killed:
-            self._tell(facts.EscapedKilled(killed))
-
         survivors = self._processes.survivors()
-        if survivors:
-            self._tell(facts.ProcessesSurvived(survivors))
+        if killed or survivors:
+            self._tell(Swept(killed=killed, survivors=survivors))
         return bool(survivors)
 
     def _wait_for_escaped(self) -> None:
@@ -258,4 +246,4 @@ class Manager:
             ) from failure
         is_cut_off = not (is_complete or has_survivors)
         for rank_id in self._specs:
-            self._tell(facts.OutputComplete(rank_id, self._output.read_so_far(rank_id), is_cut_off=is_cut_off))
+            self._tell(attrs.evolve(self._output.read_so_far(rank_id), is_cut_off=is_cut_off))

@@ -14,8 +14,7 @@ import attrs
 
 from ascend_runner.diagnosis.finding import Finding, StackGroup, SuspectedPeer
 from ascend_runner.errors import JobFailedError
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import Cause
+from ascend_runner.supervision.events import Cause, Ending
 
 
 class RankState(enum.Enum):

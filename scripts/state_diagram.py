@@ -16,7 +16,6 @@ from typing import Final
 import attrs
 
 from ascend_runner.supervision import machine
-from ascend_runner.supervision.actions import SetDeadline, SignalGroup
 from ascend_runner.supervision.events import (
     DeadlineReached,
     Emptied,
@@ -27,7 +26,7 @@ from ascend_runner.supervision.events import (
     Spawned,
     SpawnFailed,
 )
-from ascend_runner.supervision.state import Phase, State
+from ascend_runner.supervision.state import Phase, SetDeadline, SignalGroup, State
 
 README: Final = Path(machine.__file__).with_name("README.md")
 BEGIN: Final = "<!-- states -->\n"
@@ -68,7 +67,7 @@ class Seen:
 def possible(state: State, *, has_deadline: bool) -> Iterator[tuple[Words, Event]]:
     """Give every event that can happen next."""
     if state.spawning is not None:
-        yield START, Spawned(state.spawning)
+        yield START, Spawned(state.spawning, 1)
         yield NO_START, SpawnFailed(state.spawning, "no memory", 125)
     for rank_id in sorted(state.leaders):
         for words, ending in ((SUCCESS, Ending()), (FAILURE, Ending(exit_code=1))):

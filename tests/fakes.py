@@ -16,7 +16,7 @@ from typing import Callable, Final, Optional, Union
 
 import attrs
 
-from ascend_runner.facts import Fact, Failure, HangSeen, RankOutput, Survivor, Usage
+from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec, Rotation
 from ascend_runner.supervision.events import Emptied, Ending, Exited
@@ -221,12 +221,12 @@ class FakeProcesses:
             self._clock.receive(SIGCHLD)
         self.end(rank_id, Ending(signum=signum))
 
-    def reap(self, rank_id: int) -> Usage:
+    def reap(self, rank_id: int) -> RankReaped:
         """Give the pid of a rank back."""
         rank = self._ranks.pop(rank_id)
         assert rank.is_reported
         assert not rank.is_child_alive
-        return Usage(max_rss=1, user_seconds=0.0, system_seconds=0.0)
+        return RankReaped(rank_id=rank_id, max_rss=1, user_seconds=0.0, system_seconds=0.0)
 
     def pids(self) -> Mapping[int, int]:
         """Return the pid of each rank whose leader is alive."""
@@ -243,14 +243,12 @@ class FakeProcesses:
         self._clock.receive(*[SIGCHLD] * (len(names) > len(self.escaped)))
         return names
 
-    def survivors(self) -> tuple[Survivor, ...]:
-        """Return all processes that are still alive."""
-        ranks = [Survivor(rank_id, str(rank.pid)) for rank_id, rank in self._ranks.items() if rank.ending is None]
-        return (*ranks, *(Survivor(None, str(pid)) for pid in self.escaped))
-
-    def is_proc_hidden(self) -> bool:
-        """Everything can be found."""
-        return False
+    def survivors(self) -> tuple[str, ...]:
+        """Describe all processes that are still alive, by their pid."""
+        ranks = [
+            f"rank {rank_id}: {rank.pid} (program)" for rank_id, rank in self._ranks.items() if rank.ending is None
+        ]
+        return (*ranks, *(f"{pid} ({name})" for pid, (name, _is_stuck) in self.escaped.items()))
 
 
 class FakeOutput:
@@ -287,7 +285,7 @@ class FakeOutput:
     def read_so_far(self, rank_id: int) -> RankOutput:
         """Return what a rank wrote."""
         data = self._data.get(rank_id, b"")
-        return RankOutput(size=len(data), tail=data)
+        return RankOutput(rank_id=rank_id, size=len(data), tail=data)
 
     def finish(self, seconds: float) -> bool:
         """Take `drain_seconds`, or give up."""
@@ -305,10 +303,10 @@ class FakeEvidence:
         self.looked_at: Mapping[int, int] = {}
         self.when_looking: Callable[[], None] = lambda: None
 
-    def order_failures(self, failures: Sequence[Failure], *, is_ordered: bool) -> Sequence[int]:
+    def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the suspects first."""
         self.was_ordered = is_ordered
-        rank_ids = [failure.rank_id for failure in failures]
+        rank_ids = [exited.rank_id for exited, _output in failures]
         return [*(rank_id for rank_id in self.suspects if rank_id in rank_ids), *rank_ids]
 
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
@@ -334,14 +332,19 @@ class FakeNode:
 
 
 class Recording:
-    """An observer that keeps all facts."""
+    """An observer that keeps all facts, with their times."""
 
     def __init__(self, when: Callable[[Fact], None] = lambda _fact: None) -> None:
         """`when` is called with each fact, while the manager waits for the observer."""
-        self.facts: list[Fact] = []
+        self.timed: list[tuple[Fact, float]] = []
         self._when = when
 
-    def observe(self, fact: Fact) -> None:
+    @property
+    def facts(self) -> list[Fact]:
+        """The facts without their times."""
+        return [fact for fact, _at in self.timed]
+
+    def observe(self, fact: Fact, at: float) -> None:
         """Keep one more."""
-        self.facts.append(fact)
+        self.timed.append((fact, at))
         self._when(fact)

@@ -24,7 +24,6 @@ SLEEPS: Final = {
 REVERSED: Final[set[str]] = {
     "plan/test_job.py",
     "settings/test_model.py",
-    "supervision/test_machine.py",
     "test_deaths.py",
     "test_demo.py",
     "test_faults.py",

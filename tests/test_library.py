@@ -16,8 +16,7 @@ import pytest
 
 import ascend_runner
 from ascend_runner.errors import CommandError, JobFailedError, NotARankError, RankTableNotReadyError, SettingsError
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import RankFailed
+from ascend_runner.supervision.events import Ending, Exited
 from tests.helpers.program import ACTOR
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
@@ -47,7 +46,7 @@ def test_check_raises_with_the_cause(tmp_path: Path) -> None:
     """A failed job raises an exception only in `check()`, with the cause and the exit status."""
     outcome = ascend_runner.launch([*ACTOR, "1:exit=7", "sleep"], environ=CLEAN, nproc_per_node=2, log_dir=tmp_path)
 
-    assert RankFailed(1, Ending(exit_code=7)) == outcome.cause
+    assert Exited(1, Ending(exit_code=7)) == outcome.cause
     with pytest.raises(JobFailedError, match=r"^rank 1 failed: exit status 7$") as caught:
         outcome.check()
     assert caught.value.exit_status == 7

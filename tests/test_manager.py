@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import errno
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP
-from typing import Optional
+from typing import Optional, Union
 
 import pytest
 
-from ascend_runner import facts
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.facts import Fact, Survivor
+from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import AttemptOutcome, Hung, Interrupted, RankFailed, RankNotStarted
+from ascend_runner.supervision.events import Emptied, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
+from ascend_runner.supervision.state import Phase, State
 from tests.fakes import Behaviour, FakeNode, Recording, make_job
 
 OK, FAILED = Ending(), Ending(exit_code=7)
@@ -40,15 +39,31 @@ def exits(ending: Ending, after: float = 1.0) -> Behaviour:
 
 def run(
     node: FakeNode, ranks: int, recording: Optional[Recording] = None, *, hang_timeout: Optional[float] = None
-) -> AttemptOutcome:
-    """Run a job of so many ranks on a node."""
-    job = make_job(ranks, hang_timeout=hang_timeout)
-    return Manager(job, node.node, [recording] if recording else []).run()
+) -> State:
+    """Run a job of so many ranks on a node, and return its last fact."""
+    recording = recording or Recording()
+    Manager(make_job(ranks, hang_timeout=hang_timeout), node.node, [recording]).run()
+    state = recording.facts[-1]
+    assert isinstance(state, State)
+    return state
 
 
-def kinds(recording: Recording) -> list[type[Fact]]:
-    """Return the types of the facts in order."""
-    return [type(fact) for fact in recording.facts]
+def status(state: State) -> int:
+    """Return the exit status of a job."""
+    return state.cause.exit_status if state.cause else 0
+
+
+def kinds(recording: Recording) -> list[Union[Phase, type[Fact]]]:
+    """Return the types of the facts in order, and the phases in place of states."""
+    return [fact.phase if isinstance(fact, State) else type(fact) for fact in recording.facts]
+
+
+def teardown(recording: Recording) -> tuple[State, float]:
+    """Return the state in which ranks are asked to stop, and when it began."""
+    (found,) = [
+        (fact, at) for fact, at in recording.timed if isinstance(fact, State) and fact.phase is Phase.TERMINATING
+    ]
+    return found
 
 
 # --- The stream of facts ----------------------------------------------------------------------------------------------
@@ -57,15 +72,14 @@ def kinds(recording: Recording) -> list[type[Fact]]:
 def test_facts_come_in_the_order_in_which_they_happen(node: FakeNode, recording: Recording) -> None:
     """A rank is started, exits, is reaped; then the output is complete, and the end of the job comes last."""
     node.processes.behaviours = {0: exits(OK, 1.0), 1: exits(OK, 2.0)}
-    outcome = run(node, 2, recording)
+    state = run(node, 2, recording)
 
-    expected: list[type[Fact]] = [facts.JobStarting, facts.RankStarted, facts.RankStarted]
-    expected += [facts.RankExited, facts.RankReaped] * 2
-    expected += [facts.OutputComplete, facts.OutputComplete, facts.JobEnded]
+    expected = [Phase.STARTING, Spawned, Spawned, Phase.RUNNING, *[Exited, RankReaped] * 2]
+    expected += [RankOutput, RankOutput, Phase.DONE]
     assert expected == kinds(recording)
-    assert facts.RankExited(rank_id=1, ending=OK, at=2.0) in recording.facts
-    assert facts.JobEnded(outcome, 2.0) == recording.facts[-1]
-    assert outcome.status == 0
+    assert (Exited(1, OK), 2.0) in recording.timed
+    assert (state, 2.0) == recording.timed[-1]
+    assert state.cause is None
 
 
 def test_teardown_is_one_fact_with_its_cause(node: FakeNode, recording: Recording) -> None:
@@ -73,8 +87,8 @@ def test_teardown_is_one_fact_with_its_cause(node: FakeNode, recording: Recordin
     node.processes.behaviours = {0: exits(FAILED), 1: STUBBORN}
     run(node, 2, recording)
 
-    started = [fact for fact in recording.facts if isinstance(fact, facts.TeardownStarted)]
-    assert [facts.TeardownStarted(cause=RankFailed(0, FAILED), rank_ids=(1,), grace=15.0, at=1.0)] == started
+    state, at = teardown(recording)
+    assert (Exited(0, FAILED), frozenset({1}), 1.0) == (state.cause, state.alive, at)
 
 
 # --- The order of simultaneous deaths ---------------------------------------------------------------------------------
@@ -86,9 +100,9 @@ def test_evidence_decides_between_simultaneous_failures(node: FakeNode, *, has_o
     node.processes.behaviours = {0: exits(Ending(exit_code=1)), 1: exits(FAILED), 2: exits(Ending(exit_code=2))}
     node.processes.has_order = has_order
     node.evidence.suspects = [1]
-    outcome = run(node, 3)
+    state = run(node, 3)
 
-    assert RankFailed(1, FAILED) == outcome.cause
+    assert Exited(1, FAILED) == state.cause
     assert has_order == node.evidence.was_ordered
 
 
@@ -96,7 +110,7 @@ def test_single_failure_needs_no_evidence(node: FakeNode) -> None:
     """A rank that exits 0 at the same moment is no suspect."""
     node.processes.behaviours = {0: exits(OK), 1: exits(FAILED)}
 
-    assert RankFailed(1, FAILED) == run(node, 2).cause
+    assert Exited(1, FAILED) == run(node, 2).cause
     assert node.evidence.was_ordered is None
 
 
@@ -105,7 +119,7 @@ def test_own_failure_precedes_a_signal_of_the_same_moment(node: FakeNode) -> Non
     node.processes.behaviours = {0: exits(FAILED)}
     node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
 
-    assert RankFailed(0, FAILED) == run(node, 2).cause
+    assert Exited(0, FAILED) == run(node, 2).cause
 
 
 @pytest.mark.parametrize(
@@ -116,7 +130,7 @@ def test_signal_precedes_a_death_that_it_may_have_caused(node: FakeNode, ending:
     node.processes.behaviours = {0: exits(ending)}
     node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
 
-    assert Interrupted(SIGTERM) == run(node, 2).cause
+    assert SignalReceived(SIGTERM) == run(node, 2).cause
 
 
 def test_failure_that_a_signal_explains_is_an_interruption(node: FakeNode) -> None:
@@ -124,10 +138,10 @@ def test_failure_that_a_signal_explains_is_an_interruption(node: FakeNode) -> No
     node.processes.behaviours = {0: exits(Ending(signum=SIGTERM))}
 
     def when(fact: Fact) -> None:
-        if isinstance(fact, facts.RankReaped):
+        if isinstance(fact, RankReaped):
             node.clock.receive(SIGTERM)
 
-    assert Interrupted(SIGTERM) == run(node, 1, Recording(when)).cause
+    assert SignalReceived(SIGTERM) == run(node, 1, Recording(when)).cause
 
 
 # --- Signals at any time ----------------------------------------------------------------------------------------------
@@ -136,18 +150,18 @@ def test_failure_that_a_signal_explains_is_an_interruption(node: FakeNode) -> No
 def test_signal_between_two_spawns_stops_the_rest(node: FakeNode) -> None:
     """At most the rank whose start follows at once is still started; every started rank is stopped."""
     node.processes.when_spawned[0] = lambda: node.clock.receive(SIGTERM)
-    outcome = run(node, 8)
+    state = run(node, 8)
 
-    assert outcome.status == 143
+    assert 143 == status(state)
     assert [0, 1] == node.processes.spawned
-    assert [rank_id for rank_id in range(8) if outcome.ranks[rank_id].is_started] == [0, 1]
+    assert {0, 1} == set(state.endings)
 
 
 def test_signal_before_the_first_spawn_reaches_the_first_rank(node: FakeNode) -> None:
     """A signal that is pending when the job starts ends it with 143, with every started rank stopped."""
     node.clock.receive(SIGTERM)
 
-    assert run(node, 8).status == 143
+    assert 143 == status(run(node, 8))
     assert {rank_id for _at, rank_id, _signum in node.processes.signalled} == set(node.processes.spawned)
 
 
@@ -155,27 +169,27 @@ def test_signal_while_the_runner_is_busy_stops_the_ranks(node: FakeNode) -> None
     """A runner that is busy with an observer stops the ranks as soon as it looks."""
 
     def when(fact: Fact) -> None:
-        if isinstance(fact, facts.RankStarted) and fact.rank_id == 1:
+        if isinstance(fact, Spawned) and fact.rank_id == 1:
             node.clock.receive(SIGTERM)
 
-    outcome = run(node, 2, Recording(when))
+    state = run(node, 2, Recording(when))
 
-    assert Interrupted(SIGTERM) == outcome.cause
+    assert SignalReceived(SIGTERM) == state.cause
     assert [(0.0, 0, SIGTERM), (0.0, 1, SIGTERM)] == node.processes.signalled
 
 
 @pytest.mark.parametrize("signum", [SIGTERM, SIGINT, SIGHUP])
-@pytest.mark.parametrize(("ending", "status"), [(OK, 0), (FAILED, 7)])
+@pytest.mark.parametrize(("ending", "expected"), [(OK, 0), (FAILED, 7)])
 def test_signal_after_the_last_rank_changes_no_status(
-    node: FakeNode, recording: Recording, signum: int, ending: Ending, status: int
+    node: FakeNode, recording: Recording, signum: int, ending: Ending, expected: int
 ) -> None:
     """While the output is completed the job is over: its status stands, and observers get every fact."""
     node.processes.behaviours = {0: exits(ending)}
     node.output.when_finishing = lambda: node.clock.receive(signum)
-    outcome = run(node, 1, recording)
+    state = run(node, 1, recording)
 
-    assert status == outcome.status
-    assert [facts.OutputComplete, facts.JobEnded] == kinds(recording)[-2:]
+    assert expected == status(state)
+    assert [RankOutput, Phase.DONE] == kinds(recording)[-2:]
 
 
 def test_second_sigterm_kills_at_once(node: FakeNode) -> None:
@@ -183,9 +197,9 @@ def test_second_sigterm_kills_at_once(node: FakeNode) -> None:
     node.processes.behaviours = {0: STUBBORN, 1: STUBBORN}
     for moment in (2.0, 2.5):
         node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
-    outcome = run(node, 2)
+    state = run(node, 2)
 
-    assert outcome.status == 143
+    assert 143 == status(state)
     assert [(2.5, 0, SIGKILL), (2.5, 1, SIGKILL)] == node.processes.signalled[-2:]
 
 
@@ -202,8 +216,8 @@ def test_stragglers_have_the_grace_and_are_reaped_last(node: FakeNode, recording
     node.processes.behaviours = {0: Behaviour(exits=(1.0, FAILED), dies_of={SIGTERM: 4.0}, has_child=True)}
     run(node, 1, recording)
 
-    assert facts.RankExited(rank_id=0, ending=FAILED, at=1.0, has_stragglers=True) in recording.facts
-    assert [facts.RankReaped, facts.OutputComplete, facts.JobEnded] == kinds(recording)[-3:]
+    assert (Exited(0, FAILED, has_stragglers=True), 1.0) in recording.timed
+    assert [Emptied, RankReaped, RankOutput, Phase.DONE] == kinds(recording)[-4:]
     assert node.clock.now() == 5.0
 
 
@@ -215,10 +229,10 @@ def test_rank_that_cannot_be_started_stops_the_others(node: FakeNode, where: str
     """No process or no descriptor for rank 1: rank 0 is stopped, rank 2 is not started."""
     refusals = node.processes.spawn_errors if where == "spawn" else node.output.open_errors
     refusals[1] = OSError(errno.EAGAIN, "")
-    outcome = run(node, 3)
+    state = run(node, 3)
 
-    assert isinstance(outcome.cause, RankNotStarted)
-    assert (1, 125) == (outcome.cause.rank_id, outcome.status)
+    assert isinstance(state.cause, SpawnFailed)
+    assert (1, 125) == (state.cause.rank_id, state.cause.exit_status)
     assert [0] == node.processes.spawned
     assert [(0.0, 0, SIGTERM)] == node.processes.signalled
 
@@ -230,40 +244,40 @@ def test_silence_for_the_limit_is_a_hang(node: FakeNode, recording: Recording) -
     """60 s after the last output the stacks of living ranks are found, and the job ends with 124."""
     node.processes.behaviours = {1: exits(OK, 10.0)}
     node.clock.at(50.0, lambda: node.output.write(0, b"step 1\n"))
-    outcome = run(node, 2, recording, hang_timeout=60.0)
+    state = run(node, 2, recording, hang_timeout=60.0)
 
-    assert Hung(60.0) == outcome.cause
-    assert outcome.status == 124
+    assert HangDetected(60.0) == state.cause
+    assert 124 == status(state)
     assert [0] == list(node.evidence.looked_at)
-    assert facts.TeardownStarted(cause=Hung(60.0), rank_ids=(0,), grace=15.0, at=110.0) in recording.facts
-    assert kinds(recording).index(facts.HangSeen) < kinds(recording).index(facts.TeardownStarted)
+    assert 110.0 == teardown(recording)[1]
+    assert kinds(recording).index(HangSeen) < kinds(recording).index(Phase.TERMINATING)
 
 
 def test_ranks_that_are_being_stopped_do_not_hang(node: FakeNode, recording: Recording) -> None:
     """Silence during the grace is expected: no stacks are taken."""
     node.processes.behaviours = {0: exits(FAILED), 1: STUBBORN}
-    outcome = run(node, 2, recording, hang_timeout=2.0)
+    state = run(node, 2, recording, hang_timeout=2.0)
 
-    assert RankFailed(0, FAILED) == outcome.cause
-    assert facts.HangSeen not in kinds(recording)
+    assert Exited(0, FAILED) == state.cause
+    assert HangSeen not in kinds(recording)
 
 
 def test_failure_at_the_moment_of_a_hang_is_the_cause(node: FakeNode, recording: Recording) -> None:
     """Pending events are handled before stacks are taken."""
     node.processes.behaviours = {0: exits(FAILED, 60.0)}
-    outcome = run(node, 2, recording, hang_timeout=60.0)
+    state = run(node, 2, recording, hang_timeout=60.0)
 
-    assert RankFailed(0, FAILED) == outcome.cause
-    assert facts.HangSeen not in kinds(recording)
+    assert Exited(0, FAILED) == state.cause
+    assert HangSeen not in kinds(recording)
 
 
 def test_stopped_ranks_do_not_hang(node: FakeNode) -> None:
     """After Ctrl-Z nothing counts as a hang; the limit begins anew with SIGCONT."""
     node.clock.at(10.0, lambda: node.clock.receive(SIGTSTP))
     node.clock.at(500.0, lambda: node.clock.receive(SIGCONT))
-    outcome = run(node, 1, hang_timeout=60.0)
+    state = run(node, 1, hang_timeout=60.0)
 
-    assert Hung(60.0) == outcome.cause
+    assert HangDetected(60.0) == state.cause
     assert node.clock.now() == 560.0
 
 
@@ -274,11 +288,10 @@ def test_escaped_processes_are_killed_and_named(node: FakeNode, recording: Recor
     """What has left its rank's session is asked, has the grace, and does not outlive the job, however that ended."""
     node.processes.behaviours = {0: exits(OK)}
     node.processes.escaped = {77: ("daemon", False)}
-    outcome = run(node, 1, recording)
+    state = run(node, 1, recording)
 
-    assert outcome.status == 0
-    assert facts.EscapedKilled({77: "daemon"}) in recording.facts
-    assert facts.ProcessesSurvived not in kinds(recording)
+    assert state.cause is None
+    assert Swept(killed={77: "daemon"}, survivors=()) in recording.facts
     assert [(1.0, SIGTERM)] == node.processes.escaped_asked
     assert node.clock.now() == 16.0
 
@@ -290,9 +303,9 @@ def test_escaped_process_that_survives_is_given_up_in_time(node: FakeNode, recor
     node.output.drain_seconds = 1000.0
     run(node, 1, recording)
 
-    (complete,) = [fact for fact in recording.facts if isinstance(fact, facts.OutputComplete)]
+    (complete,) = [fact for fact in recording.facts if isinstance(fact, RankOutput)]
     assert not complete.is_cut_off
-    assert facts.ProcessesSurvived((Survivor(None, "77"),)) in recording.facts
+    assert Swept(killed={77: "stuck"}, survivors=("77 (stuck)",)) in recording.facts
     assert 16.0 + SWEEP_LIMIT == node.clock.now()
     assert [GIVEN_UP_LIMIT] == node.output.finish_limits
 
@@ -303,10 +316,10 @@ def test_unkillable_rank_is_given_up_in_time(node: FakeNode, recording: Recordin
     node.processes.escaped = {77: ("stuck", True)}
     for moment in (1.0, 1.0):
         node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
-    outcome = run(node, 1, recording)
+    state = run(node, 1, recording)
 
-    assert outcome.ranks[0].ending is None
-    assert facts.ProcessesSurvived((Survivor(0, "1000"), Survivor(None, "77"))) in recording.facts
+    assert {} == state.endings
+    assert Swept(killed={77: "stuck"}, survivors=("rank 0: 1000 (program)", "77 (stuck)")) in recording.facts
     assert 6.0 + GIVEN_UP_LIMIT == node.clock.now()
 
 
@@ -316,12 +329,12 @@ def test_drain_is_bounded(node: FakeNode, recording: Recording, seconds: float, 
     node.processes.behaviours = {0: exits(OK)}
     node.output.drain_seconds = seconds
     node.output.write(0, b"last line\n")
-    outcome = run(node, 1, recording)
+    state = run(node, 1, recording)
 
-    (complete,) = [fact for fact in recording.facts if isinstance(fact, facts.OutputComplete)]
-    assert outcome.status == 0
+    (complete,) = [fact for fact in recording.facts if isinstance(fact, RankOutput)]
+    assert state.cause is None
     assert is_cut_off == complete.is_cut_off
-    assert b"last line\n" == complete.output.tail
+    assert b"last line\n" == complete.tail
 
 
 def test_output_that_fails_is_an_error_after_all_have_ended(node: FakeNode, recording: Recording) -> None:
@@ -333,4 +346,4 @@ def test_output_that_fails_is_an_error_after_all_have_ended(node: FakeNode, reco
         run(node, 2, recording)
 
     assert [(1.0, 0, SIGTERM), (1.0, 1, SIGTERM)] == node.processes.signalled
-    assert {0, 1} == {fact.rank_id for fact in recording.facts if isinstance(fact, facts.RankReaped)}
+    assert {0, 1} == {fact.rank_id for fact in recording.facts if isinstance(fact, RankReaped)}

@@ -127,7 +127,7 @@ class FakeBench:
 
     def await_end_of(self, pid: int) -> None:
         """Wait until the process has ended."""
-        while any(str(pid) == alive.description for alive in self.processes.survivors()):
+        while any(f"{pid} (" in alive for alive in self.processes.survivors()):
             self.clock.wait(LIMIT)
 
     def send(self, *signums: int) -> None:
@@ -181,7 +181,8 @@ def test_living_rank_has_a_pid_and_no_end(bench: Bench) -> None:
 
     assert {0: pid} == bench.processes.pids()
     assert [] == list(bench.processes.look()[0])
-    assert [0] == [survivor.rank_id for survivor in bench.processes.survivors()]
+    (alive,) = bench.processes.survivors()
+    assert alive.startswith(f"rank 0: {pid} (")
     kill(bench, 0)
     assert () == bench.processes.survivors()
 
@@ -251,7 +252,9 @@ def test_escaped_process_is_killed_and_named(bench: Bench) -> None:
     bench.processes.reap(0)
 
     assert bench.processes.has_escaped()
-    assert [None] == [survivor.rank_id for survivor in bench.processes.survivors()]
+    (alive,) = bench.processes.survivors()
+    assert " (sleep" in alive
+    assert not alive.startswith("rank")
     assert ["sleep"] == list(bench.processes.kill_escaped().values())
     while bench.processes.has_escaped():
         assert bench.clock.wait(LIMIT)

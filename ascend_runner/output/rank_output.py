@@ -77,6 +77,7 @@ class RankOutputs:
         stream = self._streams[rank_id]
         gaps = stream.log.gaps
         return RankOutput(
+            rank_id=rank_id,
             size=stream.size,
             tail=stream.tail,
             lost=sum(gap.size for gap in gaps),

@@ -11,7 +11,7 @@ import subprocess
 from signal import SIGCONT, SIGPIPE, SIGTERM, SIGXFSZ
 from typing import Final
 
-from ascend_runner.facts import Usage
+from ascend_runner.facts import RankReaped
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes import descriptors
 from ascend_runner.supervision.events import Ending
@@ -29,6 +29,7 @@ class Leader:
             OSError: It cannot be started; no process is left of the attempt.
         """
         descriptors.refuse_the_last(output)
+        self.spec = spec
         self.pid = _spawn(spec, output) if spec.cores is None else _spawn_on_cores(spec.cores, spec, output)
 
     def peek(self) -> Ending | None:
@@ -54,13 +55,18 @@ class Leader:
         except (ProcessLookupError, PermissionError):
             return  # no process of the group is left, or none that may be signalled
 
-    def reap(self) -> Usage:
+    def reap(self) -> RankReaped:
         """Release the pid, and return the resources used by the process and the children it waited for.
 
         The process must have ended.
         """
         _pid, _status, usage = os.wait4(self.pid, 0)
-        return Usage(max_rss=usage.ru_maxrss * 1024, user_seconds=usage.ru_utime, system_seconds=usage.ru_stime)
+        return RankReaped(
+            rank_id=self.spec.rank_id,
+            max_rss=usage.ru_maxrss * 1024,
+            user_seconds=usage.ru_utime,
+            system_seconds=usage.ru_stime,
+        )
 
 
 def _spawn(spec: RankSpec, output: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from signal import SIGCONT
 from typing import Union
 
-from ascend_runner.facts import Survivor, Usage
+from ascend_runner.facts import RankReaped
 from ascend_runner.guardian import process_tree
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes import rank_tree
@@ -123,7 +123,7 @@ class RankProcesses:
             if found.session in by_session and found.pgid != found.session and not found.is_zombie:
                 process_tree.send(found.pid, by_session[found.session])
 
-    def reap(self, rank_id: int) -> Usage:
+    def reap(self, rank_id: int) -> RankReaped:
         """Give the pid of a rank of which nothing is left back to the kernel."""
         self._exit_order.discard(rank_id)
         self._ended.discard(rank_id)
@@ -145,18 +145,14 @@ class RankProcesses:
         """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""
         return {found.pid: found.name for found in process_tree.kill_all(keep=self._leader_pids())}
 
-    def survivors(self) -> tuple[Survivor, ...]:
-        """Return all processes that are still alive, of whatever session."""
-        rank_of = {leader.pid: rank_id for rank_id, leader in self._leaders.items()}
+    def survivors(self) -> tuple[str, ...]:
+        """Describe all processes that are still alive, of whatever session."""
+        owners = {leader.pid: f"{leader.spec.title}: " for leader in self._leaders.values()}
         return tuple(
-            Survivor(rank_of.get(found.session), process_tree.describe(found))
+            owners.get(found.session, "") + process_tree.describe(found)
             for found in process_tree.descendants(os.getpid())
             if not found.is_zombie
         )
-
-    def is_proc_hidden(self) -> bool:
-        """Whether escaped processes cannot be found, since /proc belongs to another PID namespace."""
-        return not process_tree.is_proc_ours()
 
     def close(self) -> None:
         """Stop watching. May be called twice."""

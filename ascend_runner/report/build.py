@@ -15,9 +15,9 @@ from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import mask
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report.model import CauseReport, JobState, RankReport, Report
-from ascend_runner.supervision.outcome import Cause, Hung, Interrupted, RankFailed, RankNotStarted
+from ascend_runner.supervision.events import Cause, Exited, HangDetected, SignalReceived, SpawnFailed
 
-_KINDS = {RankFailed: "rank_failed", RankNotStarted: "rank_not_started", Interrupted: "interrupted", Hung: "hang"}
+_KINDS = {Exited: "rank_failed", SpawnFailed: "rank_not_started", SignalReceived: "interrupted", HangDetected: "hang"}
 
 
 def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str], runner_version: str) -> Report:
@@ -99,8 +99,8 @@ def _cause(cause: Cause, outcome: Outcome) -> CauseReport:
     return CauseReport(
         kind=_KINDS[type(cause)],
         sentence=str(cause),
-        rank_id=cause.rank_id if isinstance(cause, (RankFailed, RankNotStarted)) else None,
-        signal=cause.signum if isinstance(cause, Interrupted) else None,
+        rank_id=cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None,
+        signal=cause.signum if isinstance(cause, SignalReceived) else None,
         suspected_peer=outcome.suspected_peer,
     )
 

@@ -14,11 +14,12 @@ from ascend_runner.evidence import failed_rank
 from ascend_runner.evidence import memory as memory_evidence
 from ascend_runner.evidence.failed_rank import FailedRank
 from ascend_runner.evidence.stacks import StackCollector, find_py_spy
-from ascend_runner.facts import Failure, HangSeen
+from ascend_runner.facts import HangSeen, RankOutput
 from ascend_runner.host import memory
 from ascend_runner.host.host import Host
 from ascend_runner.host.memory import MemorySample
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.supervision.events import Exited
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -30,7 +31,7 @@ class Investigation:
     memory: MemorySample
     pids: Mapping[int, int]  # of the ranks' leaders, by rank id
 
-    def order(self, failures: Sequence[Failure], *, is_ordered: bool) -> Sequence[int]:
+    def order(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
 
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.
@@ -38,7 +39,9 @@ class Investigation:
         deaths = failed_rank.in_memory(self._failed_ranks(failures), self._circumstances())
         return [death.rank_id for death in first_cause.by_suspicion(deaths, is_ordered=is_ordered)]
 
-    def diagnose(self, failures: Sequence[Failure], warn: Callable[[str], None], *, is_disk_hung: bool) -> Diagnosis:
+    def diagnose(
+        self, failures: Sequence[tuple[Exited, RankOutput]], warn: Callable[[str], None], *, is_disk_hung: bool
+    ) -> Diagnosis:
         """Explain why ranks failed. `warn` is called if a disk does not respond that is not known to hang."""
         ranks, circumstances = self._failed_ranks(failures), self._circumstances()
         if is_disk_hung:  # plogs are on the same disk
@@ -55,20 +58,18 @@ class Investigation:
     def _circumstances(self) -> Circumstances:
         return memory_evidence.between(self.memory, memory.sample(Host()))
 
-    def _failed_ranks(self, failures: Sequence[Failure]) -> list[FailedRank]:
+    def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:
         specs = {spec.rank_id: spec for spec in self.job.processes}
         return [
             FailedRank(
-                rank_id=failure.rank_id,
-                pid=self.pids[failure.rank_id],
-                ending=failure.ending,
-                tail=failure.output.tail,
-                log_path=""
-                if failure.output.is_all_in_tail or failure.output.lost
-                else specs[failure.rank_id].log_path,
-                plog_folder=specs[failure.rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),
+                rank_id=exited.rank_id,
+                pid=self.pids[exited.rank_id],
+                ending=exited.ending,
+                tail=output.tail,
+                log_path="" if output.is_all_in_tail or output.lost else specs[exited.rank_id].log_path,
+                plog_folder=specs[exited.rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),
                 has_own_plog_folder=self.job.has_own_process_logs,
                 started_at=self.began,
             )
-            for failure in failures
+            for exited, output in failures
         ]

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner import facts
 from ascend_runner.diagnosis.finding import Finding, StackGroup
-from ascend_runner.facts import Fact, Failure, HangSeen, RankOutput, Usage
+from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped
 from ascend_runner.host import memory
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.rerun import rerun_command
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.supervision.outcome import AttemptOutcome, RankFailed, RankNotStarted, RankOutcome
+from ascend_runner.supervision.events import Exited, Spawned, SpawnFailed
+from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
 
 if TYPE_CHECKING:
@@ -40,38 +40,40 @@ class Recorder:
         self._environ = environ
         self._job = job
         self._specs = {spec.rank_id: spec for spec in job.processes}
-        self._started: dict[int, facts.RankStarted] = {}
-        self._ended_at: dict[int, float] = {}
-        self._usages: dict[int, Usage] = {}
+        self._spawned: dict[int, tuple[Spawned, float]] = {}  # with its time, by rank
+        self._exited: dict[int, tuple[Exited, float]] = {}
+        self._reaped: dict[int, RankReaped] = {}
         self._outputs: dict[int, RankOutput] = {}
         self._hang: tuple[StackGroup, ...] = ()
         self._began = (time.time(), time.monotonic())  # on the wall clock and on the manager's
-        self._ended: facts.JobEnded | None = None
+        self._state = State(grace=job.grace)
+        self._state_since = 0.0
         self._memory = memory.sample(Host())
         self._loading = threading.Timer(LOAD_AFTER, _load_ahead)
         self._loading.daemon = True
 
-    def observe(self, fact: Fact) -> None:
+    def observe(self, fact: Fact, at: float) -> None:
         """Record one fact."""
-        if isinstance(fact, facts.JobStarting):
-            self._began = (time.time(), fact.at)
-            with suppress(RuntimeError):  # no thread can be started here: it is only a precaution
-                self._loading.start()
-        elif isinstance(fact, facts.RankStarted):
-            self._started[fact.rank_id] = fact
-        elif isinstance(fact, facts.RankExited):
-            self._ended_at[fact.rank_id] = fact.at
-        elif isinstance(fact, facts.RankReaped):
-            self._usages[fact.rank_id] = fact.usage
-        elif isinstance(fact, facts.OutputComplete):
-            self._outputs[fact.rank_id] = fact.output
-        elif isinstance(fact, facts.HangSeen):
+        if isinstance(fact, State):
+            self._state, self._state_since = fact, at
+            if fact.phase is Phase.STARTING:
+                self._began = (time.time(), at)
+                with suppress(RuntimeError):  # no thread can be started here: it is only a precaution
+                    self._loading.start()
+            elif fact.phase is Phase.DONE:
+                self._loading.cancel()
+        elif isinstance(fact, Spawned):
+            self._spawned[fact.rank_id] = fact, at
+        elif isinstance(fact, Exited):
+            self._exited[fact.rank_id] = fact, at
+        elif isinstance(fact, RankReaped):
+            self._reaped[fact.rank_id] = fact
+        elif isinstance(fact, RankOutput):
+            self._outputs[fact.rank_id] = fact
+        elif isinstance(fact, HangSeen):
             self._hang = fact.stacks
-        elif isinstance(fact, facts.JobEnded):
-            self._ended = fact
-            self._loading.cancel()
 
-    def order_failures(self, failures: Sequence[Failure], *, is_ordered: bool) -> Sequence[int]:
+    def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
 
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.
@@ -87,18 +89,18 @@ class Recorder:
         """Return the stacks of all ranks; `pids` are those of their leaders by rank id."""
         return self._investigation().find_stacks(pids)
 
-    def finish(self, attempt: AttemptOutcome, warn: Callable[[str], None]) -> Outcome:
+    def finish(self, warn: Callable[[str], None]) -> Outcome:
         """Diagnose the ranks that failed, and return everything that is known of the job, after its end.
 
         `warn` is called if a disk does not respond.
         """
-        cause = attempt.cause
-        if isinstance(cause, (RankFailed, RankNotStarted)):
+        cause = self._state.cause
+        if isinstance(cause, (Exited, SpawnFailed)):
             cause = attrs.evolve(cause, name=self._specs[cause.rank_id].name)
         failures = [
-            Failure(rank.rank_id, rank.ending, self._outputs[rank.rank_id])
-            for rank in attempt.ranks
-            if rank.ending and not rank.ending.is_success and not rank.is_stopped
+            (exited, self._outputs[rank_id])
+            for rank_id, (exited, _at) in sorted(self._exited.items())
+            if not exited.ending.is_success and rank_id not in self._state.stopped
         ]
         diagnosis = None
         if failures:
@@ -107,49 +109,45 @@ class Recorder:
 
         return Outcome(
             cause=cause,
-            ranks=tuple(self._record(rank, findings.get(rank.rank_id)) for rank in attempt.ranks),
+            ranks=tuple(self._record(rank_id, findings.get(rank_id)) for rank_id in sorted(self._specs)),
             started_at=self._began[0],
-            seconds=self._job_ended_at() - self._began[1],
+            seconds=self._state_since - self._began[1],
             suspected_peer=diagnosis.suspected_peer if diagnosis else None,
             hang=self._hang,
         )
 
-    def _record(self, rank: RankOutcome, finding: Finding | None) -> RankRecord:
-        rank_id = rank.rank_id
-        output, started = self._outputs[rank_id], self._started.get(rank_id)
-        usage = self._usages.get(rank_id)
-        ended_at = self._ended_at.get(rank_id, self._job_ended_at())
+    def _record(self, rank_id: int, finding: Finding | None) -> RankRecord:
+        spec, output, reaped = self._specs[rank_id], self._outputs[rank_id], self._reaped.get(rank_id)
+        spawned, started_at = self._spawned.get(rank_id, (None, self._began[1]))
+        exited, ended_at = self._exited.get(rank_id, (None, self._state_since))
 
         return RankRecord(
             rank_id=rank_id,
-            ending=rank.ending,
-            is_started=rank.is_started,
-            is_stopped=rank.is_stopped,
-            name=self._specs[rank_id].name,
-            pid=started.pid if started else 0,
-            started_after=started.at - self._began[1] if started else 0.0,
-            seconds=ended_at - started.at if started else 0.0,
-            max_rss=usage.max_rss if usage else None,
-            user_seconds=usage.user_seconds if usage else None,
-            system_seconds=usage.system_seconds if usage else None,
-            log_path=self._specs[rank_id].log_path,
+            ending=exited.ending if exited else None,
+            is_started=spawned is not None,
+            is_stopped=rank_id in self._state.stopped,
+            name=spec.name,
+            pid=spawned.pid if spawned else 0,
+            started_after=started_at - self._began[1],
+            seconds=ended_at - started_at if spawned else 0.0,
+            max_rss=reaped.max_rss if reaped else None,
+            user_seconds=reaped.user_seconds if reaped else None,
+            system_seconds=reaped.system_seconds if reaped else None,
+            log_path=spec.log_path,
             log_size=output.size,
             log_lost=output.lost,
             log_lost_from=output.lost_from,
             last_lines=tuple(last_lines(output.tail)),
-            rerun=rerun_command(self._specs[rank_id], self._environ),
+            rerun=rerun_command(spec, self._environ),
             finding=finding,
         )
-
-    def _job_ended_at(self) -> float:
-        return self._ended.at if self._ended else time.monotonic()
 
     def _investigation(self) -> Investigation:
         return _load()(
             job=self._job,
             began=self._began[0],
             memory=self._memory,
-            pids={rank_id: started.pid for rank_id, started in self._started.items()},
+            pids={rank_id: spawned.pid for rank_id, (spawned, _at) in self._spawned.items()},
         )
 
 

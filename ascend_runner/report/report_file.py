@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ascend_runner import facts, files
+from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.facts import Fact
 from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import build
 from ascend_runner.report.model import JobState
+from ascend_runner.supervision.state import Phase, State
 
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
@@ -31,9 +32,9 @@ class ReportFile:
         """Write that the job is being prepared."""
         self._write(build.unfinished(self._job, JobState.PREPARING, self._version))
 
-    def observe(self, fact: Fact) -> None:
+    def observe(self, fact: Fact, _at: float) -> None:
         """Write that the job is running, once it is."""
-        if isinstance(fact, facts.JobStarting):
+        if isinstance(fact, State) and fact.phase is Phase.STARTING:
             self._write(build.unfinished(self._job, JobState.RUNNING, self._version))
 
     def fail(self, error: AscendRunnerError) -> None:

@@ -11,14 +11,13 @@ import attrs
 from ascend_runner import errors
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import Cause, Hung, Interrupted, RankFailed, RankNotStarted
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 
 # Set for the runner by `launch()`: "PID:FD", the caller's pid and where it wants the result. Ranks do not inherit it.
 LAUNCH_VARIABLE: Final = "ASCEND_RUNNER_LAUNCH"
 
 _CAUSES: Final[Mapping[str, type[Cause]]] = {
-    cause.__name__: cause for cause in (RankFailed, RankNotStarted, Interrupted, Hung)
+    cause.__name__: cause for cause in (Exited, SpawnFailed, SignalReceived, HangDetected)
 }
 
 

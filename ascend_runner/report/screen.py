@@ -11,11 +11,10 @@ from signal import SIGINT
 from typing import Final
 
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
-from ascend_runner.facts import TeardownStarted
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
-from ascend_runner.supervision.events import signal_name
-from ascend_runner.supervision.outcome import Interrupted, RankFailed, RankNotStarted
+from ascend_runner.supervision.events import Exited, SignalReceived, SpawnFailed, signal_name
+from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, printable, rank_list
 
 FRAMES_SHOWN: Final = 12
@@ -35,18 +34,18 @@ def placed(job: JobSpec) -> str:
     return f"{' and '.join(started)} on {_node(job)}"
 
 
-def stopping(fact: TeardownStarted, job: JobSpec) -> str:
+def stopping(state: State, job: JobSpec) -> str:
     """Announce that the ranks are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks, ..."."""
-    cause, count = fact.cause, len(fact.rank_ids)
+    cause, count = state.cause, len(state.alive)
     reason, others, way_out = str(cause), "", "Ctrl-C twice to kill"
-    if isinstance(cause, RankFailed):
+    if isinstance(cause, Exited):
         title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
         reason, others = f"{title} failed ({cause.ending})", "the other "
-    elif isinstance(cause, Interrupted):
+    elif isinstance(cause, SignalReceived):
         name = signal_name(cause.signum)
         reason, way_out = f"received {name}", f"{'Ctrl-C' if cause.signum == SIGINT else name} again to kill"
     ranks = f"{others}{count} ranks" if count != 1 else f"{others or '1 '}rank"
-    return f"{reason}; stopping {ranks}, up to {fact.grace:g} s ({way_out})"
+    return f"{reason}; stopping {ranks}, up to {state.grace:g} s ({way_out})"
 
 
 def stacks(groups: Sequence[StackGroup], refusal: str = "") -> str:
@@ -68,14 +67,14 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
     if cause is None:
         ranks = f"all {len(job.ranks)} ranks" if len(job.ranks) > 1 else (job.ranks or job.beside)[0].title
         return f"{ranks} ended with exit status 0 after {duration(outcome.seconds)}"
-    if isinstance(cause, RankFailed):
+    if isinstance(cause, Exited):
         failed = next(rank for rank in outcome.ranks if rank.rank_id == cause.rank_id)
         spec = next(spec for spec in job.processes if spec.rank_id == cause.rank_id)
         lines = [f"{cause} after {duration(failed.seconds)}"]
         lines += _evidence(failed.finding or Finding())
         lines += _labelled(failed, spec, job, outcome.suspected_peer)
         lines.append(f"  rerun  {failed.rerun}")
-    elif isinstance(cause, RankNotStarted):
+    elif isinstance(cause, SpawnFailed):
         lines = [str(cause)]
     else:
         lines = [f"{cause}, {duration(outcome.seconds)} after the start", f"  logs   {job.log_dir}"]
@@ -142,7 +141,7 @@ def _node(job: JobSpec) -> str:
 def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     """Say what became of the ranks that are not the cause, one line per kind of end."""
     cause = outcome.cause
-    culprit = cause.rank_id if isinstance(cause, (RankFailed, RankNotStarted)) else None
+    culprit = cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
     fates: dict[str, list[int]] = {}
     for rank in outcome.ranks:
         if rank.rank_id != culprit or culprit is None:

@@ -1,4 +1,4 @@
-"""The events of a job. The manager observes them; the state machine answers them."""
+"""The events of a job. The manager observes them, the state machine answers them, and one is the cause of the end."""
 
 from __future__ import annotations
 
@@ -54,24 +54,42 @@ class Spawned:
     """The leader of the rank is running."""
 
     rank_id: int
+    pid: int
 
 
 @attrs.frozen
 class SpawnFailed:
-    """The leader of the rank could not be started; `exit_status` is that of the job then (125 to 127)."""
+    """The leader of the rank could not be started. `name`: of an auxiliary process, in a cause."""
 
     rank_id: int
     reason: str
-    exit_status: int
+    exit_status: int  # of the job, 125 to 127
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"cannot start {self.name or f'rank {self.rank_id}'}: {self.reason}"
 
 
 @attrs.frozen
 class Exited:
-    """The leader of the rank has ended. With `has_stragglers`, others of its group live on, and `Emptied` follows."""
+    """The leader of the rank has ended. With `has_stragglers`, others of its group live on, and `Emptied` follows.
+
+    `name`: of an auxiliary process, in a cause.
+    """
 
     rank_id: int
     ending: Ending
     has_stragglers: bool = False
+    name: str = ""
+
+    @property
+    def exit_status(self) -> int:
+        """N for exit status N, 128 + S for death by signal S."""
+        return self.ending.exit_status
+
+    def __str__(self) -> str:
+        verb = "ended" if self.ending.is_success else "failed"
+        return f"{self.name or f'rank {self.rank_id}'} {verb}: {self.ending}"
 
 
 @attrs.frozen
@@ -88,9 +106,17 @@ class AskedProcessEnded:
 
 @attrs.frozen
 class SignalReceived:
-    """The runner has received a signal."""
+    """The runner has received a signal. A job that a signal stops is never a success."""
 
     signum: int
+
+    @property
+    def exit_status(self) -> int:
+        """143 for SIGTERM, 130 for SIGINT: what a shell shows for a process that the signal killed."""
+        return 128 + self.signum
+
+    def __str__(self) -> str:
+        return f"stopped by {signal_name(self.signum)}"
 
 
 @attrs.frozen
@@ -99,6 +125,14 @@ class HangDetected:
 
     seconds: float
 
+    @property
+    def exit_status(self) -> int:
+        """124, as of timeout(1) when its limit has expired."""
+        return 124
+
+    def __str__(self) -> str:
+        return f"no rank wrote any output for {self.seconds:g} s (--hang-timeout)"
+
 
 @attrs.frozen
 class DeadlineReached:
@@ -106,6 +140,9 @@ class DeadlineReached:
 
 
 Event = Union[Spawned, SpawnFailed, Exited, Emptied, AskedProcessEnded, SignalReceived, HangDetected, DeadlineReached]
+
+# The event that ended a job is its cause: `str` explains it, and `exit_status` is that of the job.
+Cause = Union[Exited, SpawnFailed, SignalReceived, HangDetected]
 
 
 def signal_name(signum: int) -> str:

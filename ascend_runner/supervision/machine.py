@@ -30,9 +30,9 @@ from typing import Callable, Final
 
 import attrs
 
-from ascend_runner.supervision.actions import Action, AskToStop, Notify, SetDeadline, SignalGroup, Spawn
 from ascend_runner.supervision.events import (
     AskedProcessEnded,
+    Cause,
     DeadlineReached,
     Emptied,
     Event,
@@ -42,14 +42,16 @@ from ascend_runner.supervision.events import (
     Spawned,
     SpawnFailed,
 )
-from ascend_runner.supervision.outcome import (
-    Cause,
-    Hung,
-    Interrupted,
-    RankFailed,
-    RankNotStarted,
+from ascend_runner.supervision.state import (
+    Action,
+    AskToStop,
+    Notify,
+    Phase,
+    SetDeadline,
+    SignalGroup,
+    Spawn,
+    State,
 )
-from ascend_runner.supervision.state import Phase, State
 
 BACKOFF: Final = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # shares of the grace between one SIGTERM and the next
 KILL_WAIT: Final = 5.0  # seconds; a process that survives SIGKILL for longer is stuck in the kernel (state D)
@@ -101,9 +103,7 @@ def _spawned_late(state: State, event: Spawned) -> Step:
 
 
 def _spawn_failed(state: State, event: SpawnFailed) -> Step:
-    cause = RankNotStarted(rank_id=event.rank_id, reason=event.reason, exit_status=event.exit_status)
-
-    return _tear_down(attrs.evolve(state, spawning=None), cause)
+    return _tear_down(attrs.evolve(state, spawning=None), event)
 
 
 def _spawn_failed_late(state: State, _event: Event) -> Step:
@@ -113,7 +113,7 @@ def _spawn_failed_late(state: State, _event: Event) -> Step:
 def _exited(state: State, event: Exited) -> Step:
     state = state.without_leader(event)
     if not event.ending.is_success:
-        return _tear_down(state, RankFailed(event.rank_id, event.ending))
+        return _tear_down(state, event)
 
     asked = (AskToStop(event.rank_id, SIGTERM),) if event.has_stragglers else ()
     return _settle(state, asked)
@@ -136,11 +136,11 @@ def _signalled(state: State, event: SignalReceived) -> Step:
     if event.signum in FORWARDED:
         return _forward(state, event.signum)
 
-    return _tear_down(attrs.evolve(state, is_interrupted=True), Interrupted(event.signum))
+    return _tear_down(attrs.evolve(state, is_interrupted=True), event)
 
 
 def _hung(state: State, event: HangDetected) -> Step:
-    return _tear_down(state, Hung(event.seconds))
+    return _tear_down(state, event)
 
 
 def _signalled_again(state: State, event: SignalReceived) -> Step:
@@ -150,7 +150,7 @@ def _signalled_again(state: State, event: SignalReceived) -> Step:
     if state.is_interrupted and event.signum in IMPATIENT_SIGNALS:
         return _kill(state)
 
-    return attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event.signum)), ()
+    return attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event)), ()
 
 
 def _signalled_late(state: State, event: SignalReceived) -> Step:
@@ -158,7 +158,7 @@ def _signalled_late(state: State, event: SignalReceived) -> Step:
     if event.signum in FORWARDED:
         return state, ()
 
-    return attrs.evolve(state, cause=_cause_beside(state, event.signum)), ()
+    return attrs.evolve(state, cause=_cause_beside(state, event)), ()
 
 
 def _signalled_after_all(state: State, event: SignalReceived) -> Step:
@@ -166,7 +166,7 @@ def _signalled_after_all(state: State, event: SignalReceived) -> Step:
     if event.signum in FORWARDED:
         return state, ()
 
-    return attrs.evolve(state, cause=state.cause and _cause_beside(state, event.signum)), ()
+    return attrs.evolve(state, cause=state.cause and _cause_beside(state, event)), ()
 
 
 def _next_step(state: State, _event: Event) -> Step:
@@ -261,12 +261,12 @@ def _forward(state: State, signum: int) -> Step:
     return state, tuple(map(FORWARDED[signum], sorted(state.alive)))
 
 
-def _cause_beside(state: State, signum: int) -> Cause:
+def _cause_beside(state: State, event: SignalReceived) -> Cause:
     """Return the cause after the runner has received a signal (law 1)."""
     cause = state.cause
-    is_echo = isinstance(cause, RankFailed) and cause.ending.signum == signum and state.steps_taken == 0
+    is_echo = isinstance(cause, Exited) and cause.ending.signum == event.signum and state.steps_taken == 0
 
-    return Interrupted(signum) if cause is None or is_echo else cause
+    return event if cause is None or is_echo else cause
 
 
 def _tear_down(state: State, cause: Cause | None) -> Step:
@@ -277,7 +277,7 @@ def _tear_down(state: State, cause: Cause | None) -> Step:
         waiting=(),
         cause=state.cause or cause,
         stopped=state.leaders,
-        stop_signum=SIGINT if cause == Interrupted(SIGINT) else SIGTERM,
+        stop_signum=SIGINT if cause == SignalReceived(SIGINT) else SIGTERM,
     )
 
     return _settle(state, (*_ask_all(state), SetDeadline(BACKOFF[0] * state.grace)))

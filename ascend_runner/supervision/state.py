@@ -1,15 +1,15 @@
-"""The state of one attempt of a job: its phase, and the living processes."""
+"""What the state machine returns: the state of an attempt, and the actions that the manager performs in their order."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
 from signal import SIGTERM
+from typing import Union
 
 import attrs
 
-from ascend_runner.supervision.events import Ending, Exited
-from ascend_runner.supervision.outcome import AttemptOutcome, Cause, RankOutcome
+from ascend_runner.supervision.events import Cause, Ending, Exited
 
 
 class Phase(enum.Enum):
@@ -60,18 +60,49 @@ class State:
             endings={**self.endings, event.rank_id: event.ending},
         )
 
-    def outcome(self, rank_ids: tuple[int, ...]) -> AttemptOutcome:
-        """Sum up a job that is DONE; `rank_ids` are those that it was started with."""
-        started = self.leaders | self.endings.keys()
-        return AttemptOutcome(
-            cause=self.cause,
-            ranks=tuple(
-                RankOutcome(
-                    rank_id,
-                    ending=self.endings.get(rank_id),
-                    is_started=rank_id in started,
-                    is_stopped=rank_id in self.stopped,
-                )
-                for rank_id in sorted(rank_ids)
-            ),
-        )
+
+# --- Actions ----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Spawn:
+    """Start the rank; answered by `Spawned` or `SpawnFailed`."""
+
+    rank_id: int
+
+
+@attrs.frozen
+class AskToStop:
+    """Ask the processes of the rank to stop that were not asked before and that no process above takes care of.
+
+    `signal_targets.to_stop` has the rules. Asking again is harmless: it reaches only those that are new or left alone.
+    """
+
+    rank_id: int
+    signum: int
+
+
+@attrs.frozen
+class Notify:
+    """Send a signal of the user's to the processes of the rank that handle it, see `signal_targets.to_notify`."""
+
+    rank_id: int
+    signum: int
+
+
+@attrs.frozen
+class SignalGroup:
+    """Send SIGKILL, SIGSTOP or SIGCONT to every process of the rank."""
+
+    rank_id: int
+    signum: int
+
+
+@attrs.frozen
+class SetDeadline:
+    """Send `DeadlineReached` after `seconds`; replaces the deadline set before."""
+
+    seconds: float
+
+
+Action = Union[Spawn, AskToStop, Notify, SignalGroup, SetDeadline]

@@ -15,8 +15,7 @@ from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.report import build
 from ascend_runner.report.model import SCHEMA_VERSION, CauseReport, RankReport, Report
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import Interrupted, RankFailed, RankNotStarted
+from ascend_runner.supervision.events import Ending, Exited, SignalReceived, SpawnFailed
 from tests.helpers import plans
 
 NAN = Finding(exception="ValueError: loss is nan", last_lines=("a",), points_at=(Peer(rank_id=1),))
@@ -53,7 +52,7 @@ def job(ranks: int = 2, rank_size: int = 2, pod_name: str = "pod-0") -> JobSpec:
 
 ENVIRON = {"PATH": "/bin", "HOME": "/root"}
 FAILED = Outcome(
-    cause=RankFailed(0, Ending(exit_code=1)),
+    cause=Exited(0, Ending(exit_code=1)),
     ranks=(
         RankRecord(
             rank_id=0,
@@ -148,7 +147,7 @@ def test_ranks_without_an_ending() -> None:
     """A rank that was not started has no times; one that survived SIGKILL has no end."""
     made = report_of(
         Outcome(
-            cause=RankNotStarted(rank_id=1, reason="no such file", exit_status=127),
+            cause=SpawnFailed(rank_id=1, reason="no such file", exit_status=127),
             ranks=(
                 RankRecord(rank_id=0, pid=5, is_stopped=True),
                 RankRecord(rank_id=1, is_started=False),
@@ -165,7 +164,7 @@ def test_ranks_without_an_ending() -> None:
 
 def test_stopped_job() -> None:
     """The cause of a job that was stopped has the signal."""
-    made = report_of(Outcome(cause=Interrupted(15)))
+    made = report_of(Outcome(cause=SignalReceived(15)))
 
     assert made.cause
     assert ("interrupted", None, 15) == (made.cause.kind, made.cause.rank_id, made.cause.signal)

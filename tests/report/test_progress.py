@@ -5,15 +5,20 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from ascend_runner import facts
-from ascend_runner.facts import Fact, RankOutput, Survivor, Usage
+from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.report.progress import Progress
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import AttemptOutcome
+from ascend_runner.supervision.events import Ending, Exited, SignalReceived, Spawned
+from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
 
-ENDED = facts.JobEnded(AttemptOutcome(None, ()), 2.0)
-LOST = facts.OutputComplete(0, RankOutput(size=100, lost=10, lost_from=5))
+STARTING = State(grace=15.0)
+STOPPING = attrs.evolve(
+    STARTING, phase=Phase.TERMINATING, cause=SignalReceived(15), leaders=frozenset({0}), stopped=frozenset({0})
+)
+ENDED = State(grace=15.0, phase=Phase.DONE)
+COMPLETE = RankOutput(rank_id=0)
+LOST = RankOutput(rank_id=0, size=100, lost=10, lost_from=5)
+CUT_OFF = RankOutput(rank_id=0, is_cut_off=True)
 JOB = job_spec([rank_spec(log_path="/log/0")], has_own_process_logs=True)
 
 
@@ -43,17 +48,18 @@ class Lines:
 @pytest.mark.parametrize(
     ("levels", "seen"),
     [
-        (["info"], [facts.JobStarting(1.0)]),
-        (["warning", "info"], [facts.JobStarting(1.0, is_proc_hidden=True)]),
-        (["debug"], [facts.RankStarted(0, 4711, 1.0)]),
-        (["debug"], [facts.RankExited(rank_id=0, ending=Ending(), at=2.0)]),
-        ([], [facts.RankReaped(0, Usage(max_rss=1, user_seconds=0.0, system_seconds=0.0))]),
-        (["error"], [facts.HangSeen((), "py-spy is not installed")]),
-        (["warning"], [facts.EscapedKilled({5: "sleep"})]),
-        (["warning"], [facts.ProcessesSurvived((Survivor(0, "pid 5 (x)"), Survivor(None, "pid 6 (y)")))]),
-        ([], [facts.OutputComplete(0, RankOutput()), ENDED]),
+        (["info"], [STARTING]),
+        (["info"], [STOPPING]),
+        ([], [attrs.evolve(STOPPING, cause=None)]),
+        (["debug"], [Spawned(0, 4711)]),
+        (["debug"], [Exited(0, Ending())]),
+        ([], [RankReaped(rank_id=0, max_rss=1, user_seconds=0.0, system_seconds=0.0)]),
+        (["error"], [HangSeen((), "py-spy is not installed")]),
+        (["warning"], [Swept(killed={5: "sleep"}, survivors=())]),
+        (["warning"], [Swept(killed={}, survivors=("rank 0: 5 (x)", "6 (y)"))]),
+        ([], [COMPLETE, ENDED]),
         (["warning"], [LOST, ENDED]),
-        (["warning"], [facts.OutputComplete(0, RankOutput(), is_cut_off=True), ENDED]),
+        (["warning"], [CUT_OFF, ENDED]),
     ],
 )
 def test_levels(levels: list[str], seen: list[Fact]) -> None:
@@ -61,7 +67,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
     lines = Lines()
     progress = Progress(JOB, lines)
     for fact in seen:
-        progress.observe(fact)
+        progress.observe(fact, 1.0)
 
     assert levels == [level for level, _sentence in lines.said]
 
@@ -70,7 +76,7 @@ def test_output_cut_off_for_one_rank() -> None:
     """Output that was cut off is reported, whichever rank's output completed last."""
     lines = Lines()
     progress = Progress(JOB, lines)
-    for fact in (facts.OutputComplete(0, RankOutput(), is_cut_off=True), facts.OutputComplete(1, RankOutput()), ENDED):
-        progress.observe(fact)
+    for fact in (CUT_OFF, RankOutput(rank_id=1), ENDED):
+        progress.observe(fact, 1.0)
 
     assert 1 == len(lines.said)

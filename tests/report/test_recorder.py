@@ -5,17 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
+import attrs
 import pytest
 
-from ascend_runner import facts
 from ascend_runner.diagnosis.finding import SuspectedPeer
-from ascend_runner.facts import Failure, RankOutput, Usage
+from ascend_runner.facts import RankOutput, RankReaped
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.rank_record import Outcome, RankState
 from ascend_runner.report.recorder import Recorder
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import AttemptOutcome, Hung, RankFailed, RankNotStarted, RankOutcome
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, Spawned, SpawnFailed
+from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
 
 FAILED = Ending(exit_code=1)
@@ -31,24 +32,27 @@ def spec(rank_id: int, name: str = "") -> RankSpec:
 JOB = job_spec([spec(0), spec(1)], server_id="10.0.0.4", has_own_process_logs=True, beside=(spec(-1, "scheduler"),))
 
 
-def play(recorder: Recorder, attempt: AttemptOutcome, outputs: dict[int, bytes]) -> Outcome:
-    """Tell a recorder the facts of a job that started at 100 s and ran for 50 s."""
-    recorder.observe(facts.JobStarting(100.0))
-    for rank in attempt.ranks:
-        if rank.is_started:
-            recorder.observe(facts.RankStarted(rank.rank_id, 4711 + rank.rank_id, 101.0 + rank.rank_id))
-        if rank.ending:
-            recorder.observe(facts.RankExited(rank_id=rank.rank_id, ending=rank.ending, at=141.0))
-            usage = Usage(max_rss=1 << 20, user_seconds=1.5, system_seconds=0.5)
-            recorder.observe(facts.RankReaped(rank.rank_id, usage))
-        tail = outputs.get(rank.rank_id, b"")
-        recorder.observe(facts.OutputComplete(rank.rank_id, RankOutput(size=len(tail), tail=tail)))
-    recorder.observe(facts.JobEnded(attempt, 150.0))
+def play(
+    recorder: Recorder, cause: Cause | None, *exits: Exited, stopped: Sequence[int] = (), output: bytes = b""
+) -> Outcome:
+    """Tell a recorder the facts of a job that started at 100 s and ran for 50 s; return its outcome.
 
-    warnings: list[str] = []
-    outcome = recorder.finish(attempt, warnings.append)
-    assert [] == warnings
-    return outcome
+    `stopped` are the ranks that were asked to stop; `output` is that of rank 0.
+    """
+    recorder.observe(State(grace=15.0), 100.0)
+    started = {*stopped, *(exited.rank_id for exited in exits)}
+    for rank_id in sorted(started):
+        recorder.observe(Spawned(rank_id, 4711 + rank_id), 101.0 + rank_id)
+    for exited in exits:
+        recorder.observe(exited, 141.0)
+        recorder.observe(
+            RankReaped(rank_id=exited.rank_id, max_rss=1 << 20, user_seconds=1.5, system_seconds=0.5), 141.0
+        )
+    for spec in JOB.processes:
+        tail = output if spec.rank_id == 0 else b""
+        recorder.observe(RankOutput(rank_id=spec.rank_id, size=len(tail), tail=tail), 150.0)
+    recorder.observe(State(grace=15.0, phase=Phase.DONE, cause=cause, stopped=frozenset(stopped)), 150.0)
+    return recorder.finish(pytest.fail)
 
 
 @pytest.fixture
@@ -60,11 +64,9 @@ def recorder() -> Recorder:
 def test_records_of_ranks(recorder: Recorder) -> None:
     """Each record has the times, resources and output of its rank; only a rank that failed has a finding."""
     before = time.time()
-    attempt = AttemptOutcome(
-        RankFailed(0, FAILED), (RankOutcome(0, FAILED), RankOutcome(1, Ending(signum=15), is_stopped=True))
-    )
-    outcome = play(recorder, attempt, {0: NAN, 1: b"step 1\n"})
-    failed, stopped = outcome.ranks
+    stopped = Exited(1, Ending(signum=15))
+    outcome = play(recorder, Exited(0, FAILED), Exited(0, FAILED), stopped, stopped=[1], output=NAN)
+    _scheduler, failed, stopped_rank = outcome.ranks
 
     assert (50.0, 1) == (outcome.seconds, outcome.status)
     assert before <= outcome.started_at <= time.time()
@@ -74,18 +76,19 @@ def test_records_of_ranks(recorder: Recorder) -> None:
     assert "cd / && env A=1 true" == failed.rerun
     assert failed.finding
     assert "ValueError: loss is nan" == failed.finding.exception
-    assert (RankState.STOPPED, None, ("step 1",)) == (stopped.state, stopped.finding, stopped.last_lines)
+    assert "ValueError: loss is nan" == failed.last_lines[-1]
+    assert (RankState.STOPPED, None) == (stopped_rank.state, stopped_rank.finding)
 
 
 def test_hung_disk_is_not_read(recorder: Recorder) -> None:
     """If the disk of a log did not respond at the end, the diagnosis uses what is in memory."""
-    attempt = AttemptOutcome(RankFailed(0, FAILED), (RankOutcome(0, FAILED),))
-    recorder.observe(facts.RankStarted(0, 4711, 101.0))
-    recorder.observe(
-        facts.OutputComplete(0, RankOutput(size=1 << 30, tail=NAN, lost=7, lost_from=9, is_disk_hung=True))
-    )
+    recorder.observe(Spawned(0, 4711), 101.0)
+    recorder.observe(Exited(0, FAILED), 141.0)
+    for rank_id in (-1, 0, 1):
+        hung = RankOutput(rank_id=rank_id, size=1 << 30, tail=NAN, lost=7, lost_from=9, is_disk_hung=True)
+        recorder.observe(hung, 150.0)
     was_hung = recorder.is_disk_hung
-    (failed,) = recorder.finish(attempt, pytest.fail).ranks
+    failed = recorder.finish(pytest.fail).ranks[1]
 
     assert was_hung
     assert (7, 9) == (failed.log_lost, failed.log_lost_from)
@@ -95,11 +98,11 @@ def test_hung_disk_is_not_read(recorder: Recorder) -> None:
 
 def test_rank_that_was_not_started(recorder: Recorder) -> None:
     """A rank that was not started has no pid and no times; an auxiliary process is the cause by its name."""
-    cause = RankNotStarted(rank_id=-1, reason="no memory", exit_status=125)
-    outcome = play(recorder, AttemptOutcome(cause, (RankOutcome(-1, None, is_started=False),)), {})
-    (rank,) = outcome.ranks
+    cause = SpawnFailed(-1, "no memory", 125)
+    outcome = play(recorder, cause)
+    rank = outcome.ranks[0]
 
-    assert RankNotStarted(rank_id=-1, reason="no memory", exit_status=125, name="scheduler") == outcome.cause
+    assert attrs.evolve(cause, name="scheduler") == outcome.cause
     assert (RankState.NOT_STARTED, "scheduler", 0, 0.0, None) == (
         rank.state,
         rank.name,
@@ -111,15 +114,14 @@ def test_rank_that_was_not_started(recorder: Recorder) -> None:
 
 def test_rank_that_survived_sigkill(recorder: Recorder) -> None:
     """A rank that is still alive ran until the end of the job."""
-    outcome = play(recorder, AttemptOutcome(Hung(1.0), (RankOutcome(0, None, is_stopped=True),)), {})
+    rank = play(recorder, HangDetected(1.0), stopped=[0]).ranks[1]
 
-    assert (RankState.NOT_KILLED, 49.0) == (outcome.ranks[0].state, outcome.ranks[0].seconds)
+    assert (RankState.NOT_KILLED, 49.0) == (rank.state, rank.seconds)
 
 
 def test_suspected_peer(recorder: Recorder) -> None:
     """If all failed ranks only report a peer, that peer is suspected."""
-    attempt = AttemptOutcome(RankFailed(0, FAILED), (RankOutcome(0, FAILED),))
-    outcome = play(recorder, attempt, {0: REPORT})
+    outcome = play(recorder, Exited(0, FAILED), Exited(0, FAILED), output=REPORT)
 
     assert SuspectedPeer(server_id="10.0.0.5", device_id=1, reported_by=(0,)) == outcome.suspected_peer
 
@@ -127,8 +129,9 @@ def test_suspected_peer(recorder: Recorder) -> None:
 def test_order_of_failures(recorder: Recorder) -> None:
     """Of failures at the same moment, a rank that reports a peer comes last."""
     for rank_id in (0, 1):
-        recorder.observe(facts.RankStarted(rank_id, 4711, 1.0))
-    failures = [Failure(0, FAILED, RankOutput(tail=REPORT)), Failure(1, FAILED, RankOutput(tail=NAN))]
+        recorder.observe(Spawned(rank_id, 4711), 1.0)
+    tails = {0: REPORT, 1: NAN}
+    failures = [(Exited(rank_id, FAILED), RankOutput(rank_id=rank_id, tail=tail)) for rank_id, tail in tails.items()]
 
     assert [1, 0] == recorder.order_failures(failures, is_ordered=True)
 
@@ -138,8 +141,8 @@ def test_stacks(recorder: Recorder) -> None:
     with subprocess.Popen(["/bin/sleep", "600"]) as sleeping:
         hang = recorder.find_stacks({0: sleeping.pid})
         sleeping.kill()
-    recorder.observe(hang)
-    outcome = play(recorder, AttemptOutcome(Hung(1.0), (RankOutcome(0, None, is_stopped=True),)), {})
+    recorder.observe(hang, 120.0)
+    outcome = play(recorder, HangDetected(1.0), stopped=[0])
 
     assert [(0,)] == [group.rank_ids for group in outcome.hang]
 
@@ -148,13 +151,13 @@ def test_long_jobs_load_ahead_what_a_failure_needs() -> None:
     """Soon after its start, a job no longer depends on the disk that holds the package to explain a failure."""
     script = """
 import sys, time
-from ascend_runner import facts
 from ascend_runner.report.recorder import Recorder
+from ascend_runner.supervision.state import State
 from tests.report.test_recorder import JOB
 recorder = Recorder(JOB, {})
 name = "ascend_runner.report.investigation"
 print(name in sys.modules)
-recorder.observe(facts.JobStarting(0.0))
+recorder.observe(State(grace=1.0), 0.0)
 while name not in sys.modules:
     time.sleep(0.01)
 print(name in sys.modules)

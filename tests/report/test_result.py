@@ -10,8 +10,7 @@ from ascend_runner import errors
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import result
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import Cause, Hung, Interrupted, RankFailed, RankNotStarted
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 
 FINDING = Finding(exception="ValueError: x", traceback=("a", "b"), points_at=(Peer(rank_id=3), Peer(server_id="s")))
 
@@ -20,10 +19,10 @@ FINDING = Finding(exception="ValueError: x", traceback=("a", "b"), points_at=(Pe
     "cause",
     [
         None,
-        RankFailed(0, Ending(signum=SIGTERM)),
-        RankNotStarted(rank_id=-1, reason="no memory", exit_status=125, name="scheduler"),
-        Interrupted(SIGTERM),
-        Hung(1.5),
+        Exited(0, Ending(signum=SIGTERM)),
+        SpawnFailed(rank_id=-1, reason="no memory", exit_status=125, name="scheduler"),
+        SignalReceived(SIGTERM),
+        HangDetected(1.5),
     ],
 )
 def test_outcome(cause: Cause | None) -> None:

@@ -11,8 +11,7 @@ from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, Suspected
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import screen
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.outcome import Cause, Interrupted, RankFailed, RankNotStarted
+from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, SpawnFailed
 from tests.helpers.plans import job_spec, rank_spec
 
 OK = Ending()
@@ -65,11 +64,11 @@ def test_auxiliary_process_is_called_by_its_name() -> None:
 
     assert "starting ranks 0, 1 of 16 and scheduler on 10.0.0.1, logs in /log" == screen.starting(both)
     assert "all 2 ranks ended with exit status 0 after 3.2 s" == summary(None)
-    assert summary(RankNotStarted(rank_id=-1, reason="no memory", exit_status=125, name="scheduler")).endswith(
+    assert summary(SpawnFailed(rank_id=-1, reason="no memory", exit_status=125, name="scheduler")).endswith(
         "\n  others exit status 0: ranks 0, 1"
     )
-    assert "\n  rank   scheduler on server 10.0.0.1, pid 4711\n" in summary(RankFailed(-1, FAILED, "scheduler"))
-    assert "\n  ranks  stopped by the runner (SIGTERM): scheduler\n" in summary(Interrupted(SIGTERM))
+    assert "\n  rank   scheduler on server 10.0.0.1, pid 4711\n" in summary(Exited(-1, FAILED, name="scheduler"))
+    assert "\n  ranks  stopped by the runner (SIGTERM): scheduler\n" in summary(SignalReceived(SIGTERM))
 
 
 def test_success_is_one_line() -> None:
@@ -81,7 +80,7 @@ def test_success_is_one_line() -> None:
 def test_interrupted_job() -> None:
     """The signal is named, and ranks that ended alike share a line."""
     lines = ended(
-        Interrupted(SIGTERM),
+        SignalReceived(SIGTERM),
         rank(0),
         rank(1, STOPPED, is_stopped=True),
         rank(2, STOPPED, is_stopped=True),
@@ -105,7 +104,7 @@ def test_interrupted_job() -> None:
 def test_rank_that_could_not_be_started() -> None:
     """The cause is followed by what became of the others, without the rank itself."""
     lines = ended(
-        RankNotStarted(rank_id=1, reason="'/bin/x': no such file or directory", exit_status=127),
+        SpawnFailed(rank_id=1, reason="'/bin/x': no such file or directory", exit_status=127),
         rank(0, STOPPED, is_stopped=True),
         RankRecord(rank_id=1, is_started=False),
         RankRecord(rank_id=2, is_started=False),
@@ -135,7 +134,7 @@ def test_failed_rank() -> None:
         "  report /log/job-report-ranks-4-5.json",
         "  rerun  true",
         "  others stopped by the runner (SIGTERM): rank 4",
-    ] == ended(RankFailed(5, FAILED), rank(4, STOPPED, is_stopped=True), failed)
+    ] == ended(Exited(5, FAILED), rank(4, STOPPED, is_stopped=True), failed)
 
 
 def test_evidence() -> None:
@@ -152,7 +151,7 @@ def test_evidence() -> None:
         plog_path="/plog/plog-1_2.log",
         plog_error="[ERROR] HCCL(1,python): x",
     )
-    lines = ended(RankFailed(0, FAILED), attrs.evolve(rank(0, FAILED), finding=finding))
+    lines = ended(Exited(0, FAILED), attrs.evolve(rank(0, FAILED), finding=finding))
 
     assert [
         "  | step 16",
@@ -167,7 +166,7 @@ def test_evidence() -> None:
 
 def test_lost_output() -> None:
     """Bytes that the log lacks are reported below its path."""
-    lines = ended(RankFailed(0, FAILED), attrs.evolve(rank(0, FAILED), log_lost=10, log_lost_from=4096))
+    lines = ended(Exited(0, FAILED), attrs.evolve(rank(0, FAILED), log_lost=10, log_lost_from=4096))
 
     assert "         10 bytes are missing, starting at byte 4096 on" == lines[lines.index("  log    /l") + 1]
 
@@ -184,7 +183,7 @@ def test_lost_output() -> None:
 )
 def test_suspected_peer(line: str, suspected: SuspectedPeer) -> None:
     """A suspected peer is named first of all places to look."""
-    outcome = Outcome(cause=RankFailed(0, FAILED), ranks=(rank(0, FAILED),), suspected_peer=suspected)
+    outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED),), suspected_peer=suspected)
 
     assert line == screen.ended(outcome, job(0)).splitlines()[1]
 
@@ -203,7 +202,7 @@ def test_peer(text: str, peer: Peer) -> None:
     """A peer is named by all that is known of it."""
     failed = attrs.evolve(rank(0, FAILED), finding=Finding(points_at=(peer,)))
 
-    assert f"  peer   {text}" == ended(RankFailed(0, FAILED), failed)[1]
+    assert f"  peer   {text}" == ended(Exited(0, FAILED), failed)[1]
 
 
 # --- Stacks -----------------------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascend_runner.supervision import machine
-from ascend_runner.supervision.actions import Action, AskToStop, Notify, SetDeadline, SignalGroup, Spawn
 from ascend_runner.supervision.events import (
     AskedProcessEnded,
+    Cause,
     DeadlineReached,
     Emptied,
     Ending,
@@ -29,21 +29,22 @@ from ascend_runner.supervision.events import (
     SpawnFailed,
 )
 from ascend_runner.supervision.machine import TRANSITIONS
-from ascend_runner.supervision.outcome import (
-    AttemptOutcome,
-    Cause,
-    Hung,
-    Interrupted,
-    RankFailed,
-    RankNotStarted,
-    RankOutcome,
+from ascend_runner.supervision.state import (
+    Action,
+    AskToStop,
+    Notify,
+    Phase,
+    SetDeadline,
+    SignalGroup,
+    Spawn,
+    State,
 )
-from ascend_runner.supervision.state import Phase, State
 
 GRACE = 15.0
 OK, FAILED, STOPPED = Ending(), Ending(exit_code=7), Ending(signum=SIGTERM)
 SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # of the grace
 KILL_WAIT = 5.0
+PID = 4711
 MOST_SIGNALS = 2
 PHASES = list(Phase)
 
@@ -69,7 +70,7 @@ class World:
     def possible(self) -> Iterator[Event]:
         """Return every event that can happen next."""
         if self.spawning is not None:
-            yield Spawned(self.spawning)
+            yield Spawned(self.spawning, PID)
             yield SpawnFailed(self.spawning, "no memory", 125)
         for rank_id in sorted(self.leaders):
             for ending in (OK, (FAILED, STOPPED)[rank_id % 2]):
@@ -91,10 +92,9 @@ class World:
         if isinstance(event, Spawned):
             return attrs.evolve(self, spawning=None, leaders=self.leaders | {event.rank_id})
         if isinstance(event, SpawnFailed):
-            cause = RankNotStarted(rank_id=event.rank_id, reason=event.reason, exit_status=event.exit_status)
-            return attrs.evolve(self, spawning=None, cause=self.cause or cause)
+            return attrs.evolve(self, spawning=None, cause=self.cause or event)
         if isinstance(event, Exited):
-            failure = None if event.ending == OK else RankFailed(event.rank_id, event.ending)
+            failure = None if event.ending == OK else event
             return attrs.evolve(
                 self,
                 leaders=self.leaders - {event.rank_id},
@@ -105,12 +105,10 @@ class World:
             return attrs.evolve(self, stragglers=self.stragglers - {event.rank_id})
         if isinstance(event, SignalReceived):
             stays = self.cause is not None and not is_echo(self.cause, event, deadlines=self.deadlines)
-            return attrs.evolve(
-                self, signals=self.signals + 1, cause=self.cause if stays else Interrupted(event.signum)
-            )
+            return attrs.evolve(self, signals=self.signals + 1, cause=self.cause if stays else event)
         if isinstance(event, HangDetected):
             is_training = self.leaders or self.spawning is not None
-            return attrs.evolve(self, is_hung=True, cause=self.cause or (Hung(event.seconds) if is_training else None))
+            return attrs.evolve(self, is_hung=True, cause=self.cause or (event if is_training else None))
         if isinstance(event, AskedProcessEnded):
             return self
         return attrs.evolve(self, has_deadline=False, deadlines=min(1, self.deadlines + 1))
@@ -128,7 +126,7 @@ class World:
 
 def is_echo(cause: Cause | None, event: Event, *, deadlines: int) -> bool:
     """Whether a rank has just died of the signal that the runner now receives."""
-    is_stopped = isinstance(cause, RankFailed) and cause.ending == STOPPED
+    is_stopped = isinstance(cause, Exited) and cause.ending == STOPPED
     return is_stopped and event == SignalReceived(SIGTERM) and not deadlines
 
 
@@ -261,6 +259,11 @@ def test_laws_hold_in_random_histories(ranks: int, random: object) -> None:
         world = world.told(actions)
 
 
+def status(state: State) -> int:
+    """Return the exit status of a job."""
+    return state.cause.exit_status if state.cause else 0
+
+
 def play(ranks: int, *events: Event) -> tuple[State, tuple[Action, ...]]:
     """Start `ranks` ranks, apply the events, and return the last step."""
     state, actions = machine.start(tuple(range(ranks)), GRACE)
@@ -272,71 +275,69 @@ def play(ranks: int, *events: Event) -> tuple[State, tuple[Action, ...]]:
 def test_ranks_are_started_one_after_the_other() -> None:
     """Each rank is started once the previous one runs, so that an event in between can prevent the rest."""
     assert (Spawn(0),) == play(2)[1]
-    assert (Spawn(1),) == play(2, Spawned(0))[1]
-    assert play(2, Spawned(0), Spawned(1))[0].phase is Phase.RUNNING
+    assert (Spawn(1),) == play(2, Spawned(0, PID))[1]
+    assert play(2, Spawned(0, PID), Spawned(1, PID))[0].phase is Phase.RUNNING
 
 
 def test_signal_before_first_spawn_is_answered_starts_no_other() -> None:
     """A SIGTERM during the first spawn ends the job with 143; that rank is signalled, and no other is started."""
     state, _ = play(2, SignalReceived(SIGTERM))
-    state, actions = machine.transition(state, Spawned(0))
+    state, actions = machine.transition(state, Spawned(0, PID))
 
     assert (AskToStop(0, SIGTERM),) == actions
-    assert Interrupted(SIGTERM) == state.cause
+    assert SignalReceived(SIGTERM) == state.cause
 
 
 def test_job_of_which_every_rank_exits_0_is_a_success() -> None:
-    """A job whose ranks all exit with 0 has no cause and status 0."""
-    state, _ = play(2, Spawned(0), Spawned(1), Exited(1, OK), Exited(0, OK))
+    """A job whose ranks all exit with 0 has no cause."""
+    state, _ = play(2, Spawned(0, PID), Spawned(1, PID), Exited(1, OK), Exited(0, OK))
 
-    expected = AttemptOutcome(None, (RankOutcome(0, OK), RankOutcome(1, OK)))
-    assert expected == state.outcome((0, 1))
-    assert state.outcome((0, 1)).status == 0
+    assert (Phase.DONE, None) == (state.phase, state.cause)
+    assert frozenset() == state.stopped
 
 
 def test_first_failure_is_the_status_whatever_follows() -> None:
     """A rank that exits with 1 while being stopped does not replace the 7 of the first failure."""
-    state, _ = play(2, Spawned(0), Spawned(1), Exited(1, FAILED), Exited(0, Ending(exit_code=1)))
-    outcome = state.outcome((0, 1))
+    state, _ = play(2, Spawned(0, PID), Spawned(1, PID), Exited(1, FAILED), Exited(0, Ending(exit_code=1)))
 
-    assert RankFailed(1, FAILED) == outcome.cause
-    assert outcome.status == 7
-    assert (RankOutcome(0, Ending(exit_code=1), is_stopped=True), RankOutcome(1, FAILED)) == outcome.ranks
+    assert Exited(1, FAILED) == state.cause
+    assert 7 == status(state)
+    assert {0} == state.stopped
 
 
 @pytest.mark.parametrize(
-    ("ending", "status"), [(Ending(exit_code=3), 3), (Ending(signum=11), 139), (Ending(signum=9), 137)]
+    ("ending", "expected"), [(Ending(exit_code=3), 3), (Ending(signum=11), 139), (Ending(signum=9), 137)]
 )
-def test_status_is_n_or_128_plus_signal(ending: Ending, status: int) -> None:
+def test_status_is_n_or_128_plus_signal(ending: Ending, expected: int) -> None:
     """A rank that exits with N ends the job with N; one killed by signal S ends it with 128 + S."""
-    state, _ = play(1, Spawned(0), Exited(0, ending))
+    state, _ = play(1, Spawned(0, PID), Exited(0, ending))
 
-    assert status == state.outcome((0,)).status
+    assert expected == status(state)
 
 
 def test_being_stopped_is_never_success() -> None:
     """A job stopped by SIGINT is not a success, even if its ranks exit with 0."""
-    state, _ = play(1, Spawned(0), SignalReceived(SIGINT), Exited(0, OK))
+    state, _ = play(1, Spawned(0, PID), SignalReceived(SIGINT), Exited(0, OK))
 
-    assert state.outcome((0,)).status == 130
+    assert 130 == status(state)
 
 
 def test_first_signal_after_a_failure_is_no_impatience() -> None:
     """The first SIGTERM after a failure does not shorten the grace; the second one ends it."""
-    state, actions = play(2, Spawned(0), Spawned(1), Exited(0, FAILED), SignalReceived(SIGTERM))
+    state, actions = play(2, Spawned(0, PID), Spawned(1, PID), Exited(0, FAILED), SignalReceived(SIGTERM))
     assert (Phase.TERMINATING, ()) == (state.phase, actions)
 
     state, actions = machine.transition(state, SignalReceived(SIGINT))
     assert (Phase.KILLING, (SignalGroup(1, SIGKILL), SetDeadline(5.0))) == (state.phase, actions)
-    assert RankFailed(0, FAILED) == state.cause
+    assert Exited(0, FAILED) == state.cause
 
 
 @pytest.mark.parametrize("others", [(), (Exited(1, STOPPED),), (SignalReceived(SIGINT), SignalReceived(SIGINT))])
 def test_rank_that_dies_of_what_the_runner_is_sent_did_not_fail(others: tuple[Event, ...]) -> None:
     """A signal sent to every process of a job is a stop, even if a rank is seen to die first."""
-    state, _ = play(2, Spawned(0), Spawned(1), Exited(0, STOPPED), *others, SignalReceived(SIGTERM))
+    state, _ = play(2, Spawned(0, PID), Spawned(1, PID), Exited(0, STOPPED), *others, SignalReceived(SIGTERM))
 
-    assert Interrupted(SIGTERM) == state.cause
+    assert SignalReceived(SIGTERM) == state.cause
 
 
 @pytest.mark.parametrize(
@@ -351,26 +352,26 @@ def test_rank_that_dies_of_what_the_runner_is_sent_did_not_fail(others: tuple[Ev
 )
 def test_any_other_death_stays_the_cause(ending: Ending, events: tuple[Event, ...]) -> None:
     """A stop signal to a job that is already ending does not change its cause."""
-    assert RankFailed(0, ending) == play(2, Spawned(0), Spawned(1), Exited(0, ending), *events)[0].cause
+    assert Exited(0, ending) == play(2, Spawned(0, PID), Spawned(1, PID), Exited(0, ending), *events)[0].cause
 
 
 def test_signal_after_all_is_done_changes_no_status() -> None:
     """A late event may explain why a rank died, but does not undo what was done."""
-    assert play(1, Spawned(0), Exited(0, OK), SignalReceived(SIGTERM))[0].cause is None
-    assert RankFailed(0, FAILED) == play(1, Spawned(0), Exited(0, FAILED), SignalReceived(SIGTERM))[0].cause
+    assert play(1, Spawned(0, PID), Exited(0, OK), SignalReceived(SIGTERM))[0].cause is None
+    assert Exited(0, FAILED) == play(1, Spawned(0, PID), Exited(0, FAILED), SignalReceived(SIGTERM))[0].cause
 
 
 def test_hang_ends_the_job_with_124() -> None:
     """A hang is a cause like a failure: all ranks are stopped, and the status is that of a time limit."""
-    state, actions = play(1, Spawned(0), HangDetected(60.0))
+    state, actions = play(1, Spawned(0, PID), HangDetected(60.0))
 
     assert (AskToStop(0, SIGTERM), SetDeadline(1.0)) == actions
-    assert state.outcome((0,)).status == 124
+    assert 124 == status(state)
 
 
 def test_ctrl_z_stops_the_ranks_and_fg_continues_them() -> None:
     """Ranks have no terminal, so the runner's SIGTSTP reaches them as SIGSTOP."""
-    state, actions = play(1, Spawned(0), SignalReceived(SIGTSTP))
+    state, actions = play(1, Spawned(0, PID), SignalReceived(SIGTSTP))
     assert (SignalGroup(0, SIGSTOP),) == actions
 
     assert (SignalGroup(0, SIGCONT),) == machine.transition(state, SignalReceived(SIGCONT))[1]
@@ -378,7 +379,7 @@ def test_ctrl_z_stops_the_ranks_and_fg_continues_them() -> None:
 
 def test_user_signals_are_forwarded_and_change_nothing() -> None:
     """SIGUSR1 reaches every living group."""
-    state, actions = play(2, Spawned(0), Spawned(1), SignalReceived(SIGUSR1))
+    state, actions = play(2, Spawned(0, PID), Spawned(1, PID), SignalReceived(SIGUSR1))
 
     assert state.phase is Phase.RUNNING
     assert (Notify(0, SIGUSR1), Notify(1, SIGUSR1)) == actions
@@ -386,7 +387,7 @@ def test_user_signals_are_forwarded_and_change_nothing() -> None:
 
 def test_back_off_takes_the_grace() -> None:
     """SIGTERM at 0, 1, 3 and 7 s of a grace of 15 s, SIGKILL at 15 s."""
-    state, actions = play(1, Spawned(0), SignalReceived(SIGTERM))
+    state, actions = play(1, Spawned(0, PID), SignalReceived(SIGTERM))
     deadlines = []
     while state.phase is Phase.TERMINATING:
         deadlines += [action.seconds for action in actions if isinstance(action, SetDeadline)]
@@ -397,7 +398,7 @@ def test_back_off_takes_the_grace() -> None:
 
 def test_straggler_keeps_the_grace_of_its_leader() -> None:
     """A program keeps its full grace even if the wrapper above it dies of SIGTERM at once."""
-    state, _ = play(1, Spawned(0), SignalReceived(SIGTERM), Exited(0, Ending(signum=SIGTERM), has_stragglers=True))
+    state, _ = play(1, Spawned(0, PID), SignalReceived(SIGTERM), Exited(0, Ending(signum=SIGTERM), has_stragglers=True))
     assert state.phase is Phase.TERMINATING
 
     state, _ = machine.transition(state, Emptied(0))
@@ -406,7 +407,7 @@ def test_straggler_keeps_the_grace_of_its_leader() -> None:
 
 def test_straggler_of_a_successful_leader_is_asked_at_once() -> None:
     """Processes left behind by a finished rank are stopped while other ranks run, and the job still succeeds."""
-    state, actions = play(2, Spawned(0), Spawned(1), Exited(0, OK, has_stragglers=True))
+    state, actions = play(2, Spawned(0, PID), Spawned(1, PID), Exited(0, OK, has_stragglers=True))
     assert (AskToStop(0, SIGTERM),) == actions
 
     state, actions = machine.transition(state, Exited(1, OK))
@@ -415,8 +416,8 @@ def test_straggler_of_a_successful_leader_is_asked_at_once() -> None:
 
 
 def test_unkillable_rank_is_named_after_a_bounded_wait() -> None:
-    """A rank that survives SIGKILL for five seconds is given up and has no ending."""
-    state, _ = play(1, Spawned(0), SignalReceived(SIGTERM), SignalReceived(SIGTERM), DeadlineReached())
+    """A rank that survives SIGKILL for five seconds is given up and is still alive in the end."""
+    state, _ = play(1, Spawned(0, PID), SignalReceived(SIGTERM), SignalReceived(SIGTERM), DeadlineReached())
 
     assert state.phase is Phase.DONE
-    assert (RankOutcome(0, None, is_stopped=True),) == state.outcome((0,)).ranks
+    assert {0} == state.alive == state.stopped
