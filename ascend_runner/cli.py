@@ -18,7 +18,7 @@ from ascend_runner.launcher import Launcher
 from ascend_runner.output.console import STDERR, Console
 from ascend_runner.output.messages import Level, Messages, format_message
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.plan.secrets import mask
+from ascend_runner.plan.secrets import Masker
 from ascend_runner.problems import RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_record import Outcome
@@ -141,6 +141,7 @@ def _write_last_message(sentence: str) -> None:
 
 
 def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
+    masker = Masker()
     plan = {
         "job_id": job.job_id,
         "rank_size": job.rank_size or None,
@@ -148,25 +149,26 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
         "pod_name": job.pod_name,
         "rank_table": job.table.path if job.table else None,
         "ranks": [
-            {"rank_id": rank.rank_id, "local_rank": rank.local_rank, **_process_plan(rank, environ)}
+            {"rank_id": rank.rank_id, "local_rank": rank.local_rank, **_process_plan(rank, environ, masker)}
             for rank in job.ranks
         ],
-        "beside": [{"name": process.name, **_process_plan(process, environ)} for process in job.beside],
+        "beside": [{"name": process.name, **_process_plan(process, environ, masker)} for process in job.beside],
         "host_files": [
             {"path": path, "lines": os.fsdecode(content).splitlines()} for path, content in job.host_files.items()
         ],
     }
+    plan["secrets_masked"] = masker.count
     text = json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
     # JSON does not escape DEL and the control characters above it, some of which control a terminal. orjson would also
     # refuse arguments that are not UTF-8.
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
-def _process_plan(process: RankSpec, environ: Mapping[str, str]) -> dict[str, object]:
+def _process_plan(process: RankSpec, environ: Mapping[str, str], masker: Masker) -> dict[str, object]:
     return {
         "executable": process.executable,
-        "argv": process.argv,
-        "variables": mask({name: value for name, value in process.env.items() if environ.get(name) != value}),
+        "argv": masker.arguments(process.argv),
+        "variables": masker.variables(process.changes(environ)),
         "unset": [name for name in environ if name not in process.env],
         "cwd": process.cwd,
         **({} if process.cores is None else {"cores": sorted(process.cores)}),

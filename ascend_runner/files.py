@@ -1,4 +1,4 @@
-"""Folders, log files and files written as a whole: private, and never reached through another user's files.
+"""Folders, log files and files written as a whole: writable by nobody else, and never reached through others' files.
 
 Below a world-writable directory such as /tmp, any user may have placed a symlink or a directory where the runner is to
 write. Every function that creates something refuses these. Elsewhere, symlinks of the platform are followed.
@@ -15,8 +15,9 @@ from typing import Final
 
 from ascend_runner.errors import OutputError, reason
 
-FOLDER_MODE: Final = 0o750
-FILE_MODE: Final = 0o640
+# The umask decides who may read, and whether the group may write. Others never may, whatever it says.
+FOLDER_MODE: Final = 0o775
+FILE_MODE: Final = 0o664
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO must not block
 WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NEIGHBOUR: Final = ".ascend-runner-"  # a new file before it is renamed

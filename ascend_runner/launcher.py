@@ -12,7 +12,7 @@ from ascend_runner import errors, files
 from ascend_runner.facts import Observer
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.host import cores, network
+from ascend_runner.host import cores, executables, network
 from ascend_runner.host.host import Host
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.manager import Manager
@@ -86,6 +86,7 @@ class Launcher:
             try:
                 job = self._write_files(job)
                 self._check_for_signals()
+                self._note_missing_py_spy(job)
                 recorder = Recorder(job, self._environ)
                 self._manage(job, console, (Progress(job, self._messages), report), recorder)
             except errors.AscendRunnerError as error:
@@ -112,6 +113,11 @@ class Launcher:
                 Manager(job, node, observers=(*observers, recorder)).run()
             finally:
                 self._signals.unwatch(processes.asked)
+
+    def _note_missing_py_spy(self, job: JobSpec) -> None:
+        search_path = job.processes[0].env.get("PATH", os.defpath)
+        if job.hang_timeout is not None and not executables.find_py_spy(search_path):
+            self._messages.info(f"{executables.NO_PY_SPY}: the stacks of a hang will be the kernel's, not Python's")
 
     def _write_files(self, job: JobSpec) -> JobSpec:
         """Make the folders and files of a plan; returns the plan with the path at which its rank table is."""

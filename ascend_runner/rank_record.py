@@ -74,7 +74,8 @@ class Outcome:
     """What a job came to. `cause` is None if and only if every rank exited with 0; `ranks` is in rank order.
 
     `started_at` is in seconds since the epoch, `seconds` is how long the job ran. `suspected_peer` is set if the failed
-    ranks only report a peer, `hang` if the job hung. `report` is the content of the report file, see report/README.md.
+    ranks only report a peer, `hang` if the job hung. `secrets_masked` counts those in the ends of logs. `report` is
+    the content of the report file, see report/README.md.
     """
 
     cause: Optional[Cause]
@@ -84,6 +85,7 @@ class Outcome:
     suspected_peer: Optional[SuspectedPeer] = None
     hang: tuple[StackGroup, ...] = ()
     warnings: tuple[str, ...] = ()
+    secrets_masked: int = 0
     report: Mapping[str, object] = MappingProxyType({})
 
     @property

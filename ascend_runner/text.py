@@ -26,12 +26,17 @@ def printable(text: str) -> str:
     )
 
 
+def without_escapes(text: str) -> str:
+    """Remove colours and other control sequences of a terminal."""
+    return _ESCAPE_SEQUENCE.sub("", text)
+
+
 def lines_of(data: bytes) -> list[str]:
     """Split raw output into lines as a terminal shows them: no colours, only the last state of a progress bar.
 
     The lines are neither escaped nor clipped, so that they can be searched for patterns.
     """
-    lines = _ESCAPE_SEQUENCE.sub("", data.decode(errors="replace")).replace("\r\n", "\n").split("\n")
+    lines = without_escapes(data.decode(errors="replace")).replace("\r\n", "\n").split("\n")
     return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
+import subprocess
+import sys
 
 import ascend_runner
 from ascend_runner.guardian import process_tree
 from tests.helpers.program import Program
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import LIMIT, wait_until
 
 
 def test_success_is_written_down(program: Program) -> None:
@@ -23,7 +24,6 @@ def test_success_is_written_down(program: Program) -> None:
     assert ("succeeded", 0, 6, 0) == (rank["state"], rank["exit_code"], rank["log_size"], rank["log_lost"])
     assert rank["max_rss"] > 1 << 20
     assert rank["user_seconds"] + rank["system_seconds"] > 0
-    assert stat.S_IMODE(os.stat(program.log_dir / "job-report.json").st_mode) == 0o640
 
 
 def test_failure_is_written_down_with_its_traceback(program: Program) -> None:
@@ -64,6 +64,20 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
     assert "ERROR stacks of all ranks, outliers first:" in run.screen
     assert "ERROR no rank wrote any output for 1 s (--hang-timeout), " in run.screen
     assert [rank_id for group in program.report()["hang"] for rank_id in group["rank_ids"]] == [0, 1]
+
+
+def test_missing_py_spy_is_noted_at_the_start(program: Program) -> None:
+    """A job that is watched for a hang says before its ranks start that it will have no Python stacks."""
+    (program.folder / "python").symlink_to(os.path.realpath(sys.executable))  # py-spy is looked for beside it
+    env = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def screen(*options: str) -> str:
+        command = ["./python", "-m", "ascend_runner", "--log-dir", "log", *options, "--nproc-per-node", "1", "true"]
+        return subprocess.run(
+            command, cwd=program.folder, env=env, stderr=subprocess.PIPE, text=True, check=True, timeout=LIMIT
+        ).stderr
+
+    assert [True, False] == ["ascend-runner[debug]" in shown for shown in (screen("--hang-timeout", "60"), screen())]
 
 
 def test_ranks_that_are_told_to_stop_do_not_hang(program: Program) -> None:

@@ -1,4 +1,4 @@
-"""Files and folders of the runner are private, and never reached through another user's files."""
+"""Files and folders of the runner are writable by nobody else, and never reached through another user's files."""
 
 from __future__ import annotations
 
@@ -48,12 +48,20 @@ def open_and_close(path: Path) -> None:
 # --- Folders ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_folder_made_is_private(tmp_path: Path) -> None:
-    """A folder and its parents get the mode 0750, whatever the umask is."""
+@pytest.mark.parametrize(
+    ("mask", "folder_mode", "file_mode"),
+    [(0o022, 0o755, 0o644), (0o002, 0o775, 0o664), (0o077, 0o700, 0o600), (0o000, 0o775, 0o664)],
+)
+def test_modes_follow_the_umask(tmp_path: Path, mask: int, folder_mode: int, file_mode: int) -> None:
+    """Folders, logs and written files have the modes that the umask leaves, but others never get to write."""
     folder = tmp_path / "a" / "b" / "c"
+    os.umask(mask)
     files.make_folder(str(folder))
+    open_and_close(folder / "log")
+    files.write_atomically(str(folder / "report"), b"{}")
 
-    assert [0o750] * 3 == [mode(folder), mode(folder.parent), mode(folder.parent.parent)]
+    assert [folder_mode] * 3 == [mode(folder), mode(folder.parent), mode(folder.parent.parent)]
+    assert [file_mode] * 2 == [mode(folder / "log"), mode(folder / "report")]
 
 
 def test_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
@@ -100,7 +108,7 @@ def test_own_folder_in_a_public_one_is_used(public: Path) -> None:
     files.make_folder(str(public / "log"))
     files.make_folder(str(public / "log"))
 
-    assert 0o750 == mode(public / "log")
+    assert 0o755 == mode(public / "log")
 
 
 def test_symlink_in_a_public_folder_is_refused_and_not_followed(public: Path, tmp_path: Path) -> None:
@@ -158,13 +166,12 @@ def test_folder_of_the_platform_may_have_any_owner(tmp_path: Path) -> None:
 # --- Log files --------------------------------------------------------------------------------------------------------
 
 
-def test_log_is_private_new_and_writable(tmp_path: Path) -> None:
-    """A log file has the mode 0640 and the bytes written to its fd."""
+def test_log_is_new_and_writable(tmp_path: Path) -> None:
+    """A log file has the bytes written to its fd."""
     fd = files.open_new_log(str(tmp_path / "a.txt"))
     os.write(fd, b"line\n")
     os.close(fd)
 
-    assert 0o640 == mode(tmp_path / "a.txt")
     assert b"line\n" == (tmp_path / "a.txt").read_bytes()
 
 
@@ -261,12 +268,11 @@ def test_file_of_another_user_in_a_public_folder_is_refused(public: Path) -> Non
 # --- Files that are replaced as a whole -------------------------------------------------------------------------------
 
 
-def test_written_file_is_private_and_alone(tmp_path: Path) -> None:
-    """The new file has the mode 0640, and nothing else stays in the folder."""
+def test_written_file_is_alone(tmp_path: Path) -> None:
+    """Nothing else stays in the folder."""
     files.write_atomically(str(tmp_path / "a.json"), b"{}")
 
     assert {"a.json": b"{}"} == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    assert 0o640 == mode(tmp_path / "a.json")
 
 
 def test_reader_keeps_the_old_content(tmp_path: Path) -> None:

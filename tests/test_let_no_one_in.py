@@ -141,7 +141,7 @@ def test_folder_of_somebody_else(program: Program, public: Path) -> None:
 
 
 def test_modes(program: Program) -> None:
-    """Files have mode 0640 and folders 0750, even if the umask allows more."""
+    """No file and no folder is writable by others, even if the umask allows it."""
     (program.folder / "table.json").write_text(table([("pod-0", "10.1.0.1")]))
     options = ("--no-table-checks", "--rank-table", "table.json", "--workdir", "device", "--log-max-size", "1K")
     mask = ("sh", "-c", 'umask 0; exec "$@"', "sh")
@@ -150,7 +150,7 @@ def test_modes(program: Program) -> None:
 
     made = [program.log_dir, *written(program.log_dir)]
     modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in made}
-    assert {(True, 0o750), (False, 0o640)} == modes
+    assert {(True, 0o775), (False, 0o664)} == modes
     names = "\n".join(str(path.relative_to(program.log_dir)) for path in made)
     for part in (
         ".txt.1",
@@ -170,17 +170,19 @@ NO_SECRETS = ("TOKENIZERS_PARALLELISM", "MONKEY", "BREAK_AT", "RISK")
 
 
 def test_secrets_are_shown_nowhere(program: Program) -> None:
-    """Values of secrets are neither in the plan, nor on the screen, nor in any file of the runner."""
+    """Secrets, by name or by shape, are neither in the plan, nor in the runner's own lines, nor in any of its files."""
     env = {name: f"hidden-{number}" for number, name in enumerate(SECRETS)}
-    plan = program.start("--nproc-per-node", "1", "--dry-run", "false", env=env)
+    command = ("sh", "-c", 'echo "HF_TOKEN=$HF_TOKEN $*"; exit 3', "x", "--api-key", "hidden", "--token=hidden")
+    plan = program.start("--nproc-per-node", "1", "--dry-run", *command, env=env)
     assert plan.finish() == 0
-    run = program.start("--nproc-per-node", "1", "--verbose", "sh", "-c", "echo $HF_TOKEN; exit 3", env=env)
+    assert json.loads(plan.screen)["secrets_masked"] == 2
+    run = program.start("--nproc-per-node", "1", "--verbose", *command, env=env)
     assert run.finish() == 3
 
-    assert program.log(0) == b"hidden-0\n"  # the rank has it, and its own output is not masked
-    own_lines = "".join(line for line in run.lines if not line.startswith(("[rank ", "  | ")))
+    # The rank has them, and its own output is not masked.
+    assert program.log(0) == b"HF_TOKEN=hidden-0 --api-key hidden --token=hidden\n"
+    own_lines = "".join(line for line in run.lines if not line.startswith("[rank "))
+    assert "| HF_TOKEN=*** --api-key *** --token=***" in own_lines
     assert "hidden" not in plan.screen + own_lines
-    del run
-    report = program.report()
-    report["ranks"][0]["finding"]["last_lines"] = ()
-    assert "hidden" not in json.dumps(report)
+    others = [path.read_text() for path in written(program.log_dir) if path.is_file() and path.suffix != ".txt"]
+    assert "hidden" not in "".join(others)

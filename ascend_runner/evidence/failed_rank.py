@@ -15,8 +15,10 @@ from ascend_runner.diagnosis.log_evidence import Evidence
 from ascend_runner.evidence import plog
 from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_table import codec
 from ascend_runner.supervision.events import Ending
+from ascend_runner.text import shown
 
 FAR_BACK: Final = 1024 * 1024  # bytes of a log to search for an exception if its last bytes contain none
 DISK_LIMIT: Final = 5.0  # seconds; logs and plogs may be on a network disk that no longer responds
@@ -24,7 +26,7 @@ DISK_LIMIT: Final = 5.0  # seconds; logs and plogs may be on a network disk that
 
 @attrs.frozen(kw_only=True)
 class FailedRank:
-    """What is left of a rank: how it ended, the last bytes of its log, and where to read more.
+    """What is left of a rank: how it ended, the last bytes of its log with secrets masked, and where to read more.
 
     `log_path` is "" if the `tail` is the whole log. `started_at` is in seconds since the epoch. `has_own_plog_folder`
     is false if several ranks write to `plog_folder`.
@@ -45,13 +47,13 @@ def in_memory(ranks: Sequence[FailedRank], circumstances: Circumstances) -> tupl
     return tuple(_death(rank, log_evidence.read(rank.tail, rank.ending), circumstances) for rank in ranks)
 
 
-def read_disks(ranks: Sequence[FailedRank]) -> Mapping[int, Evidence]:
+def read_disks(ranks: Sequence[FailedRank], masker: Masker) -> Mapping[int, Evidence]:
     """Return what the logs and plogs of failed ranks contain; ranks that cannot be read in time are missing."""
     read: dict[int, Evidence] = {}
 
     def work() -> None:
         for rank in ranks:
-            read[rank.rank_id] = _read(rank)
+            read[rank.rank_id] = _read(rank, masker)
 
     bounded.call(DISK_LIMIT, work)
     return dict(read)  # a copy, because the thread may still be running
@@ -61,7 +63,7 @@ def gather(
     ranks: Sequence[FailedRank],
     circumstances: Circumstances,
     warn: Callable[[str], None],
-    read: Callable[[Sequence[FailedRank]], Mapping[int, Evidence]] = read_disks,
+    read: Callable[[Sequence[FailedRank]], Mapping[int, Evidence]],
 ) -> tuple[Death, ...]:
     """Return all evidence about failed ranks.
 
@@ -97,17 +99,21 @@ def _death(rank: FailedRank, evidence: Evidence, circumstances: Circumstances) -
     )
 
 
-def _read(rank: FailedRank) -> Evidence:
+def _read(rank: FailedRank, masker: Masker) -> Evidence:
     """Read the end of a log, and further back if it contains no exception: much may have been written after one."""
     found = _plog(rank)
-    errors = found.errors if found else ()
+    errors = tuple(map(masker.text, found.errors)) if found else ()
     evidence = log_evidence.read(rank.tail, rank.ending, errors)
     if not evidence.exception and not rank.ending.signum and rank.log_path:
-        earlier = log_evidence.read(files.read_end(rank.log_path, FAR_BACK), rank.ending, errors)
+        earlier = log_evidence.read(masker.data(files.read_end(rank.log_path, FAR_BACK)), rank.ending, errors)
         if earlier.exception or earlier.code:
             evidence = attrs.evolve(earlier, last_lines=evidence.last_lines)
 
-    return attrs.evolve(evidence, plog_path=found.path, plog_error=found.first_error) if found else evidence
+    return (
+        attrs.evolve(evidence, plog_path=found.path, plog_error=shown(errors[0]) if errors else "")
+        if found
+        else evidence
+    )
 
 
 def _plog(rank: FailedRank) -> plog.Plog | None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.text import lines_of, shown
+from ascend_runner.text import lines_of
 
 FILES_LIMIT: Final = 4096  # directory entries examined
 READ_LIMIT: Final = 8 * 1024 * 1024  # bytes per file; at CANN's default level a plog contains errors only
@@ -24,10 +24,9 @@ _NAME: Final = re.compile(r"plog-(\d+)_\d+\.log")
 
 @attrs.frozen
 class Plog:
-    """A rank's newest plog. `first_error` is "" if it contains none; `errors` is that line and the following, raw."""
+    """A rank's newest plog. `errors` is its first error and the lines that follow, raw; empty if it contains none."""
 
     path: str
-    first_error: str = ""
     errors: tuple[str, ...] = ()
 
 
@@ -44,7 +43,7 @@ def newest(folder: str, pids: Iterable[int] = (), since: float = 0.0) -> Plog | 
         if path:
             errors = _errors(path)
             if errors:
-                return Plog(path, shown(errors[0]), errors)
+                return Plog(path, errors)
             silent = silent or Plog(path)
     return silent
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -19,7 +18,7 @@ import attrs
 from ascend_runner.diagnosis.stack_groups import ProcessStack, RankStack
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.guardian.process_tree import descendants, is_proc_ours, wchan
-from ascend_runner.host import bounded
+from ascend_runner.host import bounded, executables
 from ascend_runner.host.host import Host
 from ascend_runner.text import shown
 
@@ -36,8 +35,8 @@ class StackCollector:
     """
 
     def __init__(self, py_spy: str) -> None:
-        """`py_spy` is the path of the program, see `find_py_spy`; "" for the kernel's view only."""
-        self.refusal = "" if py_spy else "py-spy is not installed (pip install 'ascend-runner[debug]')"
+        """`py_spy` is the path of the program, see `executables.find_py_spy`; "" for the kernel's view only."""
+        self.refusal = "" if py_spy else executables.NO_PY_SPY
         self._py_spy = py_spy
 
     def collect(self, leaders: Mapping[int, int], seconds: float = 6.0) -> tuple[RankStack, ...]:
@@ -105,15 +104,6 @@ def decode_dump(data: str) -> tuple[str, ...]:
         shown(f"{frame.get('name')} ({os.path.basename(str(frame.get('filename')))}:{frame.get('line')})")
         for frame in main.get("frames", [])[:FRAMES_LIMIT]
     )
-
-
-def find_py_spy(search_path: str) -> str:
-    """Find py-spy beside this interpreter, else in `search_path`; "" if it is not installed."""
-    for folder in (os.path.dirname(sys.executable), *search_path.split(os.pathsep)):
-        path = os.path.join(folder, "py-spy")
-        if folder and os.access(path, os.X_OK):
-            return path
-    return ""
 
 
 def _family(leader: int) -> list[int]:

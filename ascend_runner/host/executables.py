@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+from typing import Final
 
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, CommandError
+
+NO_PY_SPY: Final = "py-spy is not installed (pip install 'ascend-runner[debug]')"
 
 
 def is_relative(name: str) -> bool:
@@ -34,3 +38,12 @@ def find_executable(name: str, *, cwd: str, search_path: str) -> str:
         raise CommandError(f"permission denied: {found_at!r} {reason}", exit_status=COMMAND_NOT_EXECUTABLE)
     where = f" in {cwd}" if is_relative(name) else ""
     raise CommandError(f"command not found: {name!r}{where}", exit_status=COMMAND_NOT_FOUND)
+
+
+def find_py_spy(search_path: str) -> str:
+    """Find py-spy beside this interpreter, else in `search_path`; "" if it is not installed."""
+    for folder in (os.path.dirname(sys.executable), *search_path.split(os.pathsep)):
+        path = os.path.join(folder, "py-spy")
+        if folder and os.access(path, os.X_OK):
+            return path
+    return ""

@@ -35,6 +35,10 @@ class RankSpec:
         """The name in messages, such as "rank 3" or "scheduler"."""
         return self.name or f"rank {self.rank_id}"
 
+    def changes(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that differ from those of the caller."""
+        return {name: value for name, value in self.env.items() if environ.get(name) != value}
+
 
 @attrs.frozen
 class TableFile:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ascend_runner.plan.job import RankSpec
-from ascend_runner.plan.secrets import mask
+from ascend_runner.plan.secrets import Masker
 
 PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
 
@@ -19,8 +19,8 @@ def rerun_command(spec: RankSpec, environ: Mapping[str, str]) -> str:
     """
     changed = {name: value for name, value in spec.env.items() if environ.get(name) != value}
     removed = [f"-u {_quoted(name)}" for name in sorted(environ) if name not in spec.env]
-    assigned = [_quoted(f"{name}={value}") for name, value in sorted(mask(changed).items())]
-    words = [f"cd {_quoted(spec.cwd)}", "&&", "env", *removed, *assigned, *map(_quoted, spec.argv)]
+    assigned = [_quoted(f"{name}={value}") for name, value in sorted(Masker().variables(changed).items())]
+    words = [f"cd {_quoted(spec.cwd)}", "&&", "env", *removed, *assigned, *map(_quoted, Masker().arguments(spec.argv))]
 
     return " ".join(words)
 

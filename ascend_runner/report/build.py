@@ -12,7 +12,7 @@ import orjson
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.plan.secrets import mask
+from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report.model import CauseReport, JobState, RankReport, Report
 from ascend_runner.supervision.events import Cause, Exited, HangDetected, SignalReceived, SpawnFailed
@@ -23,6 +23,8 @@ _KINDS = {Exited: "rank_failed", SpawnFailed: "rank_not_started", SignalReceived
 def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str], runner_version: str) -> Report:
     """Build the report; `environ` is the environment that the runner was started with."""
     specs = {spec.rank_id: spec for spec in job.processes}
+    masker = Masker(count=outcome.secrets_masked)
+    variables = {rank_id: masker.variables(spec.changes(environ)) for rank_id, spec in specs.items()}
     return Report(
         job_id=job.job_id,
         state=JobState.FAILED if outcome.cause else JobState.SUCCEEDED,
@@ -36,11 +38,13 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str], runner_ver
         log_dir=job.log_dir,
         cause=_cause(outcome.cause, outcome) if outcome.cause else None,
         ranks=tuple(
-            _rank(rank, specs[rank.rank_id], environ, job_started_at=outcome.started_at) for rank in outcome.ranks
+            _rank(rank, specs[rank.rank_id], variables[rank.rank_id], job_started_at=outcome.started_at)
+            for rank in outcome.ranks
         ),
         hang=outcome.hang,
         warnings=outcome.warnings,
         runner_version=runner_version,
+        secrets_masked=masker.count,
     )
 
 
@@ -105,7 +109,7 @@ def _cause(cause: Cause, outcome: Outcome) -> CauseReport:
     )
 
 
-def _rank(rank: RankRecord, spec: RankSpec, environ: Mapping[str, str], *, job_started_at: float) -> RankReport:
+def _rank(rank: RankRecord, spec: RankSpec, variables: Mapping[str, str], *, job_started_at: float) -> RankReport:
     ending = rank.ending
     started_at = job_started_at + rank.started_after
 
@@ -129,7 +133,7 @@ def _rank(rank: RankRecord, spec: RankSpec, environ: Mapping[str, str], *, job_s
         log_lost_from=rank.log_lost_from,
         process_log_path=spec.env.get("ASCEND_PROCESS_LOG_PATH", ""),
         cwd=spec.cwd,
-        variables=mask({name: value for name, value in spec.env.items() if environ.get(name) != value}),
+        variables=variables,
         rerun=rank.rerun,
         finding=rank.finding,
         name=spec.name,

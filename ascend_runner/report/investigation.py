@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,12 +14,13 @@ from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.evidence import failed_rank
 from ascend_runner.evidence import memory as memory_evidence
 from ascend_runner.evidence.failed_rank import FailedRank
-from ascend_runner.evidence.stacks import StackCollector, find_py_spy
+from ascend_runner.evidence.stacks import StackCollector
 from ascend_runner.facts import HangSeen, RankOutput
-from ascend_runner.host import memory
+from ascend_runner.host import executables, memory
 from ascend_runner.host.host import Host
 from ascend_runner.host.memory import MemorySample
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.secrets import Masker
 from ascend_runner.supervision.events import Exited
 
 
@@ -30,6 +32,7 @@ class Investigation:
     began: float
     memory: MemorySample
     pids: Mapping[int, int]  # of the ranks' leaders, by rank id
+    masker: Masker
 
     def order(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
@@ -47,12 +50,13 @@ class Investigation:
         if is_disk_hung:  # plogs are on the same disk
             deaths = failed_rank.in_memory(ranks, circumstances)
         else:
-            deaths = failed_rank.gather(ranks, circumstances, warn)
+            read = functools.partial(failed_rank.read_disks, masker=self.masker)
+            deaths = failed_rank.gather(ranks, circumstances, warn, read)
         return diagnose(deaths, circumstances, failed_rank.places_of(self.job))
 
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
         """Return the stacks of all ranks; `pids` are those of their leaders by rank id."""
-        collector = StackCollector(find_py_spy(self.job.processes[0].env.get("PATH", os.defpath)))
+        collector = StackCollector(executables.find_py_spy(self.job.processes[0].env.get("PATH", os.defpath)))
         return HangSeen(stack_groups.group(collector.collect(pids)), collector.refusal)
 
     def _circumstances(self) -> Circumstances:
@@ -65,7 +69,7 @@ class Investigation:
                 rank_id=exited.rank_id,
                 pid=self.pids[exited.rank_id],
                 ending=exited.ending,
-                tail=output.tail,
+                tail=self.masker.data(output.tail),
                 log_path="" if output.is_all_in_tail or output.lost else specs[exited.rank_id].log_path,
                 plog_folder=specs[exited.rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),
                 has_own_plog_folder=self.job.has_own_process_logs,

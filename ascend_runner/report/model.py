@@ -2,7 +2,7 @@
 
 Records are JSON objects, tuples are arrays, None is null. Sizes are in bytes, durations in seconds of the monotonic
 clock. Times are ISO 8601 with an offset: the wall clock at the start of the job plus monotonic seconds, so that a
-change of the clock in between does not distort them. Values of variables that look secret are masked.
+change of the clock in between does not distort them. Secrets are masked.
 
 `SCHEMA_VERSION` is raised when a field is removed or changes its meaning; new fields are added without that.
 """
@@ -86,7 +86,8 @@ class Report:
     """One node's part of a job.
 
     `status` is null until the job has ended; `ranks` is empty until then, and in rank order. `rank_size` is 0 if
-    unknown. `hang` is where the ranks of a job that hung were, outliers first.
+    unknown. `hang` is where the ranks of a job that hung were, outliers first. `secrets_masked` is how many secrets in
+    variables and in the ends of logs were replaced by ***.
     """
 
     job_id: str
@@ -104,4 +105,5 @@ class Report:
     hang: tuple[StackGroup, ...]
     warnings: tuple[str, ...]
     runner_version: str
+    secrets_masked: int = 0
     schema_version: int = SCHEMA_VERSION

@@ -19,6 +19,7 @@ from ascend_runner.host import memory
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.rerun import rerun_command
+from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.supervision.events import Exited, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 # Seconds after the start of a job until the modules that a failure needs are loaded. A short job does without them; in
 # a long one the disk that holds them may hang, the package be upgraded or file descriptors run out before a rank fails.
 LOAD_AFTER: Final = 1.0
+SHOWN_END: Final = 16 * 1024  # bytes of the output of a rank that has not failed
 
 
 class Recorder:
@@ -78,7 +80,7 @@ class Recorder:
 
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.
         """
-        return self._investigation().order(failures, is_ordered=is_ordered)
+        return self._investigation(Masker()).order(failures, is_ordered=is_ordered)
 
     @property
     def is_disk_hung(self) -> bool:
@@ -87,7 +89,7 @@ class Recorder:
 
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
         """Return the stacks of all ranks; `pids` are those of their leaders by rank id."""
-        return self._investigation().find_stacks(pids)
+        return self._investigation(Masker()).find_stacks(pids)
 
     def finish(self, warn: Callable[[str], None]) -> Outcome:
         """Diagnose the ranks that failed, and return everything that is known of the job, after its end.
@@ -102,21 +104,23 @@ class Recorder:
             for rank_id, (exited, _at) in sorted(self._exited.items())
             if not exited.ending.is_success and rank_id not in self._state.stopped
         ]
-        diagnosis = None
+        diagnosis, masker = None, Masker()
         if failures:
-            diagnosis = self._investigation().diagnose(failures, warn, is_disk_hung=self.is_disk_hung)
+            diagnosis = self._investigation(masker).diagnose(failures, warn, is_disk_hung=self.is_disk_hung)
         findings = diagnosis.findings if diagnosis else {}
 
+        ranks = tuple(self._record(rank_id, findings.get(rank_id), masker) for rank_id in sorted(self._specs))
         return Outcome(
             cause=cause,
-            ranks=tuple(self._record(rank_id, findings.get(rank_id)) for rank_id in sorted(self._specs)),
+            ranks=ranks,
             started_at=self._began[0],
             seconds=self._state_since - self._began[1],
             suspected_peer=diagnosis.suspected_peer if diagnosis else None,
             hang=self._hang,
+            secrets_masked=masker.count,
         )
 
-    def _record(self, rank_id: int, finding: Finding | None) -> RankRecord:
+    def _record(self, rank_id: int, finding: Finding | None, masker: Masker) -> RankRecord:
         spec, output, reaped = self._specs[rank_id], self._outputs[rank_id], self._reaped.get(rank_id)
         spawned, started_at = self._spawned.get(rank_id, (None, self._began[1]))
         exited, ended_at = self._exited.get(rank_id, (None, self._state_since))
@@ -137,17 +141,18 @@ class Recorder:
             log_size=output.size,
             log_lost=output.lost,
             log_lost_from=output.lost_from,
-            last_lines=tuple(last_lines(output.tail)),
+            last_lines=finding.last_lines if finding else tuple(last_lines(masker.data(output.tail[-SHOWN_END:]))),
             rerun=rerun_command(spec, self._environ),
             finding=finding,
         )
 
-    def _investigation(self) -> Investigation:
+    def _investigation(self, masker: Masker) -> Investigation:
         return _load()(
             job=self._job,
             began=self._began[0],
             memory=self._memory,
             pids={rank_id: spawned.pid for rank_id, (spawned, _at) in self._spawned.items()},
+            masker=masker,
         )
 
 

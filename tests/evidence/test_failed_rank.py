@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import subprocess
 import sys
@@ -14,8 +15,9 @@ from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding, Peer, SuspectedPeer
 from ascend_runner.diagnosis.first_cause import Place, by_suspicion
 from ascend_runner.evidence import failed_rank
-from ascend_runner.evidence.failed_rank import FailedRank
+from ascend_runner.evidence.failed_rank import FailedRank, read_disks
 from ascend_runner.plan.job import TableFile
+from ascend_runner.plan.secrets import Masker
 from ascend_runner.supervision.events import Ending
 from tests.helpers.plans import job_spec, rank_spec
 
@@ -45,7 +47,7 @@ def reporting(rank_id: int) -> FailedRank:
 def findings_of(*ranks: FailedRank) -> tuple[list[Finding], SuspectedPeer | None]:
     """Diagnose ranks on a machine without memory counters."""
     warnings: list[str] = []
-    deaths = failed_rank.gather(ranks, Circumstances(), warnings.append)
+    deaths = failed_rank.gather(ranks, Circumstances(), warnings.append, functools.partial(read_disks, masker=Masker()))
     assert [] == warnings
     diagnosis = diagnose.diagnose(deaths, Circumstances(), PLACES)
     return [diagnosis.findings[rank.rank_id] for rank in ranks], diagnosis.suspected_peer
@@ -64,7 +66,7 @@ def test_disk_that_does_not_respond() -> None:
     """A disk that hangs costs the plogs only, and is reported."""
     warnings: list[str] = []
     rank = failed(0, "while_handling")
-    (death,) = failed_rank.gather([rank], Circumstances(), warnings.append, read=lambda _ranks: {})
+    (death,) = failed_rank.gather([rank], Circumstances(), warnings.append, lambda _ranks: {})
 
     assert "ValueError: loss is nan at step 17" == death.evidence.exception
     assert ["the disk with the logs did not respond within 5 s; diagnosing without plogs"] == warnings
@@ -154,3 +156,21 @@ def test_places() -> None:
 
     assert {0: Place("10.0.0.4", 4), 1: Place("10.0.0.5", 5)} == failed_rank.places_of(job)
     assert {0: Place("10.0.0.4", 0)} == failed_rank.places_of(attrs.evolve(job, table=None))
+
+
+def test_secrets_on_disk(tmp_path: Path) -> None:
+    """What is read from far back in a log and from a plog is masked, and safe for a terminal."""
+    (tmp_path / "debug" / "plog").mkdir(parents=True)
+    (tmp_path / "debug" / "plog" / "plog-1_1.log").write_text("[ERROR] \x1b[2J\x07 --api-key hidden " + "x" * 10_000)
+    log = tmp_path / "log"
+    raised = b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nOSError: no access, HF_TOKEN=hidden\n'
+    log.write_bytes(raised + b"bye\n" * 1000)
+    rank = FailedRank(
+        rank_id=0, pid=1, ending=FAILED, tail=b"bye\n" * 500, log_path=str(log), plog_folder=str(tmp_path)
+    )
+    (finding,), _suspected = findings_of(rank)
+
+    assert "OSError: no access, HF_TOKEN=***" == finding.exception
+    assert finding.plog_error.startswith("[ERROR] \\x07 --api-key *** ")
+    assert finding.plog_error.isprintable()
+    assert len(finding.plog_error) < 1000

@@ -28,7 +28,7 @@ def test_first_error(tmp_path: Path) -> None:
     write(tmp_path, "debug", "plog-1_20260318.log", f"{ERROR} old\n", 1000)
     path = write(tmp_path, "debug", "plog-1_20260319.log", f"{NOISE}\n{ERROR}\n[ERROR] next\n", 2000)
 
-    assert Plog(path, ERROR, (ERROR, "[ERROR] next")) == plog.newest(str(tmp_path))
+    assert Plog(path, (ERROR, "[ERROR] next")) == plog.newest(str(tmp_path))
 
 
 def test_nothing_there(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_errors_in_the_run_log(tmp_path: Path) -> None:
     write(tmp_path, "debug", "plog-1_1.log", "")
     path = write(tmp_path, "run", "plog-1_1.log", f"{ERROR}\n")
 
-    assert Plog(path, ERROR, (ERROR,)) == plog.newest(str(tmp_path))
+    assert Plog(path, (ERROR,)) == plog.newest(str(tmp_path))
 
 
 def test_earlier_run(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_folder_of_all_ranks(tmp_path: Path) -> None:
     path = write(tmp_path, "debug", "plog-4711_1.log", f"{ERROR}\n", 1000)
     write(tmp_path, "debug", "plog-47_1.log", f"{ERROR} of another\n", 2000)
 
-    assert Plog(path, ERROR, (ERROR,)) == plog.newest(str(tmp_path), pids=(4711,))
+    assert Plog(path, (ERROR,)) == plog.newest(str(tmp_path), pids=(4711,))
     assert plog.newest(str(tmp_path), pids=(5,)) is None
 
 
@@ -96,15 +96,5 @@ def test_error_far_into_the_file(tmp_path: Path) -> None:
     found = plog.newest(str(tmp_path))
 
     assert found
-    assert (path, ERROR) == (found.path, found.first_error)
+    assert (path, ERROR) == (found.path, found.errors[0])
     assert len(found.errors) <= plog.ERRORS_LIMIT
-
-
-def test_hostile_line(tmp_path: Path) -> None:
-    """The line for the screen is safe for a terminal."""
-    write(tmp_path, "debug", "plog-1_1.log", "[ERROR] \x1b[2J\x07\x00 " + "x" * 10_000)
-    found = plog.newest(str(tmp_path))
-
-    assert found
-    assert found.first_error.isprintable()
-    assert len(found.first_error) < 1000

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.diagnosis.stack_groups import group
-from ascend_runner.evidence.stacks import StackCollector, decode_dump, find_py_spy
+from ascend_runner.evidence.stacks import StackCollector, decode_dump
 from ascend_runner.guardian import process_tree
+from ascend_runner.host.executables import find_py_spy
 from tests.helpers.waiting import wait_until
 
 STANDS = Path(__file__).parent.parent / "workers" / "stands.py"

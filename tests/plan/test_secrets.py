@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from ascend_runner.plan.secrets import MASK, Masker, is_secret, mask
+from ascend_runner.plan.secrets import MASK, Masker, is_secret
+from tests.helpers.waiting import LIMIT
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----"
@@ -50,7 +53,12 @@ def test_other_names(name: str) -> None:
         ("id AKIAIOSFODNN7EXAMPLE", "id ***"),
         ("LTAI5tabcdefghijklmn", MASK),
         ("train.py --token=abc --lr=0.1", "train.py --token=*** --lr=0.1"),
+        ("train.py --api-key abc --lr 0.1", "train.py --api-key *** --lr 0.1"),
+        ("train.py --api-key 'a b' x", "train.py --api-key *** x"),
         ("export DB_PASSWORD=abc", "export DB_PASSWORD=***"),
+        ('HF_TOKEN="a b" python', "HF_TOKEN=*** python"),
+        ("Namespace(lr=0.1, api_key='abc')", "Namespace(lr=0.1, api_key=***)"),
+        ("MIIEow\nIBAA==\n-----END PRIVATE KEY-----\nend", "***\nend"),
     ],
 )
 def test_secret_shapes(text: str, masked: str) -> None:
@@ -65,7 +73,9 @@ def test_secret_shapes(text: str, masked: str) -> None:
     "text",
     [
         "loss=0.1 step=17", "http://10.0.0.1:8080/path", "tcp://host:29500", "--keyboard=us", "user@host:/folder",
-        "sk-learn",        "hf_model", "/home/ma-user/AKIA", "lr=1e-3 key_size", "",
+        "sk-learn", "rows.sort(key=first)", "d.get(key='loss')", "--token is required", "--max-tokens 4096",
+        "HF_TOKEN=$TOKEN", "--token ${TOKEN:?}",
+        "hf_model", "/home/ma-user/AKIA", "lr=1e-3 key_size", "",
     ],
 )  # fmt: skip
 def test_ordinary_text(text: str) -> None:
@@ -76,13 +86,40 @@ def test_ordinary_text(text: str) -> None:
     assert 0 == masker.count
 
 
+def test_coloured_output() -> None:
+    """Colours hide no secret, and bytes that are no text stay."""
+    assert b"\xff HF_TOKEN=*** end" == Masker().data(b"\xff \x1b[31mHF_TOKEN=\x1b[0mabc end")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a-" * 50_000,
+        "://" * 30_000,
+        "a" * 100_000,
+        "--a " * 25_000,
+        "eyJ-" * 25_000,
+        "A=" * 50_000,
+        "x://a:" * 16_000,
+        "'" * 100_000,
+        'a="' * 30_000,
+    ],
+)
+def test_odd_text_takes_no_time(text: str) -> None:
+    """No text makes the search go over it again and again."""
+    start = time.process_time()
+    Masker().text(text)
+
+    assert time.process_time() - start < LIMIT
+
+
 def test_arguments() -> None:
     """A secret may follow its option as a word of its own; another option may follow instead."""
-    words = ("python", "train.py", "--api-key", "abc", "--token", "--lr", "0.1", "--secret=x")
+    words = ("python", "train.py", "--api-key", "abc", "--token", "--lr", "0.1", "--secret=x", "--max-tokens", "4096")
 
     masker = Masker()
 
-    assert (*words[:3], MASK, *words[4:7], "--secret=***") == masker.arguments(words)
+    assert (*words[:3], MASK, *words[4:7], "--secret=***", *words[8:]) == masker.arguments(words)
     assert 2 == masker.count
 
 
@@ -91,4 +128,4 @@ def test_variables() -> None:
     variables = {"RANK_ID": "3", "OBS_SK": "hunter2", "EMPTY_KEY": "", "DATABASE": "mysql://root:x@db"}
 
     expected = [("RANK_ID", "3"), ("OBS_SK", MASK), ("EMPTY_KEY", ""), ("DATABASE", "mysql://root:***@db")]
-    assert expected == list(mask(variables).items())
+    assert expected == list(Masker().variables(variables).items())

@@ -80,6 +80,18 @@ def test_records_of_ranks(recorder: Recorder) -> None:
     assert (RankState.STOPPED, None) == (stopped_rank.state, stopped_rank.finding)
 
 
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_secrets_in_output(recorder: Recorder, exit_code: int) -> None:
+    """The end of a log is masked, whether its rank has failed or not, and each secret is counted once."""
+    output = NAN.replace(b"nan", b"nan with --token hidden")
+    exited = Exited(0, Ending(exit_code=exit_code))
+    outcome = play(recorder, exited if exit_code else None, exited, output=output)
+
+    assert "ValueError: loss is nan with --token ***" == outcome.ranks[1].last_lines[-1]
+    assert 1 == outcome.secrets_masked
+    assert "hidden" not in repr(outcome)
+
+
 def test_hung_disk_is_not_read(recorder: Recorder) -> None:
     """If the disk of a log did not respond at the end, the diagnosis uses what is in memory."""
     recorder.observe(Spawned(0, 4711), 101.0)
