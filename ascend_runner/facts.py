@@ -31,7 +31,10 @@ class RankReaped:
 
 @attrs.frozen(kw_only=True)
 class RankOutput:
-    """The output of a rank so far: its size in bytes and its end. Observers get it once, when it is complete.
+    """The output of a rank so far: its size in bytes and its end. Observers get it when it is complete.
+
+    After a failure, those of the ranks that are asked to stop are told before they are asked, too: what they write from
+    then on may be about being stopped.
 
     The log file lacks `lost` of these bytes, the first of them at offset `lost_from` (None: it lacks none).
     With `is_disk_hung`, its disk did not respond at the end, so that nothing on it should be waited for.

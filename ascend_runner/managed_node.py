@@ -118,6 +118,9 @@ class Evidence(Protocol):
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.
         """
 
+    def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
+        """Whether a failure tells only of a lost peer, and no living rank has told why so far."""
+
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
         """Return where the ranks stand; `pids` are those of their first processes by rank id."""
 

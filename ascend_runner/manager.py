@@ -14,7 +14,7 @@ from typing import Final, Optional, Union
 import attrs
 
 from ascend_runner import errors
-from ascend_runner.facts import Fact, Observer, SignalUnhandled, Swept
+from ascend_runner.facts import Fact, Observer, RankOutput, SignalUnhandled, Swept
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
@@ -44,6 +44,7 @@ from ascend_runner.supervision.state import (
 
 SWEEP_LIMIT: Final = 5.0  # seconds for processes outside their rank's session to die of SIGKILL
 DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the disk of the log files has hung
+HOLD_LOOK: Final = 0.1  # seconds from one look at the output of ranks that may still print the cause to the next
 GIVEN_UP_LIMIT: Final = 0.5  # seconds in place of both after a rank has survived SIGKILL: waiting changes nothing
 
 
@@ -59,6 +60,7 @@ class Manager:
         self._deadline: float | None = None  # the machine's
         self._hang_at: float | None = None  # when silence becomes a hang
         self._grace_ends: float | None = None  # once a teardown has begun
+        self._held: tuple[Exited, RankOutput] | None = None  # of a rank that tells only of a lost peer
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
         self._state = State(grace=job.grace)
 
@@ -100,6 +102,10 @@ class Manager:
                 is_killing = self._state.phase is Phase.KILLING
                 self._grace_ends = self._clock.now() + (0.0 if is_killing else self._job.grace)
             self._tell(self._state)
+            if self._state.phase is Phase.TERMINATING and isinstance(self._state.cause, Exited):
+                self._output.settle()
+                for rank_id in sorted(self._state.alive):
+                    self._tell(self._output.read_so_far(rank_id))
         self._perform(actions)
         # Reap last: until the machine has seen the end of the rank, it may signal the group.
         if isinstance(event, Emptied) or (isinstance(event, Exited) and not event.has_stragglers):
@@ -140,6 +146,8 @@ class Manager:
             events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
             if SIGCHLD in signums or is_over:
                 events = self._with_deaths(events)
+            if self._state.phase is Phase.HOLDING and not events:
+                is_over = is_over or not self._is_open()
             if is_over and not events:
                 self._deadline = None
                 events.append(DeadlineReached())
@@ -151,8 +159,10 @@ class Manager:
                 return events
 
     def _time_to_next_look(self) -> Optional[float]:
-        times = [moment for moment in (self._deadline, self._hang_at) if moment is not None]
-        return min(times) - self._clock.now() if times else None
+        times = [moment - self._clock.now() for moment in (self._deadline, self._hang_at) if moment is not None]
+        if self._state.phase is Phase.HOLDING:
+            times.append(HOLD_LOOK)
+        return min(times, default=None)
 
     def _with_deaths(self, signals: list[Event]) -> list[Event]:
         deaths, is_ordered = self._processes.look()
@@ -177,9 +187,29 @@ class Manager:
                 [(event, self._output.read_so_far(event.rank_id)) for event in failures], is_ordered=is_ordered
             )
             failures.sort(key=lambda event: order.index(event.rank_id))
+        elif failures and self._state.phase is Phase.RUNNING:
+            judged = attrs.evolve(failures[0], is_consequence=self._is_consequence(failures[0]))
+            deaths = [judged if event is failures[0] else event for event in deaths]
+            failures = [judged]
         own = [event for event in failures if event.ending.exit_status - 128 not in STOP_SIGNALS | {SIGKILL}]
         others = [event for event in (*failures, *deaths) if event not in own]
         return [*own, *signals, *dict.fromkeys(others)]
+
+    def _is_consequence(self, event: Exited) -> bool:
+        """Whether a rank tells only of a lost peer while others that may tell why are alive."""
+        if self._state.leaders == {event.rank_id}:
+            return False
+        self._output.settle()
+        self._held = event, self._output.read_so_far(event.rank_id)
+        return self._is_open()
+
+    def _is_open(self) -> bool:
+        """Whether the cause of the failure that is held is still open."""
+        if self._held is None:
+            return False
+        self._output.settle()
+        living = sorted(self._state.leaders - {self._held[0].rank_id})
+        return self._evidence.is_open(self._held, [self._output.read_so_far(rank_id) for rank_id in living])
 
     def _hangs(self, signums: Sequence[int], *, is_quiet: bool) -> list[Event]:
         """Detect that no rank has written for too long.

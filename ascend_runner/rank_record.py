@@ -12,7 +12,7 @@ from typing import Optional
 
 import attrs
 
-from ascend_runner.diagnosis.finding import Finding, StackGroup, SuspectedPeer
+from ascend_runner.diagnosis.finding import Finding, RootCause, StackGroup, SuspectedPeer
 from ascend_runner.errors import JobFailedError
 from ascend_runner.supervision.events import Cause, Ending
 
@@ -74,8 +74,8 @@ class Outcome:
     """What a job came to. `cause` is None if and only if every rank exited with 0; `ranks` is in rank order.
 
     `started_at` is in seconds since the epoch, `seconds` is how long the job ran. `suspected_peer` is set if the failed
-    ranks only report a peer, `hang` if the job hung. `secrets_masked` counts those in the ends of logs. `report` is
-    the content of the report file, see report/README.md.
+    ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung. `secrets_masked` counts
+    those in the ends of logs. `report` is the content of the report file, see report/README.md.
     """
 
     cause: Optional[Cause]
@@ -83,6 +83,7 @@ class Outcome:
     started_at: float = 0.0
     seconds: float = 0.0
     suspected_peer: Optional[SuspectedPeer] = None
+    root: Optional[RootCause] = None
     hang: tuple[StackGroup, ...] = ()
     warnings: tuple[str, ...] = ()
     secrets_masked: int = 0

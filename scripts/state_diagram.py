@@ -47,10 +47,11 @@ START: Final = Words("rank started", "last rank started")
 NO_START: Final = Words("start fails", "start fails")
 SUCCESS: Final = Words("rank exits 0", "only stragglers left")
 FAILURE: Final = Words("rank fails", "last rank fails")
+LOST: Final = Words("rank loses a peer", "rank loses a peer")
 EMPTY: Final = Words("straggler ends", "last straggler ends")
 STOP: Final = Words("stop signal", "second stop signal")
 DEADLINE: Final = Words("deadline", "last deadline")
-IN_ORDER: Final = (START, SUCCESS, NO_START, FAILURE, EMPTY, STOP, DEADLINE)
+IN_ORDER: Final = (START, SUCCESS, NO_START, FAILURE, LOST, EMPTY, STOP, DEADLINE)
 
 
 @attrs.frozen
@@ -73,6 +74,8 @@ def possible(state: State, *, has_deadline: bool) -> Iterator[tuple[Words, Event
         for words, ending in ((SUCCESS, Ending()), (FAILURE, Ending(exit_code=1))):
             yield words, Exited(rank_id, ending)
             yield words, Exited(rank_id, ending, has_stragglers=True)
+        if state.phase is Phase.RUNNING and len(state.leaders) > 1:
+            yield LOST, Exited(rank_id, Ending(exit_code=1), is_consequence=True)
     for rank_id in sorted(state.stragglers):
         yield EMPTY, Emptied(rank_id)
     yield STOP, SignalReceived(SIGTERM)

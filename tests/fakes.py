@@ -297,9 +297,11 @@ class FakeOutput:
 class FakeEvidence:
     """Suspects the ranks of `suspects` first, in this order, then the others as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
         self.suspects: Sequence[int] = ()
         self.was_ordered: Optional[bool] = None
+        self.open_until = -1.0  # seconds of the clock; a failure before is a consequence of something not told yet
         self.looked_at: Mapping[int, int] = {}
         self.when_looking: Callable[[], None] = lambda: None
 
@@ -308,6 +310,12 @@ class FakeEvidence:
         self.was_ordered = is_ordered
         rank_ids = [exited.rank_id for exited, _output in failures]
         return [*(rank_id for rank_id in self.suspects if rank_id in rank_ids), *rank_ids]
+
+    def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
+        """Return whether the moment at which the cause is told is yet to come."""
+        assert living, "nobody is left who could tell"
+        assert not failure[0].ending.is_success
+        return self._clock.now() < self.open_until
 
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
         """Return no stacks."""
@@ -323,7 +331,7 @@ class FakeNode:
         self.clock = FakeClock()
         self.processes = FakeProcesses(self.clock)
         self.output = FakeOutput(self.clock)
-        self.evidence = FakeEvidence()
+        self.evidence = FakeEvidence(self.clock)
 
     @property
     def node(self) -> ManagedNode:

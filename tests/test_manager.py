@@ -91,6 +91,32 @@ def test_teardown_is_one_fact_with_its_cause(node: FakeNode, recording: Recordin
     assert (Exited(0, FAILED), frozenset({1}), 1.0) == (state.cause, state.alive, at)
 
 
+def test_outputs_are_told_before_the_ranks_are_asked(node: FakeNode, recording: Recording) -> None:
+    """What a rank writes because it is stopped is no evidence of why the job failed."""
+    node.processes.behaviours = {0: exits(FAILED), 1: Behaviour(dies_of={SIGTERM: 1.0})}
+    node.clock.at(0.5, lambda: node.output.write(1, b"step 7\n"))
+    node.clock.at(1.5, lambda: node.output.write(1, b"SystemExit\n"))
+    run(node, 2, recording)
+
+    outputs = [fact.tail for fact in recording.facts if isinstance(fact, RankOutput) and fact.rank_id == 1]
+    assert [b"step 7\n", b"step 7\nSystemExit\n"] == outputs
+
+
+# --- A rank that has only lost a peer ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("told_at", "asked_at"), [(0.0, 1.0), (1.25, 1.3), (9.0, 1.5)])
+def test_others_may_tell_the_cause_first(node: FakeNode, told_at: float, asked_at: float) -> None:
+    """After a consequence the others are asked once one of them has told the cause, at the latest after 0.5 s."""
+    node.processes.behaviours = {0: exits(FAILED), 1: STUBBORN}
+    node.evidence.open_until = told_at
+    state = run(node, 2)
+
+    assert asked_at == pytest.approx(node.processes.signalled[0][0])
+    assert isinstance(state.cause, Exited)
+    assert (0, FAILED) == (state.cause.rank_id, state.cause.ending)
+
+
 # --- The order of simultaneous deaths ---------------------------------------------------------------------------------
 
 

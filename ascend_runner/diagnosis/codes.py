@@ -24,12 +24,17 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Code:
-    """An error code, or a telling phrase, `name`. With `is_wrapper` it only announces an inner error."""
+    """An error code, or a telling phrase, `name`.
+
+    With `is_wrapper` it only announces an inner error. With `is_connection` it tells of a lost connection, which in a
+    collective is a lost peer, and elsewhere may be a storage or a database.
+    """
 
     name: str
     meaning: str
     kind: Kind
     is_wrapper: bool = False
+    is_connection: bool = False
 
 
 @attrs.frozen
@@ -136,6 +141,10 @@ def _phrase(name: str, meaning: str, kind: Kind, pattern: str = "") -> tuple[re.
     return re.compile(pattern or re.escape(name), re.IGNORECASE), Code(name, meaning, kind)
 
 
+def _connection(name: str, meaning: str, pattern: str = "") -> tuple[re.Pattern[str], Code]:
+    return re.compile(pattern or re.escape(name), re.IGNORECASE), Code(name, meaning, _EITHER, is_connection=True)
+
+
 # The first match in a line counts, so specific phrases precede common ones.
 PHRASES: Final = (
     _phrase("the last training process is running", "device still in use by a job that was just killed", _ROOT),
@@ -182,10 +191,9 @@ PHRASES: Final = (
         _SECONDARY,
         r"timed out.*waiting for clients",
     ),
-    # torch prints these when a peer has died, but a lost storage or database server looks the same.
-    _phrase("Connection closed by peer", "the remote side closed the connection", _EITHER),
-    _phrase("Connection reset by peer", "the remote side closed the connection", _EITHER),
-    _phrase("Connection refused", "the remote side is not listening: not started yet, or exited", _EITHER),
-    _phrase("Broken pipe", "the remote side of a connection or pipe exited", _EITHER),
-    _phrase("Socket Timeout", "the remote side did not answer in time", _EITHER),
+    _connection("Connection closed by peer", "the remote side closed the connection"),
+    _connection("Connection reset by peer", "the remote side closed the connection"),
+    _connection("Connection refused", "the remote side is not listening: not started yet, or exited"),
+    _connection("Broken pipe", "the remote side of a connection or pipe exited"),
+    _connection("Socket Timeout", "the remote side did not answer in time"),
 )

@@ -7,32 +7,51 @@ from typing import Optional
 
 import attrs
 
-from ascend_runner.diagnosis import endings
+from ascend_runner.diagnosis import endings, root_cause
 from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.diagnosis.finding import Finding, SuspectedPeer
-from ascend_runner.diagnosis.first_cause import Death, Place, located, suspected_peer
+from ascend_runner.diagnosis.finding import Finding, RootCause, SuspectedPeer
+from ascend_runner.diagnosis.first_cause import Death, Place, Suspicion, located, suspected_peer, suspicion
 
 
 @attrs.frozen(kw_only=True)
 class Diagnosis:
-    """Why ranks failed: a finding for each rank id, and the peer that all of them report, if any."""
+    """Why ranks failed: a finding for each rank id, the rank that caused it, and the peer that all report, if any.
+
+    `root` is None where no rank has ended by itself first.
+    """
 
     findings: Mapping[int, Finding] = attrs.field(factory=dict)
     suspected_peer: Optional[SuspectedPeer] = None
+    root: Optional[RootCause] = None
 
 
-def diagnose(deaths: Sequence[Death], circumstances: Circumstances, places: Mapping[int, Place]) -> Diagnosis:
-    """Explain why ranks failed; `places` holds the known server and device of each rank of the whole job."""
+def diagnose(
+    deaths: Sequence[Death],
+    circumstances: Circumstances,
+    places: Mapping[int, Place],
+    first_exit: int | None = None,
+) -> Diagnosis:
+    """Explain why ranks failed.
+
+    `deaths` are in the order of their ends, `places` holds the known server and device of each rank of the whole job,
+    and `first_exit` is the rank that ended first by itself, if any did.
+    """
+    suspected = suspected_peer(deaths, places)
     return Diagnosis(
-        findings={death.rank_id: _finding(death, circumstances, places) for death in deaths},
-        suspected_peer=suspected_peer(deaths, places),
+        findings={
+            death.rank_id: _finding(death, circumstances, places)
+            for death in deaths
+            if suspicion(death) is not Suspicion.STOPPED
+        },
+        suspected_peer=suspected,
+        root=None if first_exit is None else root_cause.find(deaths, first_exit, suspected),
     )
 
 
 def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Place]) -> Finding:
     evidence, code = death.evidence, death.evidence.code
     return Finding(
-        meaning=endings.meaning(death.ending, circumstances),
+        meaning="" if death.is_stopped else endings.meaning(death.ending, circumstances),
         exception=evidence.exception,
         place=evidence.place,
         origin=evidence.origin,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Optional
 
 import attrs
@@ -29,6 +30,32 @@ class SuspectedPeer:
     server_id: str = ""
     device_id: Optional[int] = None
     reported_by: tuple[int, ...] = ()
+
+
+class Certainty(enum.Enum):
+    """How sure it is that a rank caused the failure."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    OPEN = "open"
+
+
+@attrs.frozen(kw_only=True)
+class RootCause:
+    """The rank that caused a failure, and in one line why. `first_exit` is the rank that ended first.
+
+    `alike` are the ranks that failed of the same cause, this one included. `candidates` are the ranks that may have
+    caused a failure whose cause is open, the likeliest first.
+    """
+
+    rank_id: int
+    summary: str
+    certainty: Certainty = attrs.field(converter=Certainty)
+    first_exit: int
+    first_summary: str = ""
+    is_first_a_consequence: bool = False
+    alike: tuple[int, ...] = ()
+    candidates: tuple[int, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -1,8 +1,7 @@
-"""Decides which of several ranks that failed together is named first, and which peer the others suspect.
+"""Judges each failed rank by itself, orders those that failed together, and finds the peer that they suspect.
 
-A failure that was observed earlier always precedes: that order is the state machine's. The rules here apply to ranks
-whose end was observed in one wake-up. Even if the kernel's order is known, a rank that reports a peer gives way: a
-dying process closes its connections first and takes a while to exit.
+Even if the kernel's order is known, a rank that reports a peer gives way: a dying process closes its connections first
+and takes a while to exit. `root_cause` decides which rank is named.
 """
 
 from __future__ import annotations
@@ -28,18 +27,29 @@ class Suspicion(enum.IntEnum):
 
     FAILED_BY_ITSELF = 0
     ENDED_FROM_OUTSIDE = 1
-    ITSELF_OR_A_PEER = 2
-    REPORTS_A_PEER = 3
+    ENDED_SILENTLY = 2
+    ITSELF_OR_A_PEER = 3
+    REPORTS_A_PEER = 4
+    STOPPED = 5  # by the runner, without any sign of a failure
 
 
 @attrs.frozen(kw_only=True)
 class Death:
-    """A rank that did not exit with status 0, and what is known about it."""
+    """A rank that did not exit with status 0, and what is known about it.
+
+    With `is_stopped`, the runner asked it to stop; the evidence is then from before that moment.
+    """
 
     rank_id: int
     ending: Ending
     evidence: Evidence = attrs.field(factory=Evidence)
     is_out_of_memory: bool = False
+    is_stopped: bool = False
+
+    @property
+    def summary(self) -> str:
+        """Why it ended, in one line."""
+        return self.evidence.summary or str(self.ending)
 
 
 @attrs.frozen
@@ -56,9 +66,14 @@ def suspicion(death: Death) -> Suspicion:
     A rank that ran out of memory failed by itself. A rank that was ended from outside precedes those that report a
     peer: they report it because it is gone, or were ended by the same sender.
     """
-    if signal_behind(death.ending) in FROM_OUTSIDE and not death.is_out_of_memory:
+    signum, evidence = signal_behind(death.ending), death.evidence
+    if death.is_stopped:
+        return _SUSPICIONS[evidence.kind] if evidence.summary else Suspicion.STOPPED
+    if signum in FROM_OUTSIDE and not death.is_out_of_memory:
         return Suspicion.ENDED_FROM_OUTSIDE
-    return _SUSPICIONS[death.evidence.kind]
+    if not (evidence.summary or signum):
+        return Suspicion.ENDED_SILENTLY
+    return _SUSPICIONS[evidence.kind]
 
 
 _SUSPICIONS: Final[Mapping[Kind, Suspicion]] = {
@@ -84,6 +99,7 @@ def suspected_peer(deaths: Sequence[Death], places: Mapping[int, Place]) -> Susp
     Such reports form chains (4 waits for 3, which waits for 2, which has died), so a peer that reports nobody precedes,
     then the one that most ranks report. `places` holds those of the job's ranks that are known.
     """
+    deaths = [death for death in deaths if suspicion(death) is not Suspicion.STOPPED]
     if not deaths or any(suspicion(death) is not Suspicion.REPORTS_A_PEER for death in deaths):
         return None
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.diagnosis import collectives
 from ascend_runner.diagnosis.codes import Code, Found, Kind, first_code, first_phrase
 from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.diagnosis.peers import peers_in
@@ -25,6 +26,7 @@ class Evidence:
     `exception` and `place` are the short form ("ValueError: loss is nan at step 17", "train.py:212 in train_step"),
     `origin` and `origin_place` that of the exception at the start of the chain; all are empty if there is no traceback.
     `traceback` holds its lines; `last_lines` is always filled. `plog_error` is the first ERROR line of `plog_path`.
+    With `is_in_collective`, the exception was raised where ranks talk to each other.
     """
 
     exception: str = ""
@@ -38,11 +40,27 @@ class Evidence:
     peers: tuple[Peer, ...] = ()
     plog_path: str = ""
     plog_error: str = ""
+    is_in_collective: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The cause in one line, "" if the log contains none."""
+        return self.exception or self.code_line or (self.code.name if self.code else "")
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the error cannot be that of a peer."""
+        return self.kind is Kind.ROOT
 
     @property
     def kind(self) -> Kind:
-        """Where the cause lies, by the code; a rank without a code has failed by itself."""
-        return self.code.kind if self.code else Kind.ROOT
+        """Where the cause lies, by the code, else by where the exception was raised.
+
+        A rank without a code that was not talking to others has failed by itself.
+        """
+        if self.code is None:
+            return Kind.EITHER if self.is_in_collective else Kind.ROOT
+        return Kind.SECONDARY if self.code.is_connection and self.is_in_collective else self.code.kind
 
 
 def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = ()) -> Evidence:
@@ -94,6 +112,7 @@ def _evidence(traceback: Traceback | None, lines: list[str]) -> Evidence:
         place=shown(traceback.place),
         origin=shown(traceback.origin),
         origin_place=shown(traceback.origin_place),
+        is_in_collective=collectives.is_raised_in_one(traceback.exception, traceback.lines),
         traceback=_without_middle([shown(line) for line in traceback.lines]),
     )
 

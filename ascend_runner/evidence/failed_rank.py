@@ -29,7 +29,8 @@ class FailedRank:
     """What is left of a rank: how it ended, the last bytes of its log with secrets masked, and where to read more.
 
     `log_path` is "" if the `tail` is the whole log. `started_at` is in seconds since the epoch. `has_own_plog_folder`
-    is false if several ranks write to `plog_folder`.
+    is false if several ranks write to `plog_folder`. With `is_stopped`, the runner asked the rank to stop, and `tail`
+    is what it had written by then.
     """
 
     rank_id: int
@@ -40,6 +41,7 @@ class FailedRank:
     has_own_plog_folder: bool = True
     started_at: float = 0.0
     log_path: str = ""
+    is_stopped: bool = False
 
 
 def in_memory(ranks: Sequence[FailedRank], circumstances: Circumstances) -> tuple[Death, ...]:
@@ -95,7 +97,8 @@ def _death(rank: FailedRank, evidence: Evidence, circumstances: Circumstances) -
         rank_id=rank.rank_id,
         ending=rank.ending,
         evidence=evidence,
-        is_out_of_memory=endings.is_out_of_memory(rank.ending, circumstances),
+        is_out_of_memory=not rank.is_stopped and endings.is_out_of_memory(rank.ending, circumstances),
+        is_stopped=rank.is_stopped,
     )
 
 

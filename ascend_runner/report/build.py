@@ -10,6 +10,7 @@ from datetime import datetime
 import attrs
 import orjson
 
+from ascend_runner.diagnosis.finding import RootCause
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
@@ -100,13 +101,27 @@ def _plain(_owner: object, _field: object, value: object) -> object:
 
 
 def _cause(cause: Cause, outcome: Outcome) -> CauseReport:
+    rank_id = cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
+    root = outcome.root
     return CauseReport(
         kind=_KINDS[type(cause)],
-        sentence=str(cause),
-        rank_id=cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None,
+        sentence=_sentence(cause, root),
+        rank_id=rank_id if root is None else root.rank_id,
+        first_exit=rank_id,
+        certainty=root.certainty.value if root else "",
+        candidates=root.candidates if root else (),
         signal=cause.signum if isinstance(cause, SignalReceived) else None,
         suspected_peer=outcome.suspected_peer,
     )
+
+
+def _sentence(cause: Cause, root: RootCause | None) -> str:
+    """Say in one line why the job failed."""
+    if root is None or root.summary in str(cause):
+        return str(cause)
+    if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
+        return f"rank {root.rank_id} caused the failure: {root.summary}"
+    return f"{cause} ({root.summary})"
 
 
 def _rank(rank: RankRecord, spec: RankSpec, variables: Mapping[str, str], *, job_started_at: float) -> RankReport:

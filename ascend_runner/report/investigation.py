@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from ascend_runner.diagnosis import first_cause, stack_groups
+from ascend_runner.diagnosis import first_cause, root_cause, stack_groups
 from ascend_runner.diagnosis.diagnose import Diagnosis, diagnose
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.evidence import failed_rank
@@ -21,7 +21,7 @@ from ascend_runner.host.host import Host
 from ascend_runner.host.memory import MemorySample
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
-from ascend_runner.supervision.events import Exited
+from ascend_runner.supervision.events import Ending, Exited
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -42,17 +42,38 @@ class Investigation:
         deaths = failed_rank.in_memory(self._failed_ranks(failures), self._circumstances())
         return [death.rank_id for death in first_cause.by_suspicion(deaths, is_ordered=is_ordered)]
 
+    def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
+        """Whether a failure tells only of a lost peer, and no living rank has told why so far."""
+        failed = failed_rank.in_memory(self._failed_ranks([failure]), Circumstances())
+        others = [FailedRank(rank_id=0, pid=0, ending=Ending(), tail=output.tail, is_stopped=True) for output in living]
+        return root_cause.is_open(failed[0], failed_rank.in_memory(others, Circumstances()))
+
     def diagnose(
-        self, failures: Sequence[tuple[Exited, RankOutput]], warn: Callable[[str], None], *, is_disk_hung: bool
+        self,
+        failures: Sequence[tuple[Exited, RankOutput]],
+        stopped: Sequence[tuple[Exited, RankOutput]],
+        first_exit: int | None,
+        warn: Callable[[str], None],
+        *,
+        is_disk_hung: bool,
     ) -> Diagnosis:
-        """Explain why ranks failed. `warn` is called if a disk does not respond that is not known to hang."""
+        """Explain why ranks failed.
+
+        `failures` are those that failed by themselves, in the order of their ends, and `stopped` those that the runner
+        stopped then, with what they had written before. `first_exit` is the rank whose failure ended the job, None
+        where something else did. `warn` is called if a disk does not respond that is not known to hang.
+        """
         ranks, circumstances = self._failed_ranks(failures), self._circumstances()
         if is_disk_hung:  # plogs are on the same disk
             deaths = failed_rank.in_memory(ranks, circumstances)
         else:
             read = functools.partial(failed_rank.read_disks, masker=self.masker)
             deaths = failed_rank.gather(ranks, circumstances, warn, read)
-        return diagnose(deaths, circumstances, failed_rank.places_of(self.job))
+        others = [
+            attrs.evolve(rank, is_stopped=True, log_path="", plog_folder="") for rank in self._failed_ranks(stopped)
+        ]
+        deaths = (*deaths, *failed_rank.in_memory(others, circumstances))
+        return diagnose(deaths, circumstances, failed_rank.places_of(self.job), first_exit)
 
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
         """Return the stacks of all ranks; `pids` are those of their leaders by rank id."""

@@ -35,13 +35,17 @@ class CauseReport:
     """Why the job failed, as `sentence` explains.
 
     `kind` is "rank_failed", "rank_not_started", "interrupted", "hang" or "runner_failed". `rank_id` is the rank that
-    failed first, if any; `signal` the one that stopped the runner. `suspected_peer` is set if all failed ranks only
-    report a peer.
+    caused it, if any; `first_exit` the one that ended first, whose exit status is the job's. `certainty` is "certain",
+    "likely" or "open", `candidates` are the ranks that may have caused it if that is open. `signal` is the one that
+    stopped the runner. `suspected_peer` is set if all failed ranks only report a peer.
     """
 
     kind: str
     sentence: str
     rank_id: Optional[int] = None
+    first_exit: Optional[int] = None
+    certainty: str = ""
+    candidates: tuple[int, ...] = ()
     signal: Optional[int] = None
     suspected_peer: Optional[SuspectedPeer] = None
 

@@ -26,6 +26,7 @@ from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
 
 if TYPE_CHECKING:
+    from ascend_runner.diagnosis.diagnose import Diagnosis
     from ascend_runner.report.investigation import Investigation
 
 # Seconds after the start of a job until the modules that a failure needs are loaded. A short job does without them; in
@@ -46,6 +47,7 @@ class Recorder:
         self._exited: dict[int, tuple[Exited, float]] = {}
         self._reaped: dict[int, RankReaped] = {}
         self._outputs: dict[int, RankOutput] = {}
+        self._written: dict[int, RankOutput] = {}  # by the ranks that were asked to stop, before they were asked
         self._hang: tuple[StackGroup, ...] = ()
         self._began = (time.time(), time.monotonic())  # on the wall clock and on the manager's
         self._state = State(grace=job.grace)
@@ -72,6 +74,7 @@ class Recorder:
             self._reaped[fact.rank_id] = fact
         elif isinstance(fact, RankOutput):
             self._outputs[fact.rank_id] = fact
+            self._written.setdefault(fact.rank_id, fact)
         elif isinstance(fact, HangSeen):
             self._hang = fact.stacks
 
@@ -81,6 +84,10 @@ class Recorder:
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.
         """
         return self._investigation(Masker()).order(failures, is_ordered=is_ordered)
+
+    def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
+        """Whether a failure tells only of a lost peer, and no living rank has told why so far."""
+        return self._investigation(Masker()).is_open(failure, living)
 
     @property
     def is_disk_hung(self) -> bool:
@@ -99,14 +106,8 @@ class Recorder:
         cause = self._state.cause
         if isinstance(cause, (Exited, SpawnFailed)):
             cause = attrs.evolve(cause, name=self._specs[cause.rank_id].name)
-        failures = [
-            (exited, self._outputs[rank_id])
-            for rank_id, (exited, _at) in sorted(self._exited.items())
-            if not exited.ending.is_success and rank_id not in self._state.stopped
-        ]
-        diagnosis, masker = None, Masker()
-        if failures:
-            diagnosis = self._investigation(masker).diagnose(failures, warn, is_disk_hung=self.is_disk_hung)
+        masker = Masker()
+        diagnosis = self._diagnose(masker, warn)
         findings = diagnosis.findings if diagnosis else {}
 
         ranks = tuple(self._record(rank_id, findings.get(rank_id), masker) for rank_id in sorted(self._specs))
@@ -116,9 +117,27 @@ class Recorder:
             started_at=self._began[0],
             seconds=self._state_since - self._began[1],
             suspected_peer=diagnosis.suspected_peer if diagnosis else None,
+            root=diagnosis.root if diagnosis else None,
             hang=self._hang,
             secrets_masked=masker.count,
         )
+
+    def _diagnose(self, masker: Masker, warn: Callable[[str], None]) -> Diagnosis | None:
+        """Explain the ranks that failed by themselves, and ask those that were stopped then for the cause."""
+        exited = sorted(self._exited.values(), key=lambda entry: entry[1])
+        failures = [
+            (event, self._outputs[event.rank_id])
+            for event, _at in exited
+            if not event.ending.is_success and event.rank_id not in self._state.stopped
+        ]
+        if not failures:
+            return None
+
+        stopped = [
+            (event, self._written[event.rank_id]) for event, _at in exited if event.rank_id in self._state.stopped
+        ]
+        first = self._state.cause.rank_id if isinstance(self._state.cause, Exited) else None
+        return self._investigation(masker).diagnose(failures, stopped, first, warn, is_disk_hung=self.is_disk_hung)
 
     def _record(self, rank_id: int, finding: Finding | None, masker: Masker) -> RankRecord:
         spec, output, reaped = self._specs[rank_id], self._outputs[rank_id], self._reaped.get(rank_id)

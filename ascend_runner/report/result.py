@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 import attrs
 
 from ascend_runner import errors
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup, SuspectedPeer
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 
@@ -24,7 +25,7 @@ _CAUSES: Final[Mapping[str, type[Cause]]] = {
 def encode(result: Outcome | errors.AscendRunnerError) -> bytes:
     """Encode the result. Not by orjson, which refuses paths that are not UTF-8."""
     if isinstance(result, Outcome):
-        document = attrs.asdict(result)
+        document = attrs.asdict(result, value_serializer=_plain)
         if result.cause:
             document["cause"]["kind"] = type(result.cause).__name__
     else:
@@ -55,10 +56,15 @@ def decode(data: bytes, status: int) -> Outcome:
             "cause": _cause(document["cause"]),
             "ranks": tuple(map(_rank, document["ranks"])),
             "suspected_peer": _record(SuspectedPeer, document["suspected_peer"]),
+            "root": _record(RootCause, document["root"]),
             "hang": tuple(_record(StackGroup, group) for group in document["hang"]),
             "warnings": tuple(document["warnings"]),
         }
     )
+
+
+def _plain(_owner: object, _field: object, value: object) -> object:
+    return value.value if isinstance(value, enum.Enum) else value
 
 
 def _error(document: Mapping[str, Any]) -> errors.AscendRunnerError:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from signal import SIGINT
 from typing import Final
 
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup, SuspectedPeer
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision.events import Exited, SignalReceived, SpawnFailed, signal_name
@@ -68,9 +68,10 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         ranks = f"all {len(job.ranks)} ranks" if len(job.ranks) > 1 else (job.ranks or job.beside)[0].title
         return f"{ranks} ended with exit status 0 after {duration(outcome.seconds)}"
     if isinstance(cause, Exited):
-        failed = next(rank for rank in outcome.ranks if rank.rank_id == cause.rank_id)
-        spec = next(spec for spec in job.processes if spec.rank_id == cause.rank_id)
-        lines = [f"{cause} after {duration(failed.seconds)}"]
+        rank_id = outcome.root.rank_id if outcome.root else cause.rank_id
+        failed = next(rank for rank in outcome.ranks if rank.rank_id == rank_id)
+        spec = next(spec for spec in job.processes if spec.rank_id == rank_id)
+        lines = _headline(cause, failed, outcome.root)
         lines += _evidence(failed.finding or Finding())
         lines += _labelled(failed, spec, job, outcome.suspected_peer)
         lines.append(f"  rerun  {failed.rerun}")
@@ -80,6 +81,24 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         lines = [f"{cause}, {duration(outcome.seconds)} after the start", f"  logs   {job.log_dir}"]
 
     return "\n".join([*lines, *_others(outcome, job)])
+
+
+def _headline(cause: Exited, failed: RankRecord, root: RootCause | None) -> list[str]:
+    """Name the rank that caused the failure, and where another one ended first, that one too."""
+    if root is None or root.rank_id == cause.rank_id:
+        lines = [f"{cause} after {duration(failed.seconds)}"]
+        if root and root.certainty is Certainty.OPEN:
+            lines.append(f"  cause  open: it may be {' or '.join(f'rank {rank_id}' for rank_id in root.candidates)}")
+        return lines
+
+    sure = "" if root.certainty is Certainty.CERTAIN else f" ({root.certainty.value})"
+    first = str(cause).replace(" failed: ", " ended first: ", 1)
+    consequence = ", a consequence" if root.is_first_a_consequence else ""
+    quoted = "" if root.first_summary in str(cause) else f', "{root.first_summary}"'
+    return [
+        f"{failed.name or f'rank {failed.rank_id}'} caused the failure{sure}: {root.summary}",
+        f"  ended  {first}{quoted}{consequence}",
+    ]
 
 
 def _evidence(finding: Finding) -> list[str]:
@@ -142,6 +161,8 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     """Say what became of the ranks that are not the cause, one line per kind of end."""
     cause = outcome.cause
     culprit = cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
+    if outcome.root:
+        culprit = outcome.root.rank_id
     fates: dict[str, list[int]] = {}
     for rank in outcome.ranks:
         if rank.rank_id != culprit or culprit is None:

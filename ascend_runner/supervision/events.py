@@ -74,12 +74,14 @@ class SpawnFailed:
 class Exited:
     """The leader of the rank has ended. With `has_stragglers`, others of its group live on, and `Emptied` follows.
 
-    `name`: of an auxiliary process, in a cause.
+    `name`: of an auxiliary process, in a cause. With `is_consequence`, the rank tells only of what may be a lost peer,
+    and no living rank has told why so far.
     """
 
     rank_id: int
     ending: Ending
     has_stragglers: bool = False
+    is_consequence: bool = False
     name: str = ""
 
     @property
@@ -136,7 +138,7 @@ class HangDetected:
 
 @attrs.frozen
 class DeadlineReached:
-    """The time set by the last `SetDeadline` has passed."""
+    """The time set by the last `SetDeadline` has passed, or there is nothing left to wait for."""
 
 
 Event = Union[Spawned, SpawnFailed, Exited, Emptied, AskedProcessEnded, SignalReceived, HangDetected, DeadlineReached]

@@ -8,15 +8,15 @@ The laws, which a test checks in every interleaving:
     exception: a rank that dies of the same signal that the runner receives before the first step of the back-off was
     stopped, it did not fail. Some platforms, such as Slurm, signal every process of a job.
  2. A failure or a stop signal ends further spawning.
- 3. Every process is asked to stop once, and the workers of a process that handles the signal are spared: a checkpoint
-    that is saved in a handler is never interrupted within the grace. After 1/15, 3/15 and 7/15 of the grace, and when
-    one that was asked has ended, the ranks are looked at again for processes that nobody has asked or takes care of.
-    SIGKILL at the end of the grace. `signal_targets` has the rules of sparing. The signal is SIGTERM, and SIGINT if
-    the runner was interrupted by SIGINT.
+ 3. Every process is asked to stop once, and the workers of a process that handles the signal are spared: see
+    `signal_targets`. After 1/15, 3/15 and 7/15 of the grace, and when one that was asked has ended, the ranks are
+    looked at again. SIGKILL at the end of the grace. The signal is SIGTERM, or SIGINT if the runner has received it.
  4. A second SIGTERM or SIGINT to the runner means SIGKILL now.
  5. A job is DONE exactly when no process is alive and no spawn is under way, or `KILL_WAIT` after SIGKILL.
  6. A process that is gone is never signalled: its pid may belong to another by then.
  7. A forwarded SIGUSR1 or SIGUSR2 reaches only processes that handle it: it never kills.
+ 8. When the first rank to end tells only of a lost peer, the others are asked up to `HOLD` later, so that the true
+    cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait.
 
 The leader decides the status of its rank, but stragglers have the full grace: in `bash train.sh`, bash dies at once
 while the Python process below it is still saving. Stragglers of a leader that exits 0 are asked to stop at once.
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
-from typing import Callable, Final
+from typing import Callable, Final, get_args
 
 import attrs
 
@@ -42,18 +42,10 @@ from ascend_runner.supervision.events import (
     Spawned,
     SpawnFailed,
 )
-from ascend_runner.supervision.state import (
-    Action,
-    AskToStop,
-    Notify,
-    Phase,
-    SetDeadline,
-    SignalGroup,
-    Spawn,
-    State,
-)
+from ascend_runner.supervision.state import Action, AskToStop, Notify, Phase, SetDeadline, SignalGroup, Spawn, State
 
 BACKOFF: Final = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # shares of the grace between one SIGTERM and the next
+HOLD: Final = 0.5  # seconds; a rank that fails closes its connections while it still prints and cleans up
 KILL_WAIT: Final = 5.0  # seconds; a process that survives SIGKILL for longer is stuck in the kernel (state D)
 IMPATIENT_SIGNALS: Final = frozenset({SIGTERM, SIGINT})
 # How ranks receive these as well. They have no terminal, so they would ignore SIGTSTP (setpgid(2), orphaned groups).
@@ -111,12 +103,27 @@ def _spawn_failed_late(state: State, _event: Event) -> Step:
 
 
 def _exited(state: State, event: Exited) -> Step:
+    was_running = state.phase is Phase.RUNNING
     state = state.without_leader(event)
     if not event.ending.is_success:
+        if event.is_consequence and was_running and state.leaders:
+            return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(HOLD),)
         return _tear_down(state, event)
 
     asked = (AskToStop(event.rank_id, SIGTERM),) if event.has_stragglers else ()
     return _settle(state, asked)
+
+
+def _signalled_while_holding(state: State, event: SignalReceived) -> Step:
+    if event.signum in FORWARDED:
+        return _forward(state, event.signum)
+
+    state = attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event))
+    return _tear_down(state, event)
+
+
+def _held(state: State, event: Event) -> Step:
+    return _tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
 
 
 def _exited_while_stopping(state: State, event: Exited) -> Step:
@@ -174,10 +181,8 @@ def _next_step(state: State, _event: Event) -> Step:
     if steps_taken == len(BACKOFF):
         return _kill(state)
 
-    return attrs.evolve(state, steps_taken=steps_taken), (
-        *_ask_all(state),
-        SetDeadline(BACKOFF[steps_taken] * state.grace),
-    )
+    actions = (*_ask_all(state), SetDeadline(BACKOFF[steps_taken] * state.grace))
+    return attrs.evolve(state, steps_taken=steps_taken), actions
 
 
 def _asked_ended(state: State, _event: Event) -> Step:
@@ -188,57 +193,46 @@ def _give_up(state: State, _event: Event) -> Step:
     return attrs.evolve(state, phase=Phase.DONE), ()
 
 
+_IGNORED: Final[Mapping[type[Event], Handler]] = dict.fromkeys(get_args(Event), _ignore)
+
 TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
     Phase.STARTING: {
+        **_IGNORED,
         Spawned: _spawned,
         SpawnFailed: _spawn_failed,
         Exited: _exited,
         Emptied: _emptied,
-        AskedProcessEnded: _ignore,
         SignalReceived: _signalled,
         HangDetected: _hung,
-        DeadlineReached: _ignore,
     },
-    Phase.RUNNING: {
-        Spawned: _ignore,
-        SpawnFailed: _ignore,
-        Exited: _exited,
+    Phase.RUNNING: {**_IGNORED, Exited: _exited, Emptied: _emptied, SignalReceived: _signalled, HangDetected: _hung},
+    Phase.HOLDING: {
+        **_IGNORED,
+        Exited: _held,
         Emptied: _emptied,
-        AskedProcessEnded: _ignore,
-        SignalReceived: _signalled,
-        HangDetected: _hung,
-        DeadlineReached: _ignore,
+        SignalReceived: _signalled_while_holding,
+        DeadlineReached: _held,
     },
     Phase.TERMINATING: {
+        **_IGNORED,
         Spawned: _spawned_late,
         SpawnFailed: _spawn_failed_late,
         Exited: _exited_while_stopping,
         Emptied: _emptied,
         AskedProcessEnded: _asked_ended,
         SignalReceived: _signalled_again,
-        HangDetected: _ignore,
         DeadlineReached: _next_step,
     },
     Phase.KILLING: {
+        **_IGNORED,
         Spawned: _spawned_late,
         SpawnFailed: _spawn_failed_late,
         Exited: _exited_late,
         Emptied: _emptied,
-        AskedProcessEnded: _ignore,
         SignalReceived: _signalled_late,
-        HangDetected: _ignore,
         DeadlineReached: _give_up,
     },
-    Phase.DONE: {
-        Spawned: _ignore,
-        SpawnFailed: _ignore,
-        Exited: _ignore,
-        Emptied: _ignore,
-        AskedProcessEnded: _ignore,
-        SignalReceived: _signalled_after_all,
-        HangDetected: _ignore,
-        DeadlineReached: _ignore,
-    },
+    Phase.DONE: {**_IGNORED, SignalReceived: _signalled_after_all},
 }
 
 

@@ -17,6 +17,7 @@ class Phase(enum.Enum):
 
     STARTING = "starting"  # ranks are started one after the other, so that an event between two can stop the rest
     RUNNING = "running"  # every leader was started
+    HOLDING = "holding"  # a rank has lost a peer; the others have a moment to tell why before they are asked to stop
     TERMINATING = (
         "terminating"  # every living rank was asked to stop, and is looked at again at each step of the back-off
     )
@@ -49,7 +50,7 @@ class State:
     @property
     def is_tearing_down(self) -> bool:
         """Whether all ranks were asked to stop: nothing that happens from then on is a first cause."""
-        return self.phase not in {Phase.STARTING, Phase.RUNNING}
+        return self.phase not in {Phase.STARTING, Phase.RUNNING, Phase.HOLDING}
 
     def without_leader(self, event: Exited) -> State:
         """Return the state after the leader of a rank has ended."""

@@ -107,7 +107,7 @@ def test_failed_job() -> None:
         made.seconds,
     )
     assert ("2023-11-15T03:43:20.250+05:30", "2023-11-15T03:44:22.250+05:30") == (made.started_at, made.ended_at)
-    assert CauseReport(kind="rank_failed", sentence=str(FAILED.cause), rank_id=0) == made.cause
+    assert CauseReport(kind="rank_failed", sentence=str(FAILED.cause), rank_id=0, first_exit=0) == made.cause
     assert (RankState.FAILED, 1, None, 11) == (first.state, first.exit_code, first.signal, first.pid)
     assert ("2023-11-15T03:43:20.750+05:30", "2023-11-15T03:44:20.750+05:30") == (first.started_at, first.ended_at)
     assert (3 << 30, 50.5, 2.25) == (first.max_rss, first.user_seconds, first.system_seconds)

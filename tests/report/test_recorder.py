@@ -138,6 +138,18 @@ def test_suspected_peer(recorder: Recorder) -> None:
     assert SuspectedPeer(server_id="10.0.0.5", device_id=1, reported_by=(0,)) == outcome.suspected_peer
 
 
+def test_cause_of_a_rank_that_was_stopped(recorder: Recorder) -> None:
+    """A rank that had printed an error when it was asked to stop is named, and has a finding."""
+    first, stopped = Exited(0, FAILED), Exited(1, Ending(signum=15))
+    recorder.observe(RankOutput(rank_id=1, size=len(NAN), tail=NAN), 141.0)
+    outcome = play(recorder, first, first, stopped, stopped=[1], output=REPORT)
+
+    assert outcome.root
+    assert (1, 0, 1) == (outcome.root.rank_id, outcome.root.first_exit, outcome.status)
+    assert outcome.ranks[2].finding
+    assert "ValueError: loss is nan" == outcome.ranks[2].finding.exception
+
+
 def test_order_of_failures(recorder: Recorder) -> None:
     """Of failures at the same moment, a rank that reports a peer comes last."""
     for rank_id in (0, 1):

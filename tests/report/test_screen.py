@@ -7,7 +7,7 @@ from signal import SIGTERM, SIGUSR1
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup, SuspectedPeer
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import screen
@@ -232,3 +232,41 @@ def test_stacks() -> None:
         "      no stack available",
         "  (kernel stacks only: py-spy is not installed)",
     ] == lines[-4:]
+
+
+# --- A victim that ended first ----------------------------------------------------------------------------------------
+
+NAN = RootCause(
+    rank_id=1,
+    summary="ValueError: loss is nan",
+    certainty=Certainty.LIKELY,
+    first_exit=0,
+    first_summary="RuntimeError: Connection closed by peer",
+    is_first_a_consequence=True,
+)
+
+
+def caused(root: RootCause) -> list[str]:
+    """Return the summary of a job in which rank 0 ended first, and rank 1 was stopped."""
+    ranks = (rank(0, FAILED), rank(1, STOPPED, is_stopped=True))
+    outcome = Outcome(cause=Exited(0, FAILED), ranks=ranks, root=root)
+    return screen.ended(outcome, job(0, 1)).splitlines()
+
+
+def test_victim_that_ended_first() -> None:
+    """The head names the cause, and the line below the rank whose exit status counts."""
+    lines = caused(NAN)
+
+    assert [
+        "rank 1 caused the failure (likely): ValueError: loss is nan",
+        '  ended  rank 0 ended first: exit status 1, "RuntimeError: Connection closed by peer", a consequence',
+    ] == lines[:2]
+    assert "  rank   1, device 1 on server 10.0.0.1, pid 4711" in lines
+    assert "  others exit status 1: rank 0" == lines[-1]
+
+
+def test_open_cause() -> None:
+    """Where nobody tells the cause, the rank that ended first is the head, and the candidates are named."""
+    root = attrs.evolve(NAN, rank_id=0, certainty=Certainty.OPEN, candidates=(7, 0))
+
+    assert "  cause  open: it may be rank 7 or rank 0" == caused(root)[1]

@@ -45,6 +45,7 @@ OK, FAILED, STOPPED = Ending(), Ending(exit_code=7), Ending(signum=SIGTERM)
 SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # of the grace
 KILL_WAIT = 5.0
 PID = 4711
+HOLD = 0.5
 MOST_SIGNALS = 2
 PHASES = list(Phase)
 
@@ -57,6 +58,7 @@ class World:
     leaders: frozenset[int] = frozenset()
     stragglers: frozenset[int] = frozenset()
     has_deadline: bool = False
+    is_holding: bool = False  # the deadline is that of law 8
     deadlines: int = 0  # that were reached; one is as good as many
     signals: int = 0
     is_hung: bool = False
@@ -76,6 +78,8 @@ class World:
             for ending in (OK, (FAILED, STOPPED)[rank_id % 2]):
                 yield Exited(rank_id, ending)
                 yield Exited(rank_id, ending, has_stragglers=True)
+        # One rank that may lose a peer is as good as many, and takes a third of the time.
+        yield from (Exited(rank_id, FAILED, is_consequence=True) for rank_id in self.leaders & {0})
         for rank_id in sorted(self.stragglers):
             yield Emptied(rank_id)
         if self.has_deadline:
@@ -111,6 +115,8 @@ class World:
             return attrs.evolve(self, is_hung=True, cause=self.cause or (event if is_training else None))
         if isinstance(event, AskedProcessEnded):
             return self
+        if self.is_holding:
+            return attrs.evolve(self, has_deadline=False, is_holding=False)
         return attrs.evolve(self, has_deadline=False, deadlines=min(1, self.deadlines + 1))
 
     def told(self, actions: tuple[Action, ...]) -> World:
@@ -120,7 +126,7 @@ class World:
             if isinstance(action, Spawn):
                 world = attrs.evolve(world, spawning=action.rank_id)
             elif isinstance(action, SetDeadline):
-                world = attrs.evolve(world, has_deadline=True)
+                world = attrs.evolve(world, has_deadline=True, is_holding=action.seconds == HOLD)
         return world
 
 
@@ -193,6 +199,8 @@ def expected_actions(step: Transition) -> tuple[Action, ...]:
     if step.begins_teardown or step.is_deadline_of_backoff:
         share = SHARES[0 if step.begins_teardown else step.before.steps_taken + 1]
         return (*(AskToStop(rank_id, SIGTERM) for rank_id in everybody), SetDeadline(GRACE * share))
+    if step.after.phase is Phase.HOLDING:
+        return (SetDeadline(HOLD),) if step.before.phase is Phase.RUNNING else ()
     if isinstance(event, AskedProcessEnded) and step.after.phase is Phase.TERMINATING:
         return tuple(AskToStop(rank_id, SIGTERM) for rank_id in everybody)
     if isinstance(event, Spawned) and step.after.phase is Phase.STARTING:
@@ -239,7 +247,16 @@ def test_laws_hold_in_every_interleaving(ranks: int) -> None:
 
 def test_table_is_total() -> None:
     """Each phase handles or explicitly ignores each event."""
-    events = {Spawned, SpawnFailed, Exited, Emptied, AskedProcessEnded, SignalReceived, HangDetected, DeadlineReached}
+    events = {
+        Spawned,
+        SpawnFailed,
+        Exited,
+        Emptied,
+        AskedProcessEnded,
+        SignalReceived,
+        HangDetected,
+        DeadlineReached,
+    }
 
     assert dict.fromkeys(PHASES, events) == {phase: set(row) for phase, row in TRANSITIONS.items()}
 
@@ -421,3 +438,45 @@ def test_unkillable_rank_is_named_after_a_bounded_wait() -> None:
 
     assert state.phase is Phase.DONE
     assert {0} == state.alive == state.stopped
+
+
+LOST_PEER = Exited(0, FAILED, is_consequence=True)
+
+
+def started(ranks: int, *events: Event) -> tuple[State, tuple[Action, ...]]:
+    """Start `ranks` ranks, all of them, apply the events, and return the last step."""
+    return play(ranks, *(Spawned(rank_id, PID) for rank_id in range(ranks)), *events)
+
+
+def test_consequence_gives_the_others_a_moment() -> None:
+    """After a rank that only lost a peer, the others are asked to stop when the hold is over, not before."""
+    held, actions = started(2, LOST_PEER)
+    after, asked = machine.transition(held, DeadlineReached())
+
+    assert (SetDeadline(HOLD),) == actions
+    assert (LOST_PEER, (AskToStop(1, SIGTERM), SetDeadline(GRACE / 15))) == (after.cause, asked)
+
+
+@pytest.mark.parametrize("event", [Exited(1, FAILED), Exited(1, OK), SignalReceived(SIGTERM)])
+def test_news_ends_the_hold(event: Event) -> None:
+    """A second end and a stop signal end the hold; the cause and its status stay the first rank's."""
+    state, actions = started(3, LOST_PEER, event)
+
+    assert (Phase.TERMINATING, LOST_PEER) == (state.phase, state.cause)
+    assert AskToStop(2, SIGTERM) in actions
+
+
+def test_ctrl_c_during_the_hold_is_passed_on_as_ctrl_c() -> None:
+    """Ranks are stopped with the signal that the user has sent, and the second one kills."""
+    state, actions = started(2, LOST_PEER, SignalReceived(SIGINT))
+
+    assert AskToStop(1, SIGINT) in actions
+    assert Phase.KILLING is machine.transition(state, SignalReceived(SIGINT))[0].phase
+
+
+def test_nobody_is_left_to_tell_the_cause() -> None:
+    """A consequence of the last rank alive, or while ranks are being started, is acted on at once."""
+    alone, _ = started(1, LOST_PEER)
+    starting, _ = play(3, Spawned(0, PID), Spawned(1, PID), LOST_PEER)
+
+    assert (Phase.DONE, Phase.TERMINATING) == (alone.phase, starting.phase)

@@ -1,0 +1,41 @@
+"""Tells whether an error was raised where ranks talk to each other, so that it may be the fault of a peer.
+
+By the names of the libraries and calls in a traceback and its message. An error in the arguments of such a call is the
+caller's own: Python raises TypeError, ValueError and the like for it, and a library RuntimeError for what it met.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+INNERMOST: Final = 8  # lines of a traceback, two per frame; further out everything is the training's own code
+
+# What a backend raises for what it has met, not for what it was given.
+_RAISED_BY_BACKENDS: Final = re.compile(
+    r"^(?:[\w.]*\.)?(?:RuntimeError|Dist\w*Error|ConnectionError|Connection\w+Error|BrokenPipeError|TimeoutError|OSError"
+    r"|EOFError|IncompleteReadError|Exception|InternalError|HorovodInternalError|ActorDiedError|RayActorError)\b"
+)
+_LIBRARY: Final = re.compile(
+    r'File "[^"]*/(?:torch(?:_npu)?/distributed/|deepspeed/(?:comm|runtime/comm)/|horovod/|mindspore/(?:communication|'
+    r"parallel/_(?:ps|utils)|distributed)/|mpi4py/|multiprocess(?:ing)?/connection\.py|hccl/)"
+)
+_CALL: Final = re.compile(
+    r"\b(?:all_?reduce|all_?gather\w*|reduce_?scatter\w*|all_?to_?all\w*|broadcast\w*|(?:monitored_)?barrier|reduce"
+    r"|i?send|i?recv|scatter|gather|init_process_group|destroy_process_group|new_group|TCPStore|init_cluster"
+    r"|(?:work|handle)\.wait|_verify_params_across_processes|(?:npu|cuda)\.synchronize|stream\w*(?:\(\))?\.synchronize)\("
+)
+_MESSAGE: Final = re.compile(
+    r"(?i:gloo|c10d|nccl|hccl|hcom|tcpstore|processgroup|rendezvous|mpi_|libfabric|remote (?:peer|rank))"
+)
+
+
+def is_raised_in_one(exception: str, traceback: Sequence[str]) -> bool:
+    """Whether `exception` ("Type: message"), the last lines of whose traceback are given, comes from a collective."""
+    if not _RAISED_BY_BACKENDS.match(exception):
+        return False
+    if _MESSAGE.search(exception):
+        return True
+    frames = [line for line in traceback if line.startswith("  ")][-INNERMOST:]
+    return any(_LIBRARY.search(line) or _CALL.search(line) for line in frames)

@@ -1,0 +1,75 @@
+"""Decides which rank caused the failure of a job, and how sure that is.
+
+The first rank to end is not always the first to fail: a rank that fails closes its connections while it still cleans
+up, and a peer that notices ends earlier. So the rank with the strongest evidence is named, also where the runner
+stopped it, and the first to end where nothing is stronger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from ascend_runner.diagnosis.finding import Certainty, RootCause, SuspectedPeer
+from ascend_runner.diagnosis.first_cause import Death, Suspicion, suspicion
+
+CANDIDATES: Final = 3  # ranks named where the cause is open
+
+
+def find(deaths: Sequence[Death], first_exit: int, suspected: SuspectedPeer | None) -> RootCause:
+    """Find the root cause among `deaths`, which are in the order of their ends and contain `first_exit`."""
+    first = next(death for death in deaths if death.rank_id == first_exit)
+    root = min(deaths, key=lambda death: (_weight(death), death is not first, death.is_stopped))
+    alike = [death for death in deaths if _is_alike(death, root)]
+    certainty = _certainty(root, first, [death for death in deaths if death not in alike])
+    candidates = [] if suspected is None or suspected.rank_id is None else [suspected.rank_id]
+    candidates += [death.rank_id for death in deaths if suspicion(death) is suspicion(root)]
+
+    return RootCause(
+        rank_id=root.rank_id,
+        summary=root.summary,
+        certainty=certainty,
+        first_exit=first_exit,
+        first_summary=first.summary,
+        is_first_a_consequence=suspicion(first) is Suspicion.REPORTS_A_PEER,
+        alike=tuple(sorted(death.rank_id for death in alike)),
+        candidates=tuple(dict.fromkeys(candidates))[:CANDIDATES] if certainty is Certainty.OPEN else (),
+    )
+
+
+def is_open(failed: Death, living: Sequence[Death]) -> bool:
+    """Whether a rank tells of what may be a lost peer, and no living rank has told of a failure of its own."""
+    if suspicion(failed) not in {Suspicion.ITSELF_OR_A_PEER, Suspicion.REPORTS_A_PEER}:
+        return False
+    return all(suspicion(death) is not Suspicion.FAILED_BY_ITSELF for death in living)
+
+
+def _weight(death: Death) -> int:
+    """Order ranks by the strength of their evidence, the strongest first.
+
+    A rank that was stopped may have printed an error that it survived, so that it yields to one that somebody killed.
+    """
+    found = suspicion(death)
+    is_weaker = death.is_stopped and found is Suspicion.FAILED_BY_ITSELF
+    return 2 * found + (3 if is_weaker else 0)
+
+
+def _certainty(root: Death, first: Death, others: Sequence[Death]) -> Certainty:
+    found = suspicion(root)
+    rivals = [death for death in others if suspicion(death) is found]
+    if found is Suspicion.REPORTS_A_PEER or (found is Suspicion.ITSELF_OR_A_PEER and rivals):
+        return Certainty.OPEN
+    if found is not Suspicion.FAILED_BY_ITSELF or rivals:
+        return Certainty.LIKELY
+    if root is first or (root.evidence.is_sure and not (root.is_stopped and root.ending.signum)):
+        return Certainty.CERTAIN
+    return Certainty.LIKELY
+
+
+def _is_alike(death: Death, root: Death) -> bool:
+    """Whether two ranks failed of the same cause: errors of their own that differ at most in numbers."""
+    if death is root or suspicion(root) is not Suspicion.FAILED_BY_ITSELF:
+        return death is root
+    is_same = re.sub(r"\d+", "0", death.summary) == re.sub(r"\d+", "0", root.summary)
+    return is_same and suspicion(death) is suspicion(root)

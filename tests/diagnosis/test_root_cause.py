@@ -1,0 +1,112 @@
+"""Which rank is named as the cause, and how sure that is."""
+
+from __future__ import annotations
+
+import itertools
+from signal import SIGKILL, SIGSEGV, SIGTERM
+
+import pytest
+
+from ascend_runner.diagnosis import log_evidence, root_cause
+from ascend_runner.diagnosis.finding import Certainty, RootCause, SuspectedPeer
+from ascend_runner.diagnosis.first_cause import Death
+from ascend_runner.supervision.events import Ending
+
+FAILED, STOPPED = Ending(exit_code=1), Ending(signum=SIGTERM)
+NAN = b'Traceback (most recent call last):\n  File "train.py", line 5, in step\nValueError: loss is nan at step 17\n'
+LOST = (
+    b'Traceback (most recent call last):\n  File "train.py", line 7, in step\n    dist.all_reduce(loss)\n'
+    b"RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.4]:5012\n"
+)
+ROCE = b"EI0013: [PID: 7] An error CQE occurred during operator execution.\n"
+TRAINING = b"step 16 loss 2.31\n"
+
+
+def failed(rank_id: int, log: bytes, ending: Ending = FAILED) -> Death:
+    """Make a rank that ended by itself."""
+    return Death(rank_id=rank_id, ending=ending, evidence=log_evidence.read(log, ending))
+
+
+def stopped(rank_id: int, log: bytes, ending: Ending = STOPPED) -> Death:
+    """Make a rank that the runner stopped after it had written `log`."""
+    return Death(rank_id=rank_id, ending=ending, evidence=log_evidence.read(log), is_stopped=True)
+
+
+def find(*deaths: Death, suspected: SuspectedPeer | None = None) -> RootCause:
+    """Find the root cause of a job whose first exit is the first of these."""
+    return root_cause.find(deaths, deaths[0].rank_id, suspected)
+
+
+def named(cause: RootCause) -> tuple[int, str]:
+    """Return the rank and how sure it is."""
+    return cause.rank_id, cause.certainty.value
+
+
+@pytest.mark.parametrize(
+    ("expected", "deaths"),
+    [
+        ((0, "certain"), [failed(0, NAN), stopped(1, LOST), stopped(2, TRAINING)]),
+        ((2, "certain"), [failed(0, LOST), failed(2, NAN), stopped(1, TRAINING)]),
+        ((2, "certain"), [failed(0, LOST), stopped(1, TRAINING), stopped(2, NAN, FAILED)]),
+        ((2, "likely"), [failed(0, LOST), stopped(1, TRAINING), stopped(2, NAN)]),
+        ((2, "likely"), [failed(0, b""), stopped(1, TRAINING), stopped(2, NAN)]),
+        ((0, "likely"), [failed(0, b""), stopped(1, TRAINING)]),
+        ((0, "likely"), [failed(0, NAN), stopped(1, NAN.replace(b"loss is nan", b"bad value"))]),
+        ((0, "likely"), [failed(0, b"", Ending(signum=SIGKILL)), stopped(1, NAN), failed(2, LOST)]),
+        ((0, "certain"), [failed(0, b"", Ending(signum=SIGSEGV)), failed(1, LOST)]),
+        ((0, "open"), [failed(0, LOST), failed(1, LOST), stopped(2, TRAINING)]),
+        ((1, "likely"), [failed(0, LOST), failed(1, ROCE), stopped(2, TRAINING)]),
+        ((0, "open"), [failed(0, ROCE), failed(1, ROCE)]),
+    ],
+)
+def test_strongest_evidence_is_named(expected: tuple[int, str], deaths: list[Death]) -> None:
+    """A rank's own error beats a rank that only lost a peer; the first to end stays where nothing is stronger."""
+    assert expected == named(find(*deaths))
+
+
+def test_later_ends_in_any_order() -> None:
+    """Which of the victims ends when changes nothing: the rank with the error of its own is named."""
+    victims = [failed(1, LOST), failed(3, LOST), stopped(4, LOST), stopped(2, NAN)]
+    for order in itertools.permutations(victims):
+        assert (2, "likely") == named(find(failed(0, LOST), *order))
+
+
+def test_the_first_to_end_is_kept() -> None:
+    """The rank whose exit status counts, and what it said, is not lost."""
+    cause = find(failed(0, LOST), failed(2, NAN))
+
+    assert (0, True) == (cause.first_exit, cause.is_first_a_consequence)
+    assert "Connection closed by peer" in cause.first_summary
+    assert "ValueError: loss is nan at step 17" == cause.summary
+
+
+def test_same_cause_on_several_ranks_is_one_cause() -> None:
+    """Errors that differ only in numbers are alike, and no doubt about each other."""
+    cause = find(*(failed(rank_id, NAN.replace(b"17", b"%d" % rank_id)) for rank_id in range(4)))
+
+    assert ((0, "certain"), (0, 1, 2, 3)) == (named(cause), cause.alike)
+
+
+def test_candidates_of_an_open_cause() -> None:
+    """At most three ranks are candidates, the suspected peer first."""
+    deaths = [failed(rank_id, LOST) for rank_id in range(5)]
+    cause = find(*deaths, suspected=SuspectedPeer(rank_id=7, reported_by=(0, 1)))
+
+    assert (Certainty.OPEN, (7, 0, 1)) == (cause.certainty, cause.candidates)
+
+
+@pytest.mark.parametrize(
+    ("is_open", "log", "others"),
+    [
+        (True, LOST, [TRAINING]),
+        (True, LOST, [TRAINING, LOST]),
+        (False, LOST, [TRAINING, NAN]),
+        (False, NAN, [TRAINING]),
+        (False, b"", [TRAINING]),
+    ],
+)
+def test_what_is_worth_a_wait(is_open: bool, log: bytes, others: list[bytes]) -> None:  # noqa: FBT001  a parameter
+    """Only after a consequence, and until one of the others tells of an error of its own."""
+    living = [stopped(rank_id, other) for rank_id, other in enumerate(others, 1)]
+
+    assert is_open == root_cause.is_open(failed(0, log), living)
