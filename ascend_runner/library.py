@@ -142,19 +142,19 @@ def prepare(
     environ = os.environ if environ is None else environ
     cwd = os.getcwd()
     place = platform_table.find_table(os.fspath(table) if table is not None else None, environ, os.path.isdir)
-    snapshot = source.await_snapshot(os.path.join(cwd, place), timeout=timeout)
-    rank_size = str(max(1, snapshot.table.rank_size))
-    if not snapshot.table.devices:
+    found = source.wait(os.path.join(cwd, place), timeout=timeout)
+    rank_size = str(max(1, found.rank_size))
+    if not found.devices:
         for variable in conflicts.TABLE:
             environ.pop(variable, None)
         environ["RANK_SIZE"] = rank_size
-        return snapshot.table
+        return found
 
-    data = codec.to_hccl_bytes(snapshot.table, snapshot.data)
+    data = codec.to_hccl_bytes(found)
     context = PlanContext(environ=environ, cwd=cwd, host_name=os.uname().nodename, is_folder=os.path.isdir)
     environ["RANK_TABLE_FILE"] = write_table(context.place_table(data), warn=_warn)
     environ["RANK_SIZE"] = rank_size
-    return snapshot.table
+    return found
 
 
 @attrs.frozen(kw_only=True)

@@ -90,7 +90,7 @@ PURE_NAMES: Final = set(
 IMPURE_BUILTINS: Final = {"open", "print", "input", "exec", "eval", "breakpoint"}
 
 ORJSON_USERS: Final = {
-    "rank_table.json_document": "reads and writes rank tables",
+    "rank_table.codec": "reads and writes rank tables",
     "report.build": "writes the report",
 }
 

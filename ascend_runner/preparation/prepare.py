@@ -31,7 +31,6 @@ from ascend_runner.preparation import command as commands
 from ascend_runner.preparation import table as tables
 from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
-from ascend_runner.rank_table.source import Snapshot
 from ascend_runner.settings import command_line
 from ascend_runner.text import rank_list
 
@@ -142,12 +141,12 @@ class Preparer:
         command = self._find_command(argv) if self._is_direct else None
         self._node = self._found.ask(Subject.VARIABLES, self._find_node)
         has_name = self._has_name()
-        snapshot = self._find_share()
+        table = self._find_share()
         file = None
-        if command and snapshot and snapshot.table.devices:
-            file = self.context.place_table(codec.to_hccl_bytes(snapshot.table, snapshot.data))
+        if command and table and table.devices:
+            file = self.context.place_table(codec.to_hccl_bytes(table))
             if not self.context.settings.no_table_checks:
-                self._check_table(snapshot.table, file)
+                self._check_table(table, file)
         self._check_variables(file)
         if not self._share or not has_name:
             return None
@@ -191,7 +190,7 @@ class Preparer:
     def _find_node(self) -> Node:
         return detect.find_node(self.context.environ, self.context.settings.overrides)
 
-    def _find_share(self) -> Snapshot | None:
+    def _find_share(self) -> RankTable | None:
         """Find this node's ranks by the rank table, which is returned, or else by their number."""
         node = self._node
         if node:
@@ -201,15 +200,14 @@ class Preparer:
             self._count_ranks(node.devices_per_node if node else None)
             return None
 
-        snapshot = self._found.ask(Subject.RANK_TABLE, self._read_table)
-        if snapshot:
-            self._table = snapshot.table
-            self._found.add(Subject.RANK_TABLE, snapshot.table.notes)
-        if snapshot and not snapshot.table.devices:  # a job on CPUs, whose ranks get no table
+        table = self._table = self._found.ask(Subject.RANK_TABLE, self._read_table)
+        if table:
+            self._found.add(Subject.RANK_TABLE, table.notes)
+        if table and not table.devices:  # a job on CPUs, whose ranks get no table
             self._count_ranks(None)
-        elif snapshot and node:
-            self._share = self._found.ask(Subject.NODE, self._find_share_of_table, snapshot.table, node)
-        return snapshot
+        elif table and node:
+            self._share = self._found.ask(Subject.NODE, self._find_share_of_table, table, node)
+        return table
 
     def _count_ranks(self, devices: int | None) -> None:
         nproc = self.context.settings.nproc_per_node or devices or 1
@@ -221,12 +219,12 @@ class Preparer:
     def _find_share_of_table(self, table: RankTable, node: Node) -> NodeShare:
         return this_node.agreed(this_node.find_share(table, self.context), table, node)
 
-    def _read_table(self) -> Snapshot | None:
+    def _read_table(self) -> RankTable | None:
         if self._is_worth_waiting:
             return tables.wait(self.context, pause=self.pause, say=self.messages.info)
 
         found = tables.read(self.context)
-        if isinstance(found, Snapshot):
+        if isinstance(found, RankTable):
             return found
         if not self.may_wait:
             self._found.add(Subject.RANK_TABLE, [found])

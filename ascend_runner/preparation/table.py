@@ -18,7 +18,6 @@ from ascend_runner.problems import Problem, Severity
 from ascend_runner.rank_table import RankTable, source
 from ascend_runner.rank_table.checks import chips
 from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.rank_table.source import Snapshot
 
 NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
 
@@ -39,13 +38,13 @@ def is_needed(context: PlanContext, node: Node | None) -> bool:
     return is_of_use and is_announced
 
 
-def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[[str], None]) -> Snapshot:
+def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[[str], None]) -> RankTable:
     """Read the rank table once it is completed.
 
     Raises:
         RankTableError: nothing names one, it was not completed in time, or it is not a rank table.
     """
-    return source.await_snapshot(
+    return source.wait(
         _find(context),
         timeout=context.settings.rank_table_timeout,
         lists_decide=context.settings.no_table_checks,
@@ -54,14 +53,14 @@ def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[
     )
 
 
-def read(context: PlanContext) -> Snapshot | Problem:
+def read(context: PlanContext) -> RankTable | Problem:
     """Read the rank table without waiting; one that is not completed yet is a problem that may pass.
 
     Raises:
         RankTableError: nothing names one, or it is not a rank table.
     """
     try:
-        return source.read_snapshot(_find(context), lists_decide=context.settings.no_table_checks)
+        return source.read(_find(context), lists_decide=context.settings.no_table_checks)
     except RankTableNotReadyError as error:
         return Problem(
             severity=Severity.WARNING,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table.checks.entry import Use, check
 from ascend_runner.rank_table.codec import dumps, loads
-from ascend_runner.rank_table.model import Device, Dialect, Server, SuperPod
+from ascend_runner.rank_table.model import Device, Dialect, RankTable, Server, SuperPod
 from ascend_runner.rank_table.source import convert, read, wait
-from ascend_runner.rank_table.table import RankTable
 
 __all__ = [
     "Device",

@@ -2,23 +2,45 @@
 
 Two kinds of failure are kept apart: a document that may still become a table (RankTableNotReadyError: it is empty, only
 a part, or its status is not "completed"), and one that is complete but not a table (RankTableFormatError).
+
+orjson reads and writes. The standard library's json does what orjson cannot: whole numbers of more than 64 bits, deep
+nesting, and telling half a document from one that orjson merely rejects.
 """
 
 from __future__ import annotations
 
+import binascii
+import json
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
 import attrs
+import orjson
 
+from ascend_runner.errors import RankTableError
 from ascend_runner.problems import RankTableFormatError
-from ascend_runner.rank_table import invariants, json_document
 from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.rank_table.dialects import detect, group_list, packed, rank_list, server_list
+from ascend_runner.rank_table.dialects import group_list, rank_list, registry, server_list
 from ascend_runner.rank_table.fields import Document, Fields, shown
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.rank_table.problems import BAD_TABLE, error, not_ready
-from ascend_runner.rank_table.table import ParsedTable, RankTable
+from ascend_runner.rank_table.model import Dialect, RankTable, find_errors
+
+NAME: Final = "the rank table"  # of a document in sentences, unless it has one
+PACKED: Final = b"H4sI"  # base64 of gzip's magic number and method; no JSON begins with it
+LARGEST: Final = 1 << 30  # bytes, unpacked: HCCL's limit for its largest tables
+CHUNK: Final = 1 << 20  # bytes
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # HCCL's parser skips it, orjson does not
+WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # of UTF-16 and UTF-32
+# A whole number that may need more than 64 bits, once the document is reduced to "0" for digits, " " for what can
+# precede a number, and "x" for the rest.
+LONG_NUMBER: Final = b" " + 19 * b"0"
+SHAPES: Final = bytes(
+    ord("0" if code in b"0123456789" else " " if code in b" \t\r\n[:,-" else "x") for code in range(256)
+)
+FORMAT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE  # people read these files
 
 
-def loads(data: bytes, *, source: str = "the rank table", lists_decide: bool = False) -> RankTable:
+def loads(data: bytes, *, source: str = NAME, lists_decide: bool = False) -> RankTable:
     """Read a completed rank table of any dialect; `source` is its name in sentences.
 
     With `lists_decide`, a count that contradicts its list is a warning instead of an error, and is corrected in what
@@ -28,21 +50,21 @@ def loads(data: bytes, *, source: str = "the rank table", lists_decide: bool = F
         RankTableNotReadyError: The document is not completed.
         RankTableFormatError: The document is not a table; carries every problem, also those of HCCL's checks.
     """
-    parsed = _parse(data, Document(source, lists_decide))
-    if parsed.problems:
-        raise RankTableFormatError(checks.check_parsed(parsed))
+    table = _load(data, Document(source, lists_decide))
+    if table.errors:
+        raise RankTableFormatError(checks.check_document(table))
 
-    return parsed.table()
+    return table
 
 
-def examine(data: bytes, *, source: str = "the rank table") -> ParsedTable:
-    """Read a completed document of any dialect, sound or not.
+def examine(data: bytes, *, source: str = NAME) -> RankTable:
+    """Read a completed document of any dialect, sound or not: see `RankTable.errors`.
 
     Raises:
         RankTableNotReadyError: The document is not completed.
         RankTableFormatError: The document is not JSON, or in none of the dialects.
     """
-    return _parse(data, Document(source))
+    return _load(data, Document(source))
 
 
 def dumps(table: RankTable) -> bytes:
@@ -52,7 +74,7 @@ def dumps(table: RankTable) -> bytes:
     """
     encode = rank_list.encode if table.dialect is Dialect.RANK_LIST else server_list.encode
 
-    return json_document.encode(encode(table))
+    return _encode(encode(table))
 
 
 def dumps_group_list(table: RankTable) -> bytes:
@@ -61,52 +83,132 @@ def dumps_group_list(table: RankTable) -> bytes:
     Raises:
         RankTableError: No group list is equivalent to the table.
     """
-    return json_document.encode(group_list.encode(table))
+    return _encode(group_list.encode(table))
 
 
-def parse(data: bytes, *, source: str = "the rank table") -> object:
-    """Return the JSON document, unpacked.
+def to_hccl_bytes(table: RankTable) -> bytes:
+    """Return what HCCL is to read for a table: the bytes that it was read from, unpacked, if it can."""
+    return table.data if table.is_native else dumps(table)
+
+
+def unpack(data: bytes, document: Document, *, largest: int = LARGEST) -> bytes:
+    """Return the document inside of base64 of gzip, which CCE writes if compression is enabled; others as they are.
 
     Raises:
-        RankTableNotReadyError: The document is empty or only a part.
-        RankTableFormatError: The document is not JSON.
+        RankTableNotReadyError: The packed data is damaged or truncated.
+        RankTableFormatError: The document has more than `largest` bytes.
     """
-    return json_document.decode(_unpack(data, source), source)
+    if data.lstrip()[: len(PACKED)] != PACKED:
+        return data
+
+    try:
+        zipped = binascii.a2b_base64(data)
+        size = 0
+        for chunk in _chunks(zipped):  # once without keeping the chunks, so that a huge one cannot exhaust the memory
+            size += len(chunk)
+            if size > largest:
+                raise document.refusal(f"the packed table is larger than {largest} bytes when unpacked")
+
+        return b"".join(_chunks(zipped))
+    except (binascii.Error, EOFError, zlib.error) as broken:
+        raise document.not_ready(f"it is packed, but damaged: {broken}") from None
 
 
-def to_hccl_bytes(table: RankTable, data: bytes) -> bytes:
-    """Return what HCCL is to read for a table that was read from `data`: the same bytes, unpacked, if it can."""
-    return _unpack(data, table.source) if table.is_native else dumps(table)
+def parse(data: bytes, document: Document) -> object:
+    """Return the JSON of an unpacked document, whose whole numbers keep every digit.
+
+    Raises:
+        RankTableNotReadyError: The data is empty or only a part of a document.
+        RankTableFormatError: The data is complete, but not JSON as HCCL reads it.
+    """
+    if not data or data.isspace():
+        raise document.not_ready("it is empty")
+    if data.startswith(WIDE_MARKS):
+        raise document.refusal("the document is UTF-16 or UTF-32, expected UTF-8")
+
+    try:
+        parsed = orjson.loads(data.removeprefix(BYTE_ORDER_MARK))
+    except orjson.JSONDecodeError as failed:
+        why = _why_not_json(data, failed)
+        if not _is_whole(data):
+            raise document.not_ready(f"it {why}") from None
+        raise document.refusal(f"the document {why}") from None
+
+    if LONG_NUMBER not in data.translate(SHAPES):
+        return parsed
+    try:
+        return json.loads(data)
+    except RecursionError:  # too deep for exact digits
+        return parsed
 
 
-def _parse(data: bytes, document: Document) -> ParsedTable:
-    source = document.source
-    unpacked = _unpack(data, source)
-    top = json_document.decode(unpacked, source)
+def _load(data: bytes, document: Document) -> RankTable:
+    unpacked = unpack(data, document)
+    top = parse(unpacked, document)
     if not isinstance(top, dict):
-        sentence = f"the document is {shown(top)}, expected an object"
-        raise RankTableFormatError([error(sentence, source=source, code=BAD_TABLE)])
+        raise document.refusal(f"the document is {shown(top)}, expected an object")
 
-    decode = detect.DECODERS[detect.find_dialect(top, source)]
-    parsed = decode(Fields(document, top))
-    for problem in invariants.find_problems(parsed.servers, parsed.layout, source):
-        document.add(problem)
+    decode = registry.DECODERS[registry.find_dialect(top, document)]
+    draft = decode(Fields(document, top))
+    document.problems += find_errors(draft)
 
     return attrs.evolve(
-        parsed,
-        notes=(*parsed.notes, *document.miscounts),
-        is_native=parsed.is_native and not document.miscounts,
-        problems=document.problems,
-        size=len(unpacked),
+        draft,
+        notes=document.warnings,
+        errors=document.errors or None,
+        data=unpacked,
         is_packed=unpacked is not data,
     )
 
 
-def _unpack(data: bytes, source: str) -> bytes:
-    if not packed.is_packed(data):
-        return data
+def _chunks(zipped: bytes) -> Iterator[bytes]:
+    """Unzip chunk by chunk. The input is cut too, as zlib copies what it has not consumed at every call."""
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
+    fed = 0
+    while not unpacker.eof:
+        chunk = unpacker.unconsumed_tail
+        if not chunk:
+            chunk = zipped[fed : fed + CHUNK]
+            fed += len(chunk)
+        unpacked = unpacker.decompress(chunk, CHUNK)
+        if not chunk and not unpacked:
+            raise EOFError("unexpected end of data")
+        yield unpacked
+
+
+def _encode(document: object) -> bytes:
+    """Return the document as indented JSON.
+
+    Raises:
+        RankTableError: The document holds what JSON cannot express, such as half of a surrogate pair.
+    """
+    try:
+        return orjson.dumps(document, option=FORMAT)
+    except orjson.JSONEncodeError:
+        pass
 
     try:
-        return packed.unpack(data, source=source)
-    except packed.NotPackedError as broken:
-        raise not_ready(source, f"it is packed, but damaged: {broken}") from None
+        return f"{json.dumps(document, ensure_ascii=False, indent=2)}\n".encode()
+    except (ValueError, RecursionError) as failed:
+        raise RankTableError(f"the table cannot be written as JSON: {failed}") from None
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether a more lenient parser accepts the document (NaN, huge numbers, any depth)."""
+    try:
+        json.loads(data, parse_int=str)  # int() rejects thousands of digits
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+
+    return True
+
+
+def _why_not_json(data: bytes, failed: orjson.JSONDecodeError) -> str:
+    try:
+        data.decode()
+    except UnicodeDecodeError as not_text:  # orjson gives no position for it
+        return f"is not JSON: byte {not_text.start} is not UTF-8"
+
+    return f"is not JSON at line {failed.lineno} column {failed.colno}: {failed.msg}"

@@ -14,22 +14,14 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.rank_table.table import RankTable
-
-Lists = Mapping[str, "Lists"]
+from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.dialects.registry import ENTRIES, Entries
+from ascend_runner.rank_table.fields import Document
+from ascend_runner.rank_table.model import Dialect, RankTable
 
 ABSENT: Final = object()
 THE_TABLE: Final = "the table"
 THE_ENTRY: Final = "the entry"
-# The lists of a table of each dialect, each with the lists in its entries; the innermost contain devices.
-PODS: Final[Lists] = {"group_list": {"instance_list": {"devices": {}}}}
-LISTS: Final[Mapping[Dialect, Lists]] = {
-    Dialect.SERVER_LIST: {"server_list": {"device": {}}, "super_pod_list": {}},
-    Dialect.RANK_LIST: {"rank_list": {}},
-    Dialect.GROUP_LIST: PODS,
-    Dialect.LAB_LIST: PODS,
-}
 DEVICE_LISTS: Final = frozenset({"device", "devices", "rank_list"})
 # The noun for an entry of the other lists, and the key with its name.
 NAMES: Final[Mapping[str, tuple[str, str]]] = {
@@ -40,17 +32,9 @@ NAMES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-@attrs.frozen(repr=False)
-class Null:
-    """JSON's null in a table, as opposed to a missing value and to the string 'null'."""
-
-    def __repr__(self) -> str:
-        return "null"
-
-
 @attrs.frozen
 class Difference:
-    """One value in which two tables differ: `first` and `second` are None where a table does not have it.
+    """One value in which two tables differ: `first` and `second` are ABSENT where a table does not have it.
 
     `subject` is what the value belongs to ("rank 3"), `path` its place in there, or THE_ENTRY where only one table has
     the subject at all.
@@ -72,14 +56,12 @@ class _Parts:
     orders: dict[tuple[str, str], tuple[str, ...]] = attrs.field(factory=dict)
 
 
-def compare(
-    first: RankTable, first_document: object, second: RankTable, second_document: object
-) -> Iterator[Difference]:
+def compare(first: RankTable, second: RankTable) -> Iterator[Difference]:
     """Return the differences between two tables and the documents that they were read from.
 
     Those of the whole table come first, then servers, pods and super-pods, then ranks, and the order of lists last.
     """
-    ours, theirs = _take_apart(first, first_document), _take_apart(second, second_document)
+    ours, theirs = _take_apart(first), _take_apart(second)
     yield from compare_values(THE_TABLE, {"rank_size": first.rank_size}, {"rank_size": second.rank_size})
     for subject in dict.fromkeys((*ours.objects, *theirs.objects)):
         yield from _compare_entries(subject, ours.objects.get(subject), theirs.objects.get(subject))
@@ -104,21 +86,15 @@ def compare_values(subject: str, first: object, second: object) -> Iterator[Diff
             pairs = list(enumerate(zip_longest(ours, theirs, fillvalue=ABSENT)))
             to_compare += [(f"{path}[{index}]", *pair) for index, pair in reversed(pairs)]
         elif type(ours) is not type(theirs) or ours != theirs:
-            yield Difference(subject, path, _stated(ours), _stated(theirs))
+            yield Difference(subject, path, ours, theirs)
 
 
-def _stated(value: object) -> object:
-    if value is ABSENT:
-        return None
-
-    return Null() if value is None else value
-
-
-def _take_apart(table: RankTable, document: object) -> _Parts:
+def _take_apart(table: RankTable) -> _Parts:
     devices = sorted(table.devices, key=attrgetter("index"))
     parts = _Parts(device.rank_id for device in devices)
+    document = codec.parse(table.data, Document(table.source))
     if isinstance(document, dict):
-        _take(parts, THE_TABLE, document, LISTS[table.dialect])
+        _take(parts, THE_TABLE, document, ENTRIES[table.dialect])
     if table.dialect is not Dialect.RANK_LIST:  # which names no servers
         servers = {device.rank_id: server.server_id for server in table.servers for device in server.devices}
         pods = {device.rank_id: {"pod_name": device.pod_name} if device.pod_name else {} for device in devices}
@@ -128,7 +104,7 @@ def _take_apart(table: RankTable, document: object) -> _Parts:
     return parts
 
 
-def _take(parts: _Parts, subject: str, fields: Mapping[str, object], lists: Lists) -> None:
+def _take(parts: _Parts, subject: str, fields: Mapping[str, object], lists: Entries) -> None:
     """Separate an object's lists of entries from the rest of it."""
     parts.objects[subject] = {key: value for key, value in fields.items() if key not in lists}
     for key, inner in lists.items():
@@ -168,7 +144,9 @@ def _compare_entries(
 
 def _named(entry: Mapping[str, object] | None) -> object:
     """Describe the entry of a device by its place."""
-    if entry is None or "device_id" not in entry:
+    if entry is None:
+        return ABSENT
+    if "device_id" not in entry:
         return entry
 
     server = f" on {entry['server_id']}" if "server_id" in entry else ""

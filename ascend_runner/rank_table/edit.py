@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import attrs
 
 from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table.dialects.server_list import PLAIN, SUPER_PODS
-from ascend_runner.rank_table.model import NO_EXTRA_KEYS, NO_LAYOUT, Dialect, Server, SuperPod
-from ascend_runner.rank_table.table import RankTable
+from ascend_runner.rank_table.model import NO_EXTRA_KEYS, NO_LAYOUT, Dialect, RankTable, Server, SuperPod
 
 MOST_LISTED: Final = 8  # servers or devices in a sentence
 
@@ -27,16 +25,18 @@ def merge(tables: Sequence[RankTable]) -> RankTable:
 
     parts = [_as_written(table) for table in tables]
     _refuse_misfits(parts)
-    first_ranks = accumulate((part.rank_size for part in parts), initial=0)
-    moved = (_with_ranks(part.servers, first) for part, first in zip(parts, first_ranks))
+    servers: list[Server] = []
     pods: dict[str, list[str]] = {}
+    size = 0
     for part in parts:
+        servers += [_renumbered(server, size.__add__) for server in part.servers]
+        size += part.rank_size
         for pod in part.super_pods:
             pods.setdefault(pod.super_pod_id, []).extend(pod.server_ids)
 
     return attrs.evolve(
         parts[0],
-        servers=tuple(server for servers_of_part in moved for server in servers_of_part),
+        servers=tuple(servers),
         super_pods=tuple(SuperPod(pod_id, tuple(server_ids)) for pod_id, server_ids in pods.items()),
         layout=NO_LAYOUT,
         source="",
@@ -87,7 +87,7 @@ def subset(
 
     return attrs.evolve(
         part,
-        servers=tuple(_with_numbers(server, numbers) for server in kept),
+        servers=tuple(_renumbered(server, numbers.__getitem__) for server in kept),
         super_pods=tuple(pod for pod in pods if pod.server_ids),
     )
 
@@ -95,22 +95,22 @@ def subset(
 def _as_written(table: RankTable) -> RankTable:
     """Return a table as it will be written: a group list becomes a server list."""
     if table.dialect is Dialect.RANK_LIST:
-        return attrs.evolve(table, notes=(), is_native=False)
+        return attrs.evolve(table, notes=(), data=b"")
 
+    servers = (
+        attrs.evolve(server, devices=tuple(attrs.evolve(device, pod_name="") for device in server.devices))
+        for server in table.servers
+    )
     return attrs.evolve(
         table,
-        servers=tuple(_without_pods(server) for server in table.servers),
+        servers=tuple(servers),
         dialect=Dialect.SERVER_LIST,
         version=SUPER_PODS if table.version == SUPER_PODS else PLAIN,
         extra_keys=table.extra_keys if table.dialect is Dialect.SERVER_LIST else NO_EXTRA_KEYS,
         idle_pods=(),
         notes=(),
-        is_native=False,
+        data=b"",
     )
-
-
-def _without_pods(server: Server) -> Server:
-    return attrs.evolve(server, devices=tuple(attrs.evolve(device, pod_name="") for device in server.devices))
 
 
 def _keep(server: Server, device_ids: Collection[int] | None, name: str) -> Server:
@@ -120,21 +120,15 @@ def _keep(server: Server, device_ids: Collection[int] | None, name: str) -> Serv
     found = {device.device_id for device in server.devices}
     missing = sorted(set(device_ids) - found)
     if missing:
-        sentence = f"server '{server.server_id}' of {name} has no device {missing[0]}, only {_listed(found)}"
-        raise RankTableError(sentence)
+        what = f"server '{server.server_id}' of {name} has no device {missing[0]}"
+        raise RankTableError(f"{what}, only {_listed(found)}")
 
     devices = tuple(device for device in server.devices if device.device_id in device_ids)
     return attrs.evolve(server, devices=devices)
 
 
-def _with_ranks(servers: Iterable[Server], first: int) -> Iterable[Server]:
-    for server in servers:
-        devices = tuple(attrs.evolve(device, rank_id=first + device.rank_id) for device in server.devices)
-        yield attrs.evolve(server, devices=devices)
-
-
-def _with_numbers(server: Server, numbers: dict[int, int]) -> Server:
-    devices = tuple(attrs.evolve(device, rank_id=numbers[device.rank_id]) for device in server.devices)
+def _renumbered(server: Server, number_of: Callable[[int], int]) -> Server:
+    devices = tuple(attrs.evolve(device, rank_id=number_of(device.rank_id)) for device in server.devices)
 
     return attrs.evolve(server, devices=devices)
 

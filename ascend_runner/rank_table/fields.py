@@ -1,10 +1,10 @@
-"""Typed readers of a JSON object that know its path, so that every error names its place in the document.
+"""Typed readers of a JSON object that know its path, so that every problem names its place in the document.
 
 The only module that builds such paths ("server_list[1].device[0].rank_id"), and only when something is wrong: a table
 has up to 65,536 devices.
 
 A reader that meets a wrong value records a problem and returns a stand-in, so that one pass over a document finds
-everything that is wrong with it. The caller looks at `Document.problems` at the end. Knows no dialect.
+everything that is wrong with it. The caller looks at the problems at the end. Knows no dialect.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.problems import Problem
-from ascend_runner.rank_table import problems
-from ascend_runner.rank_table.problems import BAD_TABLE, BAD_VALUE, MISSING_FIELD
+from ascend_runner.errors import RankTableNotReadyError
+from ascend_runner.problems import Problem, RankTableFormatError, Severity
+from ascend_runner.rank_table.model import BAD_TABLE, BAD_VALUE, MISSING_FIELD
 
 NOT_IN_ARRAY: Final = -1
 UNREADABLE: Final = -1  # stands for an unreadable whole number: no number of a rank table is negative
@@ -27,29 +27,60 @@ MOST_SHOWN: Final = 60  # characters of a wrong value in a sentence
 
 @attrs.define(eq=False, repr=False)
 class Document:
-    """The state of reading one document: its problems, of which only the first about a path is kept.
+    """What is wrong with one document; `source` is its name.
 
-    With `lists_decide` a count that contradicts its list becomes a note instead of a problem.
+    With `lists_decide` a count that contradicts its list becomes a warning instead of an error.
     """
 
     source: str
     lists_decide: bool = False
-    miscounts: list[Problem] = attrs.field(factory=list)
+    problems: list[Problem] = attrs.field(factory=list)
     # Arrays, or items of arrays, that could not be read: the number of their items is unknown.
     gaps: list[str] = attrs.field(factory=list)
     # The path of the first value that is not a string where the dialect requires one, and likewise for numbers.
     first_non_text: str = ""
     first_non_number: str = ""
-    _problems: dict[str, Problem] = attrs.field(factory=dict)
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
-        """All problems so far, in the order in which they were found."""
-        return tuple(self._problems.values())
+    def errors(self) -> tuple[Problem, ...]:
+        """The first error of each path."""
+        first: dict[str, Problem] = {}
+        for problem in self.problems:
+            if problem.severity is Severity.ERROR:
+                first.setdefault(problem.path, problem)
 
-    def add(self, problem: Problem) -> None:
-        """Record a problem, unless its path has one already."""
-        self._problems.setdefault(problem.path, problem)
+        return tuple(first.values())
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """All warnings."""
+        return tuple(problem for problem in self.problems if problem.severity is Severity.WARNING)
+
+    def error(self, sentence: str, path: str = "", code: str = BAD_VALUE) -> None:
+        """Record what HCCL would reject."""
+        self._add(Severity.ERROR, sentence, path, code)
+
+    def warn(self, sentence: str, path: str = "", code: str = "") -> None:
+        """Record what is odd but works."""
+        self._add(Severity.WARNING, sentence, path, code)
+
+    def warn_of_type(self, json_type: str, path: str) -> None:
+        """Record that a value has the wrong JSON type, which the rewritten table corrects."""
+        self.warn(f"HCCL requires a {json_type} here; the table is rewritten", path, MISSING_FIELD)
+
+    def refusal(self, sentence: str, path: str = "", code: str = BAD_TABLE) -> RankTableFormatError:
+        """Return the error that the document is not a rank table at all."""
+        self.error(sentence, path, code)
+
+        return RankTableFormatError(self.problems[-1:])
+
+    def not_ready(self, reason: str) -> RankTableNotReadyError:
+        """Return the error that the document is not completed yet."""
+        return RankTableNotReadyError(f"{self.source} is not a completed rank table: {reason}", reason=reason)
+
+    def _add(self, severity: Severity, sentence: str, path: str, code: str) -> None:
+        problem = Problem(severity=severity, sentence=sentence, path=path, source=self.source, code=code)
+        self.problems.append(problem)
 
 
 @attrs.define(eq=False, repr=False)
@@ -73,8 +104,15 @@ class Fields:
         return f"{here}.{key}" if here else key
 
     def refuse(self, sentence: str, key: str = "", *, code: str = BAD_VALUE) -> None:
-        """Record a problem of this object, or of one of its keys."""
-        self.document.add(problems.error(sentence, source=self.document.source, path=self.path(key), code=code))
+        """Record an error of this object, or of one of its keys."""
+        self.document.error(sentence, self.path(key), code)
+
+    def refuse_value(self, key: str, expected: str, *, code: str = BAD_VALUE) -> None:
+        """Record that a key is missing or has a value that was not expected."""
+        if key in self.values:
+            self.refuse(f"{key} is {shown(self.values[key])}, expected {expected}", key, code=code)
+        else:
+            self.refuse(missing(key), key, code=MISSING_FIELD)
 
     def text(self, key: str, *, default: str | None = None) -> str:
         """Read a string, or a whole number as one; without a `default` it must be present and not empty."""
@@ -91,7 +129,7 @@ class Fields:
                 self._note_non_text(key)
             return default
 
-        self._refuse_value(key, "a non-empty string" if default is None else "a string")
+        self.refuse_value(key, "a non-empty string" if default is None else "a string")
         return ""
 
     def version(self, *, default: str | None = None) -> str:
@@ -115,7 +153,7 @@ class Fields:
             self._note_non_text(key)
             return value
 
-        self._refuse_value(key, "a whole number")
+        self.refuse_value(key, "a whole number")
         return UNREADABLE
 
     def check_count(self, key: str, actual: int, noun: str, *, of: str) -> None:
@@ -129,13 +167,10 @@ class Fields:
             return
 
         sentence = f"{key} is {count}, but {counted(actual, noun)} {'is' if actual == 1 else 'are'} listed"
-        if not self.document.lists_decide:
+        if self.document.lists_decide:
+            self.document.warn(f"{sentence}; the count is ignored", self.path(key), BAD_VALUE)
+        else:
             self.refuse(sentence, key)
-            return
-
-        sentence += "; the count is ignored"
-        source, path = self.document.source, self.path(key)
-        self.document.miscounts.append(problems.warning(sentence, source=source, path=path, code=BAD_VALUE))
 
     def objects(self, key: str, *, is_required: bool = True) -> list[Fields]:
         """Read an array of objects. Where it is not required, a missing one and null are empty."""
@@ -148,7 +183,7 @@ class Fields:
             ]
 
         if value is not None or is_required:
-            self._refuse_value(key, "an array", code=BAD_TABLE)
+            self.refuse_value(key, "an array", code=BAD_TABLE)
             self.document.gaps.append(self.path(key))
         return []
 
@@ -158,7 +193,7 @@ class Fields:
         if isinstance(value, dict):
             return Fields(self.document, value, self, key, NOT_IN_ARRAY)
 
-        self._refuse_value(key, "an object", code=BAD_TABLE)
+        self.refuse_value(key, "an object", code=BAD_TABLE)
         return None
 
     def extra_keys(self, known: Collection[str]) -> dict[str, object]:
@@ -174,12 +209,6 @@ class Fields:
         self.document.gaps.append(self.path(name))
 
         return False
-
-    def _refuse_value(self, key: str, expected: str, *, code: str = BAD_VALUE) -> None:
-        if key in self.values:
-            self.refuse(f"{key} is {shown(self.values[key])}, expected {expected}", key, code=code)
-        else:
-            self.refuse(missing(key), key, code=MISSING_FIELD)
 
 
 def missing(key: str) -> str:

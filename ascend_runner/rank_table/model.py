@@ -1,4 +1,4 @@
-"""The parts of a rank table in any dialect: servers, their devices, and the rank of each device.
+"""A job's rank table in any dialect: servers, their devices, and the rank of each device.
 
 Numbers are numbers here and strings in most documents. Independent of JSON.
 """
@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
 import attrs
 
+from ascend_runner.problems import Problem, RankTableFormatError, Severity
+
 NO_EXTRA_KEYS: Final[Mapping[str, object]] = MappingProxyType({})
+
+# The error codes that HCCL reports up to half an hour after the launch. Problems carry them, so that users who search
+# for a code find the sentence.
+BAD_ENVIRONMENT: Final = "EI0001"  # also for addresses of two families
+BAD_TABLE: Final = "EI0004"  # the file or its structure
+BAD_VALUE: Final = "EI0014"
+MISSING_FIELD: Final = "EI0017"  # also for a field of the wrong JSON type
 
 
 class Dialect(enum.Enum):
@@ -80,42 +89,194 @@ class Layout:
     """The places of the devices in the document, so that a problem can name its path.
 
     `lists` are the paths of the lists that hold devices, `firsts` the `Device.index` of the first entry of each.
-    `has_ranks_beside` is True where rank_id is a key beside the list of its one device, not of the device's entry.
     A path per device would take more memory than the devices themselves.
     """
 
     lists: tuple[str, ...] = ()
     firsts: tuple[int, ...] = ()
-    has_ranks_beside: bool = False
 
-    def path(self, index: int, key: str = "") -> str:
+    def path(self, device: Device, key: str = "") -> str:
         """Return the path of a device's entry, or of a key in it; "" where the table was not read from a document."""
-        position = bisect_right(self.firsts, index) - 1
+        position = bisect_right(self.firsts, device.index) - 1
         if position < 0:
             return ""
 
-        entry = f"{self.lists[position]}[{index - self.firsts[position]}]"
+        entry = f"{self.lists[position]}[{device.index - self.firsts[position]}]"
         return f"{entry}.{key}" if key else entry
 
-    def holder(self, index: int, key: str = "") -> str:
+    def holder(self, device: Device, key: str = "") -> str:
         """Return the path of the object whose list holds a device, or of a key in it: "server_list[1].server_id"."""
-        holder = self.path(index).rpartition("[")[0].rpartition(".")[0]
+        holder = self.path(device).rpartition("[")[0].rpartition(".")[0]
 
         return f"{holder}.{key}" if holder and key else holder
-
-    def rank_path(self, index: int) -> str:
-        """Return the path of a device's rank_id."""
-        return self.holder(index, "rank_id") if self.has_ranks_beside else self.path(index, "rank_id")
 
 
 NO_LAYOUT: Final = Layout()
 
 
-def by_rank(servers: Iterable[Server]) -> tuple[Device, ...]:
-    """Return the devices of all servers in the order of their ranks."""
-    return tuple(sorted((device for server in servers for device in server.devices), key=attrgetter("rank_id")))
+@attrs.frozen(kw_only=True)
+class RankTable:
+    """A job's rank table.
+
+    Every rank from 0 to rank_size - 1 occurs once, and so does every server_id, and on one server every device_id.
+    `servers` are in document order (in a group list: the order of their first rank). `version` is the document's own,
+    "" where it has none (group lists). `idle_pods` are the instances without devices. `extra_keys` are the other keys
+    at the top of the document, `notes` the warnings about it, `source` its name. `data` are its bytes, unpacked where
+    `is_packed`; a table that was not read from a document has none.
+
+    `errors` is None but for what `codec.examine` returns: the errors of a document, which need not be sound.
+
+    Raises:
+        RankTableFormatError: The servers do not form a table; the error carries every problem.
+    """
+
+    servers: tuple[Server, ...]
+    dialect: Dialect = Dialect.SERVER_LIST
+    version: str = "1.0"
+    idle_pods: tuple[str, ...] = ()
+    super_pods: tuple[SuperPod, ...] = ()
+    extra_keys: Mapping[str, object] = attrs.field(default=NO_EXTRA_KEYS, hash=False)
+    notes: tuple[Problem, ...] = attrs.field(default=(), eq=False, repr=False)
+    errors: tuple[Problem, ...] | None = attrs.field(default=None, eq=False, repr=False)
+    layout: Layout = attrs.field(default=NO_LAYOUT, eq=False, repr=False)
+    source: str = attrs.field(default="", eq=False)
+    data: bytes = attrs.field(default=b"", eq=False, repr=False)
+    is_packed: bool = attrs.field(default=False, eq=False)
+    # All devices by rank. A field, as a slotted class cannot cache a property.
+    devices: tuple[Device, ...] = attrs.field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Reject what is not a table."""
+        if self.errors is None:
+            errors = find_errors(self)
+            if errors:
+                raise RankTableFormatError(errors)
+
+        devices = (device for server in self.servers for device in server.devices)
+        object.__setattr__(self, "devices", tuple(sorted(devices, key=attrgetter("rank_id"))))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether HCCL reads the document as it is, so that it is passed on byte for byte."""
+        return bool(self.data) and self.dialect in {Dialect.SERVER_LIST, Dialect.RANK_LIST} and not self.notes
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The notes as sentences."""
+        return tuple(str(note) for note in self.notes)
+
+    @property
+    def rank_size(self) -> int:
+        """The number of ranks."""
+        return len(self.devices)
+
+    @property
+    def server_count(self) -> int:
+        """The number of servers."""
+        return len(self.servers)
+
+    def rank(self, rank_id: int) -> Device:
+        """Return the device that a rank runs on.
+
+        Raises:
+            LookupError: The table has no such rank.
+        """
+        if not 0 <= rank_id < len(self.devices):
+            raise LookupError(f"rank {rank_id} is out of range, expected 0 to {len(self.devices) - 1}")
+
+        return self.devices[rank_id]
+
+    def server(self, server_id: str) -> Server:
+        """Return the server with this id.
+
+        Raises:
+            LookupError: The table has no such server.
+        """
+        for server in self.servers:
+            if server.server_id == server_id:
+                return server
+
+        raise LookupError(f"no server has the server_id '{server_id}'")
+
+    def server_of(self, rank_id: int) -> Server:
+        """Return the server that a rank runs on.
+
+        Raises:
+            LookupError: The table has no such rank.
+        """
+        wanted = self.rank(rank_id)
+
+        return next(server for server in self.servers if any(device is wanted for device in server.devices))
+
+
+def find_errors(table: RankTable) -> list[Problem]:
+    """Return every reason why the servers of a table do not form one.
+
+    A quick check of the whole table comes first: nearly every table is sound, and some are large. Only when it fails
+    does a slower one find every problem and its path.
+    """
+    if _is_sound(table.servers):
+        return []
+
+    found = [*_duplicate_servers(table), *_duplicate_devices(table), *_bad_ranks(table)]
+    return [
+        Problem(severity=Severity.ERROR, sentence=sentence, path=path, source=table.source, code=BAD_VALUE)
+        for sentence, path in found
+    ]
 
 
 def first_used(path: str) -> str:
     """Return the end of a sentence about a duplicate: where the value was used first, if that is known."""
     return f" (first used in {path})" if path else ""
+
+
+def _is_sound(servers: tuple[Server, ...]) -> bool:
+    size = sum(len(server.devices) for server in servers)
+    seen = bytearray(size)
+    for server in servers:
+        for device in server.devices:
+            rank_id = device.rank_id
+            if not 0 <= rank_id < size or seen[rank_id]:
+                return False
+            seen[rank_id] = 1
+        if len({device.device_id for device in server.devices}) < len(server.devices):
+            return False
+
+    return len({server.server_id for server in servers}) == len(servers)
+
+
+def _duplicate_servers(table: RankTable) -> Iterator[tuple[str, str]]:
+    seen: dict[str, str] = {}
+    for server in table.servers:
+        first = min(server.devices, key=attrgetter("index"), default=None)
+        if server.server_id in seen:
+            sentence = f"duplicate server_id '{server.server_id}'{first_used(seen[server.server_id])}"
+            yield sentence, table.layout.holder(first, "server_id") if first else ""
+        seen.setdefault(server.server_id, table.layout.holder(first) if first else "")
+
+
+def _duplicate_devices(table: RankTable) -> Iterator[tuple[str, str]]:
+    for server in table.servers:
+        seen: dict[int, Device] = {}
+        for device in sorted(server.devices, key=attrgetter("index")):
+            first = seen.setdefault(device.device_id, device)
+            if first is not device:
+                where = first_used(table.layout.path(first))
+                sentence = f"duplicate device_id {device.device_id} on server '{server.server_id}'{where}"
+                yield sentence, table.layout.path(device, "device_id")
+
+
+def _bad_ranks(table: RankTable) -> Iterator[tuple[str, str]]:
+    """Find each rank_id that is out of range or a duplicate; without one of these no rank can be missing."""
+    devices = sorted((device for server in table.servers for device in server.devices), key=attrgetter("index"))
+    # In the lab form rank_id is a key beside the list of its one device.
+    path_of = table.layout.holder if table.dialect is Dialect.LAB_LIST else table.layout.path
+    seen: dict[int, Device] = {}
+    for device in devices:
+        rank_id = device.rank_id
+        if not 0 <= rank_id < len(devices):
+            yield f"rank_id is {rank_id}, expected 0 to {len(devices) - 1} (one per device)", path_of(device, "rank_id")
+        elif rank_id in seen:
+            where = first_used(table.layout.path(seen[rank_id]))
+            yield f"duplicate rank_id {rank_id}{where}", path_of(device, "rank_id")
+        seen.setdefault(rank_id, device)

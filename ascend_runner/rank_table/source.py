@@ -22,10 +22,9 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import RankTableNotReadyError, UnreadableError
-from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.problems import BAD_TABLE, error, not_ready
-from ascend_runner.rank_table.table import RankTable
+from ascend_runner.rank_table.fields import Document
+from ascend_runner.rank_table.model import RankTable
 
 FILE_NAME: Final = "jobstart_hccl.json"
 TIMEOUT: Final = 1800.0  # seconds; HCCL's own limit for the same wait
@@ -41,35 +40,15 @@ READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO
 Stamp = tuple[int, int, int, int, int]  # device, inode, size, mtime, ctime
 
 
-@attrs.frozen(kw_only=True)
-class Snapshot:
-    """A completed table at one moment: the records, the bytes that they were read from, and the file."""
-
-    table: RankTable
-    data: bytes
-    path: str
-
-
-def read(path: str | os.PathLike[str]) -> RankTable:
-    """Read a table from a file, or from the jobstart_hccl.json of a folder.
+def read(path: str | os.PathLike[str], *, lists_decide: bool = False) -> RankTable:
+    """Read a table from a file, or from the jobstart_hccl.json of a directory; `lists_decide` as for `codec.loads`.
 
     Raises:
         RankTableNotReadyError: The file is missing, empty, half-written or not completed.
         UnreadableError: The file cannot be opened or read.
         RankTableFormatError: The file is not a rank table.
     """
-    return read_snapshot(path).table
-
-
-def wait(path: str | os.PathLike[str], *, timeout: float = TIMEOUT) -> RankTable:
-    """Read a table once it is completed, within `timeout` seconds. `path` need not exist yet.
-
-    Raises:
-        RankTableNotReadyError: The table was not completed in time.
-        UnreadableError: The file cannot be opened or read; raised at once.
-        RankTableFormatError: The file is not a rank table; raised at once.
-    """
-    return await_snapshot(path, timeout=timeout).table
+    return _Watch(os.fspath(path), lists_decide).poll(0.0)
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> RankTable:
@@ -81,18 +60,13 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> R
         RankTableError: As `read`.
         OutputError: `target` cannot be written.
     """
-    snapshot = read_snapshot(source)
-    write(target, codec.to_hccl_bytes(snapshot.table, snapshot.data))
+    table = read(source)
+    write(target, codec.to_hccl_bytes(table))
 
-    return snapshot.table
-
-
-def read_snapshot(path: str | os.PathLike[str], *, lists_decide: bool = False) -> Snapshot:
-    """Read a table that is completed already; `lists_decide` as for `codec.loads`, errors as for `read`."""
-    return _Watch(os.fspath(path), lists_decide).poll(0.0)
+    return table
 
 
-def await_snapshot(  # noqa: PLR0913  most are keywords, each with a default that most callers want
+def wait(  # noqa: PLR0913  most are keywords, each with a default that most callers want
     path: str | os.PathLike[str],
     *,
     timeout: float = TIMEOUT,
@@ -100,12 +74,17 @@ def await_snapshot(  # noqa: PLR0913  most are keywords, each with a default tha
     pause: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
-) -> Snapshot:
-    """Poll until the table at `path` is completed, and return that snapshot; errors as for `wait`.
+) -> RankTable:
+    """Read a table once it is completed, within `timeout` seconds. `path` need not exist yet.
 
     `lists_decide` is that of `codec.loads`. `pause(seconds)` blocks for at most that long and may raise to end the
     wait. `say(sentence)` is called with the reason of the wait after the first poll and then every 30 s; it is not
     called if the table is completed at the first poll.
+
+    Raises:
+        RankTableNotReadyError: The table was not completed in time.
+        UnreadableError: The file cannot be opened or read; raised at once.
+        RankTableFormatError: The file is not a rank table; raised at once.
     """
     watch = _Watch(os.fspath(path), lists_decide)
     start = now = clock()
@@ -142,8 +121,7 @@ def read_all(fd: int, path: str, *, largest: int = LARGEST_FILE) -> bytes:
         size = max(size, data.tell() + len(chunk))
         data.write(chunk)
     if size > largest:
-        sentence = f"the file is larger than {largest} bytes"
-        raise RankTableFormatError([error(sentence, source=path, code=BAD_TABLE)])
+        raise Document(path).refusal(f"the file is larger than {largest} bytes")
 
     return data.getvalue()
 
@@ -182,17 +160,14 @@ class _Watch:
     is_settled: bool = False
     reason: str = ""
 
-    def poll(self, now: float) -> Snapshot:
+    def poll(self, now: float) -> RankTable:
         """Return the table if it is completed; RankTableNotReadyError if it may be at a later poll."""
         self.path = resolve(self.wanted)
         try:
-            data = self._read_changes(now)
-            table = codec.loads(data, source=self.path, lists_decide=self.lists_decide)
+            return codec.loads(self._read_changes(now), source=self.path, lists_decide=self.lists_decide)
         except RankTableNotReadyError as waiting:
             self.reason = waiting.reason
             raise
-
-        return Snapshot(table=table, data=data, path=self.path)
 
     def _read_changes(self, now: float) -> bytes:
         """Read the file, unless its content was read before."""
@@ -201,7 +176,7 @@ class _Watch:
         except OSError as failed:
             self.stamp = None
             if failed.errno in {errno.ENOENT, errno.ESTALE}:
-                raise not_ready(self.path, "it does not exist") from None
+                raise Document(self.path).not_ready("it does not exist") from None
             raise UnreadableError(f"the rank table {self.path} cannot be opened: {failed.strerror}") from failed
 
         try:
@@ -216,7 +191,7 @@ class _Watch:
         if stamp != self.stamp:
             self.stamp, self.stamp_since, self.is_settled = stamp, math.inf, False
         elif self.is_settled:
-            raise not_ready(self.path, self.reason)
+            raise Document(self.path).not_ready(self.reason)
         else:
             # A stamp is old enough once two polls that are far enough apart have found it.
             self.stamp_since = min(self.stamp_since, now)
@@ -225,7 +200,7 @@ class _Watch:
         data = read_all(fd, self.path)
         if _stamp(fd) != stamp:
             self.stamp = None
-            raise not_ready(self.path, "it changed while being read")
+            raise Document(self.path).not_ready("it changed while being read")
 
         return data
 

@@ -14,14 +14,14 @@ from ascend_runner.problems import Problem, Severity, problems_of
 from ascend_runner.rank_table import codec, edit, source
 from ascend_runner.rank_table.checks import chips
 from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.rank_table.compare import THE_ENTRY, Difference, compare
+from ascend_runner.rank_table.compare import ABSENT, THE_ENTRY, Difference, compare
 from ascend_runner.rank_table.fields import shown
-from ascend_runner.rank_table.table import RankTable
-from ascend_runner.rank_table_tool import files, machine, picture, streams
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table_tool import files, picture
 from ascend_runner.rank_table_tool import generate as generation
 from ascend_runner.rank_table_tool import show as showing
-from ascend_runner.rank_table_tool.describe import size_of
-from ascend_runner.rank_table_tool.files import STANDARD, name_of
+from ascend_runner.rank_table_tool.files import STANDARD, name_of, tell, write_text
+from ascend_runner.rank_table_tool.show import size_of
 from ascend_runner.text import format_numbers, printable
 
 FINE: Final = 0
@@ -38,13 +38,13 @@ def show(options: Namespace) -> int:
     if options.svg and files.identity_of(name) and files.identity_of(name) == files.identity_of(options.svg):
         raise SettingsError(f"--svg {options.svg} would overwrite the table")
 
-    table, _ = _read(options.file)
+    table = _read(options.file)
     if options.svg:
         files.write_bytes(options.svg, picture.draw(table, name).encode())
     if options.json:
-        streams.write_text(showing.facts_of(table))
+        write_text(showing.facts_of(table))
     elif not options.svg:
-        streams.write_text(showing.text_of(table, name, lists_all=options.all))
+        write_text(showing.text_of(table, name, lists_all=options.all))
 
     return FINE
 
@@ -58,30 +58,31 @@ def validate(options: Namespace) -> int:
 
 def convert(options: Namespace) -> int:
     """Write a table as HCCL reads it, or as a group list."""
-    table, data = _read(options.file, lists_decide=options.no_checks)
-    converted = codec.dumps_group_list(table) if options.to == "group-list" else codec.to_hccl_bytes(table, data)
+    table = _read(options.file, lists_decide=options.no_checks)
+    converted = codec.dumps_group_list(table) if options.to == "group-list" else codec.to_hccl_bytes(table)
 
     return _write(options, table, converted)
 
 
 def wait(options: Namespace) -> int:
     """Wait until a table is completed."""
-    snapshot = source.await_snapshot(options.file, timeout=options.timeout, say=streams.tell)
-    streams.tell(f"{snapshot.path} is completed: {size_of(snapshot.table)}")
+    table = source.wait(options.file, timeout=options.timeout, say=tell)
+    tell(f"{table.source} is completed: {size_of(table)}")
 
     return FINE
 
 
 def generate(options: Namespace) -> int:
     """Write the table of this machine."""
-    conf = machine.read_conf(options.hccn_conf, _warn)
-    devices = options.devices if options.devices is not None or conf else npu.devices(Host())
-    server_id = options.server_id or machine.own_address()
-    table, unknown = generation.make_table(
-        server_id, devices, conf, lambda missing: machine.ask_hccn_tool(missing, _warn)
-    )
-    if unknown:
-        _warn(f"no address found for device {format_numbers(unknown)}; the table works on this machine only")
+    conf = generation.read_conf(options.hccn_conf, _warn)
+    devices = options.devices or sorted(conf) or npu.devices(Host())
+    unknown = [device_id for device_id in devices if device_id not in conf]
+    addresses = {**conf, **(generation.ask_hccn_tool(unknown, _warn) if unknown else {})}
+    chosen = {device_id: addresses.get(device_id, "") for device_id in devices}
+    table = generation.make_table(options.server_id or generation.own_address(), chosen)
+    without = [device.device_id for device in table.devices if not device.device_ip]
+    if without:
+        _warn(f"no address found for device {format_numbers(without)}; the table works on this machine only")
 
     return _write(options, table, codec.dumps(table))
 
@@ -96,13 +97,13 @@ def merge(options: Namespace) -> int:
             raise SettingsError(f"{name} is given twice")
         seen |= {identity} - {None}
 
-    table = edit.merge([_read(path, lists_decide=options.no_checks)[0] for path in options.files])
+    table = edit.merge([_read(path, lists_decide=options.no_checks) for path in options.files])
     return _write(options, table, codec.dumps(table))
 
 
 def subset(options: Namespace) -> int:
     """Write a part of a table."""
-    whole, _ = _read(options.file, lists_decide=options.no_checks)
+    whole = _read(options.file, lists_decide=options.no_checks)
     table = edit.subset(whole, server_ids=options.servers, device_ids=options.devices)
 
     return _write(options, table, codec.dumps(table))
@@ -111,48 +112,45 @@ def subset(options: Namespace) -> int:
 def diff(options: Namespace) -> int:
     """Print the differences between two tables."""
     _refuse_second_standard_input((options.first, options.second))
-    (first, ours), (second, theirs) = _read(options.first), _read(options.second)
+    first, second = _read(options.first), _read(options.second)
     if first.dialect is not second.dialect:
         kinds = f"A is a {first.dialect.value}, B is a {second.dialect.value}"
-        streams.tell(f"{kinds}; comparing them as HCCL would read them")
-        ours, theirs = codec.to_hccl_bytes(first, ours), codec.to_hccl_bytes(second, theirs)
-        first, second = codec.loads(ours, source=first.source), codec.loads(theirs, source=second.source)
+        tell(f"{kinds}; comparing them as HCCL would read them")
+        first, second = (codec.loads(codec.to_hccl_bytes(table), source=table.source) for table in (first, second))
 
-    differences = list(compare(first, codec.parse(ours), second, codec.parse(theirs)))
+    differences = list(compare(first, second))
     if not differences:
         return FINE
 
-    streams.write_text(f"A is {printable(name_of(options.first))}, B is {printable(name_of(options.second))}\n")
+    write_text(f"A is {printable(name_of(options.first))}, B is {printable(name_of(options.second))}\n")
     for found in differences[:MOST_DIFFERENCES]:
-        streams.write_text(f"{printable(_difference(found))}\n")
+        write_text(f"{printable(_difference(found))}\n")
     if len(differences) > MOST_DIFFERENCES:
-        streams.write_text(f"and {len(differences) - MOST_DIFFERENCES} more\n")
-    streams.write_text(
-        "HCCL compares tables by a checksum of all these values, including the order of lists (EI0005).\n"
-    )
+        write_text(f"and {len(differences) - MOST_DIFFERENCES} more\n")
+    write_text("HCCL compares tables by a checksum of all these values, including the order of lists (EI0005).\n")
     return BAD
 
 
 def _validate(path: str, chip: str | None) -> int:
     name = name_of(path)
     try:
-        parsed = codec.examine(files.read_bytes(path), source=name)
+        table = codec.examine(files.read_bytes(path), source=name)
     except UnreadableError as error:
-        streams.tell(str(error))
+        tell(str(error))
         return UNREADABLE
     except RankTableError as error:
         return _print_problems(problems_of(error))
 
     real_path = "" if path == STANDARD else files.regular_path(name)
-    problems = checks.check_parsed(parsed, checks.Use(path=real_path, chip=chip, is_unconverted=True))
+    problems = checks.check_document(table, checks.Use(path=real_path, chip=chip, is_unconverted=True))
     if not problems:
-        streams.write_text(f"{printable(name)}: no problems, {size_of(parsed.table())}\n")
+        write_text(f"{printable(name)}: no problems, {size_of(table)}\n")
     return _print_problems(problems)
 
 
 def _print_problems(problems: Sequence[Problem]) -> int:
     for problem in problems:
-        streams.write_text(f"{printable(_line(problem))}\n")
+        write_text(f"{printable(_line(problem))}\n")
 
     return BAD if any(problem.severity is Severity.ERROR for problem in problems) else FINE
 
@@ -162,7 +160,7 @@ def _line(problem: Problem) -> str:
 
 
 def _warn(sentence: str) -> None:
-    streams.tell(f"warning: {sentence}")
+    tell(f"warning: {sentence}")
 
 
 def _chip(options: Namespace) -> str | None:
@@ -174,29 +172,29 @@ def _refuse_second_standard_input(paths: Sequence[str]) -> None:
         raise SettingsError("standard input (-) is given twice, but can be read only once")
 
 
-def _read(path: str, *, lists_decide: bool = False) -> tuple[RankTable, bytes]:
-    table, data = files.read_table(path, lists_decide=lists_decide)
+def _read(path: str, *, lists_decide: bool = False) -> RankTable:
+    table = files.read_table(path, lists_decide=lists_decide)
     for warning in table.warnings:
         _warn(warning)
 
-    return table, data
+    return table
 
 
 def _write(options: Namespace, table: RankTable, data: bytes) -> int:
     """Write the document of a table, unless HCCL would reject it, and print its problems."""
     output = options.output
-    parsed = codec.examine(data, source="the table to be written")
-    problems = checks.check_parsed(parsed, checks.Use(chip=_chip(options), is_unconverted=True))
+    written = codec.examine(data, source="the table to be written")
+    problems = checks.check_document(written, checks.Use(chip=_chip(options), is_unconverted=True))
     for problem in problems:
-        streams.tell(_line(problem))
+        tell(_line(problem))
     if any(problem.severity is Severity.ERROR for problem in problems) and not options.no_checks:
-        streams.tell("nothing written: HCCL would reject the table; use --no-checks to write it anyway")
+        tell("nothing written: HCCL would reject the table; use --no-checks to write it anyway")
         return BAD
 
     files.write_bytes(output, data)
     path = files.regular_path(output)
     if path:
-        streams.tell(f"wrote {output}: {size_of(table)}")
+        tell(f"wrote {output}: {size_of(table)}")
     if path and checks.name_problem(path):
         _warn(checks.name_problem(path))
     return FINE
@@ -204,8 +202,8 @@ def _write(options: Namespace, table: RankTable, data: bytes) -> int:
 
 def _difference(found: Difference) -> str:
     if found.path == THE_ENTRY:
-        where, entry = ("A", found.first) if found.second is None else ("B", found.second)
+        where, entry = ("A", found.first) if found.second is ABSENT else ("B", found.second)
         return f"{found.subject} is only in {where}{f': {entry}' if isinstance(entry, str) else ''}"
 
-    first, second = ("missing" if value is None else shown(value) for value in (found.first, found.second))
+    first, second = ("missing" if value is ABSENT else shown(value) for value in (found.first, found.second))
     return f"{found.subject}: {found.path} is {first} in A, {second} in B"

@@ -1,17 +1,21 @@
-"""Where tables are read from and written to: files, folders, pipes, standard input and output."""
+"""Where tables are read from and written to: files, directories, pipes, standard input and output.
+
+Standard output carries a command's result, and standard error everything else.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from typing import Final
+from io import TextIOWrapper
+from typing import Final, TextIO
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError, UnreadableError
 from ascend_runner.rank_table import codec, source
-from ascend_runner.rank_table.table import RankTable
-from ascend_runner.rank_table_tool import streams
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.text import printable
 
 STANDARD: Final = "-"
 MOST_DIGITS: Final = 10  # more than the number of a descriptor has
@@ -27,7 +31,7 @@ def name_of(path: str) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """Read a file, the jobstart_hccl.json of a folder, a pipe, or standard input.
+    """Read a file, the jobstart_hccl.json of a directory, a pipe, a device, or standard input.
 
     Raises:
         UnreadableError: The file cannot be read.
@@ -57,11 +61,9 @@ def read_file(name: str) -> bytes:
         os.close(fd)
 
 
-def read_table(path: str, *, lists_decide: bool = False) -> tuple[RankTable, bytes]:
-    """Read a table, and return it with its bytes; errors as for `read_bytes` and `codec.loads`."""
-    data = read_bytes(path)
-
-    return codec.loads(data, source=name_of(path), lists_decide=lists_decide), data
+def read_table(path: str, *, lists_decide: bool = False) -> RankTable:
+    """Read a table; errors as for `read_bytes` and `codec.loads`."""
+    return codec.loads(read_bytes(path), source=name_of(path), lists_decide=lists_decide)
 
 
 def identity_of(name: str) -> tuple[int, int] | None:
@@ -89,14 +91,14 @@ def regular_path(path: str) -> str:
 def write_bytes(path: str, data: bytes) -> None:
     """Write a regular file atomically, and a pipe, a device or a standard stream directly.
 
-    A symlink is followed. Missing folders are not made, as the name may be mistyped.
+    A symlink is followed. Missing directories are not made, as the name may be mistyped.
 
     Raises:
         BrokenPipeError: The reader of standard output has closed the pipe.
         OutputError: The output cannot be written.
     """
     if path == STANDARD:
-        streams.write_bytes(data)
+        write_output(data)
         return
 
     try:
@@ -116,6 +118,56 @@ def write_bytes(path: str, data: bytes) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
 
+def prepare_streams() -> None:
+    """Make the standard streams accept text in any script, and replace a closed standard error."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="ascii")  # noqa: SIM115 - open until the end
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # otherwise it is closed, or a program's own
+            stream.reconfigure(errors="backslashreplace")
+
+
+def write_text(text: str) -> None:
+    """Write a part of the result; errors as for `write_bytes`."""
+    write_output(text.encode(sys.stdout.encoding if sys.stdout else "ascii", errors="backslashreplace"))
+
+
+def write_output(data: bytes) -> None:
+    """Write a part of the result.
+
+    Raises:
+        BrokenPipeError: The reader has closed the pipe.
+        OutputError: Standard output cannot be written.
+    """
+    if sys.stdout is None:
+        raise OutputError("cannot write standard output: it is closed")
+
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        _discard(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise OutputError(f"cannot write standard output: {error.strerror}") from error
+
+
+def flush() -> None:
+    """Write what others have left in the buffer of standard output; errors as for `write_bytes`."""
+    if sys.stdout:
+        write_output(b"")
+
+
+def tell(sentence: str) -> None:
+    """Print a message to standard error, and ignore a closed one."""
+    try:
+        sys.stderr.write(f"ascend-rank-table: {printable(sentence)}\n")
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
+
+
 def _descriptor_of(path: str) -> int | None:
     """Return the open descriptor of this process that a path stands for (/dev/stdout, /dev/fd/3), by its links."""
     own = os.path.realpath("/proc/self/fd")
@@ -129,3 +181,8 @@ def _descriptor_of(path: str) -> int | None:
         path = os.path.join(folder, os.readlink(path))
 
     return None
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard what a stream still holds, which Python would try to write once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())

@@ -1,23 +1,27 @@
-"""The table of one machine, from its devices and their addresses.
-
-Addresses come from hccn.conf, and from hccn_tool for devices that are missing there. Pure: `machine` does the reading.
-"""
+"""The table of this machine: its devices, their addresses from hccn.conf or else hccn_tool, and its own address."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import socket
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ascend_runner.errors import RankTableError
-from ascend_runner.rank_table.model import Device, Server
-from ascend_runner.rank_table.table import RankTable
+from ascend_runner.errors import RankTableError, UnreadableError
+from ascend_runner.host import bounded
+from ascend_runner.rank_table.model import Device, RankTable, Server
+from ascend_runner.rank_table_tool import files
 from ascend_runner.text import parse_numbers
 
 MOST_DEVICES: Final = 1024  # far more than any machine has, so that a typing error cannot exhaust the memory
 ADDRESS_LINE: Final = re.compile(r"\s*address_(\d{1,4})\s*=\s*(\S+)\s*", re.ASCII)
 TOOL_LINE: Final = re.compile(r"\s*ipaddr\s*:\s*(\S+)\s*", re.ASCII)
+HCCN_TOOLS: Final = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
+TOOL_TIMEOUT: Final = 10.0  # seconds; it asks the driver, which may hang
+# An address of a documentation network (RFC 5737). Nothing is sent: connecting a datagram socket only asks the routes.
+ANYWHERE: Final = ("192.0.2.1", 9)
 
 
 def parse_devices(text: str) -> tuple[int, ...]:
@@ -48,29 +52,68 @@ def parse_tool(text: str) -> str:
     return next((match[1] for match in map(TOOL_LINE.fullmatch, text.splitlines()) if match), "")
 
 
-def make_table(
-    server_id: str,
-    devices: Sequence[int] | None,
-    conf: Mapping[int, str],
-    ask_tool: Callable[[Sequence[int]], Mapping[int, str]],
-) -> tuple[RankTable, tuple[int, ...]]:
-    """Return the table of one machine, ranks in the order of the devices, and the devices without an address.
+def read_conf(path: str, warn: Callable[[str], None]) -> dict[int, str]:
+    """Read the addresses of devices in hccn.conf; a missing file is only a warning.
 
-    `devices` None means those of `conf`. `ask_tool` returns the addresses of devices as far as hccn_tool has them.
+    Raises:
+        UnreadableError: The file cannot be read.
+    """
+    try:
+        text = files.read_file(path).decode("utf-8-sig", errors="replace")
+    except FileNotFoundError:
+        warn(f"{path}, which contains the addresses of devices, does not exist; is it mounted?")
+        return {}
+    except OSError as error:
+        raise UnreadableError(f"cannot read {path}: {error.strerror}") from error
+
+    return parse_conf(text)
+
+
+def ask_hccn_tool(
+    devices: Iterable[int],
+    warn: Callable[[str], None],
+    *,
+    tools: Sequence[str] = HCCN_TOOLS,
+    timeout: float = TOOL_TIMEOUT,
+) -> dict[int, str]:
+    """Ask hccn_tool for the addresses of devices, until it once fails to run or to answer within `timeout` seconds."""
+    tool = next(filter(None, map(shutil.which, tools)), None)
+    found: dict[int, str] = {}
+    for device_id in devices if tool else ():
+        try:
+            answer = bounded.run([str(tool), "-i", str(device_id), "-ip", "-g"], timeout)
+        except OSError as error:
+            warn(f"cannot run {tool}: {error.strerror}")
+            break
+        if answer is None:
+            warn(f"{tool} did not answer within {timeout:g} s")
+            break
+        found[device_id] = parse_tool(answer.stdout)
+
+    return found
+
+
+def make_table(server_id: str, addresses: Mapping[int, str]) -> RankTable:
+    """Return the table of one machine from the addresses of its devices ("": unknown), in the order of their ranks.
 
     Raises:
         RankTableError: There is no device.
     """
-    chosen = tuple(sorted(conf)) if devices is None else tuple(devices)
-    if not chosen:
+    if not addresses:
         raise RankTableError("no devices found in hccn.conf or /dev; use --devices to name them")
 
-    unknown = [device_id for device_id in chosen if device_id not in conf]
-    addresses = {**conf, **(ask_tool(unknown) if unknown else {})}
-    ranks = tuple(
-        Device(device_id=device_id, device_ip=addresses.get(device_id, ""), rank_id=rank_id)
-        for rank_id, device_id in enumerate(chosen)
+    devices = tuple(
+        Device(device_id=device_id, device_ip=address, rank_id=rank_id)
+        for rank_id, (device_id, address) in enumerate(addresses.items())
     )
-    table = RankTable(servers=(Server(server_id=server_id, devices=ranks),))
+    return RankTable(servers=(Server(server_id=server_id, devices=devices),))
 
-    return table, tuple(device.device_id for device in ranks if not device.device_ip)
+
+def own_address() -> str:
+    """Return the address by which others reach this machine, or its host name where it has no route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(ANYWHERE)
+        except OSError:
+            return socket.gethostname()
+        return str(probe.getsockname()[0])

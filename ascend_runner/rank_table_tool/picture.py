@@ -16,11 +16,9 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.rank_table.model import Device, Server
-from ascend_runner.rank_table.table import RankTable
+from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.rank_table_tool import svg
-from ascend_runner.rank_table_tool.describe import dialect_of, size_of
-from ascend_runner.rank_table_tool.svg import BOLD, Box, Paint, Type
+from ascend_runner.rank_table_tool.show import dialect_of, size_of
 from ascend_runner.text import format_numbers, printable
 
 MARGIN: Final = 28
@@ -33,8 +31,6 @@ LEAST_TITLE: Final = 18  # size of type
 NAME_GAP: Final = 7  # between a name and the cells below it
 MOST_COLUMNS: Final = 8  # of cells on a card
 
-INK: Final = "#16232e"
-FAINT: Final = "#5d6b78"
 CARD: Final = "#f3f5f7"
 EDGE: Final = "#d3dae0"
 POD: Final = "#fbf8ef"
@@ -96,34 +92,26 @@ class Sheet:
 def draw(table: RankTable, title: str) -> str:
     """Return the picture of a table; equal tables give equal pictures."""
     sheet = _plan(table)
-    boxed = bool(table.super_pods)
-    width = 2 * MARGIN + sheet.width + (2 * PADDING if boxed else 0)
-    head = _head(sheet, title, max(LEAST_TITLE, width // 90))
-    width = max(width, 2 * MARGIN + max(ceil(svg.width_of(content, style)) for content, style in head))
+    frame = 2 * PADDING if table.super_pods else 0
+    width = 2 * MARGIN + sheet.width + frame
+    size = max(LEAST_TITLE, width // 90)
+    small = round(size * 0.75)
+    head = (printable(title), f"{dialect_of(table)}: {size_of(table)}", _legend(sheet))
+    widest = max(len(head[0]) * size, *(len(line) * small for line in head[1:]))
     parts: list[str] = []
     y = MARGIN
-    for content, style in head:
-        y += style.size
-        parts.append(svg.text(MARGIN, y, content, style))
+    for line, line_size, style in zip(head, (size, small, small), "bff"):
+        y += line_size
+        parts.append(svg.text(MARGIN, y, line, line_size, style))
         y += LINE_GAP
-    y += head[0][1].size // 2
+    y += size // 2
     for name, servers in _boxes(table):
-        drawn, height = _draw_box(sheet, name, servers, y) if boxed else _draw_cards(sheet, servers, MARGIN, y)
+        drawn, height = _draw_box(sheet, name, servers, y) if frame else _draw_cards(sheet, servers, MARGIN, y)
         parts += drawn
         y += height + GAP
 
+    width = max(width, 2 * MARGIN + ceil(widest * svg.ADVANCE))
     return svg.document(width, y - GAP + MARGIN, f"{title}: {size_of(table)}", parts)
-
-
-def _head(sheet: Sheet, title: str, size: int) -> list[tuple[str, Type]]:
-    """Return the lines above the picture."""
-    small = round(size * 0.75)
-
-    return [
-        (printable(title), Type(size=size, colour=INK, weight=BOLD)),
-        (f"{dialect_of(sheet.table)}: {size_of(sheet.table)}", Type(size=small, colour=FAINT)),
-        (_legend(sheet), Type(size=small, colour=FAINT)),
-    ]
 
 
 def _plan(table: RankTable) -> Sheet:
@@ -173,9 +161,8 @@ def _draw_box(sheet: Sheet, name: str, servers: Sequence[Server], y: int) -> tup
     cards, cards_height = _draw_cards(sheet, servers, MARGIN + PADDING, y + head + PADDING)
     width = sheet.width + 2 * PADDING
     height = head + cards_height + 2 * PADDING
-    frame = svg.box(Box(MARGIN, y, width, height), Paint(fill=POD, line=POD_EDGE, radius=10))
-    style = Type(size=sheet.scale.name, colour=INK, weight=BOLD)
-    title = svg.text(MARGIN + PADDING, y + PADDING + style.size, printable(name), style)
+    frame = svg.box(MARGIN, y, width, height, fill=POD, stroke=POD_EDGE, rx=10)
+    title = svg.text(MARGIN + PADDING, y + head, printable(name), sheet.scale.name, "b")
 
     return [frame, title, *cards], height
 
@@ -211,17 +198,14 @@ def _draw_server(sheet: Sheet, server: Server, x: int, y: int) -> Iterator[str]:
         return
 
     scale = sheet.scale
-    room = sheet.card_width - 2 * PADDING
-    yield svg.box(Box(x, y, sheet.card_width, _card_height(sheet, server)), Paint(fill=CARD, line=EDGE, radius=8))
+    yield svg.box(x, y, sheet.card_width, _card_height(sheet, server), fill=CARD, stroke=EDGE, rx=8)
     y += PADDING + scale.name
-    yield _draw_name(
-        x + PADDING, y, server.server_id, Type(size=scale.name, colour=INK, weight=BOLD, is_code=True), room
-    )
+    yield _draw_name(sheet, x + PADDING, y, server.server_id, "bm")
     y += NAME_GAP
     for name, devices in _pods(server):
         if name:
             y += scale.name
-            yield _draw_name(x + PADDING, y - 4, name, Type(size=scale.name - 2, colour=FAINT, is_code=True), room)
+            yield _draw_name(sheet, x + PADDING, y - 4, name, "fm")
             y += 3
         for position, device in enumerate(sorted(devices, key=attrgetter("device_id"))):
             row, column = divmod(position, sheet.cells)
@@ -230,52 +214,49 @@ def _draw_server(sheet: Sheet, server: Server, x: int, y: int) -> Iterator[str]:
         y += ceil(len(devices) / sheet.cells) * (scale.height + CELL_GAP)
 
 
+def _draw_name(sheet: Sheet, x: float, y: float, name: str, style: str) -> str:
+    """Write a name; if it does not fit on its card, it is shortened and the tooltip has all of it."""
+    size = sheet.scale.name - (2 if "f" in style else 0)
+    fitting = svg.fitted(printable(name), size, sheet.card_width - 2 * PADDING)
+    written = svg.text(x, y, fitting, size, style)
+
+    return written if fitting == name else svg.hinted(name, written)
+
+
 def _draw_cell(sheet: Sheet, device: Device, x: int, y: int) -> str:
     scale = sheet.scale
-    lines = [(str(device.rank_id), Type(size=scale.rank, colour=INK, weight=BOLD, is_code=True, is_centred=True))]
+    lines = [(str(device.rank_id), scale.rank, "bcm")]
     if scale.device:
-        label = f"device {device.device_id}" if scale.address else f"d{device.device_id}"
-        lines.append((label, Type(size=scale.device, colour=INK, is_code=True, is_centred=True)))
+        lines.append((f"{'device ' if scale.address else 'd'}{device.device_id}", scale.device, "cm"))
     if scale.address and device.device_ip:
-        lines.append(
-            (printable(device.device_ip), Type(size=scale.address, colour=FAINT, is_code=True, is_centred=True))
-        )
+        lines.append((printable(device.device_ip), scale.address, "cfm"))
 
-    parts = [svg.box(Box(x, y, scale.width, scale.height), _paint(sheet, device.rank_id, radius=4))]
+    parts = [_draw_shade(sheet, device.rank_id, x, y)]
     # Digits have no descenders, so their base line may be a little below the middle.
-    base = y + (scale.height - sum(style.size + 3 for _, style in lines)) / 2
-    for content, style in lines:
-        base += style.size
-        parts.append(svg.text(x + scale.width / 2, round(base), svg.fitted(content, style, scale.width - 4), style))
-        base += 3
+    base = y + (scale.height - sum(size + 3 for _, size, _ in lines)) / 2
+    for content, size, style in lines:
+        fitting = svg.fitted(content, size, scale.width - 4)
+        parts.append(svg.text(x + scale.width / 2, round(base + size), fitting, size, style))
+        base += size + 3
 
     address = f", {device.device_ip}" if device.device_ip else ""
-    return svg.hinted(f"rank {device.rank_id}: device {device.device_id}{address}", parts)
+    return svg.hinted(f"rank {device.rank_id}: device {device.device_id}{address}", *parts)
 
 
 def _draw_tile(sheet: Sheet, server: Server, x: int, y: int) -> str:
     rank_ids = [device.rank_id for device in server.devices]
     ranks = format_numbers(rank_ids) or "no devices"
-    style = Type(size=TILE.rank, colour=INK, is_code=True, is_centred=True)
-    tile = svg.box(Box(x, y, TILE.width, TILE.height), _paint(sheet, min(rank_ids, default=-1), radius=3))
-    content = svg.fitted(ranks, style, TILE.width - 6)
+    tile = _draw_shade(sheet, min(rank_ids, default=-1), x, y)
+    content = svg.fitted(ranks, TILE.rank, TILE.width - 6)
+    label = svg.text(x + TILE.width / 2, y + TILE.height - 7, content, TILE.rank, "cm")
 
-    return svg.hinted(
-        f"{server.server_id}: {ranks}", (tile, svg.text(x + TILE.width / 2, y + TILE.height - 7, content, style))
-    )
+    return svg.hinted(f"{server.server_id}: {ranks}", tile, label)
 
 
-def _draw_name(x: float, y: float, name: str, style: Type, room: int) -> str:
-    """Write a name; if it does not fit, it is shortened and the tooltip has all of it."""
-    fitting = svg.fitted(printable(name), style, room)
-    written = svg.text(x, y, fitting, style)
-
-    return written if fitting == name else svg.hinted(name, (written,))
-
-
-def _paint(sheet: Sheet, rank_id: int, *, radius: int) -> Paint:
-    """Shade a rank by its number; rank 0, at which the others meet, is outlined."""
+def _draw_shade(sheet: Sheet, rank_id: int, x: int, y: int) -> str:
+    """Draw a cell shaded by the number of its rank; rank 0, at which the others meet, is outlined."""
     part = max(0, rank_id) / max(1, sheet.table.rank_size - 1)
     fill = "#" + "".join(f"{round(first + (last - first) * part):02x}" for first, last in zip(*SHADES))
+    outline = {"stroke": FIRST, "stroke_width": 2} if rank_id == 0 else {}
 
-    return Paint(fill=fill, line=FIRST if rank_id == 0 else svg.NO_LINE, line_width=2, radius=radius)
+    return svg.box(x, y, sheet.scale.width, sheet.scale.height, fill=fill, rx=4, **outline)

@@ -1,4 +1,4 @@
-"""A table as text, and as JSON."""
+"""A table as text and as JSON, and in a few words."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ascend_runner.rank_table.model import Server
-from ascend_runner.rank_table.table import RankTable
-from ascend_runner.rank_table_tool.describe import dialect_of, size_of
+from ascend_runner.rank_table.dialects.registry import TEMPLATES
+from ascend_runner.rank_table.fields import counted
+from ascend_runner.rank_table.model import RankTable, Server
 from ascend_runner.text import format_numbers, printable
 
 MOST_LISTED: Final = 64  # devices with a line each, unless all are asked for
 SPACE: Final = "  "  # between columns
+
+
+def dialect_of(table: RankTable) -> str:
+    """Describe the dialect: "server list (template 1), version 1.0"."""
+    version = f", version {table.version}" if table.version else ""
+
+    return f"{table.dialect.value} ({TEMPLATES[table.dialect]}){version}"
+
+
+def size_of(table: RankTable) -> str:
+    """Describe the size: "2 super-pods, 4 servers, 16 devices"."""
+    parts = [counted(len(table.super_pods), "super-pod")] if table.super_pods else []
+
+    return ", ".join((*parts, counted(table.server_count, "server"), counted(table.rank_size, "device")))
 
 
 def text_of(table: RankTable, name: str, *, lists_all: bool = False) -> str:

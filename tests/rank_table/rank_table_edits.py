@@ -9,8 +9,7 @@ from typing import Any
 from ascend_runner.problems import Severity
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.rank_table.model import Device, Server
-from ascend_runner.rank_table.table import RankTable
+from ascend_runner.rank_table.model import Device, RankTable, Server
 from tests.rank_table.rank_table_files import valid
 
 ERROR = Severity.ERROR
@@ -39,7 +38,7 @@ def edited(name: str, **changes: Any) -> bytes:
 def problems(data: bytes, chip: str | None = None, *, is_unconverted: bool = False) -> list[Found]:
     """Return severity, path, sentence and code of each problem of a document."""
     use = checks.Use(chip=chip, is_unconverted=is_unconverted)
-    found = checks.check_parsed(codec.examine(data, source="a.json"), use)
+    found = checks.check_document(codec.examine(data, source="a.json"), use)
 
     return [(problem.severity, problem.path, problem.sentence, problem.code) for problem in found]
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.compare import Difference, Null, compare, compare_values
+from ascend_runner.rank_table.compare import ABSENT, Difference, compare, compare_values
 from tests.rank_table.rank_table_edits import GONE, edited
 from tests.rank_table.rank_table_files import valid
 
@@ -15,9 +15,7 @@ PODS = "server_list_2_super_pods"
 
 
 def _differences(first: bytes, second: bytes) -> list[Difference]:
-    tables = [codec.loads(data) for data in (first, second)]
-
-    return list(compare(tables[0], codec.parse(first), tables[1], codec.parse(second)))
+    return list(compare(codec.loads(first), codec.loads(second)))
 
 
 def _moved(name: str, path: str, *, key: str = "") -> bytes:
@@ -40,7 +38,7 @@ def test_value_of_a_rank() -> None:
 
     assert [
         Difference("rank 2", "device_ip", "192.168.101.1", "10.9.9.9"),
-        Difference("rank 3", "note", None, "x"),
+        Difference("rank 3", "note", ABSENT, "x"),
     ] == _differences(valid(PODS), other)
 
 
@@ -62,7 +60,7 @@ def test_ranks_that_only_one_has() -> None:
 
     assert [
         Difference("the table", "rank_size", 8, 7),
-        Difference("rank 7", "the entry", "device 7 on 10.0.0.1", None),
+        Difference("rank 7", "the entry", "device 7 on 10.0.0.1", ABSENT),
     ] == _differences(valid("server_list_8_devices"), shorter)
 
 
@@ -73,8 +71,8 @@ def test_servers_and_super_pods() -> None:
     members = {"server_list": [{"server_id": "node-2"}, {"server_id": "node-3"}]}
     assert [
         Difference("server node-1", "host_ip", "172.16.0.101", "172.16.9.9"),
-        Difference("super-pod 1", "the entry", {"super_pod_id": "1", **members}, None),
-        Difference("super-pod 9", "the entry", None, {"super_pod_id": "9", **members}),
+        Difference("super-pod 1", "the entry", {"super_pod_id": "1", **members}, ABSENT),
+        Difference("super-pod 9", "the entry", ABSENT, {"super_pod_id": "9", **members}),
     ] == _differences(valid(PODS), other)
 
 
@@ -136,7 +134,7 @@ def test_keys_that_no_table_knows() -> None:
     assert [
         ("the table", "note", {"a": [1]}),
         ("group worker", "note", 1),
-        ("pod job-worker-2", "note", Null()),
+        ("pod job-worker-2", "note", None),
         ("rank 3", "tor_ip", "10.1.1.1"),
     ] == [(one.subject, one.path, one.second) for one in found]
 
@@ -155,7 +153,7 @@ def test_list_that_only_one_has() -> None:
 
     assert ["super-pod 0", "super-pod 1"] == [one.subject for one in found]
     null = edited("group_list_8_devices", x_list=None)
-    assert [Difference("the table", "x_list", None, Null())] == _differences(valid("group_list_8_devices"), null)
+    assert [Difference("the table", "x_list", ABSENT, None)] == _differences(valid("group_list_8_devices"), null)
 
 
 def test_documents_that_say_the_same() -> None:
@@ -171,7 +169,7 @@ def test_documents_that_say_the_same() -> None:
 
 def test_documents_of_other_lengths() -> None:
     """A longer array and a missing key are reported with their paths."""
-    assert [("a[1]", None, 2), ("b.c", None, 3)] == [
+    assert [("a[1]", ABSENT, 2), ("b.c", ABSENT, 3)] == [
         (found.path, found.first, found.second)
         for found in compare_values("x", {"a": [1], "b": {}}, {"a": [1, 2], "b": {"c": 3}})
     ]

@@ -10,8 +10,7 @@ from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.rank_table.edit import merge, subset
-from ascend_runner.rank_table.model import Device, Server
-from ascend_runner.rank_table.table import RankTable
+from ascend_runner.rank_table.model import Device, RankTable, Server
 from tests.rank_table.rank_table_files import valid
 from tests.rank_table.rank_table_strategies import patient, server_list_tables
 

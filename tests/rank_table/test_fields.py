@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.rank_table.fields import UNREADABLE, Document, Fields, shown
-from ascend_runner.rank_table.problems import error
 
 
 def _fields(**values: object) -> Fields:
@@ -25,7 +24,7 @@ def test_whole_number(value: object, number: int) -> None:
     fields = _fields(rank_id=value)
 
     assert number == fields.whole_number("rank_id")
-    assert () == fields.document.problems
+    assert [] == fields.document.problems
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_text_with_default() -> None:
     fields = _fields(a=None, b="")
 
     assert ["x", "", "x"] == [fields.text(key, default="x") for key in "abc"]
-    assert () == fields.document.problems
+    assert [] == fields.document.problems
 
 
 def test_path_of_a_nested_object() -> None:
@@ -90,7 +89,7 @@ def test_count(count: object, actual: int) -> None:
     top = _fields(server_count=count)
     top.check_count("server_count", actual, "server", of="server_list")
 
-    assert () == top.document.problems
+    assert [] == top.document.problems
 
 
 def test_wrong_count() -> None:
@@ -107,12 +106,12 @@ def test_extra_keys() -> None:
 
 
 def test_first_complaint_about_a_place_stands() -> None:
-    """Only the first problem of a path is kept."""
+    """Only the first error of a path is reported."""
     document = Document("a.json")
     for sentence, path in (("first", "x"), ("second", "x"), ("third", "y")):
-        document.add(error(sentence, path=path, source="a.json"))
+        document.error(sentence, path)
 
-    assert [("first", "x"), ("third", "y")] == [(problem.sentence, problem.path) for problem in document.problems]
+    assert [("first", "x"), ("third", "y")] == [(problem.sentence, problem.path) for problem in document.errors]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.problems import RankTableFormatError
-from ascend_runner.rank_table.model import Device, Layout, Server
-from ascend_runner.rank_table.table import RankTable
+from ascend_runner.rank_table.model import Device, Layout, RankTable, Server
 
 
 def _table(*ranks_of_servers: tuple[int, ...]) -> RankTable:
@@ -93,10 +92,10 @@ def test_ids_must_be_unique() -> None:
 def test_layout_names_the_entry_of_a_device() -> None:
     """A device's place in the document is found from the lists and their first places."""
     layout = Layout(("server_list[0].device", "server_list[2].device"), (0, 8))
+    eighth, ninth = (Device(device_id=0, rank_id=0, index=index) for index in (7, 8))
 
-    assert "server_list[0].device[7]" == layout.path(7)
-    assert "server_list[2].device[0]" == layout.path(8)
-    assert "server_list[2].device[0].device_ip" == layout.path(8, "device_ip")
-    assert "server_list[2].server_id" == layout.holder(8, "server_id")
-    assert "server_list[2].device[0].rank_id" == layout.rank_path(8)
-    assert not Layout().path(0)
+    assert "server_list[0].device[7]" == layout.path(eighth)
+    assert "server_list[2].device[0]" == layout.path(ninth)
+    assert "server_list[2].device[0].device_ip" == layout.path(ninth, "device_ip")
+    assert "server_list[2].server_id" == layout.holder(ninth, "server_id")
+    assert not Layout().path(eighth)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.problems import Problem, RankTableFormatError, problems_of
-from ascend_runner.rank_table.problems import BAD_VALUE, error
+from ascend_runner.problems import Problem, RankTableFormatError, Severity, problems_of
+from ascend_runner.rank_table.model import BAD_VALUE
 
 
 def _problem(sentence: str, path: str = "", source: str = "") -> Problem:
-    return error(sentence, path=path, source=source, code=BAD_VALUE)
+    return Problem(severity=Severity.ERROR, sentence=sentence, path=path, source=source, code=BAD_VALUE)
 
 
 def test_problem_names_its_place() -> None:

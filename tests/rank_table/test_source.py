@@ -13,6 +13,7 @@ import pytest
 from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError
 from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table import source
+from ascend_runner.rank_table.model import RankTable
 from tests.rank_table.rank_table_files import invalid, valid
 
 INITIALIZING = b'{"status": "initializing"}'
@@ -39,15 +40,13 @@ class FakeTime:
         self.now += seconds
         next(self._steps, lambda: None)()
 
-    def await_snapshot(self, path: Path, *, timeout: float = 10.0) -> source.Snapshot:
+    def wait(self, path: Path, *, timeout: float = 10.0) -> RankTable:
         """Wait in this time."""
-        return source.await_snapshot(
-            path, timeout=timeout, pause=self.pause, say=self.said.append, clock=lambda: self.now
-        )
+        return source.wait(path, timeout=timeout, pause=self.pause, say=self.said.append, clock=lambda: self.now)
 
 
-def _await(path: Path, *steps: Callable[[], object]) -> source.Snapshot:
-    return FakeTime(*steps).await_snapshot(path)
+def _await(path: Path, *steps: Callable[[], object]) -> RankTable:
+    return FakeTime(*steps).wait(path)
 
 
 def test_completed_table_is_taken_at_once(tmp_path: Path, table: bytes) -> None:
@@ -55,11 +54,11 @@ def test_completed_table_is_taken_at_once(tmp_path: Path, table: bytes) -> None:
     path = tmp_path / "jobstart_hccl.json"
     path.write_bytes(table)
     time = FakeTime()
-    snapshot = time.await_snapshot(tmp_path)
+    found = time.wait(tmp_path)
 
-    assert 8 == snapshot.table.rank_size
-    assert table == snapshot.data
-    assert str(path) == snapshot.path
+    assert 8 == found.rank_size
+    assert table == found.data
+    assert str(path) == found.source
     assert [] == time.pauses
     assert [] == time.said
 
@@ -76,7 +75,7 @@ def test_missing_folder_appears(tmp_path: Path, table: bytes) -> None:
     folder = tmp_path / "config"
     path = folder / "jobstart_hccl.json"
 
-    assert str(path) == _await(folder, folder.mkdir, lambda: path.write_bytes(table)).path
+    assert str(path) == _await(folder, folder.mkdir, lambda: path.write_bytes(table)).source
 
 
 def test_file_whose_name_does_not_say_so(tmp_path: Path, table: bytes) -> None:
@@ -84,7 +83,7 @@ def test_file_whose_name_does_not_say_so(tmp_path: Path, table: bytes) -> None:
     path = tmp_path / "table"
     path.write_bytes(table)
 
-    assert str(path) == _await(path).path
+    assert str(path) == _await(path).source
 
 
 @pytest.mark.parametrize(
@@ -103,9 +102,9 @@ def test_not_yet(data: bytes, reason: str, tmp_path: Path, table: bytes) -> None
     path = tmp_path / "a.json"
     path.write_bytes(data)
     time = FakeTime(lambda: None, lambda: path.write_bytes(table))
-    snapshot = time.await_snapshot(path)
+    found = time.wait(path)
 
-    assert table == snapshot.data
+    assert table == found.data
     assert [0.2, 0.2] == time.pauses
     assert 1 == len(time.said)
     assert time.said[0].startswith(f"waiting for the rank table {path} (up to 10 s): {reason}")
@@ -117,7 +116,7 @@ def test_table_that_went_back_to_initializing(tmp_path: Path, table: bytes) -> N
     path.write_bytes(table.replace(b"completed", b"initializing"))
     new = table.replace(b"10.0.0.1", b"10.0.0.7")
 
-    assert ["10.0.0.7"] == [server.server_id for server in _await(path, lambda: path.write_bytes(new)).table.servers]
+    assert ["10.0.0.7"] == [server.server_id for server in _await(path, lambda: path.write_bytes(new)).servers]
 
 
 def test_symlink_of_a_config_map_is_swapped(tmp_path: Path, table: bytes) -> None:
@@ -190,7 +189,7 @@ def test_file_that_changes_while_it_is_read(tmp_path: Path, table: bytes, monkey
     monkeypatch.setattr(os, "read", read_while_it_is_written)
     time = FakeTime()
 
-    assert table == time.await_snapshot(path).data
+    assert table == time.wait(path).data
     assert [f"waiting for the rank table {path} (up to 10 s): it changed while being read"] == time.said
 
 
@@ -199,7 +198,7 @@ def test_reason_is_said_every_30_seconds(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     time = FakeTime(*[lambda: None] * 200, lambda: path.write_bytes(INITIALIZING))
     with pytest.raises(RankTableNotReadyError) as caught:
-        time.await_snapshot(path, timeout=70.0)
+        time.wait(path, timeout=70.0)
 
     assert [
         f"waiting for the rank table {path} (up to 70 s): it does not exist",
@@ -213,7 +212,7 @@ def test_no_time_means_one_look(tmp_path: Path) -> None:
     """With a limit of 0 the wait looks once and does not pause."""
     time = FakeTime()
     with pytest.raises(RankTableNotReadyError):
-        time.await_snapshot(tmp_path / "a.json", timeout=0.0)
+        time.wait(tmp_path / "a.json", timeout=0.0)
 
     assert [] == time.pauses
 
@@ -223,7 +222,7 @@ def test_last_look_is_at_the_limit(tmp_path: Path, table: bytes) -> None:
     path = tmp_path / "a.json"
     time = FakeTime(lambda: None, lambda: path.write_bytes(table))
 
-    assert table == time.await_snapshot(path, timeout=0.3).data
+    assert table == time.wait(path, timeout=0.3).data
     assert [0.2, 0.1] == [round(pause, 6) for pause in time.pauses]
 
 
@@ -243,7 +242,7 @@ def test_document_that_is_no_table_ends_the_wait(tmp_path: Path) -> None:
     path.write_bytes(invalid("group_list_device_id_no_number"))
     time = FakeTime()
     with pytest.raises(RankTableFormatError) as caught:
-        time.await_snapshot(path)
+        time.wait(path)
 
     assert [str(path)] == [problem.source for problem in caught.value.problems]
     assert [] == time.pauses

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ascend_runner.errors import RankTableError
-from ascend_runner.rank_table_tool.generate import make_table, parse_conf, parse_devices, parse_tool
+from ascend_runner.rank_table_tool import generate
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ from ascend_runner.rank_table_tool.generate import make_table, parse_conf, parse
 )
 def test_devices(text: str, devices: tuple[int, ...]) -> None:
     """Any ranges will do: across 4, above 9, in any order."""
-    assert devices == parse_devices(text)
+    assert devices == generate.parse_devices(text)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_devices(text: str, devices: tuple[int, ...]) -> None:
 def test_no_devices(text: str, sentence: str) -> None:
     """A text that is not a list of devices is an error."""
     with pytest.raises(ValueError, match=r".") as caught:
-        parse_devices(text)
+        generate.parse_devices(text)
 
     assert sentence == str(caught.value)
 
@@ -56,46 +57,38 @@ def test_conf() -> None:
         "address_x=1",
     )
 
-    assert {0: "192.168.1.2", 10: "192.168.1.10"} == parse_conf("\n".join(lines))
+    assert {0: "192.168.1.2", 10: "192.168.1.10"} == generate.parse_conf("\n".join(lines))
 
 
 def test_tool() -> None:
     """hccn_tool prints the address among other lines."""
-    assert "192.168.1.1" == parse_tool("ipaddr:192.168.1.1\nnetmask:255.255.255.0\n")
-    assert not parse_tool("Command execute failed!\n")
+    assert "192.168.1.1" == generate.parse_tool("ipaddr:192.168.1.1\nnetmask:255.255.255.0\n")
+    assert not generate.parse_tool("Command execute failed!\n")
 
 
-def test_devices_of_the_conf() -> None:
-    """Without a choice the table has what hccn.conf knows, by number and not by text."""
-    table, unknown = make_table("a", None, {10: "192.168.1.10", 2: "192.168.1.2"}, lambda _: {})
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("\0\1\2", "cannot run {}: Exec format error"),
+        ("#!/bin/sh\necho $2 >>{}.asked; exec sleep 60\n", "{} did not answer within 0.2 s"),
+    ],
+)
+def test_tool_that_does_not_work(content: str, sentence: str, tmp_path: Path) -> None:
+    """An hccn_tool that cannot be run, or does not answer, is one warning and not asked again."""
+    tool = tmp_path / "hccn_tool"
+    tool.write_text(content.replace("{}", str(tool)))
+    tool.chmod(0o755)
+    warnings: list[str] = []
+    found = generate.ask_hccn_tool(range(8), warnings.append, tools=[str(tool)], timeout=0.2)
 
-    assert [(2, "192.168.1.2", 0), (10, "192.168.1.10", 1)] == [
-        (device.device_id, device.device_ip, device.rank_id) for device in table.devices
-    ]
-    assert () == unknown
-
-
-def test_tool_knows_what_the_conf_does_not() -> None:
-    """The order of ranks is that of the choice; hccn_tool is asked for addresses that are missing."""
-    table, unknown = make_table(
-        "a", (5, 1), {1: "192.168.1.1"}, lambda devices: {5: "192.168.1.5"} if list(devices) == [5] else {}
-    )
-
-    assert [(5, "192.168.1.5"), (1, "192.168.1.1")] == [
-        (device.device_id, device.device_ip) for device in table.devices
-    ]
-    assert () == unknown
+    assert {} == found
+    assert [sentence.format(tool)] == warnings
+    assert ("0\n" if "asked" in content else "") == "".join(path.read_text() for path in tmp_path.glob("*.asked"))
 
 
-def test_missing_addresses() -> None:
-    """Devices without an address are returned, as such a table works on one machine only."""
-    table, unknown = make_table("a", (0, 1, 3), {3: "192.168.1.3"}, lambda _: {0: ""})
+def test_missing_tool(tmp_path: Path) -> None:
+    """A machine without hccn_tool has no further addresses, and there is no warning."""
+    warnings: list[str] = []
 
-    assert ["", "", "192.168.1.3"] == [device.device_ip for device in table.devices]
-    assert (0, 1) == unknown
-
-
-def test_no_device_at_all() -> None:
-    """A machine without devices has no table."""
-    with pytest.raises(RankTableError, match=r"^no devices found in hccn\.conf or /dev"):
-        make_table("a", None, {}, lambda _: {})
+    assert {} == generate.ask_hccn_tool(range(8), warnings.append, tools=[str(tmp_path / "hccn_tool")])
+    assert [] == warnings

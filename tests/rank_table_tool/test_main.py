@@ -272,18 +272,59 @@ def test_generate(tmp_path: Path, capsys: Capture) -> None:
     assert "10.0.0.1" == table.servers[0].server_id
 
 
-def test_generate_with_the_tool(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing hccn.conf is a warning, and hccn_tool is asked."""
+@pytest.fixture
+def hccn_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put an hccn_tool into PATH that knows the address of every device but 9, and return the file of its questions."""
+    asked = tmp_path / "asked"
     tool = tmp_path / "hccn_tool"
-    tool.write_text('#!/bin/sh\n[ "$1 $3 $4" = "-i -ip -g" ] && echo "ipaddr:192.168.7.$2"\n')
+    tool.write_text(f'#!/bin/sh\necho $2 >>{asked}; [ "$1 $3 $4 $2" = "-i -ip -g 9" ] || echo "ipaddr:192.168.7.$2"\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return asked
+
+
+def test_generate_with_the_tool(hccn_tool: Path, tmp_path: Path, capsys: Capture) -> None:
+    """hccn_tool is asked for what hccn.conf does not have; an address that is still missing is a warning."""
+    conf = tmp_path / "hccn.conf"
+    conf.write_text("address_3=192.168.1.3\n")
+
+    assert 0 == main(["generate", "--hccn-conf", str(conf), "--devices", "5,3,9"])
+    out, err = capsys.readouterr()
+    assert [(5, "192.168.7.5"), (3, "192.168.1.3"), (9, "")] == [
+        (device.device_id, device.device_ip) for device in codec.loads(out.encode()).devices
+    ]
+    assert "5\n9\n" == hccn_tool.read_text()
+    assert "warning: no address found for device 9; the table works on this machine only\n" in err
+
+
+@pytest.mark.usefixtures("hccn_tool")
+def test_generate_without_a_conf(tmp_path: Path, capsys: Capture) -> None:
+    """A missing hccn.conf is a warning."""
     missing = str(tmp_path / "hccn.conf")
 
     assert 0 == main(["generate", "--hccn-conf", missing, "--devices", "3,5"])
     out, err = capsys.readouterr()
     assert ["192.168.7.3", "192.168.7.5"] == [device.device_ip for device in codec.loads(out.encode()).devices]
     assert f"warning: {missing}, which contains the addresses of devices, does not exist" in err
+
+
+def test_generate_of_all_devices(tmp_path: Path, capsys: Capture) -> None:
+    """Without a choice the table has what hccn.conf knows, by number and not by text; its first bytes may be a mark."""
+    conf = tmp_path / "hccn.conf"
+    conf.write_bytes(b"\xef\xbb\xbfaddress_10=192.168.1.10\naddress_2=192.168.1.2\n")
+
+    assert 0 == main(["generate", "--hccn-conf", str(conf), "--server-id", "a"])
+    assert [(2, "192.168.1.2"), (10, "192.168.1.10")] == [
+        (device.device_id, device.device_ip) for device in codec.loads(capsys.readouterr().out.encode()).devices
+    ]
+
+
+def test_generate_without_devices(capsys: Capture) -> None:
+    """A machine without devices has no table."""
+    assert 1 == main(["generate", "--hccn-conf", os.devnull])
+    assert "ascend-rank-table: no devices found in hccn.conf or /dev; use --devices to name them\n" == (
+        capsys.readouterr().err
+    )
 
 
 def test_merge_and_subset(tmp_path: Path, capsys: Capture) -> None:
@@ -558,15 +599,6 @@ def test_names_are_written_out(tmp_path: Path, capsys: Capture) -> None:
         main([*command, str(path)])
 
     assert "\x1b" not in "".join(capsys.readouterr())
-
-
-def test_generate_with_a_mark(tmp_path: Path, capsys: Capture) -> None:
-    """A byte order mark before the first line does no harm."""
-    conf = tmp_path / "hccn.conf"
-    conf.write_bytes(b"\xef\xbb\xbfaddress_0=192.168.1.1\n")
-
-    assert 0 == main(["generate", "--hccn-conf", str(conf), "--server-id", "a"])
-    assert "192.168.1.1" == codec.loads(capsys.readouterr().out.encode()).devices[0].device_ip
 
 
 def test_wait_for_what_cannot_be_read(tmp_path: Path, capsys: Capture) -> None:

@@ -2,7 +2,7 @@
 
 Pure: a table in, all its problems out. The rules are HCCL's own (hcomm: config.cc, topoinfo_ranktable*.cc,
 rank_table_info.cc) and those of CANN's documentation; what only the documentation forbids is a warning. What keeps a
-document from being a table at all is found by `invariants`.
+document from being a table at all is found by `model.find_errors`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final
 import attrs
 
 from ascend_runner.problems import Problem, Severity
-from ascend_runner.rank_table.checks import addresses, chips, levels, native, super_pods
-from ascend_runner.rank_table.checks.collector import Collector, Table
-from ascend_runner.rank_table.dialects.server_list import SUPER_PODS
-from ascend_runner.rank_table.fields import shown
-from ascend_runner.rank_table.model import Dialect, Server
-from ascend_runner.rank_table.problems import BAD_TABLE, BAD_VALUE, error, warning
-from ascend_runner.rank_table.table import ParsedTable
+from ascend_runner.rank_table.checks import chips, rank_list, server_list
+from ascend_runner.rank_table.fields import Document, counted, shown
+from ascend_runner.rank_table.model import BAD_TABLE, Dialect, RankTable, Server
 
 LONGEST_SERVER_ID: Final = 64  # bytes
 LONGEST_PATH: Final = 4095  # bytes; PATH_MAX less the NUL
 LARGEST_FILE: Final = 40 << 20  # bytes
 LARGEST_RANK_LIST: Final = 1 << 30  # bytes
+# What HCCL accepts of a group list that it reads itself.
+LAST_UNCONVERTED: Final = 7  # device_id, on every chip
+AVERAGES: Final = frozenset({1, 2, 4, 8, 16})  # devices per server, lab form
+NIC_LOCATION: Final = "para_plane_nic_location"
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -47,42 +47,37 @@ class Use:
 ANY_USE: Final = Use()
 
 
-def check(table: Table, use: Use = ANY_USE) -> tuple[Problem, ...]:
+def check(table: RankTable, use: Use = ANY_USE) -> tuple[Problem, ...]:
     """Return what HCCL would reject, and what is odd but works: errors first, each part in document order."""
-    collector = Collector(table)
+    found = Document(table.source)
     chip = use.chip or chips.implied_chip(table)
-    _check_file(collector, use)
-    chips.check_version(collector, chip)
-    _check_empty(collector)
-    _check_servers(collector, chip)
+    _check_file(table, found, use)
+    chips.check_version(table, found, chip)
+    _check_empty(table, found)
+    _check_servers(table, found, chip)
     if chip == "910":
-        chips.check_910(collector)
+        chips.check_910(table, found)
     if table.dialect is Dialect.RANK_LIST:
-        levels.check(collector)
+        rank_list.check(table, found)
     else:
-        addresses.check(collector, chip, is_roce_wanted=use.is_roce_wanted)
-    if table.version == SUPER_PODS:
-        super_pods.check(collector)
+        server_list.check(table, found, chip, is_roce_wanted=use.is_roce_wanted)
     if use.is_unconverted:
-        native.check(collector)
+        _check_unconverted(table, found)
 
-    return _sorted(collector.problems)
+    return _sorted(found.problems)
 
 
-def check_parsed(parsed: ParsedTable, use: Use = ANY_USE) -> tuple[Problem, ...]:
-    """Return all problems of a document, be it a table or not.
+def check_document(table: RankTable, use: Use = ANY_USE) -> tuple[Problem, ...]:
+    """Return all problems of what `codec.examine` returns, be it a table or not.
 
     Where it is not a table, warnings are left out: they may be consequences of the errors.
     """
-    found = [*parsed.notes, *check(parsed, attrs.evolve(use, size=parsed.size))]
-    if parsed.is_packed and use.is_unconverted:
-        sentence = "the table is packed (base64 of gzip), which HCCL cannot read without conversion"
-        found.append(warning(sentence, source=parsed.source, code=BAD_TABLE))
-    if parsed.problems:
-        known = {problem.path for problem in parsed.problems}
+    found = [*table.notes, *check(table, attrs.evolve(use, size=len(table.data)))]
+    if table.errors:
+        known = {problem.path for problem in table.errors}
         known |= {path.rpartition("[")[0] for path in known if path.endswith("]")}  # an array with an unreadable item
         found = [problem for problem in found if problem.severity is Severity.ERROR and problem.path not in known]
-        found += parsed.problems
+        found += table.errors
 
     return _sorted(found)
 
@@ -100,69 +95,121 @@ def wants_roce(environ: Mapping[str, str]) -> bool:
     return environ.get("HCCL_INTRA_ROCE_ENABLE") == "1"
 
 
-def _check_file(collector: Collector, use: Use) -> None:
+def _check_file(table: RankTable, found: Document, use: Use) -> None:
     if use.path and name_problem(use.path):
-        collector.problems.append(error(name_problem(use.path), source="", code=BAD_TABLE))
+        found.problems.append(Problem(severity=Severity.ERROR, sentence=name_problem(use.path), code=BAD_TABLE))
     if len(use.path.encode(errors="surrogateescape")) > LONGEST_PATH:
-        collector.error(f"the path of the table is longer than {LONGEST_PATH} bytes", "", BAD_TABLE)
+        found.error(f"the path of the table is longer than {LONGEST_PATH} bytes", "", BAD_TABLE)
 
-    largest = LARGEST_RANK_LIST if collector.table.dialect is Dialect.RANK_LIST else LARGEST_FILE
+    largest = LARGEST_RANK_LIST if table.dialect is Dialect.RANK_LIST else LARGEST_FILE
     if use.size > largest:
-        collector.error(f"the table has {use.size} bytes, but HCCL reads at most {largest}", "", BAD_TABLE)
+        found.error(f"the table has {use.size} bytes, but HCCL reads at most {largest}", "", BAD_TABLE)
 
 
-def _check_empty(collector: Collector) -> None:
+def _check_empty(table: RankTable, found: Document) -> None:
     """Check that there are devices. A job without any has a group list; the other dialects exist for HCCL alone."""
-    table = collector.table
     if table.devices:
         return
 
-    if table.dialect is Dialect.SERVER_LIST and not table.servers:
-        collector.error("server_list is empty, expected at least one server", "server_list", BAD_VALUE)
-    elif table.dialect is Dialect.RANK_LIST:
-        collector.error("rank_list is empty, expected at least one rank", "rank_list", BAD_VALUE)
+    if table.dialect is Dialect.RANK_LIST:
+        found.error("rank_list is empty, expected at least one rank", "rank_list")
     elif table.dialect is not Dialect.SERVER_LIST:
-        collector.warning("the table has no devices", "")
+        found.warn("the table has no devices")
+    elif not table.servers:
+        found.error("server_list is empty, expected at least one server", "server_list")
 
 
-def _check_servers(collector: Collector, chip: str | None) -> None:
-    for index, server in enumerate(collector.table.servers):
+def _check_servers(table: RankTable, found: Document, chip: str | None) -> None:
+    for index, server in enumerate(table.servers):
         if server.devices:
-            _check_server_id(collector, server)
-            _check_device_ids(collector, server, chip)
-            _check_ranks(collector, server)
+            _check_server_id(table, found, server)
+            _check_device_ids(table, found, server, chip)
+            _check_ranks(table, found, server)
         else:
             # Only a server list can have a server without devices, and its servers are in document order.
             sentence = f"server '{server.server_id}' has no devices"
-            collector.error(sentence, f"server_list[{index}].device", BAD_TABLE)
+            found.error(sentence, f"server_list[{index}].device", BAD_TABLE)
 
 
-def _check_server_id(collector: Collector, server: Server) -> None:
-    if collector.table.dialect is Dialect.RANK_LIST:  # its ids are made of instance ids, which may be longer
+def _check_server_id(table: RankTable, found: Document, server: Server) -> None:
+    if table.dialect is Dialect.RANK_LIST:  # its ids are made of instance ids, which may be longer
         return
 
     if len(server.server_id.encode(errors="surrogatepass")) > LONGEST_SERVER_ID:
         sentence = f"server_id {shown(server.server_id)} is longer than {LONGEST_SERVER_ID} bytes"
-        collector.error(sentence, collector.server_path(server), BAD_TABLE)
+        found.error(sentence, table.layout.holder(server.devices[0], "server_id"), BAD_TABLE)
 
 
-def _check_device_ids(collector: Collector, server: Server, chip: str | None) -> None:
+def _check_device_ids(table: RankTable, found: Document, server: Server, chip: str | None) -> None:
     last_device = chips.LAST_DEVICE[chip] if chip else max(chips.LAST_DEVICE.values())
     for device in server.devices:
         if device.device_id > last_device:
             owner = f"the {chip}" if chip else "any chip"
             sentence = f"device_id is {device.device_id}, but the highest on {owner} is {last_device}"
-            collector.error(sentence, collector.device_path(device, "device_id"), BAD_VALUE)
+            found.error(sentence, table.layout.path(device, "device_id"))
 
 
-def _check_ranks(collector: Collector, server: Server) -> None:
+def _check_ranks(table: RankTable, found: Document, server: Server) -> None:
     first, last = server.devices[0].rank_id, server.devices[-1].rank_id
     if last - first != len(server.devices) - 1:
         sentence = (
             f"the ranks {first} to {last} of server '{server.server_id}' are interleaved with those of other servers,"
             " which CANN does not support"
         )
-        collector.warning(sentence, collector.server_path(server))
+        found.warn(sentence, table.layout.holder(server.devices[0], "server_id"))
+
+
+def _check_unconverted(table: RankTable, found: Document) -> None:
+    """Check what would happen if HCCL read the document itself.
+
+    Only warn, as the runner and `convert` give HCCL a server list.
+    """
+    if table.is_packed:
+        found.warn("the table is packed (base64 of gzip), which HCCL cannot read without conversion", "", BAD_TABLE)
+    if not table.devices or table.dialect not in {Dialect.GROUP_LIST, Dialect.LAB_LIST}:
+        return
+
+    if "version" in table.extra_keys:
+        stated = shown(table.extra_keys["version"])
+        sentence = f"version is {stated}, for which HCCL selects another parser unless the table is converted"
+        found.warn(sentence, "version", BAD_TABLE)
+    if table.dialect is Dialect.LAB_LIST:
+        _check_lab(table, found)
+    else:
+        _check_cloud(table, found)
+
+
+def _check_cloud(table: RankTable, found: Document) -> None:
+    beyond = next((device for device in table.devices if device.device_id > LAST_UNCONVERTED), None)
+    if beyond:
+        sentence = f"device_id is {beyond.device_id}, but HCCL accepts at most {LAST_UNCONVERTED} without conversion"
+        found.warn(sentence, table.layout.path(beyond, "device_id"), BAD_TABLE)
+
+    by_hccl = sorted(
+        ((server.server_id.encode(errors="surrogatepass"), device.device_id), device.rank_id)
+        for server in table.servers
+        for device in server.devices
+    )
+    if any(rank_id != expected for expected, (_, rank_id) in enumerate(by_hccl)):
+        sentence = (
+            "HCCL numbers the ranks differently without conversion (by server_id as text, then device_id); convert the"
+            " table on every node or on none"
+        )
+        found.warn(sentence, "group_list")
+
+
+def _check_lab(table: RankTable, found: Document) -> None:
+    location = table.extra_keys.get(NIC_LOCATION)
+    if location != "device":
+        sentence = f"{NIC_LOCATION} is {shown(location)}, but HCCL requires 'device' without conversion"
+        found.warn(sentence, NIC_LOCATION, BAD_TABLE)
+
+    size = len(table.devices)
+    average, rest = divmod(size, len(table.servers))
+    if rest or average not in AVERAGES:
+        stated = f"{counted(size, 'device')} on {counted(len(table.servers), 'server')}"
+        sentence = f"{stated}, but HCCL requires 1, 2, 4, 8 or 16 per server without conversion"
+        found.warn(sentence, "group_list", BAD_TABLE)
 
 
 def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -1,6 +1,6 @@
-"""The group-list dialect ("template 2"), cloud form, as CCE and ModelArts write it: groups of pods with their devices.
+"""The group-list dialect ("template 2"), as CCE and ModelArts write it: groups of pods with their devices.
 
-It has no rank ids. They follow from an order that every node of a job must derive alike:
+The cloud form has no rank ids. They follow from an order that every node of a job must derive alike:
 
 - groups in listed order;
 - in each group, instances by the integer at the end of their pod_name, as ModelArts' own launcher orders them: what
@@ -12,6 +12,9 @@ It has no rank ids. They follow from an order that every node of a job must deri
 
 Ranks are counted in that order. Pods with the same server_id form one server, at the position of its first rank.
 Instances and groups without devices have no ranks.
+
+The lab form, the tables of 2019 and 2020 that have a `deploy_mode`, states ranks: each entry of an instance_list is one
+device with its server and its rank.
 """
 
 from __future__ import annotations
@@ -19,18 +22,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from operator import attrgetter
+from typing import Final, TypedDict
 
 import attrs
 
 from ascend_runner.errors import RankTableError
-from ascend_runner.problems import Problem
 from ascend_runner.rank_table.dialects.server_list import SUPER_PODS
-from ascend_runner.rank_table.fields import MOST_DIGITS, Fields
-from ascend_runner.rank_table.model import Device, Dialect, Layout, Server, first_used
-from ascend_runner.rank_table.problems import warning
-from ascend_runner.rank_table.table import ParsedTable, RankTable
+from ascend_runner.rank_table.fields import MOST_DIGITS, UNREADABLE, Fields, counted
+from ascend_runner.rank_table.model import Device, Dialect, Layout, RankTable, Server, first_used
 
+LAB_MARK: Final = "deploy_mode"  # HCCL tells the two forms apart by this key, whatever its value
 MOST_NAMED: Final = 3  # pods in one warning
 KNOWN_TOP: Final = frozenset({"status", "group_count", "group_list"})
 
@@ -50,17 +52,16 @@ class _Instance:
     first_index: int
 
 
-@attrs.frozen
-class _Pod:
-    """The content of an entry of an instance_list that is to be written."""
+class _Pod(TypedDict):
+    """An entry of an instance_list that is to be written."""
 
     pod_name: str
     server_id: str
-    devices: tuple[Device, ...]
+    devices: list[dict[str, str]]
 
 
-def decode(top: Fields) -> ParsedTable:
-    """Decode a completed table; problems are recorded in `top.document`."""
+def decode(top: Fields) -> RankTable:
+    """Decode a completed table in the cloud form; problems are recorded in `top.document`."""
     groups: list[list[_Instance]] = []
     index = 0
     for fields in top.objects("group_list"):
@@ -73,19 +74,53 @@ def decode(top: Fields) -> ParsedTable:
     _refuse_same_names(instances)
     listed = [instance for instance in instances if instance.devices]
     ordered = [[instance for instance in group if instance.devices] for group in groups]
+    for group in ordered:
+        _warn_of_order(group)
 
-    return ParsedTable(
+    return RankTable(
         servers=_decode_servers(instance for group in ordered for instance in _put_in_order(group)),
         dialect=Dialect.GROUP_LIST,
         version="",
         idle_pods=tuple(instance.pod_name for instance in instances if not instance.devices),
         extra_keys=top.extra_keys(KNOWN_TOP),
-        notes=tuple(note for group in ordered for note in _order_notes(group)),
+        errors=(),
+        source=top.document.source,
         layout=Layout(
             lists=tuple(instance.fields.path("devices") for instance in listed),
             firsts=tuple(instance.first_index for instance in listed),
         ),
+    )
+
+
+def decode_lab(top: Fields) -> RankTable:
+    """Decode a completed table in the lab form; problems are recorded in `top.document`."""
+    groups = top.objects("group_list")
+    top.check_count("group_count", len(groups), "group", of="group_list")
+
+    lists: list[str] = []
+    devices_of: dict[str, list[Device]] = {}
+    for group in groups:
+        instances = group.objects("instance_list")
+        for instance in instances:
+            device = _decode_lab_instance(instance, len(lists))
+            devices_of.setdefault(instance.text("server_id"), []).append(device)
+            lists.append(instance.path("devices"))
+        server_count = len({instance.text("server_id") for instance in instances})
+        group.check_count("instance_count", len(instances), "instance", of="instance_list")
+        group.check_count("device_num", len(instances), "device", of="instance_list")
+        group.check_count("server_num", server_count, "server", of="instance_list")
+
+    return RankTable(
+        servers=tuple(
+            Server(server_id=server_id, devices=tuple(sorted(devices, key=attrgetter("rank_id"))))
+            for server_id, devices in devices_of.items()
+        ),
+        dialect=Dialect.LAB_LIST,
+        version="",
+        extra_keys=top.extra_keys(KNOWN_TOP),
+        errors=(),
         source=top.document.source,
+        layout=Layout(lists=tuple(lists), firsts=tuple(range(len(lists)))),
     )
 
 
@@ -106,7 +141,7 @@ def encode(table: RankTable) -> dict[str, object]:
     groups: list[list[_Pod]] = []
     last: int | None = None
     for pod in _pods_by_rank(table):
-        ordinal = _number_at_end(pod.pod_name)
+        ordinal = _number_at_end(pod["pod_name"])
         if last is None or ordinal is None or ordinal <= last:
             groups.append([])
         groups[-1].append(pod)
@@ -115,7 +150,15 @@ def encode(table: RankTable) -> dict[str, object]:
     return {
         "status": "completed",
         "group_count": str(len(groups)),
-        "group_list": [_encode_group(f"group-{index}", pods) for index, pods in enumerate(groups)],
+        "group_list": [
+            {
+                "group_name": f"group-{index}",
+                "device_count": str(sum(len(pod["devices"]) for pod in pods)),
+                "instance_count": str(len(pods)),
+                "instance_list": pods,
+            }
+            for index, pods in enumerate(groups)
+        ],
     }
 
 
@@ -129,22 +172,11 @@ def _pods_by_rank(table: RankTable) -> Iterator[_Pod]:
             raise RankTableError(f"cannot convert the table to a group list: the ranks of {owner} are not contiguous")
 
         seen.add((server_id, pod_name))
-        yield _Pod(pod_name or f"server-{len(seen) - 1}", server_id, tuple(devices))
-
-
-def _encode_group(group_name: str, pods: Sequence[_Pod]) -> dict[str, object]:
-    return {
-        "group_name": group_name,
-        "device_count": str(sum(len(pod.devices) for pod in pods)),
-        "instance_count": str(len(pods)),
-        "instance_list": [_encode_pod(pod) for pod in pods],
-    }
-
-
-def _encode_pod(pod: _Pod) -> dict[str, object]:
-    devices = [{"device_id": str(device.device_id), "device_ip": device.device_ip} for device in pod.devices]
-
-    return {"pod_name": pod.pod_name, "server_id": pod.server_id, "devices": devices}
+        yield {
+            "pod_name": pod_name or f"server-{len(seen) - 1}",
+            "server_id": server_id,
+            "devices": [{"device_id": str(device.device_id), "device_ip": device.device_ip} for device in devices],
+        }
 
 
 def _decode_group(group: Fields, first_index: int) -> list[_Instance]:
@@ -183,7 +215,7 @@ def _number_at_end(pod_name: str) -> int | None:
 
 def _put_in_order(instances: Sequence[_Instance]) -> list[_Instance]:
     """Order the instances of one group as their ranks are counted; see the module's docstring."""
-    numbered = sorted((pod for pod in instances if pod.ordinal is not None), key=_ordinal)
+    numbered = sorted((pod for pod in instances if pod.ordinal is not None), key=attrgetter("ordinal"))
     following = iter(numbered)
 
     return [pod if pod.ordinal is None else next(following) for pod in instances]
@@ -219,28 +251,33 @@ def _refuse_same_names(instances: Iterable[_Instance]) -> None:
             instance.fields.refuse(sentence, "pod_name")
 
 
-def _order_notes(instances: Sequence[_Instance]) -> Iterator[Problem]:
+def _warn_of_order(instances: Sequence[_Instance]) -> None:
     """Warn of names that do not determine the order of a group of several instances."""
-    if len(instances) == 1:
+    if len(instances) <= 1:
         return
 
     uses = Counter(pod.ordinal for pod in instances)
     without = [pod.pod_name for pod in instances if pod.ordinal is None]
     alike = [pod.pod_name for pod in instances if pod.ordinal is not None and uses[pod.ordinal] > 1]
+    first = instances[0].fields
     for pod_names, what in ((without, "without a number at the end"), (alike, "with the same number at the end")):
         if pod_names:
-            yield warning(
-                f"pod names {what} ({_listed(pod_names)}): ranks follow the order of the list",
-                path=instances[0].fields.path().rpartition("[")[0],
-                source=instances[0].fields.document.source,
-            )
+            named = ", ".join(f"'{name}'" for name in pod_names[:MOST_NAMED])
+            more = f" and {len(pod_names) - MOST_NAMED} more" if len(pod_names) > MOST_NAMED else ""
+            sentence = f"pod names {what} ({named}{more}): ranks follow the order of the list"
+            first.document.warn(sentence, first.path().rpartition("[")[0])
 
 
-def _listed(pod_names: Sequence[str]) -> str:
-    named = ", ".join(f"'{name}'" for name in pod_names[:MOST_NAMED])
+def _decode_lab_instance(instance: Fields, index: int) -> Device:
+    devices = instance.objects("devices")
+    listed = instance.values.get("devices")
+    if isinstance(listed, list) and len(listed) != 1:
+        sentence = f"devices has {counted(len(listed), 'item')}, expected 1 (each instance has one rank_id)"
+        instance.refuse(sentence, "devices")
 
-    return named + (f" and {len(pod_names) - MOST_NAMED} more" if len(pod_names) > MOST_NAMED else "")
-
-
-def _ordinal(instance: _Instance) -> int:
-    return instance.ordinal or 0
+    return Device(
+        device_id=devices[0].whole_number("device_id") if devices else UNREADABLE,
+        device_ip=devices[0].text("device_ip", default="") if devices else "",
+        rank_id=instance.whole_number("rank_id"),
+        index=index,
+    )

@@ -13,11 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ascend_runner.problems import Problem
 from ascend_runner.rank_table.fields import Fields
-from ascend_runner.rank_table.model import Device, Dialect, Layout, Server
-from ascend_runner.rank_table.problems import rewritten
-from ascend_runner.rank_table.table import ParsedTable, RankTable
+from ascend_runner.rank_table.model import Device, Dialect, Layout, RankTable, Server
 
 VERSION: Final = "2.0"
 KNOWN_TOP: Final = frozenset({"status", "version", "rank_count", "rank_list"})
@@ -25,7 +22,7 @@ KNOWN_OF_RANK: Final = frozenset({"rank_id", "device_id"})
 HOST_TYPES: Final = ("IPV4", "IPV6")  # according to CANN's documentation only for a machine's own network cards
 
 
-def decode(top: Fields) -> ParsedTable:
+def decode(top: Fields) -> RankTable:
     """Decode a completed table; problems are recorded in `top.document`."""
     version = top.version()
     if version not in {VERSION, ""}:
@@ -33,17 +30,22 @@ def decode(top: Fields) -> ParsedTable:
 
     ranks = [(_decode_instance(entry), _decode_device(entry)) for entry in top.objects("rank_list")]
     top.check_count("rank_count", len(ranks), "rank", of="rank_list")
-    notes = tuple(_wrong_types(top))
+    # HCCL accepts each value with one JSON type only; only the version is a string in this dialect.
+    if isinstance(top.values.get("version"), (int, float)):
+        top.document.warn_of_type("string", "version")
+    if top.document.first_non_number:
+        top.document.warn_of_type("number", top.document.first_non_number)
+    if "rank_count" not in top.values:
+        top.document.warn_of_type("number", "rank_count")
 
-    return ParsedTable(
+    return RankTable(
         servers=_gather_servers(ranks),
         dialect=Dialect.RANK_LIST,
         version=VERSION,
         extra_keys=top.extra_keys(KNOWN_TOP),
-        notes=notes,
-        is_native=not notes,
-        layout=Layout(lists=("rank_list",), firsts=(0,)),
+        errors=(),
         source=top.document.source,
+        layout=Layout(lists=("rank_list",), firsts=(0,)),
     )
 
 
@@ -54,23 +56,10 @@ def encode(table: RankTable) -> dict[str, object]:
         "version": VERSION,
         **table.extra_keys,
         "rank_count": len(table.devices),
-        "rank_list": [_encode_device(device) for device in table.devices],
+        "rank_list": [
+            {"rank_id": device.rank_id, "device_id": device.device_id, **device.extra_keys} for device in table.devices
+        ],
     }
-
-
-def _encode_device(device: Device) -> dict[str, object]:
-    return {"rank_id": device.rank_id, "device_id": device.device_id, **device.extra_keys}
-
-
-def _wrong_types(top: Fields) -> Iterator[Problem]:
-    """Warn of values with a JSON type that HCCL does not accept; only the version is a string in this dialect."""
-    source = top.document.source
-    if isinstance(top.values.get("version"), (int, float)):
-        yield rewritten("string", path="version", source=source)
-    if top.document.first_non_number:
-        yield rewritten("number", path=top.document.first_non_number, source=source)
-    if "rank_count" not in top.values:
-        yield rewritten("number", path="rank_count", source=source)
 
 
 def _decode_device(fields: Fields) -> Device:

@@ -7,15 +7,22 @@ that the document states; they need not follow the order of the lists.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
-from ascend_runner.problems import Problem
 from ascend_runner.rank_table.fields import Fields, shown
-from ascend_runner.rank_table.model import NO_EXTRA_KEYS, Device, Dialect, Layout, Server, SuperPod
-from ascend_runner.rank_table.problems import BAD_TABLE, BAD_VALUE, rewritten, warning
-from ascend_runner.rank_table.table import ParsedTable, RankTable
+from ascend_runner.rank_table.model import (
+    BAD_TABLE,
+    BAD_VALUE,
+    NO_EXTRA_KEYS,
+    Device,
+    Dialect,
+    Layout,
+    RankTable,
+    Server,
+    SuperPod,
+)
 
 PLAIN: Final = "1.0"
 SUPER_PODS: Final = "1.2"
@@ -33,30 +40,30 @@ TEXTS_OF_DEVICE: Final = (*PORTS, "super_device_id", "backup_device_ip", "net_po
 ADDRESSES: Final = ("host_ip", "container_ip", "server_ip", "pod_ip")
 
 
-def decode(top: Fields) -> ParsedTable:
+def decode(top: Fields) -> RankTable:
     """Decode a completed table; problems are recorded in `top.document`."""
-    version = top.version(default="")
-    if version not in {PLAIN, SUPER_PODS, MISTAKEN, ""}:
-        top.refuse(f"version is {shown(top.values['version'])}, expected '{PLAIN}' or '{SUPER_PODS}'", "version")
-
+    document = top.document
+    version = _decode_version(top)
     entries = top.objects("server_list")
     top.check_count("server_count", len(entries), "server", of="server_list")
     servers, layout = _decode_servers(entries)
     super_pods = tuple(_decode_super_pod(entry) for entry in top.objects("super_pod_list", is_required=False))
-    has_all_pods = not any(gap.startswith("super_pod_list") for gap in top.document.gaps)
-    if not has_all_pods:  # an incomplete list cannot be checked
+    if any(gap.startswith("super_pod_list") for gap in document.gaps):  # an incomplete list cannot be checked
         super_pods = ()
-    notes = tuple(_notes(top, version, is_without_pods=has_all_pods and not super_pods))
+    elif version == SUPER_PODS and not super_pods and "super_pod_list" in top.values:
+        sentence = "super_pod_list is empty, which HCCL rejects; the table is rewritten without it"
+        document.warn(sentence, "super_pod_list", BAD_TABLE)
+    if document.first_non_text:
+        document.warn_of_type("string", document.first_non_text)
 
-    return ParsedTable(
+    return RankTable(
         servers=servers,
         version=version,
         super_pods=super_pods,
         extra_keys=top.extra_keys(KNOWN_TOP),
-        notes=notes,
-        is_native=not notes,
+        errors=(),
+        source=document.source,
         layout=layout,
-        source=top.document.source,
     )
 
 
@@ -75,18 +82,16 @@ def encode(table: RankTable) -> dict[str, object]:
     return {**document, **table.extra_keys} if table.dialect is Dialect.SERVER_LIST else document
 
 
-def _notes(top: Fields, version: str, *, is_without_pods: bool) -> Iterator[Problem]:
-    """Warn of what HCCL would misread or reject, and what rewriting the table corrects."""
-    source = top.document.source
+def _decode_version(top: Fields) -> str:
+    version = top.version(default="")
+    if version not in {PLAIN, SUPER_PODS, MISTAKEN, ""}:
+        top.refuse(f"version is {shown(top.values['version'])}, expected '{PLAIN}' or '{SUPER_PODS}'", "version")
     if version in {MISTAKEN, ""}:
         found, kind = ("missing", "a group list") if not version else (shown(top.values["version"]), "heterogeneous")
         sentence = f"version is {found}, so HCCL would parse the table as {kind}; rewritten as '{PLAIN}'"
-        yield warning(sentence, source=source, path="version", code=BAD_VALUE)
-    if version == SUPER_PODS and is_without_pods and "super_pod_list" in top.values:
-        sentence = "super_pod_list is empty, which HCCL rejects; the table is rewritten without it"
-        yield warning(sentence, source=source, path="super_pod_list", code=BAD_TABLE)
-    if top.document.first_non_text:
-        yield rewritten("string", source=source, path=top.document.first_non_text)
+        top.document.warn(sentence, "version", BAD_VALUE)
+
+    return version
 
 
 def _decode_servers(entries: Sequence[Fields]) -> tuple[tuple[Server, ...], Layout]:

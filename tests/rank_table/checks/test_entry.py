@@ -10,7 +10,7 @@ import pytest
 from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.rank_table.problems import BAD_TABLE, BAD_VALUE
+from ascend_runner.rank_table.model import BAD_TABLE, BAD_VALUE
 from tests.rank_table.rank_table_edits import ERROR, GONE, WARNING, edited, problems, sentences, servers_with
 from tests.rank_table.rank_table_files import FIXTURES, valid
 

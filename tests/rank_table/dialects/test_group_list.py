@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import orjson
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.dialects.group_list import decode
 from ascend_runner.rank_table.fields import Document, Fields
-from ascend_runner.rank_table.table import RankTable
+from ascend_runner.rank_table.model import RankTable
 from tests.rank_table.rank_table_edits import GONE, edited
 from tests.rank_table.rank_table_files import valid
 from tests.rank_table.rank_table_strategies import group_list_documents, patient
@@ -29,10 +30,10 @@ def _decode(*groups: tuple[str, ...]) -> RankTable:
         ]
     }
     top = Fields(Document("a.json"), document)
-    draft = decode(top)
+    table = decode(top)
 
-    assert () == top.document.problems
-    return draft.table()
+    assert () == top.document.errors
+    return attrs.evolve(table, notes=top.document.warnings)
 
 
 def _order(table: RankTable) -> list[str]:

@@ -10,10 +10,11 @@ import tracemalloc
 
 import pytest
 
+from ascend_runner.errors import RankTableNotReadyError
 from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.dialects import packed
-from ascend_runner.rank_table.problems import BAD_TABLE
+from ascend_runner.rank_table.fields import Document
+from ascend_runner.rank_table.model import BAD_TABLE
 from tests.rank_table.rank_table_edits import WARNING, problems
 from tests.rank_table.rank_table_files import valid
 
@@ -23,24 +24,24 @@ def test_packed_table_is_handed_on_unpacked() -> None:
     data = valid("server_list_packed")
     document = gzip.decompress(base64.b64decode(data))
 
-    assert document == codec.to_hccl_bytes(codec.loads(data), data)
+    assert document == codec.to_hccl_bytes(codec.loads(data))
     assert 2 == len(json.loads(document)["server_list"][0]["device"])
 
 
 @pytest.mark.parametrize("end", range(4, 150, 7))
 def test_half_of_a_packed_table_may_become_one(end: int) -> None:
     """A part of a packed table is never taken for the whole."""
-    with pytest.raises(packed.NotPackedError):
-        packed.unpack(valid("server_list_packed")[:end], source="a.json")
+    with pytest.raises(RankTableNotReadyError):
+        codec.unpack(valid("server_list_packed")[:end], Document("a.json"))
 
 
 def test_size_is_bounded() -> None:
     """A small file cannot fill the memory: beyond the bound it is refused."""
     bomb = base64.b64encode(gzip.compress(b" " * 1001))
 
-    assert 1001 == len(packed.unpack(bomb, source="a.json", largest=1001))
+    assert 1001 == len(codec.unpack(bomb, Document("a.json"), largest=1001))
     with pytest.raises(RankTableFormatError) as caught:
-        packed.unpack(bomb, source="a.json", largest=1000)
+        codec.unpack(bomb, Document("a.json"), largest=1000)
     assert ["the packed table is larger than 1000 bytes when unpacked"] == [
         problem.sentence for problem in caught.value.problems
     ]
@@ -52,19 +53,19 @@ def test_bomb_is_refused_without_filling_the_memory() -> None:
 
     tracemalloc.start()
     with pytest.raises(RankTableFormatError):
-        packed.unpack(bomb, source="a.json", largest=(64 << 20) - 1)
+        codec.unpack(bomb, Document("a.json"), largest=(64 << 20) - 1)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
     assert peak < 8 << 20
 
 
-@pytest.mark.parametrize("size", [packed.CHUNK - 1, packed.CHUNK, packed.CHUNK + 1, 5 * packed.CHUNK + 3])
+@pytest.mark.parametrize("size", [codec.CHUNK - 1, codec.CHUNK, codec.CHUNK + 1, 5 * codec.CHUNK + 3])
 def test_chunks_are_joined(size: int) -> None:
     """A document of several chunks, which do not compress, is complete."""
     document = random.Random(size).randbytes(size)  # noqa: S311 - the same each time
 
-    assert document == packed.unpack(base64.b64encode(gzip.compress(document, 1)), source="a.json")
+    assert document == codec.unpack(base64.b64encode(gzip.compress(document, 1)), Document("a.json"))
 
 
 def test_validate_tells_that_hccl_cannot_unpack() -> None:
@@ -74,9 +75,13 @@ def test_validate_tells_that_hccl_cannot_unpack() -> None:
 
     assert [(WARNING, "", sentence, BAD_TABLE)] == problems(data, is_unconverted=True)
     assert [] == problems(data)
-    assert len(gzip.decompress(base64.b64decode(data))) == codec.examine(data).size
+    assert gzip.decompress(base64.b64decode(data)) == codec.examine(data).data
 
 
 def test_mark() -> None:
     """Packed documents are known by their first bytes, never by a name."""
-    assert [True, True, False, False] == [packed.is_packed(data) for data in (b"H4sIAAAA", b"\nH4sI", b"{}", b"")]
+    for data in (b"{}", b"", b" H4s"):
+        assert data is codec.unpack(data, Document("a.json"))
+    for data in (b"H4sIAAAA", b"\nH4sI"):
+        with pytest.raises(RankTableNotReadyError):
+            codec.unpack(data, Document("a.json"))

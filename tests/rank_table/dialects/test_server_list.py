@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.dialects.server_list import encode
-from ascend_runner.rank_table.model import Device, Server
-from ascend_runner.rank_table.table import RankTable
+from ascend_runner.rank_table.model import Device, RankTable, Server
 from tests.rank_table.rank_table_files import valid
 
 

@@ -5,16 +5,11 @@ The levels of a rank are read here as they are in the document: nothing else in 
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Final
 
-import attrs
-
-from ascend_runner.rank_table.checks.addresses import FAMILIES, LAST_PORT, family_of
-from ascend_runner.rank_table.checks.collector import Collector
-from ascend_runner.rank_table.fields import UNREADABLE, Document, Fields, counted, missing, shown
-from ascend_runner.rank_table.model import Device, Server, first_used
-from ascend_runner.rank_table.problems import MISSING_FIELD
+from ascend_runner.rank_table.checks.server_list import FAMILIES, LAST_PORT, family_of
+from ascend_runner.rank_table.fields import UNREADABLE, Document, Fields, counted, shown
+from ascend_runner.rank_table.model import MISSING_FIELD, Device, RankTable, Server, first_used
 
 MOST_RANKS: Final = 65536
 SPARE: Final = 64  # the local_id of a spare device that replaces another
@@ -33,18 +28,8 @@ NET_TYPES: Final = ("TOPO_FILE_DESC", "CLOS", "1DMESH", "2DMESH", "A3_SERVER", "
 DETOURS: Final = ("true", "false")
 
 
-@attrs.define(eq=False, repr=False)
-class _Seen:
-    """What the ranks checked so far have."""
-
-    address_counts: dict[tuple[int, str], int] = attrs.field(factory=dict)  # by net_layer and net_instance_id
-    local_ids: set[object] = attrs.field(factory=set)
-    spares: list[Device] = attrs.field(factory=list)
-
-
-def check(collector: Collector) -> None:
+def check(table: RankTable, found: Document) -> None:
     """Check every rank and every level of it."""
-    table = collector.table
     document = Document(table.source)
     top = Fields(document, table.extra_keys)
     size = len(table.devices)
@@ -53,43 +38,42 @@ def check(collector: Collector) -> None:
     if "detour" in top.values:
         _check_choice(top, "detour", ("", *DETOURS))
 
-    seen = _Seen()
+    address_counts: dict[tuple[int, str], int] = {}  # by net_layer and net_instance_id
     for server in table.servers:
-        _check_server(top, server, seen)
-    _check_spares(top, seen)
+        _check_local_ids(top, server)
+        for device in server.devices:
+            _check_rank(_fields_of(device, top), address_counts)
+    _check_spares(top, table)
 
-    collector.problems += document.problems
+    found.problems += document.errors
 
 
 def _fields_of(device: Device, top: Fields) -> Fields:
     return Fields(top.document, device.extra_keys, top, "rank_list", device.index)
 
 
-def _check_server(top: Fields, server: Server, seen: _Seen) -> None:
+def _check_local_ids(top: Fields, server: Server) -> None:
     owners: dict[object, Device] = {}
     for device in server.devices:
-        rank = _fields_of(device, top)
-        local_id = rank.values.get("local_id")
+        local_id = device.extra_keys.get("local_id")
         owner = owners.setdefault(local_id, device)
-        if local_id == SPARE:
-            seen.spares.append(device)
-        elif owner is not device:
+        if owner is not device and local_id != SPARE:
             where = first_used(_fields_of(owner, top).path())
-            rank.refuse(f"duplicate local_id {local_id} on server '{server.server_id}'{where}", "local_id")
-        _check_rank(rank, seen.address_counts)
-    seen.local_ids.update(owners)
+            sentence = f"duplicate local_id {local_id} on server '{server.server_id}'{where}"
+            _fields_of(device, top).refuse(sentence, "local_id")
 
 
-def _check_spares(top: Fields, seen: _Seen) -> None:
+def _check_spares(top: Fields, table: RankTable) -> None:
     """Check that there is at most one spare device in the table, for a local_id that no rank has."""
-    spares = [_fields_of(device, top) for device in sorted(seen.spares, key=attrgetter("rank_id"))]
+    local_ids = [device.extra_keys.get("local_id") for device in table.devices]
+    spares = [_fields_of(device, top) for device, local_id in zip(table.devices, local_ids) if local_id == SPARE]
     for spare in spares[1:]:
         spare.refuse(f"local_id is {SPARE} (a spare device), but a table may have only one", "local_id")
     if not spares:
         return
 
     replaced = spares[0].values.get("replaced_local_id")
-    if replaced != UNREADABLE and any(local_id == replaced for local_id in seen.local_ids):  # it may be unhashable
+    if replaced != UNREADABLE and replaced in local_ids:
         sentence = f"replaced_local_id is {shown(replaced)}, but a rank has this local_id"
         spares[0].refuse(sentence, "replaced_local_id")
 
@@ -112,8 +96,10 @@ def _check_rank(rank: Fields, address_counts: dict[tuple[int, str], int]) -> Non
             level.refuse(f"net_layer is {layer} after {previous}, expected increasing numbers", "net_layer")
         previous = max(previous, layer)
 
-    if "control_plane" in rank.values:
-        _check_control_plane(rank.member("control_plane"))
+    plane = rank.member("control_plane") if "control_plane" in rank.values else None
+    if plane:  # optional, but must be complete
+        _check_typed(plane)
+        _number(plane, "listen_port", 1, LAST_PORT)
 
 
 def _check_level(level: Fields, address_counts: dict[tuple[int, str], int]) -> int:
@@ -129,27 +115,14 @@ def _check_level(level: Fields, address_counts: dict[tuple[int, str], int]) -> i
     listed = level.values.get("rank_addr_list")
     if isinstance(listed, list):  # otherwise that has been reported
         expected = address_counts.setdefault((layer, instance), len(listed))
-        _check_address_count(level, len(listed), expected)
+        if len(listed) > MOST_ADDRESSES:
+            sentence = f"rank_addr_list has {len(listed)} addresses, but HCCL accepts at most {MOST_ADDRESSES}"
+            level.refuse(sentence, "rank_addr_list")
+        elif len(listed) != expected:
+            sentence = f"rank_addr_list has {counted(len(listed), 'address')}"
+            level.refuse(f"{sentence}, but that of another rank of '{instance}' has {expected}", "rank_addr_list")
 
     return layer
-
-
-def _check_address_count(level: Fields, count: int, expected: int) -> None:
-    if count > MOST_ADDRESSES:
-        sentence = f"rank_addr_list has {count} addresses, but HCCL accepts at most {MOST_ADDRESSES}"
-        level.refuse(sentence, "rank_addr_list")
-    if count != expected:
-        instance = level.text("net_instance_id")
-        found = counted(count, "address")
-        sentence = f"rank_addr_list has {found}, but that of another rank of '{instance}' has {expected}"
-        level.refuse(sentence, "rank_addr_list")
-
-
-def _check_control_plane(plane: Fields | None) -> None:
-    """Check the control plane, which is optional but must be complete."""
-    if plane:
-        _check_typed(plane)
-        _number(plane, "listen_port", 1, LAST_PORT)
 
 
 def _check_address(address: Fields) -> None:
@@ -204,22 +177,16 @@ def _check_choice(fields: Fields, key: str, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
 
-    if key in fields.values:
-        expected = ", ".join(f"'{choice}'" for choice in choices if choice)
-        fields.refuse(f"{key} is {shown(value)}, expected one of {expected}", key)
-    else:
-        fields.refuse(missing(key), key, code=MISSING_FIELD)
+    fields.refuse_value(key, f"one of {', '.join(repr(choice) for choice in choices if choice)}")
     return ""
 
 
 def _refuse_array(fields: Fields, key: str, expected: str) -> None:
-    if key not in fields.values:
-        fields.refuse(missing(key), key, code=MISSING_FIELD)
-        return
-
-    value = fields.values[key]
-    found = f"has {counted(len(value), 'item')}" if isinstance(value, list) else f"is {shown(value)}"
-    fields.refuse(f"{key} {found}, expected {expected}", key)
+    value = fields.values.get(key)
+    if isinstance(value, list):
+        fields.refuse(f"{key} has {counted(len(value), 'item')}, expected {expected}", key)
+    else:
+        fields.refuse_value(key, expected)
 
 
 def _number(fields: Fields, key: str, first: int, last: int) -> int:
