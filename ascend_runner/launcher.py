@@ -95,7 +95,7 @@ class Launcher:
 
             outcome = recorder.finish(self._messages.warning)
             outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings))
-            document = build.document(build.build(outcome, job, self._environ, version))
+            document = build.build(outcome, job, self._environ, version)
             report.finish(document, HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT)
             return attrs.evolve(outcome, report=document)
 

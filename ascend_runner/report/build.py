@@ -1,4 +1,9 @@
-"""Builds the report of a job on one node from what was observed, and encodes it as JSON. Pure."""
+"""Builds the report file `<log dir>/<job id>-report.json` of a job on one node, and encodes it as JSON. Pure.
+
+Sizes are in bytes, durations in seconds of the monotonic clock; what does not apply is null or "". Times are ISO 8601
+with an offset: the wall clock at the start of the job plus monotonic seconds, so that a change of the clock in between
+does not distort them. Values of variables that look secret are masked.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import enum
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 import attrs
 import orjson
@@ -15,69 +21,56 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.report.model import CauseReport, JobState, RankReport, Report
-from ascend_runner.supervision.events import Cause, Exited, HangDetected, SignalReceived, SpawnFailed
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
+
+SCHEMA_VERSION: Final = 2  # raised when a member is removed or changes its meaning; new ones are added without that
 
 _KINDS = {Exited: "rank_failed", SpawnFailed: "rank_not_started", SignalReceived: "interrupted", HangDetected: "hang"}
 
 
-def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str], runner_version: str) -> Report:
-    """Build the report; `environ` is the environment that the runner was started with."""
+class JobState(enum.Enum):
+    """What a job is doing, or what it has come to."""
+
+    PREPARING = "preparing"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str], runner_version: str) -> dict[str, object]:
+    """Build the report of a job that has ended; `environ` is the environment that the runner was started with."""
     specs = {spec.rank_id: spec for spec in job.processes}
     masker = Masker(count=outcome.secrets_masked)
     variables = {rank_id: masker.variables(spec.changes(environ)) for rank_id, spec in specs.items()}
-    return Report(
-        job_id=job.job_id,
-        state=JobState.FAILED if outcome.cause else JobState.SUCCEEDED,
-        status=outcome.status,
-        server_id=job.server_id,
-        pod_name=job.pod_name,
-        rank_size=job.rank_size,
-        started_at=_iso(outcome.started_at),
-        ended_at=_iso(outcome.started_at + outcome.seconds),
-        seconds=round(outcome.seconds, 3),
-        log_dir=job.log_dir,
-        cause=_cause(outcome.cause, outcome) if outcome.cause else None,
-        ranks=tuple(
-            _rank(rank, specs[rank.rank_id], variables[rank.rank_id], job_started_at=outcome.started_at)
-            for rank in outcome.ranks
-        ),
-        hang=outcome.hang,
-        warnings=outcome.warnings,
-        runner_version=runner_version,
-        secrets_masked=masker.count,
+    return _plain_members(
+        {
+            **_members(job, runner_version),
+            "state": JobState.FAILED if outcome.cause else JobState.SUCCEEDED,
+            "status": outcome.status,
+            "started_at": _iso(outcome.started_at),
+            "ended_at": _iso(outcome.started_at + outcome.seconds),
+            "seconds": round(outcome.seconds, 3),
+            "cause": _cause(outcome.cause, outcome) if outcome.cause else None,
+            "ranks": [
+                _rank(rank, specs[rank.rank_id], variables[rank.rank_id], job_started_at=outcome.started_at)
+                for rank in outcome.ranks
+            ],
+            "hang": outcome.hang,
+            "warnings": outcome.warnings,
+            "secrets_masked": masker.count,
+        }
     )
 
 
 def unfinished(
     job: JobSpec, state: JobState, runner_version: str, error: AscendRunnerError | None = None
 ) -> dict[str, object]:
-    """Build the document of a job that has not ended, or of one that the runner could not run because of `error`."""
-    now = _iso(time.time())
-    return document(
-        Report(
-            job_id=job.job_id,
-            state=state,
-            status=error.exit_status if error else None,
-            server_id=job.server_id,
-            pod_name=job.pod_name,
-            rank_size=job.rank_size,
-            started_at=now,
-            ended_at=now if error else "",
-            seconds=0.0,
-            log_dir=job.log_dir,
-            cause=CauseReport(kind="runner_failed", sentence=str(error)) if error else None,
-            ranks=(),
-            hang=(),
-            warnings=(),
-            runner_version=runner_version,
-        )
-    )
-
-
-def document(report: Report) -> dict[str, object]:
-    """Convert a report to what JSON can contain."""
-    return attrs.asdict(report, value_serializer=_plain)
+    """Build the report of a job that has not ended, or of one that the runner could not run because of `error`."""
+    report = {**_members(job, runner_version), "state": state}
+    if error:
+        cause = {**_NO_CAUSE, "kind": "runner_failed", "sentence": str(error)}
+        report |= {"status": error.exit_status, "ended_at": report["started_at"], "cause": cause}
+    return _plain_members(report)
 
 
 def encode(document: Mapping[str, object]) -> bytes:
@@ -91,28 +84,85 @@ def encode(document: Mapping[str, object]) -> bytes:
     return b"{\n" + b",\n".join(lines) + b"\n}\n"
 
 
-def _plain(_owner: object, _field: object, value: object) -> object:
-    """Escape the bytes of names and paths that are not UTF-8, which JSON cannot contain."""
+def _plain_members(report: Mapping[str, object]) -> dict[str, object]:
+    return {name: _plain(value) for name, value in report.items()}
+
+
+def _plain(value: object) -> object:
+    """Convert records to objects, and escape the bytes of names and paths that are not UTF-8: JSON has neither."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, Mapping):
+        return {str(_plain(name)): _plain(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(map(_plain, value))
+    if attrs.has(type(value)):
+        return _plain(attrs.asdict(value, recurse=False))  # type: ignore[arg-type]  # the line above narrows the class
     return value
 
 
-def _cause(cause: Cause, outcome: Outcome) -> CauseReport:
+def _members(job: JobSpec, runner_version: str) -> dict[str, object]:
+    """Return all members of a report, with the values of a job that begins now.
+
+    `status` is null until the job has ended; `ranks` is empty until then, and in rank order. `rank_size` is 0 if
+    unknown. `hang` is where the ranks of a job that hung were, outliers first (see `diagnosis.finding.StackGroup`).
+    `secrets_masked` is how many secrets in variables and in the ends of logs were replaced by ***.
+    """
+    return {
+        "job_id": job.job_id,
+        "state": None,
+        "status": None,
+        "server_id": job.server_id,
+        "pod_name": job.pod_name,
+        "rank_size": job.rank_size,
+        "started_at": _iso(time.time()),
+        "ended_at": "",
+        "seconds": 0.0,
+        "log_dir": job.log_dir,
+        "cause": None,
+        "ranks": [],
+        "hang": [],
+        "warnings": [],
+        "runner_version": runner_version,
+        "secrets_masked": 0,
+        "schema_version": SCHEMA_VERSION,
+    }
+
+
+_NO_CAUSE: Final = {
+    "kind": "",
+    "sentence": "",
+    "rank_id": None,
+    "first_exit": None,
+    "certainty": "",
+    "candidates": (),
+    "signal": None,
+    "suspected_peer": None,
+}
+
+
+def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
+    """Say why the job failed, as `sentence` explains.
+
+    `kind` is "rank_failed", "rank_not_started", "interrupted", "hang" or "runner_failed". `rank_id` is the rank that
+    caused it, if any; `first_exit` the one that ended first, whose exit status is the job's. `certainty` is "certain",
+    "likely" or "open", `candidates` are the ranks that may have caused it if that is open. `signal` is the one that
+    stopped the runner. `suspected_peer` is set if all failed ranks only report a peer.
+    """
     rank_id = cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
     root = outcome.root
-    return CauseReport(
-        kind=_KINDS[type(cause)],
-        sentence=_sentence(cause, root),
-        rank_id=rank_id if root is None else root.rank_id,
-        first_exit=rank_id,
-        certainty=root.certainty.value if root else "",
-        candidates=root.candidates if root else (),
-        signal=cause.signum if isinstance(cause, SignalReceived) else None,
-        suspected_peer=outcome.suspected_peer,
-    )
+    return {
+        "kind": _KINDS[type(cause)],
+        "sentence": _sentence(cause, root),
+        "rank_id": rank_id if root is None else root.rank_id,
+        "first_exit": rank_id,
+        "certainty": root.certainty if root else "",
+        "candidates": root.candidates if root else (),
+        "signal": cause.signum if isinstance(cause, SignalReceived) else None,
+        "suspected_peer": outcome.suspected_peer,
+    }
 
 
 def _sentence(cause: Cause, root: RootCause | None) -> str:
@@ -124,35 +174,49 @@ def _sentence(cause: Cause, root: RootCause | None) -> str:
     return f"{cause} ({root.summary})"
 
 
-def _rank(rank: RankRecord, spec: RankSpec, variables: Mapping[str, str], *, job_started_at: float) -> RankReport:
-    ending = rank.ending
+def _rank(
+    rank: RankRecord, spec: RankSpec, variables: Mapping[str, str], *, job_started_at: float
+) -> dict[str, object]:
+    """Describe one rank, or an auxiliary process, which has a `name` and a `rank_id` below 0.
+
+    `exit_code` is null if `signal` ended the rank; both are null if it has not ended. Resources are those of the leader
+    and of the processes it waited for (getrusage(2)). The log lacks `log_lost` of the `log_size` bytes that the rank
+    wrote, the first at `log_lost_from`. `variables` are those that the runner set or changed, `rerun` is a shell
+    command that runs the rank alone, `finding` is why it failed.
+    """
     started_at = job_started_at + rank.started_after
 
-    return RankReport(
-        rank_id=rank.rank_id,
-        local_rank=spec.local_rank,
-        pid=rank.pid,
-        state=rank.state,
-        exit_code=None if ending is None or ending.signum else ending.exit_code,
-        signal=ending.signum if ending and ending.signum else None,
-        core_dumped=bool(ending and ending.core_dumped),
-        started_at=_iso(started_at) if rank.is_started else "",
-        ended_at=_iso(started_at + rank.seconds) if ending else "",
-        seconds=round(rank.seconds, 3),
-        max_rss=rank.max_rss,
-        user_seconds=_rounded(rank.user_seconds),
-        system_seconds=_rounded(rank.system_seconds),
-        log_path=rank.log_path,
-        log_size=rank.log_size,
-        log_lost=rank.log_lost,
-        log_lost_from=rank.log_lost_from,
-        process_log_path=spec.env.get("ASCEND_PROCESS_LOG_PATH", ""),
-        cwd=spec.cwd,
-        variables=variables,
-        rerun=rank.rerun,
-        finding=rank.finding,
-        name=spec.name,
-    )
+    return {
+        "rank_id": rank.rank_id,
+        "local_rank": spec.local_rank,
+        "pid": rank.pid,
+        "state": rank.state,
+        **_ending(rank.ending),
+        "started_at": _iso(started_at) if rank.is_started else "",
+        "ended_at": _iso(started_at + rank.seconds) if rank.ending else "",
+        "seconds": round(rank.seconds, 3),
+        "max_rss": rank.max_rss,
+        "user_seconds": _rounded(rank.user_seconds),
+        "system_seconds": _rounded(rank.system_seconds),
+        "log_path": rank.log_path,
+        "log_size": rank.log_size,
+        "log_lost": rank.log_lost,
+        "log_lost_from": rank.log_lost_from,
+        "process_log_path": spec.env.get("ASCEND_PROCESS_LOG_PATH", ""),
+        "cwd": spec.cwd,
+        "variables": variables,
+        "rerun": rank.rerun,
+        "finding": rank.finding,
+        "name": spec.name,
+    }
+
+
+def _ending(ending: Ending | None) -> dict[str, object]:
+    return {
+        "exit_code": None if ending is None or ending.signum else ending.exit_code,
+        "signal": ending.signum if ending and ending.signum else None,
+        "core_dumped": bool(ending and ending.core_dumped),
+    }
 
 
 def _rounded(seconds: float | None) -> float | None:

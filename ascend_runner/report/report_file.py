@@ -14,7 +14,7 @@ from ascend_runner.facts import Fact
 from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import build
-from ascend_runner.report.model import JobState
+from ascend_runner.report.build import JobState
 from ascend_runner.supervision.state import Phase, State
 
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that

@@ -11,10 +11,10 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.errors import OutputError
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.rank_record import Outcome, RankRecord, RankState
+from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import build
-from ascend_runner.report.model import SCHEMA_VERSION, CauseReport, RankReport, Report
 from ascend_runner.supervision.events import Ending, Exited, SignalReceived, SpawnFailed
 from tests.helpers import plans
 
@@ -83,54 +83,56 @@ FAILED = Outcome(
 )
 
 
-def report_of(outcome: Outcome) -> Report:
-    """Build the report of a job of two ranks."""
-    return build.build(outcome, job(), ENVIRON, "1.2.3")
-
-
-def document_of(outcome: Outcome) -> Any:  # Any: what JSON contains
-    """Build the report, write it, and read it again."""
-    return json.loads(build.encode(build.document(report_of(outcome))))
+def report_of(outcome: Outcome) -> Any:  # Any: what JSON contains
+    """Build the report of a job of two ranks, write it, and read it again."""
+    return json.loads(build.encode(build.build(outcome, job(), ENVIRON, "1.2.3")))
 
 
 def test_failed_job() -> None:
     """The report of a failed job has the cause and, for each rank, its state, times, resources and losses."""
     made = report_of(FAILED)
-    first, second = made.ranks
+    first, second = made["ranks"]
 
-    assert ("job-7", 1, "10.0.0.4", "pod-0", 2, 62.0) == (
-        made.job_id,
-        made.status,
-        made.server_id,
-        made.pod_name,
-        made.rank_size,
-        made.seconds,
+    assert ("job-7", "failed", 1, "10.0.0.4", "pod-0", 2, 62.0) == tuple(
+        made[name] for name in ("job_id", "state", "status", "server_id", "pod_name", "rank_size", "seconds")
     )
-    assert ("2023-11-15T03:43:20.250+05:30", "2023-11-15T03:44:22.250+05:30") == (made.started_at, made.ended_at)
-    assert CauseReport(kind="rank_failed", sentence=str(FAILED.cause), rank_id=0, first_exit=0) == made.cause
-    assert (RankState.FAILED, 1, None, 11) == (first.state, first.exit_code, first.signal, first.pid)
-    assert ("2023-11-15T03:43:20.750+05:30", "2023-11-15T03:44:20.750+05:30") == (first.started_at, first.ended_at)
-    assert (3 << 30, 50.5, 2.25) == (first.max_rss, first.user_seconds, first.system_seconds)
-    assert NAN == first.finding
-    assert (RankState.STOPPED, None, 15) == (second.state, second.exit_code, second.signal)
-    assert (10, 4096) == (second.log_lost, second.log_lost_from)
+    assert "2023-11-15T03:43:20.250+05:30" == made["started_at"]
+    assert "2023-11-15T03:44:22.250+05:30" == made["ended_at"]
+    assert {
+        "kind": "rank_failed",
+        "sentence": str(FAILED.cause),
+        "rank_id": 0,
+        "first_exit": 0,
+        "certainty": "",
+        "candidates": [],
+        "signal": None,
+        "suspected_peer": None,
+    } == made["cause"]
+    assert ("failed", 1, None, 11) == (first["state"], first["exit_code"], first["signal"], first["pid"])
+    assert "2023-11-15T03:43:20.750+05:30" == first["started_at"]
+    assert "2023-11-15T03:44:20.750+05:30" == first["ended_at"]
+    assert (3 << 30, 50.5, 2.25) == (first["max_rss"], first["user_seconds"], first["system_seconds"])
+    assert NAN.exception == first["finding"]["exception"]
+    assert ("stopped", None, 15) == (second["state"], second["exit_code"], second["signal"])
+    assert (10, 4096) == (second["log_lost"], second["log_lost_from"])
 
 
 def test_secrets() -> None:
-    """The report contains no secret."""
+    """The report contains no secret, and says how many were masked."""
     made = report_of(FAILED)
 
-    assert "***" == made.ranks[0].variables["OBS_SK"]
-    assert b"hunter2" not in build.encode(build.document(made))
+    assert "***" == made["ranks"][0]["variables"]["OBS_SK"]
+    assert 2 == made["secrets_masked"]
+    assert "hunter2" not in json.dumps(made)
 
 
 def test_running_a_rank_again() -> None:
     """Each rank has its working directory, the variables that the runner changed, and the command that reruns it."""
-    rank = report_of(FAILED).ranks[1]
+    rank = report_of(FAILED)["ranks"][1]
 
-    assert ("/job", "/log/rank_1") == (rank.cwd, rank.process_log_path)
-    assert {"RANK_ID", "OBS_SK", "ASCEND_PROCESS_LOG_PATH"} == set(rank.variables)
-    assert "true" == rank.rerun
+    assert ("/job", "/log/rank_1") == (rank["cwd"], rank["process_log_path"])
+    assert {"RANK_ID", "OBS_SK", "ASCEND_PROCESS_LOG_PATH"} == set(rank["variables"])
+    assert "true" == rank["rerun"]
 
 
 def test_successful_job() -> None:
@@ -139,8 +141,8 @@ def test_successful_job() -> None:
         Outcome(cause=None, ranks=tuple(RankRecord(rank_id=rank_id, ending=Ending()) for rank_id in (0, 1)))
     )
 
-    assert (0, None) == (made.status, made.cause)
-    assert [RankState.SUCCEEDED] * 2 == [rank.state for rank in made.ranks]
+    assert ("succeeded", 0, None) == (made["state"], made["status"], made["cause"])
+    assert ["succeeded"] * 2 == [rank["state"] for rank in made["ranks"]]
 
 
 def test_ranks_without_an_ending() -> None:
@@ -155,42 +157,56 @@ def test_ranks_without_an_ending() -> None:
         )
     )
 
-    assert [RankState.NOT_KILLED, RankState.NOT_STARTED] == [rank.state for rank in made.ranks]
-    assert [True, False] == [bool(rank.started_at) for rank in made.ranks]
-    assert ["", ""] == [rank.ended_at for rank in made.ranks]
-    assert made.cause
-    assert ("rank_not_started", 1) == (made.cause.kind, made.cause.rank_id)
+    assert ["not_killed", "not_started"] == [rank["state"] for rank in made["ranks"]]
+    assert [True, False] == [bool(rank["started_at"]) for rank in made["ranks"]]
+    assert ["", ""] == [rank["ended_at"] for rank in made["ranks"]]
+    assert ("rank_not_started", 1) == (made["cause"]["kind"], made["cause"]["rank_id"])
 
 
 def test_stopped_job() -> None:
     """The cause of a job that was stopped has the signal."""
-    made = report_of(Outcome(cause=SignalReceived(15)))
+    cause = report_of(Outcome(cause=SignalReceived(15)))["cause"]
 
-    assert made.cause
-    assert ("interrupted", None, 15) == (made.cause.kind, made.cause.rank_id, made.cause.signal)
+    assert ("interrupted", None, 15) == (cause["kind"], cause["rank_id"], cause["signal"])
+
+
+def test_job_that_has_not_ended() -> None:
+    """A report has the same members at any time, with no end, status or cause until the job has them."""
+    made = build.unfinished(job(), build.JobState.RUNNING, "1.2.3")
+
+    assert list(build.build(FAILED, job(), ENVIRON, "1.2.3")) == list(made)
+    assert ("running", None, "", None) == (made["state"], made["status"], made["ended_at"], made["cause"])
+
+
+def test_job_that_the_runner_could_not_run() -> None:
+    """The error is the cause, with the members that every cause has."""
+    made = json.loads(build.encode(build.unfinished(job(), build.JobState.FAILED, "1.2.3", OutputError("no room"))))
+
+    assert ("failed", 125, made["started_at"]) == (made["state"], made["status"], made["ended_at"])
+    assert {
+        **report_of(FAILED)["cause"],
+        "kind": "runner_failed",
+        "sentence": "no room",
+        "rank_id": None,
+        "first_exit": None,
+    } == made["cause"]
 
 
 def test_document() -> None:
-    """The file contains every field of every record, with nested records as objects."""
+    """The file contains every field of nested records, as objects."""
     suspected = SuspectedPeer(rank_id=1, server_id="10.0.0.5", device_id=3, reported_by=(0,))
     hang = (StackGroup(rank_ids=(1,), state="sleeping", frames=("f (x.py:1)",)),)
-    document = document_of(attrs.evolve(FAILED, suspected_peer=suspected, hang=hang))
+    document = report_of(attrs.evolve(FAILED, suspected_peer=suspected, hang=hang))
 
-    assert {field.name for field in attrs.fields(Report)} == set(document)
-    assert {field.name for field in attrs.fields(RankReport)} == set(document["ranks"][0])
     assert {field.name for field in attrs.fields(Finding)} == set(document["ranks"][0]["finding"])
-    assert ("failed", "ValueError: loss is nan") == (
-        document["ranks"][0]["state"],
-        document["ranks"][0]["finding"]["exception"],
-    )
     assert [0] == document["cause"]["suspected_peer"]["reported_by"]
     assert [{"rank_ids": [1], "state": "sleeping", "frames": ["f (x.py:1)"]}] == document["hang"]
-    assert SCHEMA_VERSION == document["schema_version"]
+    assert build.SCHEMA_VERSION == document["schema_version"]
 
 
 def test_one_line_for_each_rank() -> None:
     """Grep finds a rank's part of the file on one line."""
-    lines = build.encode(build.document(report_of(FAILED))).splitlines()
+    lines = build.encode(build.build(FAILED, job(), ENVIRON, "1.2.3")).splitlines()
 
     assert 2 == sum(line.startswith(b'  {"rank_id":') for line in lines)
 
@@ -199,7 +215,7 @@ def test_bytes_that_are_not_utf8() -> None:
     """A path that is not UTF-8 is escaped instead of costing the report."""
     outcome = attrs.evolve(FAILED, ranks=(attrs.evolve(FAILED.ranks[0], log_path="/log/\udcff"),))
 
-    assert "/log/\\udcff" == document_of(outcome)["ranks"][0]["log_path"]
+    assert "/log/\\udcff" == report_of(outcome)["ranks"][0]["log_path"]
 
 
 @pytest.mark.parametrize(
