@@ -22,16 +22,11 @@ from ascend_runner.problems import Problem, error, warning
 from ascend_runner.text import counted
 
 COMPANIONS: Final = ("davinci_manager", "devmm_svm", "hisi_hdc")  # device nodes that every NPU needs
-NPU_SMI_FOLDERS: Final = ("/usr/local/sbin", "/usr/local/bin")  # the driver's folder, and where containers mount it
 DRIVER: Final = "/usr/local/Ascend"
 CANN_VARIABLES: Final = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")  # set by its set_env.sh
 CANN: Final = (f"{DRIVER}/cann", f"{DRIVER}/ascend-toolkit/latest", f"{DRIVER}/nnae/latest")
 MOUNT: Final = "start the container with Ascend Docker Runtime, or mount it from the host"
 UNUSABLE_NODE: Final = "take this node out of the job"
-
-# Of `npu-smi info`: "| 0     910B3    | OK     | 93.6 ..." is a device, "| 0       0   | 4711 | python ..." a process.
-_DEVICE: Final = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]+)\s*\|", re.MULTILINE)
-_PROCESS: Final = re.compile(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|\s*(\S+)", re.MULTILINE)
 
 
 def devices(context: CheckContext) -> Findings:
@@ -169,9 +164,7 @@ def _value(host: Host, path: str, *keys: str) -> str:
 
 def health(context: CheckContext) -> Findings:
     """Report the health of the NPUs by npu-smi; nothing if there is no npu-smi."""
-    folders = [*context.environ.get("PATH", os.defpath).split(os.pathsep), *map(context.host.path, NPU_SMI_FOLDERS)]
-    tools = (os.path.join(folder, "npu-smi") for folder in folders if folder)
-    tool = next((path for path in tools if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+    tool = npu.find_npu_smi(context.host, context.environ)
     if not tool:
         return
     try:
@@ -183,13 +176,13 @@ def health(context: CheckContext) -> Findings:
     if answer is None:
         yield error(f"no answer from {tool} within {context.patience:g} s: the driver hangs", UNUSABLE_NODE)
         return
-    found = _DEVICE.findall(answer.stdout)
+    found, processes = npu.parse_npu_smi(answer.stdout)
     if answer.returncode or not found:
         lines = (answer.stdout + answer.stderr).splitlines()
         last = next(filter(None, map(str.strip, reversed(lines))), "(no output)")
         yield error(f"{tool} info lists no device and exits with status {answer.returncode}: {last}", UNUSABLE_NODE)
         return
-    yield from _health_of(found, _PROCESS.findall(answer.stdout))
+    yield from _health_of(found, processes)
 
 
 def _health_of(found: list[tuple[str, str, str]], processes: list[tuple[str, str, str]]) -> Findings:

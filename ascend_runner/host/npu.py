@@ -1,4 +1,4 @@
-"""The NPUs that this machine or container shows, and their NUMA nodes: /dev/davinciN and sysfs.
+"""The NPUs that this machine or container shows, and their NUMA nodes: /dev/davinciN, sysfs, and npu-smi's output.
 
 N is the physical id of the device, even in a container that sees only some of them. Virtual devices (/dev/vdavinciN)
 count if there are no others. Nothing here asks the driver, which may hang.
@@ -6,7 +6,9 @@ count if there are no others. Nothing here asks the driver, which may hang.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ascend_runner.host.host import Host
@@ -14,7 +16,12 @@ from ascend_runner.host.host import Host
 NODE: Final = "davinci"  # the first letters of a device node's name
 VIRTUAL_NODE: Final = "vdavinci"
 CLASSES: Final = "/sys/class"
+NPU_SMI_FOLDERS: Final = ("/usr/local/sbin", "/usr/local/bin")  # the driver's, and where containers mount it
 DRIVER: Final = "/sys/bus/pci/drivers/devdrv_device_driver"  # one link per NPU; its dev_id is the physical id
+
+# Of `npu-smi info`: "| 0     910B3    | OK     | 93.6 ..." is a device, "| 0       0   | 4711 | python ..." a process.
+_DEVICE: Final = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]+)\s*\|", re.MULTILINE)
+_PROCESS: Final = re.compile(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|\s*(\S+)", re.MULTILINE)
 
 
 def devices(host: Host) -> tuple[int, ...]:
@@ -48,6 +55,19 @@ def numa_node(host: Host, device_id: int) -> int | None:
             return int(text)
 
     return None
+
+
+def find_npu_smi(host: Host, environ: Mapping[str, str]) -> str:
+    """Return the path of npu-smi, "" where there is none."""
+    folders = [*environ.get("PATH", os.defpath).split(os.pathsep), *map(host.path, NPU_SMI_FOLDERS)]
+    tools = (os.path.join(folder, "npu-smi") for folder in folders if folder)
+
+    return next((path for path in tools if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+
+
+def parse_npu_smi(output: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
+    """Parse `npu-smi info`: each device's number, chip and health, and each process's device, pid and name."""
+    return _DEVICE.findall(output), _PROCESS.findall(output)
 
 
 def _of_class(host: Host, device_id: int) -> list[str]:
