@@ -18,6 +18,7 @@ from ascend_runner.errors import OutputError, reason
 # The umask decides who may read, and whether the group may write. Others never may, whatever it says.
 FOLDER_MODE: Final = 0o775
 FILE_MODE: Final = 0o664
+SCRIPT_MODE: Final = 0o700  # it has the whole environment of a rank
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO must not block
 WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NEIGHBOUR: Final = ".ascend-runner-"  # a new file before it is renamed
@@ -85,7 +86,7 @@ def open_lock(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE)
 
 
-def write_atomically(path: str, data: bytes) -> None:
+def write_atomically(path: str, data: bytes, mode: int = FILE_MODE) -> None:
     """Make `path` a regular file with this content: a reader finds the old content or the new, never a part.
 
     The content goes to a new file beside `path`, which is then renamed. A symlink is replaced, not followed, and
@@ -100,7 +101,7 @@ def write_atomically(path: str, data: bytes) -> None:
     _refuse_foreign(path)
     try:
         if not _has_content(path, data):
-            _replace(path, data)
+            _replace(path, data, mode)
     except OSError as error:
         raise OutputError(f"cannot write {path!r}: {reason(error)}") from error
 
@@ -129,11 +130,11 @@ def _has_content(path: str, data: bytes) -> bool:
         return is_ours and status.st_size == len(data) and file.read() == data
 
 
-def _replace(path: str, data: bytes) -> None:
+def _replace(path: str, data: bytes, mode: int) -> None:
     # A name of fixed length: that of `path` may be as long as the file system allows.
     folder = os.path.dirname(path)
     neighbour = os.path.join(folder, f"{NEIGHBOUR}{os.urandom(8).hex()}")
-    fd = os.open(neighbour, WRITE_NEW_FLAGS, FILE_MODE)
+    fd = os.open(neighbour, WRITE_NEW_FLAGS, mode)
     try:
         with open(fd, "wb") as file:
             _lock(fd)

@@ -34,7 +34,7 @@ from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.report.report_file import REPORT_LIMIT, ReportFile
 from ascend_runner.settings.model import Settings
-from ascend_runner.supervision.events import signal_name
+from ascend_runner.supervision.events import SignalReceived, signal_name
 from ascend_runner.text import printable
 
 
@@ -87,16 +87,21 @@ class Launcher:
                 job = self._write_files(job)
                 self._check_for_signals()
                 self._note_missing_py_spy(job)
-                recorder = Recorder(job, self._environ)
+                recorder = Recorder(job)
                 self._manage(job, console, (Progress(job, self._messages), report), recorder)
             except errors.AscendRunnerError as error:
                 report.fail(error)
                 raise
 
             outcome = recorder.finish(self._messages.warning)
+            limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
+            if outcome.cause and not isinstance(outcome.cause, SignalReceived):
+                reruns = report.write_reruns(job, self._environ, limit)
+                ranks = tuple(attrs.evolve(rank, rerun=reruns.get(rank.rank_id, "")) for rank in outcome.ranks)
+                outcome = attrs.evolve(outcome, ranks=ranks)
             outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings))
             document = build.build(outcome, job, self._environ, version)
-            report.finish(document, HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT)
+            report.finish(document, limit)
             return attrs.evolve(outcome, report=document)
 
     def _manage(self, job: JobSpec, console: Console, observers: Sequence[Observer], recorder: Recorder) -> None:

@@ -35,7 +35,7 @@ class RankRecord:
     `started_after` is in seconds since the start of the job, `seconds` is how long the rank ran. `max_rss` (bytes) and
     the CPU times include the processes that the leader waited for (getrusage(2)). The log lacks `log_lost` of the
     `log_size` bytes that the rank wrote, the first at `log_lost_from`. `rerun` is a shell command that runs
-    the rank alone, `finding` is why it failed, None if it did not.
+    the rank again ("" if its script was not written), `finding` is why it failed, None if it did not.
     """
 
     rank_id: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 
@@ -34,7 +35,33 @@ def test_failure_is_written_down_with_its_traceback(program: Program) -> None:
     document = program.report()
     assert ("rank_failed", 1) == (document["cause"]["kind"], document["cause"]["rank_id"])
     assert document["ranks"][1]["finding"]["exception"] == "ValueError: loss is nan at step 17"
-    assert "RANK_ID=1 " in document["ranks"][1]["rerun"]
+    assert document["ranks"][1]["rerun"] == f"sh {program.log_dir}/job-rerun-rank-1.sh"
+
+
+def test_rank_runs_again_by_its_script(program: Program) -> None:
+    """The screen names a script that only its owner can read, and that runs the rank alone or refuses to."""
+    run = program.start("--nproc-per-node", "2", "sh", "-c", "echo $RANK of $WORLD_SIZE; exit $RANK")
+    assert run.finish() == 1
+    path = program.log_dir / "job-rerun-rank-1.sh"
+    alone, together = program.shell(f"sh {path} --alone"), program.shell(f"{path} --together")
+
+    assert f"rerun  sh {path}\n" in run.screen
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert program.shell(f"sh {path}").returncode == 2
+    assert (0, b"0 of 1\n") == (alone.returncode, alone.stdout)
+    assert (1, b"1 of 2\n") == (together.returncode, together.stdout)
+
+
+def test_job_that_has_not_failed_leaves_no_script(program: Program) -> None:
+    """Neither a success nor a stop signal leaves scripts, and an earlier run's scripts are put aside."""
+    assert program.act(1, "exit=1").finish() == 1
+    assert program.act(1).finish() == 0
+    stopped = program.act(1, "say=ready", "sleep")
+    stopped.wait_for("ready")
+    stopped.send(signal.SIGTERM)
+    assert stopped.finish() == 128 + signal.SIGTERM
+
+    assert ["run-1"] == [path.parent.name for path in program.log_dir.rglob("*.sh")]
 
 
 def test_exception_of_many_lines_ago(program: Program) -> None:

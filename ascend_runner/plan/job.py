@@ -122,6 +122,10 @@ class JobSpec:
         """The report of this part of the job."""
         return os.path.join(self.log_dir, f"{self.job_id}-report{self.part}.json")
 
+    def rerun_path(self, process: RankSpec) -> str:
+        """The script that runs a process again after a failure."""
+        return os.path.join(self.log_dir, f"{self.job_id}-rerun-{process.title.replace(' ', '-')}.sh")
+
 
 def with_table_at(job: JobSpec, path: str) -> JobSpec:
     """Return the plan with its rank table at another path, also in the environments of the ranks."""

@@ -182,7 +182,7 @@ def _rank(
     `exit_code` is null if `signal` ended the rank; both are null if it has not ended. Resources are those of the leader
     and of the processes it waited for (getrusage(2)). The log lacks `log_lost` of the `log_size` bytes that the rank
     wrote, the first at `log_lost_from`. `variables` are those that the runner set or changed, `rerun` is a shell
-    command that runs the rank alone, `finding` is why it failed.
+    command that runs the rank again ("" if no script was written), `finding` is why it failed.
     """
     started_at = job_started_at + rank.started_after
 

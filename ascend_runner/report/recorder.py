@@ -18,7 +18,6 @@ from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped
 from ascend_runner.host import memory
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.plan.rerun import rerun_command
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.supervision.events import Exited, Spawned, SpawnFailed
@@ -38,9 +37,7 @@ SHOWN_END: Final = 16 * 1024  # bytes of the output of a rank that has not faile
 class Recorder:
     """Records one job."""
 
-    def __init__(self, job: JobSpec, environ: Mapping[str, str]) -> None:
-        """`environ` is the environment that the runner was started with."""
-        self._environ = environ
+    def __init__(self, job: JobSpec) -> None:
         self._job = job
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._spawned: dict[int, tuple[Spawned, float]] = {}  # with its time, by rank
@@ -161,7 +158,6 @@ class Recorder:
             log_lost=output.lost,
             log_lost_from=output.lost_from,
             last_lines=finding.last_lines if finding else tuple(last_lines(masker.data(output.tail[-SHOWN_END:]))),
-            rerun=rerun_command(spec, self._environ),
             finding=finding,
         )
 

@@ -1,10 +1,12 @@
 """The report on disk: written when the job is prepared, and replaced whenever its state changes.
 
 What is read is therefore always about the newest run: a runner that is killed leaves a report that says "running".
+A job that has failed leaves scripts that run its ranks again beside it.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -12,10 +14,12 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.facts import Fact
 from ascend_runner.host import bounded
+from ascend_runner.plan import rerun
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import build
 from ascend_runner.report.build import JobState
 from ascend_runner.supervision.state import Phase, State
+from ascend_runner.text import printable
 
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
@@ -45,16 +49,36 @@ class ReportFile:
         """Write the report of a job that has ended; its disk has `limit` seconds."""
         self._write(document, limit)
 
-    def _write(self, document: Mapping[str, object], limit: float = REPORT_LIMIT) -> None:
-        path, failures = self._job.report_path, list[OutputError]()
+    def write_reruns(self, job: JobSpec, environ: Mapping[str, str], limit: float) -> Mapping[int, str]:
+        """Write a script for each rank that runs it again; return the commands for those that were written, by rank.
+
+        `job` is the plan as it was carried out.
+        """
+        written: dict[int, str] = {}
 
         def write() -> None:
+            for spec in job.processes:
+                path = job.rerun_path(spec)
+                files.write_atomically(path, rerun.script(spec, job, environ), files.SCRIPT_MODE)
+                written[spec.rank_id] = f"sh {printable(shlex.quote(path))}"
+
+        self._in_time(limit, job.log_dir, write)
+        return dict(written)  # a copy, because the thread may still be running
+
+    def _write(self, document: Mapping[str, object], limit: float = REPORT_LIMIT) -> None:
+        path = self._job.report_path
+        self._in_time(limit, path, lambda: files.write_atomically(path, build.encode(document)))
+
+    def _in_time(self, limit: float, path: str, write: Callable[[], None]) -> None:
+        failures: list[OutputError] = []
+
+        def attempt() -> None:
             try:
-                files.write_atomically(path, build.encode(document))
+                write()
             except OutputError as error:
                 failures.append(error)
 
-        if not bounded.call(limit, write):
+        if not bounded.call(limit, attempt):
             self._warn(f"cannot write {path!r}: no response from its disk within {limit:g} s")
         for error in failures:
             self._warn(str(error))

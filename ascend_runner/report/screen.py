@@ -74,7 +74,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         lines = _headline(cause, failed, outcome.root)
         lines += _evidence(failed.finding or Finding())
         lines += _labelled(failed, spec, job, outcome.suspected_peer)
-        lines.append(f"  rerun  {failed.rerun}")
+        lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
     elif isinstance(cause, SpawnFailed):
         lines = [str(cause)]
     else:
