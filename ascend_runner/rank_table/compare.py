@@ -48,7 +48,7 @@ class Difference:
 
 @attrs.define
 class _Parts:
-    """The parts of a document: its objects by subject, those of ranks by rank_id, and the order of each list."""
+    """The parts of a document: its objects by subject, and the order of each list."""
 
     ranks_in_order: Iterator[int]
     objects: dict[str, Mapping[str, object]] = attrs.field(factory=dict)

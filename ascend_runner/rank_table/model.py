@@ -186,28 +186,6 @@ class RankTable:
 
         return self.devices[rank_id]
 
-    def server(self, server_id: str) -> Server:
-        """Return the server with this id.
-
-        Raises:
-            LookupError: The table has no such server.
-        """
-        for server in self.servers:
-            if server.server_id == server_id:
-                return server
-
-        raise LookupError(f"no server has the server_id '{server_id}'")
-
-    def server_of(self, rank_id: int) -> Server:
-        """Return the server that a rank runs on.
-
-        Raises:
-            LookupError: The table has no such rank.
-        """
-        wanted = self.rank(rank_id)
-
-        return next(server for server in self.servers if any(device is wanted for device in server.devices))
-
 
 def find_errors(table: RankTable) -> list[Problem]:
     """Return every reason why the servers of a table do not form one.

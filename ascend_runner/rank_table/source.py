@@ -2,15 +2,14 @@
 
 The only module of this package that does I/O. `codec` interprets the content.
 
-The wait opens the file anew at each poll (on NFS an open asks the server, while a stat may be answered from a cache for
-a minute) and compares its stamp; only a changed file is read and parsed. inotify is not used: it does not work on NFS,
-and a ConfigMap changes when a symlink beside the file is swapped.
+The wait reads the file anew at each poll (on NFS an open asks the server, while a stat may be answered from a cache for
+a minute); only changed content is parsed. inotify is not used: it does not work on NFS, and a ConfigMap changes when a
+symlink beside the file is swapped.
 """
 
 from __future__ import annotations
 
 import errno
-import math
 import os
 import stat
 import time
@@ -30,14 +29,9 @@ FILE_NAME: Final = "jobstart_hccl.json"
 TIMEOUT: Final = 1800.0  # seconds; HCCL's own limit for the same wait
 POLL_INTERVAL: Final = 0.2  # seconds; a fifth of HCCL's, and still hardly any load
 REPORT_INTERVAL: Final = 30.0  # seconds
-# Seconds within which two writes may leave the same stamp: 2 on FAT, 1 on old NFS, a clock tick on ext4. Within it a
-# file is parsed again even if its stamp has not changed, as git does with its index.
-COARSEST_STAMP: Final = 2.0
 LARGEST_FILE: Final = 1 << 30  # bytes; HCCL's limit for version 2.0, and 40 MB for the others
 CHUNK: Final = 1 << 20  # bytes
 READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO must not block
-
-Stamp = tuple[int, int, int, int, int]  # device, inode, size, mtime, ctime
 
 
 def read(path: str | os.PathLike[str], *, lists_decide: bool = False) -> RankTable:
@@ -48,7 +42,7 @@ def read(path: str | os.PathLike[str], *, lists_decide: bool = False) -> RankTab
         UnreadableError: The file cannot be opened or read.
         RankTableFormatError: The file is not a rank table.
     """
-    return _Watch(os.fspath(path), lists_decide).poll(0.0)
+    return _Watch(os.fspath(path), lists_decide).poll()
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> RankTable:
@@ -91,7 +85,7 @@ def wait(  # noqa: PLR0913  most are keywords, each with a default that most cal
     next_report = start
     while True:
         try:
-            return watch.poll(now)
+            return watch.poll()
         except RankTableNotReadyError as waiting:
             reason = waiting.reason
 
@@ -150,62 +144,53 @@ def resolve(path: str) -> str:
 
 @attrs.define(eq=False, repr=False)
 class _Watch:
-    """What is known about a file between two polls."""
+    """What is known about a file between two polls: what it held, and why that was not a completed table."""
 
     wanted: str
     lists_decide: bool = False
     path: str = ""
-    stamp: Stamp | None = None
-    stamp_since: float = math.inf
-    is_settled: bool = False
+    data: bytes | None = None
     reason: str = ""
 
-    def poll(self, now: float) -> RankTable:
+    def poll(self) -> RankTable:
         """Return the table if it is completed; RankTableNotReadyError if it may be at a later poll."""
         self.path = resolve(self.wanted)
+        document = Document(self.path)
+        data = _read_file(document)
+        if data == self.data:
+            raise document.not_ready(self.reason)
+
         try:
-            return codec.loads(self._read_changes(now), source=self.path, lists_decide=self.lists_decide)
+            return codec.loads(data, source=self.path, lists_decide=self.lists_decide)
         except RankTableNotReadyError as waiting:
-            self.reason = waiting.reason
+            self.data, self.reason = data, waiting.reason
             raise
 
-    def _read_changes(self, now: float) -> bytes:
-        """Read the file, unless its content was read before."""
-        try:
-            fd = os.open(self.path, READ_FLAGS)
-        except OSError as failed:
-            self.stamp = None
-            if failed.errno in {errno.ENOENT, errno.ESTALE}:
-                raise Document(self.path).not_ready("it does not exist") from None
-            raise UnreadableError(f"the rank table {self.path} cannot be opened: {failed.strerror}") from failed
 
-        try:
-            return self._read_open_file(fd, now)
-        except OSError as failed:
-            raise UnreadableError(f"the rank table {self.path} cannot be read: {failed.strerror}") from failed
-        finally:
-            os.close(fd)
+def _read_file(document: Document) -> bytes:
+    path = document.source
+    try:
+        fd = os.open(path, READ_FLAGS)
+    except OSError as failed:
+        if failed.errno in {errno.ENOENT, errno.ESTALE}:
+            raise document.not_ready("it does not exist") from None
+        raise UnreadableError(f"the rank table {path} cannot be opened: {failed.strerror}") from failed
 
-    def _read_open_file(self, fd: int, now: float) -> bytes:
+    try:
         stamp = _stamp(fd)
-        if stamp != self.stamp:
-            self.stamp, self.stamp_since, self.is_settled = stamp, math.inf, False
-        elif self.is_settled:
-            raise Document(self.path).not_ready(self.reason)
-        else:
-            # A stamp is old enough once two polls that are far enough apart have found it.
-            self.stamp_since = min(self.stamp_since, now)
-            self.is_settled = now - self.stamp_since >= COARSEST_STAMP
-
-        data = read_all(fd, self.path)
+        data = read_all(fd, path)
         if _stamp(fd) != stamp:
-            self.stamp = None
-            raise Document(self.path).not_ready("it changed while being read")
+            raise document.not_ready("it changed while being read")
+    except OSError as failed:
+        raise UnreadableError(f"the rank table {path} cannot be read: {failed.strerror}") from failed
+    finally:
+        os.close(fd)
 
-        return data
+    return data
 
 
-def _stamp(fd: int) -> Stamp:
+def _stamp(fd: int) -> tuple[int, ...]:
+    """Return what changes when a file is written."""
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")

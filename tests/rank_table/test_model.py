@@ -34,7 +34,6 @@ def test_devices_are_in_the_order_of_ranks() -> None:
 
     assert [0, 1, 2, 3] == [device.rank_id for device in table.devices]
     assert table.servers[0].devices[1] is table.rank(3)
-    assert table.servers[0] is table.server_of(3)
 
 
 @pytest.mark.parametrize("rank_id", [-1, 2])
@@ -42,15 +41,6 @@ def test_rank_that_is_not_there(rank_id: int) -> None:
     """Looking up a rank outside of 0 to n-1 is a LookupError, a negative one too."""
     with pytest.raises(LookupError, match=rf"^rank {rank_id} is out of range, expected 0 to 1$"):
         _table((0, 1)).rank(rank_id)
-
-
-def test_server_look_up() -> None:
-    """A server is found by its id, and a wrong id is named."""
-    table = _table((0,), (1,))
-
-    assert table.servers[1] is table.server("10.0.0.1")
-    with pytest.raises(LookupError, match=r"^no server has the server_id '10\.0\.0\.9'$"):
-        table.server("10.0.0.9")
 
 
 def test_pods_of_a_server() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
 
+import orjson
 import pytest
 
 from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError
@@ -154,23 +155,30 @@ def coarse_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("coarse_times")
-def test_rewrite_that_leaves_the_stamp_of_a_young_file(tmp_path: Path, table: bytes) -> None:
-    """A file that is so young that a rewrite may leave its stamp is parsed again although that has not changed."""
+def test_rewrite_that_leaves_the_times_of_a_file(tmp_path: Path, table: bytes) -> None:
+    """A file is read at every poll, whatever its times and its size say."""
     path = tmp_path / "a.json"
     path.write_bytes(INITIALIZING.ljust(len(table)))
 
-    assert table == _await(path, *[lambda: None] * 9, lambda: path.write_bytes(table)).data
+    assert table == _await(path, *[lambda: None] * 20, lambda: path.write_bytes(table)).data
 
 
-@pytest.mark.usefixtures("coarse_times")
-def test_file_that_has_not_changed_is_not_parsed(tmp_path: Path, table: bytes) -> None:
-    """Once a stamp is old, nothing is read while it stays: a change that leaves no trace at all is not seen."""
+def test_content_that_has_not_changed_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large document that is not completed costs one reading of its JSON, not one per poll."""
     path = tmp_path / "a.json"
-    path.write_bytes(INITIALIZING.ljust(len(table)))
+    path.write_bytes(INITIALIZING)
+    parse = orjson.loads
+    parsed: list[bytes] = []
 
+    def count(data: bytes) -> object:
+        parsed.append(data)
+        return parse(data)
+
+    monkeypatch.setattr(orjson, "loads", count)
     with pytest.raises(RankTableNotReadyError) as caught:
-        _await(path, *[lambda: None] * 20, lambda: path.write_bytes(table))
+        _await(path, *[lambda: None] * 20)
     assert "its status is 'initializing'" == caught.value.reason
+    assert [INITIALIZING] == parsed
 
 
 def test_file_that_changes_while_it_is_read(tmp_path: Path, table: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

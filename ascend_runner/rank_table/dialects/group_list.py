@@ -39,17 +39,18 @@ KNOWN_TOP: Final = frozenset({"status", "group_count", "group_list"})
 
 @attrs.frozen(kw_only=True)
 class _Instance:
-    """One entry of an instance_list.
-
-    `ordinal` is the number at the end of the pod's name, `first_index` the `Device.index` of its first device.
-    """
+    """One entry of an instance_list; `first_index` is the `Device.index` of its first device."""
 
     fields: Fields
     pod_name: str
-    ordinal: int | None
     server_id: str
     devices: Sequence[Fields]
     first_index: int
+
+    @property
+    def ordinal(self) -> int | None:
+        """The number at the end of the pod's name."""
+        return _number_at_end(self.pod_name)
 
 
 class _Pod(TypedDict):
@@ -184,7 +185,13 @@ def _decode_group(group: Fields, first_index: int) -> list[_Instance]:
     instances: list[_Instance] = []
     size = 0
     for fields in group.objects("instance_list", is_required=not is_empty):
-        instance = _decode_instance(fields, first_index + size)
+        instance = _Instance(
+            fields=fields,
+            pod_name=fields.text("pod_name"),
+            server_id=fields.text("server_id"),
+            devices=fields.objects("devices", is_required=False),
+            first_index=first_index + size,
+        )
         instances.append(instance)
         size += len(instance.devices)
 
@@ -192,19 +199,6 @@ def _decode_group(group: Fields, first_index: int) -> list[_Instance]:
     group.check_count("device_count", size, "device", of="instance_list")
 
     return instances
-
-
-def _decode_instance(fields: Fields, first_index: int) -> _Instance:
-    pod_name = fields.text("pod_name")
-
-    return _Instance(
-        fields=fields,
-        pod_name=pod_name,
-        ordinal=_number_at_end(pod_name),
-        server_id=fields.text("server_id"),
-        devices=fields.objects("devices", is_required=False),
-        first_index=first_index,
-    )
 
 
 def _number_at_end(pod_name: str) -> int | None:

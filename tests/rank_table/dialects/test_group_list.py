@@ -133,8 +133,9 @@ def _again(table: RankTable) -> RankTable:
 
 def _said(table: RankTable) -> list[tuple[int, int, str, str]]:
     return [
-        (device.rank_id, device.device_id, device.device_ip, table.server_of(device.rank_id).server_id)
-        for device in table.devices
+        (device.rank_id, device.device_id, device.device_ip, server.server_id)
+        for server in table.servers
+        for device in server.devices
     ]
 
 
@@ -144,7 +145,7 @@ def test_round_trip(document: dict[str, object]) -> None:
     """What is written as a group list gives the same ranks, pods included."""
     table = codec.loads(orjson.dumps(document))
 
-    assert _said(table) == _said(_again(table))
+    assert sorted(_said(table)) == sorted(_said(_again(table)))
     assert _order(table) == _order(_again(table))
 
 
@@ -154,7 +155,7 @@ def test_table_without_pods_becomes_a_group_list(name: str) -> None:
     table = codec.loads(valid(name))
     again = _again(table)
 
-    assert _said(table) == _said(again)
+    assert sorted(_said(table)) == sorted(_said(again))
     assert "server-0" == again.rank(0).pod_name
 
 
