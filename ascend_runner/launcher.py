@@ -60,6 +60,7 @@ class Launcher:
             cwd=current_folder(),
             host_name=os.uname().nodename,
             is_folder=os.path.isdir,
+            read_text=Host().read_text,
             own_addresses=network.own_addresses,
             cores=cores.available(Host()),
         )

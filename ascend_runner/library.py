@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     workdir: str | os.PathLike[str] | None
     bind: str | None
     launcher: str | None
+    hosts: str | Iterable[str] | None
     mpi_hostfile: str | os.PathLike[str] | None
     mpich_hostfile: str | os.PathLike[str] | None
     deepspeed_hostfile: str | os.PathLike[str] | None

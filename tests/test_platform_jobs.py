@@ -564,6 +564,75 @@ def test_lists_of_hosts_are_written_first(program: Program) -> None:
     )
 
 
+def _horovod(program: Program, host: str) -> dict[str, str]:
+    """Return the environment that the task-training guide documents for Horovod with Open MPI, on one of two nodes."""
+    path = program.folder / "hostfile"
+    path.write_text("server1 slots=4\nserver2 slots=4\n", "utf-8")
+    return {
+        **_engine(program, "mpirun"),
+        "HOSTNAME": host,
+        "MA_VJ_NAME": "job",
+        "OMPI_MCA_orte_default_hostfile": str(path),
+        "HYDRA_HOST_FILE": str(path),
+    }
+
+
+def test_horovod_in_its_documented_environment(program: Program) -> None:
+    """The platform's host file gives the number of processes, and is left alone."""
+    env = _horovod(program, "server1")
+    run = program.start("--launcher", "mpirun", "python", "train.py", env=env)
+
+    assert 0 == run.finish()
+    log = (program.log_dir / "job-proc-mpirun-node-0.txt").read_text("utf-8")
+    assert log.startswith("mpirun --allow-run-as-root -np 8 ")
+    assert "server1 slots=4\nserver2 slots=4\n" == (program.folder / "hostfile").read_text("utf-8")
+    assert 0 == json.loads((program.log_dir / "job-report-node-0.json").read_bytes())["status"]
+
+
+@pytest.mark.parametrize(
+    "command", [("--launcher", "mpirun", "python", "train.py"), ("mpirun", "-np", "8", "python", "train.py")]
+)
+def test_one_boot_command_for_all_nodes(command: tuple[str, ...], program: Program) -> None:
+    """On the other nodes the runner waits, and ends as the report of node 0 in the shared log folder says."""
+    waiting = program.start(*command, env=_horovod(program, "server2"))
+    waiting.wait_for("waiting for an exit status")
+    first = program.start(*command, env={**_horovod(program, "server1"), "END": "3"})
+
+    assert 3 == first.finish()
+    assert 3 == waiting.finish()
+    log = (program.log_dir / "job-proc-mpirun-node-1.txt").read_text("utf-8")
+    assert log.endswith("node 0 has ended with exit status 3\n")
+
+
+def test_platform_stops_a_node_that_waits(program: Program) -> None:
+    """A node that waits ends when its platform stops it."""
+    waiting = program.start("--launcher", "mpirun", "python", "train.py", env=_horovod(program, "server2"))
+    waiting.wait_for("waiting for an exit status")
+    waiting.popen.terminate()
+
+    assert 128 + signal.SIGTERM == waiting.finish()
+
+
+def test_hosts_of_the_user(tmp_path: Path) -> None:
+    """Without a platform --hosts gives the nodes, their devices, node 0, and by a name of this machine its rank."""
+    plan = plan_of(tmp_path, "--hosts", "a.net:2,b.net:2", env={"HOSTNAME": "b"})
+
+    assert [2, 3] == [process["rank_id"] for process in plan["ranks"]]
+    assert ("a.net", "4") == tuple(plan["ranks"][0]["variables"][name] for name in ("MASTER_ADDR", "WORLD_SIZE"))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "options"), [("a:2,b:4", ()), ("a:2,b:2", ()), ("a:2,b:2", ("--nnodes", "3", "--node-rank", "0"))]
+)
+def test_hosts_that_do_not_tell_the_ranks(hosts: str, options: tuple[str, ...], tmp_path: Path) -> None:
+    """Hosts with different numbers of ranks, none of them this machine, or another number of them are refused."""
+    name = "a" if hosts == "a:2,b:4" else "c"
+    ended = run_to_end("--dry-run", "--hosts", hosts, *options, "true", env={"HOSTNAME": name}, cwd=tmp_path)
+
+    assert 125 == ended.returncode
+    assert "hosts" in ended.stderr
+
+
 @pytest.mark.parametrize("option", ["--workdir device", "--isolate-devices", "--bind cores"])
 def test_options_for_each_rank_are_not_an_engines(option: str, tmp_path: Path) -> None:
     """Options that require --launcher direct are refused."""

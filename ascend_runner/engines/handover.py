@@ -9,20 +9,17 @@ import attrs
 from ascend_runner.platforms.node import Node
 
 
-@attrs.frozen(kw_only=True)
-class HostFiles:
-    """Where the engines look for the list of hosts."""
-
-    open_mpi: str = "/etc/mpi/hostfile"
-    mpich: str = "/etc/mpi/mpich_hostfile"
-    deepspeed: str = "/job/hostfile"
+def _no_file(_path: str) -> str:
+    return ""
 
 
 @attrs.frozen(kw_only=True)
 class Request:
     """A command for an engine, which is to start `nproc` processes on each node.
 
-    `log_dir` is the folder for logs of the engine's own. `resolve` turns a host name into an address.
+    `log_dir` is the folder for files of the engine's own, and `report_of_node_0` the file that says how node 0 has
+    ended. The host files are those that the user wants to be written. `resolve` turns a host name into an address, and
+    `read_text` reads a file ("": there is none).
     """
 
     argv: tuple[str, ...]
@@ -30,21 +27,26 @@ class Request:
     nproc: int
     environ: Mapping[str, str]
     log_dir: str
-    host_files: HostFiles = HostFiles()
+    report_of_node_0: str
+    mpi_hostfile: str | None = None
+    mpich_hostfile: str | None = None
+    deepspeed_hostfile: str | None = None
     resolve: Callable[[str], str] = str
+    read_text: Callable[[str], str] = _no_file
 
 
 @attrs.frozen(kw_only=True)
 class Handover:
     """What is run instead of the command, once on this node, after `files` (content by path) were written.
 
-    `note` says what was changed.
+    `note` says what was changed. `is_waiting`: it only waits for another node, without a word.
     """
 
     argv: tuple[str, ...]
     note: str
     variables: Mapping[str, str] = {}
     files: Mapping[str, bytes] = {}
+    is_waiting: bool = False
 
 
 def unchanged(request: Request, reason: str) -> Handover:

@@ -1,20 +1,25 @@
 """mpirun (for Horovod) and DeepSpeed's launcher: started on node 0, each starts the other nodes itself.
 
-They read their hosts from files. By the task-training guide a command that contains mpirun, even inside bash -c, or
-that calls deepspeed stays as it is; the arguments of mpirun are the guide's, for Open MPI.
+They read their hosts from files, which a platform may have written. By the task-training guide a command that contains
+mpirun, even inside bash -c, or that calls deepspeed stays as it is; the arguments of mpirun are the guide's, for Open
+MPI. On the other nodes a process waits until node 0 has ended.
 """
 
 from __future__ import annotations
 
+import os.path
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from ascend_runner.engines.command import DEEPSPEED_MODULE, calls, python_command, refuse_python_options
-from ascend_runner.engines.handover import Handover, HostFiles, Request, unchanged, unchanged_program
+from ascend_runner.engines.handover import Handover, Request, unchanged, unchanged_program
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms import task_training
+from ascend_runner.platforms import host_list, task_training
+from ascend_runner.platforms.node import Node
 
+ENGINES: Final = frozenset({"mpirun", "mpiexec", "horovodrun", "deepspeed"})
 MPIRUN_ARGUMENTS: Final = (
     *("-bind-to", "none"),
     *("-map-by", "slot"),
@@ -24,38 +29,90 @@ MPIRUN_ARGUMENTS: Final = (
     *("-mca", "pml", "ob1"),
     *("-mca", "btl", "^openib"),
 )
-OPEN_MPI_4: Final = "OMPI_MCA_orte_default_hostfile"
-OPEN_MPI_5: Final = "PRTE_MCA_prte_default_hostfile"
+OPEN_MPI: Final = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")  # versions 4 and 5
 HYDRA: Final = "HYDRA_HOST_FILE"
+OPEN_MPI_FILE: Final = "/etc/mpi/hostfile"
+MPICH_FILE: Final = "/etc/mpi/mpich_hostfile"
+DEEPSPEED_FILE: Final = "/job/hostfile"
+
+ON_THIS_NODE: Final = frozenset({"localhost", "--no_ssh"})  # words of commands that start processes on their node only
+WAITING: Final = "node 0 starts the processes of this node: waiting until it ends, or for a stop signal"
+PAUSE: Final = 5  # seconds
+# The report changes when node 0 ends, and has a status from then on. A report that has not changed since this node
+# started may be that of an earlier run.
+WAIT: Final = """before=$(cat "$1" 2>/dev/null)
+echo "waiting for an exit status in $1"
+while sleep "$2"; do
+  now=$(cat "$1" 2>/dev/null)
+  status=$(printf '%s\\n' "$now" | sed -n 's/^ "status": \\([0-9][0-9]*\\),$/\\1/p')
+  if [ "$now" != "$before" ] && [ -n "$status" ]; then
+    echo "node 0 has ended with exit status $status"
+    exit "$status"
+  fi
+done"""
+
+
+def host_files(engine: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the paths of the host files that a platform may have written; those of the engine itself come first."""
+    mpi = (*(environ[name] for name in (*OPEN_MPI, HYDRA) if environ.get(name)), OPEN_MPI_FILE, MPICH_FILE)
+    return (DEEPSPEED_FILE, *mpi) if engine == "deepspeed" else (*mpi, DEEPSPEED_FILE)
+
+
+def must_wait(engine: str, argv: Sequence[str], node: Node) -> bool:
+    """Whether a command that is an engine must not run on this node, because node 0 of a host file starts it."""
+    return (
+        engine in ENGINES
+        and node.node_rank > 0
+        and node.sources.get("hosts", "").startswith("/")
+        and not ON_THIS_NODE & {*argv}
+    )
+
+
+def wait(report: str, *, pause: int = PAUSE) -> Handover:
+    """Wait until the report of node 0 says that it has ended, and end with its exit status."""
+    return Handover(
+        argv=("/bin/sh", "-c", WAIT, "wait-for-node-0", report, str(pause)),
+        note=WAITING,
+        is_waiting=True,
+    )
 
 
 def rewrite_for_mpirun(request: Request) -> Handover:
-    """Write `mpirun ARGUMENTS COMMAND`, and the files that list the hosts unless a variable names one already."""
-    hosts = _hosts(request, "mpirun")
+    """Write `mpirun ARGUMENTS COMMAND`, the variables that name the host files, and the files that are missing."""
+    node = request.node
+    _check_hosts(request, "mpirun")
+    if node.node_rank > 0:
+        return wait(request.report_of_node_0)
     variables: dict[str, str] = {}
     files: dict[str, bytes] = {}
-    if len(hosts) > 1 and not request.environ.get(OPEN_MPI_4) and not request.environ.get(OPEN_MPI_5):
-        variables.update({OPEN_MPI_4: request.host_files.open_mpi, OPEN_MPI_5: request.host_files.open_mpi})
-        files[request.host_files.open_mpi] = _host_lines(request, " slots=")
-    if len(hosts) > 1 and not request.environ.get(HYDRA):
-        variables[HYDRA] = request.host_files.mpich
-        files[request.host_files.mpich] = _host_lines(request, ":")
-        if task_training.is_platform_of(request.node) and not request.environ.get("HYDRA_IFACE"):
+    if len(node.hosts) > 1:
+        named = next(filter(None, map(request.environ.get, OPEN_MPI)), "")
+        path, content = _host_file(request, request.mpi_hostfile, named or OPEN_MPI_FILE, " slots=")
+        variables.update({name: path for name in OPEN_MPI if request.environ.get(name) != path})
+        files.update(content)
+        path, content = _host_file(request, request.mpich_hostfile, request.environ.get(HYDRA) or MPICH_FILE, ":")
+        variables.update({HYDRA: path} if request.environ.get(HYDRA) != path else {})
+        files.update(content)
+        if path == MPICH_FILE and _is_documented(request) and not request.environ.get("HYDRA_IFACE"):
             variables["HYDRA_IFACE"] = task_training.HYDRA_INTERFACE
 
     if any("mpirun" in word for word in request.argv):
         return attrs.evolve(unchanged(request, "it calls mpirun itself"), variables=variables, files=files)
-    processes = ("-np", str(request.node.nnodes * request.nproc))
+    processes = ("-np", str(sum(node.slots) or node.nnodes * request.nproc))
     argv = ("mpirun", "--allow-run-as-root", *processes, *MPIRUN_ARGUMENTS, *request.argv)
     return Handover(argv=argv, note="handed over to mpirun", variables=variables, files=files)
 
 
 def rewrite_for_deepspeed(request: Request) -> Handover:
-    """Write `deepspeed [--hostfile=PATH] SCRIPT ...`, and the file that lists the hosts."""
-    path = request.host_files.deepspeed
-    is_several = len(_hosts(request, "deepspeed")) > 1
-    files = {path: _host_lines(request, " slots=")} if is_several else {}
-    hostfile = (f"--hostfile={path}",) if is_several and path != HostFiles().deepspeed else ()
+    """Write `deepspeed [--hostfile=PATH] SCRIPT ...`, and the file that lists the hosts if there is none."""
+    _check_hosts(request, "deepspeed")
+    if request.node.node_rank > 0:
+        return wait(request.report_of_node_0)
+    is_several = len(request.node.hosts) > 1
+    path, files = DEEPSPEED_FILE, dict[str, bytes]()
+    if is_several:
+        path, files = _host_file(request, request.deepspeed_hostfile, DEEPSPEED_FILE, " slots=")
+    hostfile = (f"--hostfile={path}",) if path != DEEPSPEED_FILE else ()
     command = python_command(request.argv)
     if calls(request.argv, "deepspeed", DEEPSPEED_MODULE):
         own = len(request.argv) - len(command.arguments) if command else 1  # the words of the engine itself
@@ -73,26 +130,32 @@ def rewrite_for_deepspeed(request: Request) -> Handover:
     return Handover(argv=argv, note="handed over to deepspeed", files=files)
 
 
-def _hosts(request: Request, engine: str) -> tuple[str, ...]:
-    """Return the hosts for an engine that reaches the other nodes itself.
+def _check_hosts(request: Request, engine: str) -> None:
+    if request.node.nnodes > 1 and not request.node.hosts:
+        raise SettingsError(
+            f"--launcher {engine} requires the names of all {request.node.nnodes} hosts, but no variable and no host"
+            " file lists them: set --hosts"
+        )
 
-    Raises:
-        SettingsError: this is not node 0, or the hosts are unknown.
+
+def _host_file(request: Request, chosen: str | None, usual: str, separator: str) -> tuple[str, dict[str, bytes]]:
+    """Return the path of a file of hosts, and its content by its path if it must be written.
+
+    A file that exists is left alone. If the user says something else than the platform, another one is written.
     """
     node = request.node
-    if node.node_rank > 0:
-        raise SettingsError(
-            f"--launcher {engine} starts the other nodes itself: start ascend-runner on node 0 only (this is node"
-            f" {node.node_rank})"
-        )
-    if node.nnodes > 1 and not node.hosts:
-        raise SettingsError(
-            f"--launcher {engine} requires the names of all {node.nnodes} hosts, but no variable lists them"
-        )
+    slots = node.slots or (request.nproc,) * len(node.hosts)
+    content = "".join(f"{host}{separator}{count}\n" for host, count in zip(node.hosts, slots)).encode()
+    if chosen:
+        return chosen, {chosen: content}
+    if not request.read_text(usual):
+        return usual, {usual: content}
+    if node.sources.get("hosts") == host_list.OPTION or node.sources.get("devices_per_node") == "--nproc-per-node":
+        own = os.path.join(request.log_dir, os.path.basename(usual))
+        return own, {own: content}
+    return usual, {}
 
-    return node.hosts
 
-
-def _host_lines(request: Request, separator: str) -> bytes:
-    """Write the hosts, one per line: `host slots=4` or `host:4`."""
-    return "".join(f"{host}{separator}{request.nproc}\n" for host in request.node.hosts).encode()
+def _is_documented(request: Request) -> bool:
+    """Whether the task-training platform has written the file of hosts, or its variables describe this node."""
+    return bool(request.read_text(MPICH_FILE)) or task_training.is_platform_of(request.node)

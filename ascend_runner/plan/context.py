@@ -19,6 +19,10 @@ CACHE: Final = "/cache"  # the local disk of a ModelArts node
 FALLBACK_LOG_DIR: Final = "/tmp/log"  # noqa: S108  the platforms' own choice; made private, a stranger's is refused
 
 
+def _no_file(_path: str) -> str:
+    return ""
+
+
 @attrs.frozen
 class Command:
     """The command to run: the program that was found for it, and its words."""
@@ -32,8 +36,8 @@ class PlanContext:
     """The settings, the environment, the caller's working directory and facts of the machine.
 
     `cores` is the number of cores that this node may use (None: unknown). Facts that take long to find, or are rarely
-    needed, are functions: `is_folder` looks at a path, `own_addresses` lists the addresses of this machine, and
-    `resolve` turns a host name into an address.
+    needed, are functions: `is_folder` looks at a path, `read_text` reads a file ("": there is none), `own_addresses`
+    lists the addresses of this machine, and `resolve` turns a host name into an address.
     """
 
     settings: Settings = attrs.field(factory=Settings)
@@ -41,6 +45,7 @@ class PlanContext:
     cwd: str
     host_name: str
     is_folder: Callable[[str], bool]
+    read_text: Callable[[str], str] = _no_file
     own_addresses: Callable[[], Sequence[str]] = tuple
     resolve: Callable[[str], str] = str
     cores: int | None = None

@@ -66,7 +66,7 @@ class JobSpec:
     holds at most one auxiliary process. `is_passed_through` means that another launcher has started one process per
     device, and that this process is one of them. `folds_progress_bars` limits how often a redrawn line is shown.
     `log_runs` is the number of earlier runs whose files are kept, `newest_link` the symlink that points at the newest
-    log folder ("": none).
+    log folder ("": none). `node_rank` is set if each of several nodes has one process without a rank.
     `notes` and `warnings` are sentences about the plan.
     """
 
@@ -88,6 +88,7 @@ class JobSpec:
     folds_progress_bars: bool = True
     log_runs: int = 10
     newest_link: str = ""
+    node_rank: int | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -103,9 +104,9 @@ class JobSpec:
 
     @property
     def part(self) -> str:
-        """The end of the names of files of which each part of a job has its own: "", "-rank-3", "-ranks-8-15", "-NODE".
+        """The end of the names of files of which each part of a job has its own: "", "-rank-3", "-ranks-8-15", "-HOST".
 
-        Ranks come first, because two nodes that share a log folder may have the same host name.
+        Ranks and the node's number come first: two nodes that share a log folder may have the same host name.
         """
         if self.has_all_ranks:
             return ""
@@ -113,6 +114,8 @@ class JobSpec:
             return f"-rank-{self.ranks[0].rank_id}"
         if self.ranks:
             return f"-ranks-{self.ranks[0].rank_id}-{self.ranks[-1].rank_id}"
+        if self.node_rank is not None:
+            return f"-node-{self.node_rank}"
         return "-" + "".join(
             char if char.isalnum() or char in "-_." else "_" for char in self.pod_name or self.server_id
         )

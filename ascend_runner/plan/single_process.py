@@ -6,7 +6,8 @@ import os.path
 
 import attrs
 
-from ascend_runner.engines.handover import Handover, HostFiles, Request
+from ascend_runner.engines import node_0
+from ascend_runner.engines.handover import Handover, Request
 from ascend_runner.engines.registry import DIRECT, ENGINES
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import conflicts, hccl
@@ -31,13 +32,25 @@ def plan_single(command: Command, single: SingleProcess, context: PlanContext) -
     env = {"JOB_ID": context.job_id, "PYTHONUNBUFFERED": "1", **context.environ}
     share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name)
     if single.rank_id is None or single.local_rank is None:
-        process = plan_process(command, env, context, name=single.name or context.host_name)
-        job = plan_job(share, context, (), (process,))
+        node = "" if single.node_rank is None else f"-node-{single.node_rank}"
+        process = plan_process(command, env, context, name=f"{single.name or context.host_name}{node}")
+        job = attrs.evolve(plan_job(share, context, (), (process,)), node_rank=single.node_rank)
     else:
         rank = plan_process(command, env, context, rank_id=single.rank_id, local_rank=single.local_rank)
         job = plan_job(share, context, (rank,))
 
     return attrs.evolve(job, is_passed_through=True)
+
+
+def plan_waiting(single: SingleProcess, context: PlanContext) -> JobSpec:
+    """Plan a process that waits for node 0, instead of a command that starts everything from there."""
+    argv = node_0.wait(report_of_node_0(context)).argv
+    return attrs.evolve(plan_single(Command(argv[0], argv), single, context), hang_timeout=None)
+
+
+def report_of_node_0(context: PlanContext) -> str:
+    """Return the path of the report of node 0 if each node has one process (see `JobSpec.report_path`)."""
+    return os.path.join(context.log_dir, f"{context.job_id}-report-node-0.json")
 
 
 def hand_over(argv: tuple[str, ...], share: NodeShare, context: PlanContext) -> Handover:
@@ -47,7 +60,6 @@ def hand_over(argv: tuple[str, ...], share: NodeShare, context: PlanContext) -> 
         SettingsError: the engine cannot run this command or this job.
     """
     settings = context.settings
-    defaults = HostFiles()
     return ENGINES[settings.launcher](
         Request(
             argv=argv,
@@ -55,12 +67,12 @@ def hand_over(argv: tuple[str, ...], share: NodeShare, context: PlanContext) -> 
             nproc=len(share.rank_ids),
             environ=context.environ,
             log_dir=os.path.join(context.log_dir, context.job_id, settings.launcher),
-            host_files=HostFiles(
-                open_mpi=settings.mpi_hostfile or defaults.open_mpi,
-                mpich=settings.mpich_hostfile or defaults.mpich,
-                deepspeed=settings.deepspeed_hostfile or defaults.deepspeed,
-            ),
+            report_of_node_0=report_of_node_0(context),
+            mpi_hostfile=settings.mpi_hostfile,
+            mpich_hostfile=settings.mpich_hostfile,
+            deepspeed_hostfile=settings.deepspeed_hostfile,
             resolve=context.resolve,
+            read_text=context.read_text,
         ),
     )
 
@@ -100,8 +112,11 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
         context,
         name=launcher if node.nnodes == 1 else f"{launcher}-node-{node.node_rank}",
     )
+    job = plan_job(share, context, (), (process,))
     return attrs.evolve(
-        plan_job(share, context, (), (process,)),
+        job,
+        hang_timeout=None if engine.is_waiting else job.hang_timeout,
+        node_rank=node.node_rank if node.nnodes > 1 else None,
         host_files={os.path.join(context.cwd, path): content for path, content in engine.files.items()},
         notes=patch.notes,
         warnings=patch.warnings,

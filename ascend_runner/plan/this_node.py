@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os.path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
 
+from ascend_runner.engines import node_0
 from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
 from ascend_runner.plan.context import PlanContext
+from ascend_runner.platforms import detect, host_list
 from ascend_runner.platforms import table as platform_table
+from ascend_runner.platforms.host_list import Hosts
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.table import TableFacts
+from ascend_runner.platforms.variables import is_whole_number
+from ascend_runner.platforms.volcano import INDICES
 from ascend_runner.rank_table import Device, RankTable, Server
 
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
@@ -29,6 +35,49 @@ class NodeShare:
     server_id: str = ""
     pod_name: str = ""
     node: Node = attrs.field(factory=Node)
+
+
+def find_node(context: PlanContext, engine: str = "") -> Node:
+    """Find this node's place in its job by options, variables and --hosts, and for an `engine` by host files as well.
+
+    Raises:
+        SettingsError: an option, a variable or a host file cannot be used.
+    """
+    environ = context.environ
+    node = detect.find_node(environ, context.settings.overrides)
+    hosts, source = context.settings.hosts or (), host_list.OPTION
+    if not hosts and engine in node_0.ENGINES and context.settings.nnodes != 1:
+        hosts, source = _of_host_file(context, engine)
+    if not hosts:
+        return node
+
+    node = host_list.with_hosts(node, hosts, source, lambda: _own_names(context))
+    if engine not in node_0.ENGINES:
+        if len({*node.slots}) > 1:
+            raise SettingsError(f"{source} gives hosts different numbers of devices, which requires a rank table")
+        return node
+    if "node_rank" not in node.sources:
+        # A launcher outside the list, or a task that the list does not name; its index above 0 is not node 0's.
+        index = next(filter(None, map(environ.get, INDICES)), "0")
+        rank = int(index) if is_whole_number(index) and int(index) < node.nnodes else 0
+        node = attrs.evolve(node, node_rank=rank, ambiguity="")
+    return node
+
+
+def _of_host_file(context: PlanContext, engine: str) -> tuple[Hosts, str]:
+    """Return the hosts of the first host file that there is, and its path."""
+    for name in node_0.host_files(engine, context.environ):
+        path = os.path.join(context.cwd, name)
+        hosts = host_list.decode(context.read_text(path), path)
+        if hosts:
+            return hosts, path
+    return (), ""
+
+
+def _own_names(context: PlanContext) -> Iterator[str]:
+    yield from filter(None, (context.environ.get("HOSTNAME"), context.host_name))
+    yield from filter(None, map(context.environ.get, ADDRESS_VARIABLES))
+    yield from context.own_addresses()
 
 
 def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:

@@ -17,7 +17,8 @@ class Node:
     """The place of a node in its job, as far as variables and options give it.
 
     `master_addr` is the address of node 0 ("": unknown), `hosts` are all nodes in the order of their ranks (empty:
-    unknown), and `address` is this node's own, as its platform calls it. `sources` gives the option or variable of each
+    unknown), with the devices of each in `slots` (empty: `devices_per_node` each), and `address` is this node's own, as
+    its platform calls it. `sources` gives the option or variable of each
     fact, `detected_by` the variables by which the platform was detected. `ambiguity` is a sentence if variables hint at
     other nodes without being conclusive: an error, unless a rank table or the user decides.
     """
@@ -29,6 +30,7 @@ class Node:
     master_addr: str = ""
     master_port: int = MASTER_PORT
     hosts: tuple[str, ...] = ()
+    slots: tuple[int, ...] = ()
     devices_per_node: int | None = None
     address: str = ""
     sources: Mapping[str, str] = {}

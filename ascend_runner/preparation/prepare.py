@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import attrs
 
+from ascend_runner.engines import node_0
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import AscendRunnerError, RankTableError, SettingsError, reason
 from ascend_runner.frameworks import conflicts, hccl
@@ -24,7 +25,6 @@ from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import JobSpec, TableFile, with_cores
 from ascend_runner.plan.ranks import launch_context, plan_ranks
 from ascend_runner.plan.this_node import NodeShare
-from ascend_runner.platforms import detect
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.platforms.node import Node
 from ascend_runner.preparation import command as commands
@@ -130,16 +130,20 @@ class Preparer:
         """Plan one process, because one per device would be wrong."""
         self._why = alone.why
         with suppress(AscendRunnerError):  # the node's place is of interest to --check only
-            self._node = self._find_node()
+            self._node = this_node.find_node(self.context, alone.name)
         if alone.name and self._node and self._node.nnodes > 1:  # its log may be in a folder that all nodes share
-            alone = attrs.evolve(alone, name=f"{alone.name}-node-{self._node.node_rank}")
+            alone = attrs.evolve(alone, node_rank=self._node.node_rank)
+        if self._node and node_0.must_wait(alone.name, argv, self._node) and self._has_name():
+            self.messages.info(node_0.WAITING)
+            return single_process.plan_waiting(alone, self.context)
         command = self._find_command(argv)
         self.messages.info(f"{alone.why} ({alone.hint})" if alone.hint else alone.why)
         return single_process.plan_single(command, alone, self.context) if self._has_name() else None
 
     def _plan_node(self, argv: tuple[str, ...]) -> JobSpec | None:
         command = self._find_command(argv) if self._is_direct else None
-        self._node = self._found.ask(Subject.VARIABLES, self._find_node)
+        launcher = self.context.settings.launcher
+        self._node = self._found.ask(Subject.VARIABLES, this_node.find_node, self.context, launcher)
         has_name = self._has_name()
         table = self._find_share()
         file = None
@@ -186,9 +190,6 @@ class Preparer:
     def _has_name(self) -> bool:
         """Whether the job has a usable name, without which nothing can be planned."""
         return bool(self._found.ask(Subject.SETTINGS, lambda: self.context.job_id))
-
-    def _find_node(self) -> Node:
-        return detect.find_node(self.context.environ, self.context.settings.overrides)
 
     def _find_share(self) -> RankTable | None:
         """Find this node's ranks by the rank table, which is returned, or else by their number."""

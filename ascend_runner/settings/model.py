@@ -32,6 +32,7 @@ class Settings:
     workdir: str | None = None
     bind: str | None = None
     launcher: str = "direct"
+    hosts: tuple[tuple[str, int], ...] | None = None
     mpi_hostfile: str | None = None
     mpich_hostfile: str | None = None
     deepspeed_hostfile: str | None = None

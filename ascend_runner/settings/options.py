@@ -147,6 +147,14 @@ OPTIONS: Final = (
         help=f"program that starts the ranks of a node: {', '.join(engines.NAMES)}; direct is ascend-runner itself",
     ),
     Option(
+        name="hosts",
+        topic=Topic.LAUNCHERS,
+        metavar="HOST[:N],...",
+        parse=parsing.hosts,
+        default_text="from the platform's variables or host files",
+        help="all hosts of the job in the order of the nodes, each with its number of devices",
+    ),
+    Option(
         name="mpi_hostfile",
         topic=Topic.LAUNCHERS,
         metavar="PATH",

@@ -122,6 +122,18 @@ def one_or_none(choices: Sequence[str]) -> Callable[[str], str | None]:
     return parse
 
 
+def hosts(text: str) -> tuple[tuple[str, int], ...]:
+    """Read host names with their numbers of slots: "a,b:8". A host without a number has 0."""
+    found: dict[str, int] = {}
+    for entry in text.split(","):
+        name, _, slots = entry.partition(":")
+        is_name = name.isascii() and name.isprintable() and not set(name) & set(" /#=")
+        if not name or not is_name or name in found or (":" in entry and not is_number(slots)):
+            raise ValueError("distinct host names, with their numbers of devices if they are known, such as a:8,b:8")
+        found[name] = int(slots or 0)
+    return tuple(found.items())
+
+
 def word(expected: str) -> Callable[[str], str]:
     """Return a parser that accepts one printable word without spaces."""
 

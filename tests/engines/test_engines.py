@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import attrs
 import pytest
 
 import ascend_runner.engines
-from ascend_runner.engines.handover import Handover, HostFiles, Request
+from ascend_runner.engines import node_0
+from ascend_runner.engines.handover import Handover, Request
 from ascend_runner.engines.registry import ENGINES, NAMES
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.detect import find_node
 from ascend_runner.platforms.node import Node, Overrides
+from tests.helpers.waiting import LIMIT
 from tests.platforms import platform_cases
 
 ALONE = Node(master_addr="127.0.0.1")
@@ -24,7 +27,14 @@ TASK_MASTER = attrs.evolve(TASK_TRAINING, node_rank=0, hosts=("s1", "s2", "s3", 
 
 
 def _request(line: str, node: Node, nproc: int = 8) -> Request:
-    return Request(argv=tuple(line.split()), node=node, nproc=nproc, environ={}, log_dir="/log")
+    return Request(
+        argv=tuple(line.split()), node=node, nproc=nproc, environ={}, log_dir="/log", report_of_node_0="/log/report"
+    )
+
+
+def _with_files(request: Request, *paths: str) -> Request:
+    """Add host files that the platform has written."""
+    return attrs.evolve(request, read_text=lambda path: "s1 slots=4" if path in paths else "")
 
 
 def _given(launcher: str, line: str, node: Node, nproc: int = 8) -> str:
@@ -203,34 +213,130 @@ def test_mpirun_on_one_node() -> None:
     assert ({}, {}) == (handover.variables, handover.files)
 
 
-def test_hosts_that_the_platform_lists() -> None:
-    """A host file that a variable names stays."""
-    environ = {"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile", "HYDRA_HOST_FILE": "/x"}
-    handover = ENGINES["mpirun"](attrs.evolve(_request("python3 entry.py", TASK_MASTER, 4), environ=environ))
+def test_host_files_of_the_platform() -> None:
+    """A host file that a variable names, or that stands in its usual place, is left alone."""
+    request = _with_files(_request("python3 entry.py", TASK_MASTER, 4), "/etc/mpi/hostfile", "/x")
+    named = {"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile", "HYDRA_HOST_FILE": "/x"}
+    handover = ENGINES["mpirun"](attrs.evolve(request, environ=named))
 
-    assert ({}, {}) == (handover.variables, handover.files)
+    assert ({"PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile"}, {}) == (handover.variables, handover.files)
+    assert ["/etc/mpi/mpich_hostfile"] == [*ENGINES["mpirun"](request).files]
+    assert {} == ENGINES["deepspeed"](_with_files(request, "/job/hostfile")).files
+
+
+@pytest.mark.parametrize("fact", ["hosts", "devices_per_node"])
+def test_user_who_contradicts_a_host_file(fact: str) -> None:
+    """With other hosts or another number of ranks the platform's file is left alone, and the engine gets another."""
+    option = {"hosts": "--hosts", "devices_per_node": "--nproc-per-node"}[fact]
+    node = attrs.evolve(TASK_MASTER, sources={**TASK_MASTER.sources, fact: option})
+    request = _with_files(_request("python3 entry.py", node, 2), "/etc/mpi/hostfile", "/job/hostfile")
+    mpirun, deepspeed = ENGINES["mpirun"](request), ENGINES["deepspeed"](request)
+
+    assert "/log/hostfile" == mpirun.variables["OMPI_MCA_orte_default_hostfile"]
+    assert OPEN_MPI_HOSTS.replace(b"4\n", b"2\n") == mpirun.files["/log/hostfile"]
+    assert ("deepspeed", "--hostfile=/log/hostfile", "entry.py") == deepspeed.argv
+
+
+def test_slots_of_each_host() -> None:
+    """Mpirun starts as many processes as all hosts have slots."""
+    node = attrs.evolve(TASK_MASTER, slots=(4, 4, 2, 2))
+    handover = ENGINES["mpirun"](_request("python3 entry.py", node, 4))
+
+    assert ("-np", "12") == handover.argv[2:4]
+    assert b"s1:4\ns2:4\ns3:2\ns4:2\n" == handover.files["/etc/mpi/mpich_hostfile"]
+
+
+def test_documented_interface() -> None:
+    """Where the task-training platform has written MPICH's file, Hydra gets the interface that its guide documents."""
+    node = attrs.evolve(ALONE, nnodes=2, hosts=("s1", "s2"))
+    path = "/etc/mpi/mpich_hostfile"
+    request = attrs.evolve(_request("python3 a.py", node), environ={"HYDRA_HOST_FILE": path})
+
+    assert "HYDRA_IFACE" not in ENGINES["mpirun"](request).variables
+    assert "eth0" == ENGINES["mpirun"](_with_files(request, path)).variables["HYDRA_IFACE"]
+    chosen = attrs.evolve(_with_files(request, path), environ={"HYDRA_HOST_FILE": path, "HYDRA_IFACE": "ib0"})
+    assert "HYDRA_IFACE" not in ENGINES["mpirun"](chosen).variables
 
 
 def test_host_files_elsewhere() -> None:
     """The user may choose the paths of the host files."""
-    files = HostFiles(open_mpi="/a", mpich="/b", deepspeed="/c")
-    request = attrs.evolve(_request("python3 entry.py", TASK_MASTER, 4), host_files=files)
+    request = attrs.evolve(
+        _request("python3 entry.py", TASK_MASTER, 4), mpi_hostfile="/a", mpich_hostfile="/b", deepspeed_hostfile="/c"
+    )
 
     assert ["/a", "/b"] == [*ENGINES["mpirun"](request).files]
     assert ("deepspeed", "--hostfile=/c", "entry.py") == ENGINES["deepspeed"](request).argv
-    module = attrs.evolve(_request("python -m deepspeed.launcher.runner --x a.py", TASK_MASTER, 4), host_files=files)
+    module = attrs.evolve(request, argv=tuple("python -m deepspeed.launcher.runner --x a.py".split()))
     assert "python -m deepspeed.launcher.runner --hostfile=/c --x a.py" == " ".join(ENGINES["deepspeed"](module).argv)
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "deepspeed"])
 def test_engine_that_reaches_the_others(launcher: str) -> None:
-    """An engine that starts the other nodes itself is refused on them."""
-    with pytest.raises(SettingsError) as caught:
-        ENGINES[launcher](_request("python3 entry.py", TASK_TRAINING))
+    """On the nodes that an engine starts from node 0 a process waits for the end of node 0."""
+    node = attrs.evolve(TASK_TRAINING, hosts=TASK_MASTER.hosts)
+    handover = ENGINES[launcher](_request("python3 entry.py", node))
 
-    assert (
-        f"--launcher {launcher} starts the other nodes itself: start ascend-runner on node 0 only (this is node 3)"
-    ) == str(caught.value)
+    assert handover.is_waiting
+    assert node_0.wait("/log/report") == handover
+
+
+class Waiting:
+    """A process that waits for a report, and looks at it once for each `tick` instead of every few seconds."""
+
+    def __init__(self, report: Path) -> None:
+        program, option, _script, *words = node_0.wait(str(report)).argv
+        script = node_0.WAIT.replace('while sleep "$2"', "while echo waiting; read tick")
+        self._process = subprocess.Popen(
+            [program, option, script, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def look(self) -> str:
+        """Return the next line: "waiting" once it is ready to look again."""
+        assert self._process.stdout
+        return self._process.stdout.readline()
+
+    def tick(self) -> None:
+        """Let it look."""
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def end(self) -> int:
+        """Return its exit status."""
+        self._process.communicate(timeout=LIMIT)
+        return self._process.returncode
+
+
+def test_waiting_ends_as_node_0_does(tmp_path: Path) -> None:
+    """The process ends with the exit status in the report of node 0, not with that of an earlier run."""
+    report = tmp_path / "job-report-node-0.json"
+    report.write_text('{\n "job_id": "job",\n "status": 0,\n}', "utf-8")
+    process = Waiting(report)
+
+    assert f"waiting for an exit status in {report}\n" == process.look()
+    for change in ("", '{\n "job_id": "job",\n "status": null,\n}', '{\n "job_id": "job",\n "status": 3,\n}'):
+        assert "waiting\n" == process.look()
+        if change:
+            report.write_text(change, "utf-8")
+        process.tick()
+
+    assert "node 0 has ended with exit status 3\n" == process.look()
+    assert 3 == process.end()
+
+
+@pytest.mark.parametrize(
+    ("line", "node", "waits"),
+    [
+        ("mpirun -np 16 python x.py", attrs.evolve(TASK_TRAINING, sources={"hosts": "/etc/mpi/hostfile"}), True),
+        ("mpirun -H localhost python x.py", attrs.evolve(TASK_TRAINING, sources={"hosts": "/etc/mpi/hostfile"}), False),
+        ("deepspeed --no_ssh x.py", attrs.evolve(TASK_TRAINING, sources={"hosts": "/job/hostfile"}), False),
+        ("mpirun -np 16 python x.py", attrs.evolve(TASK_TRAINING, sources={"hosts": "VC_WORKER_HOSTS"}), False),
+        ("mpirun -np 16 python x.py", attrs.evolve(TASK_MASTER, sources={"hosts": "/etc/mpi/hostfile"}), False),
+    ],
+)
+def test_command_that_must_wait(line: str, node: Node, *, waits: bool) -> None:
+    """A command that is such an engine does not run on another node of the platform's host file."""
+    assert waits == node_0.must_wait(line.split(maxsplit=1)[0], line.split(), node)
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "deepspeed"])
@@ -239,7 +345,10 @@ def test_engine_that_does_not_know_the_others(launcher: str) -> None:
     with pytest.raises(SettingsError) as caught:
         ENGINES[launcher](_request("python3 entry.py", attrs.evolve(TASK_MASTER, hosts=())))
 
-    assert f"--launcher {launcher} requires the names of all 4 hosts, but no variable lists them" == str(caught.value)
+    assert (
+        f"--launcher {launcher} requires the names of all 4 hosts, but no variable and no host file lists them: set"
+        " --hosts"
+    ) == str(caught.value)
 
 
 # --- DeepSpeed -------------------------------------------------------------------------------------------------------

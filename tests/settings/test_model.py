@@ -12,6 +12,7 @@ from ascend_runner.settings.options import OPTIONS
 
 DEFAULTS = attrs.asdict(Settings(), recurse=False)
 PATH = "a path"
+HOSTS = "distinct host names, with their numbers of devices if they are known, such as a:8,b:8"
 SECONDS = "a number of seconds, 0 or more, or a duration such as 15m, 72h or 7d"
 COUNT = "a whole number, 1 or more"
 SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
@@ -36,6 +37,7 @@ WITH_VARIABLE = [
     ("log_dir", "logs", "logs"),
     ("workdir", "inherit", "inherit"),
     ("bind", "numa", "numa"),
+    ("hosts", "a,b.job:8", (("a", 0), ("b.job", 8))),
     ("grace", "0", 0.0),
     ("hang_timeout", "600", 600.0),
     ("log_max_size", "500M", 500 << 20),
@@ -78,6 +80,10 @@ BAD = [
     ("log_dir", "a\0b", PATH),
     ("workdir", "a\0b", "'device', 'inherit' or a directory"),
     ("bind", "socket", "one of none, cores, numa"),
+    ("hosts", "a,,b", HOSTS),
+    ("hosts", "a:x", HOSTS),
+    ("hosts", "a,a", HOSTS),
+    ("hosts", "a b", HOSTS),
     ("grace", "15x", SECONDS),
     ("grace", "-0.1", SECONDS),
     ("chip", "A2", "one of 910, 910B, A3, 310P, 950"),
