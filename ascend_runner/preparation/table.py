@@ -77,7 +77,8 @@ def _find(context: PlanContext) -> str:
 
 def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Problem]:
     """Return what HCCL would report about a table up to half an hour after the start."""
-    use = checks.Use(
+    problems = checks.check(
+        table,
         path=os.path.realpath(file.path),  # as HCCL does before it looks at the name
         size=len(file.data),
         chip=context.settings.chip or chips.chip_of(context.environ),
@@ -85,5 +86,5 @@ def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Probl
     )
     return [
         attrs.evolve(problem, remedy=NO_TABLE_CHECKS) if problem.severity is Severity.ERROR else problem
-        for problem in checks.check(table, use)
+        for problem in problems
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
-from ascend_runner.rank_table.checks.entry import Use, check
+from ascend_runner.rank_table.checks.entry import check
 from ascend_runner.rank_table.codec import dumps, loads
 from ascend_runner.rank_table.model import Device, Dialect, RankTable, Server, SuperPod
 from ascend_runner.rank_table.source import convert, read, wait
@@ -17,7 +17,6 @@ __all__ = [
     "Server",
     "Severity",
     "SuperPod",
-    "Use",
     "check",
     "convert",
     "dumps",

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Final
 
-import attrs
-
 from ascend_runner import files
 from ascend_runner.errors import RankTableNotReadyError, UnreadableError
 from ascend_runner.rank_table import codec
@@ -42,7 +40,9 @@ def read(path: str | os.PathLike[str], *, lists_decide: bool = False) -> RankTab
         UnreadableError: The file cannot be opened or read.
         RankTableFormatError: The file is not a rank table.
     """
-    return _Watch(os.fspath(path), lists_decide).poll()
+    document = Document(resolve(os.fspath(path)))
+
+    return codec.loads(_read_file(document), source=document.source, lists_decide=lists_decide)
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> RankTable:
@@ -80,22 +80,24 @@ def wait(  # noqa: PLR0913  most are keywords, each with a default that most cal
         UnreadableError: The file cannot be opened or read; raised at once.
         RankTableFormatError: The file is not a rank table; raised at once.
     """
-    watch = _Watch(os.fspath(path), lists_decide)
-    start = now = clock()
-    next_report = start
+    start = now = next_report = clock()
+    seen: bytes | None = None
     while True:
+        document, before, seen = Document(resolve(os.fspath(path))), seen, None
         try:
-            return watch.poll()
+            seen = _read_file(document)
+            if seen != before:
+                return codec.loads(seen, source=document.source, lists_decide=lists_decide)
         except RankTableNotReadyError as waiting:
             reason = waiting.reason
 
         if now - start >= timeout:
-            sentence = f"the rank table {watch.path} was not completed within {timeout:g} s: {reason}"
+            sentence = f"the rank table {document.source} was not completed within {timeout:g} s: {reason}"
             raise RankTableNotReadyError(sentence, reason=reason)
 
         if now >= next_report:
             so_far = f"{now - start:.0f} of {timeout:g} s so far" if now > start else f"up to {timeout:g} s"
-            say(f"waiting for the rank table {watch.path} ({so_far}): {reason}")
+            say(f"waiting for the rank table {document.source} ({so_far}): {reason}")
             next_report = now + REPORT_INTERVAL
 
         pause(min(POLL_INTERVAL, start + timeout - now))
@@ -140,31 +142,6 @@ def resolve(path: str) -> str:
         return os.path.join(path, FILE_NAME)
 
     return path
-
-
-@attrs.define(eq=False, repr=False)
-class _Watch:
-    """What is known about a file between two polls: what it held, and why that was not a completed table."""
-
-    wanted: str
-    lists_decide: bool = False
-    path: str = ""
-    data: bytes | None = None
-    reason: str = ""
-
-    def poll(self) -> RankTable:
-        """Return the table if it is completed; RankTableNotReadyError if it may be at a later poll."""
-        self.path = resolve(self.wanted)
-        document = Document(self.path)
-        data = _read_file(document)
-        if data == self.data:
-            raise document.not_ready(self.reason)
-
-        try:
-            return codec.loads(data, source=self.path, lists_decide=self.lists_decide)
-        except RankTableNotReadyError as waiting:
-            self.data, self.reason = data, waiting.reason
-            raise
 
 
 def _read_file(document: Document) -> bytes:

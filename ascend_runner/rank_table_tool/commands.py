@@ -142,7 +142,7 @@ def _validate(path: str, chip: str | None) -> int:
         return _print_problems(problems_of(error))
 
     real_path = "" if path == STANDARD else files.regular_path(name)
-    problems = checks.check_document(table, checks.Use(path=real_path, chip=chip, is_unconverted=True))
+    problems = checks.check_document(table, path=real_path, chip=chip, is_unconverted=True)
     if not problems:
         write_text(f"{printable(name)}: no problems, {size_of(table)}\n")
     return _print_problems(problems)
@@ -184,7 +184,7 @@ def _write(options: Namespace, table: RankTable, data: bytes) -> int:
     """Write the document of a table, unless HCCL would reject it, and print its problems."""
     output = options.output
     written = codec.examine(data, source="the table to be written")
-    problems = checks.check_document(written, checks.Use(chip=_chip(options), is_unconverted=True))
+    problems = checks.check_document(written, chip=_chip(options), is_unconverted=True)
     for problem in problems:
         tell(_line(problem))
     if any(problem.severity is Severity.ERROR for problem in problems) and not options.no_checks:

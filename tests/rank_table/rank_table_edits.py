@@ -37,15 +37,15 @@ def edited(name: str, **changes: Any) -> bytes:
 
 def problems(data: bytes, chip: str | None = None, *, is_unconverted: bool = False) -> list[Found]:
     """Return severity, path, sentence and code of each problem of a document."""
-    use = checks.Use(chip=chip, is_unconverted=is_unconverted)
-    found = checks.check_document(codec.examine(data, source="a.json"), use)
+    table = codec.examine(data, source="a.json")
+    found = checks.check_document(table, chip=chip, is_unconverted=is_unconverted)
 
     return [(problem.severity, problem.path, problem.sentence, problem.code) for problem in found]
 
 
 def sentences(table: RankTable, chip: str | None = None) -> list[tuple[Severity, str]]:
     """Return severity and sentence of each problem of a table."""
-    return [(problem.severity, problem.sentence) for problem in checks.check(table, checks.Use(chip=chip))]
+    return [(problem.severity, problem.sentence) for problem in checks.check(table, chip=chip)]
 
 
 def servers_with(*device_ids: tuple[int, ...], version: str = "1.0") -> RankTable:

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import attrs
-
 from ascend_runner.problems import Problem, Severity
 from ascend_runner.rank_table.checks import chips, rank_list, server_list
 from ascend_runner.rank_table.fields import Document, counted, shown
@@ -28,30 +26,24 @@ AVERAGES: Final = frozenset({1, 2, 4, 8, 16})  # devices per server, lab form
 NIC_LOCATION: Final = "para_plane_nic_location"
 
 
-@attrs.frozen(kw_only=True, eq=False, repr=False)
-class Use:
-    """How HCCL is to use a table: what its checks depend on besides the table itself.
+def check(  # noqa: PLR0913  keywords, of which most callers need few
+    table: RankTable,
+    *,
+    path: str = "",
+    size: int = 0,
+    chip: str | None = None,
+    is_unconverted: bool = False,
+    is_roce_wanted: bool = False,
+) -> tuple[Problem, ...]:
+    """Return what HCCL would reject, and what is odd but works: errors first, each part in document order.
 
     `path` is the file that HCCL is to read, as its ranks will be given it ("": not checked), `size` its bytes, and
     `chip` one of CHIPS (None: only what holds for all). With `is_unconverted`, HCCL reads the document as it is, not
     converted; with `is_roce_wanted`, devices of one server use their network ports, too.
     """
-
-    path: str = ""
-    size: int = 0
-    chip: str | None = None
-    is_unconverted: bool = False
-    is_roce_wanted: bool = False
-
-
-ANY_USE: Final = Use()
-
-
-def check(table: RankTable, use: Use = ANY_USE) -> tuple[Problem, ...]:
-    """Return what HCCL would reject, and what is odd but works: errors first, each part in document order."""
     found = Document(table.source)
-    chip = use.chip or chips.implied_chip(table)
-    _check_file(table, found, use)
+    chip = chip or chips.implied_chip(table)
+    _check_file(table, found, path, size)
     chips.check_version(table, found, chip)
     _check_empty(table, found)
     _check_servers(table, found, chip)
@@ -60,19 +52,22 @@ def check(table: RankTable, use: Use = ANY_USE) -> tuple[Problem, ...]:
     if table.dialect is Dialect.RANK_LIST:
         rank_list.check(table, found)
     else:
-        server_list.check(table, found, chip, is_roce_wanted=use.is_roce_wanted)
-    if use.is_unconverted:
+        server_list.check(table, found, chip, is_roce_wanted=is_roce_wanted)
+    if is_unconverted:
         _check_unconverted(table, found)
 
     return _sorted(found.problems)
 
 
-def check_document(table: RankTable, use: Use = ANY_USE) -> tuple[Problem, ...]:
-    """Return all problems of what `codec.examine` returns, be it a table or not.
+def check_document(
+    table: RankTable, *, path: str = "", chip: str | None = None, is_unconverted: bool = False
+) -> tuple[Problem, ...]:
+    """Return all problems of what `codec.examine` returns, be it a table or not; keywords as for `check`.
 
     Where it is not a table, warnings are left out: they may be consequences of the errors.
     """
-    found = [*table.notes, *check(table, attrs.evolve(use, size=len(table.data)))]
+    size = len(table.data)
+    found = [*table.notes, *check(table, path=path, size=size, chip=chip, is_unconverted=is_unconverted)]
     if table.errors:
         known = {problem.path for problem in table.errors}
         known |= {path.rpartition("[")[0] for path in known if path.endswith("]")}  # an array with an unreadable item
@@ -95,15 +90,15 @@ def wants_roce(environ: Mapping[str, str]) -> bool:
     return environ.get("HCCL_INTRA_ROCE_ENABLE") == "1"
 
 
-def _check_file(table: RankTable, found: Document, use: Use) -> None:
-    if use.path and name_problem(use.path):
-        found.problems.append(Problem(severity=Severity.ERROR, sentence=name_problem(use.path), code=BAD_TABLE))
-    if len(use.path.encode(errors="surrogateescape")) > LONGEST_PATH:
+def _check_file(table: RankTable, found: Document, path: str, size: int) -> None:
+    if path and name_problem(path):
+        found.problems.append(Problem(severity=Severity.ERROR, sentence=name_problem(path), code=BAD_TABLE))
+    if len(path.encode(errors="surrogateescape")) > LONGEST_PATH:
         found.error(f"the path of the table is longer than {LONGEST_PATH} bytes", "", BAD_TABLE)
 
     largest = LARGEST_RANK_LIST if table.dialect is Dialect.RANK_LIST else LARGEST_FILE
-    if use.size > largest:
-        found.error(f"the table has {use.size} bytes, but HCCL reads at most {largest}", "", BAD_TABLE)
+    if size > largest:
+        found.error(f"the table has {size} bytes, but HCCL reads at most {largest}", "", BAD_TABLE)
 
 
 def _check_empty(table: RankTable, found: Document) -> None:

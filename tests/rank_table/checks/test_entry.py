@@ -121,8 +121,8 @@ def test_ranks_of_servers_that_mix() -> None:
 )
 def test_path_of_the_file(path: str, sentence: str) -> None:
     """HCCL wants one ".json" in the path, at its end, and a path that fits."""
-    assert [sentence] == [finding.sentence for finding in checks.check(servers_with((0,)), checks.Use(path=path))]
-    assert () == checks.check(servers_with((0,)), checks.Use(path="/t/jobstart_hccl.json"))
+    assert [sentence] == [finding.sentence for finding in checks.check(servers_with((0,)), path=path)]
+    assert () == checks.check(servers_with((0,)), path="/t/jobstart_hccl.json")
 
 
 @pytest.mark.parametrize(("name", "limit"), [("server_list_8_devices", 40 << 20), ("rank_list_2_servers", 1 << 30)])
@@ -130,9 +130,9 @@ def test_size_of_the_file(name: str, limit: int) -> None:
     """HCCL reads 40 MB, and 1 GB of a rank list."""
     table = codec.loads(valid(name))
 
-    assert () == checks.check(table, checks.Use(path="/t/a.json", size=limit))
+    assert () == checks.check(table, path="/t/a.json", size=limit)
     assert [f"the table has {limit + 1} bytes, but HCCL reads at most {limit}"] == [
-        finding.sentence for finding in checks.check(table, checks.Use(path="/t/a.json", size=limit + 1))
+        finding.sentence for finding in checks.check(table, path="/t/a.json", size=limit + 1)
     ]
 
 
