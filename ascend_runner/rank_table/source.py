@@ -91,15 +91,13 @@ def wait(  # noqa: PLR0913  most are keywords, each with a default that most cal
         except RankTableNotReadyError as waiting:
             reason = waiting.reason
 
+        name = f"the rank table {document.source}"
         if now - start >= timeout:
-            sentence = f"the rank table {document.source} was not completed within {timeout:g} s: {reason}"
-            raise RankTableNotReadyError(sentence, reason=reason)
-
+            raise RankTableNotReadyError(f"{name} was not completed within {timeout:g} s: {reason}", reason=reason)
         if now >= next_report:
             so_far = f"{now - start:.0f} of {timeout:g} s so far" if now > start else f"up to {timeout:g} s"
-            say(f"waiting for the rank table {document.source} ({so_far}): {reason}")
+            say(f"waiting for {name} ({so_far}): {reason}")
             next_report = now + REPORT_INTERVAL
-
         pause(min(POLL_INTERVAL, start + timeout - now))
         now = clock()
 
