@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from datetime import datetime
 
 import attrs
 
@@ -22,7 +24,9 @@ from ascend_runner.output.messages import Messages
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec, TableFile, with_table_at
-from ascend_runner.preparation.prepare import Preparation, Preparer
+from ascend_runner.platforms.variables import HIGHEST_PORT, hccl_ports
+from ascend_runner.preparation.prepare import Preparer
+from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.processes.signals import Signals
@@ -46,9 +50,12 @@ class Launcher:
         self._environ = environ
         self._signals = signals
         self._messages = messages
+        self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
 
     def prepare(self, command: Sequence[str], *, may_wait: bool = True) -> Preparation:
         """Plan the job, or find all problems; nothing is written. Waits for the rank table if `may_wait`.
+
+        The port of a job on a single node is held from now on, except for a dry run, which shows the default.
 
         Raises:
             SettingsError: the current directory cannot be used.
@@ -56,15 +63,18 @@ class Launcher:
         """
         context = PlanContext(
             settings=self._settings,
+            command=tuple(command),
             environ=self._environ,
             cwd=current_folder(),
+            started_at=datetime.now().strftime("%Y%m%d-%H%M%S.%f"),  # noqa: DTZ005  local time, as in all messages
             host_name=os.uname().nodename,
             is_folder=os.path.isdir,
             read_text=Host().read_text,
             own_addresses=network.own_addresses,
+            hold_port=self._hold_port if not (self._settings.dry_run and may_wait) else int,
             cores=cores.available(Host()),
         )
-        return Preparer(context, self._messages, self._check_for_signals, may_wait=may_wait).prepare(tuple(command))
+        return Preparer(context, self._messages, self._check_for_signals, may_wait=may_wait).prepare()
 
     def tell(self, prepared: Preparation) -> None:
         """Show the problems of a job, and notes on its plan."""
@@ -104,6 +114,12 @@ class Launcher:
             document = build.build(outcome, job, self._environ, version)
             report.finish(document, limit)
             return attrs.evolve(outcome, report=document)
+
+    def _hold_port(self, first: int) -> int:
+        """Hold a port until the end of the job: the first one, or else the next that is free and not HCCL's."""
+        own = hccl_ports(self._environ)
+        self._port = network.hold_port(port for port in range(first, HIGHEST_PORT + 1) if port not in own)
+        return self._port.getsockname()[1] if self._port else first
 
     def _manage(self, job: JobSpec, console: Console, observers: Sequence[Observer], recorder: Recorder) -> None:
         if not process_tree.is_proc_ours():

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
@@ -21,12 +22,13 @@ from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
 from ascend_runner.launcher import write_table
 from ascend_runner.plan.context import PlanContext
-from ascend_runner.platforms import folders
+from ascend_runner.platforms import detect, folders
 from ascend_runner.platforms import table as platform_table
 from ascend_runner.rank_record import Outcome
 from ascend_runner.rank_table import RankTable, codec, source
 from ascend_runner.report import result
 from ascend_runner.settings import parsing
+from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT, OPTIONS
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class Options(TypedDict, total=False):
     node_rank: int | None
     master_addr: str | None
     master_port: int | None
+    pod_name: str | None
+    server_id: str | None
     framework: str | None
     isolate_devices: bool
     conda_env: str | None
@@ -56,6 +60,7 @@ class Options(TypedDict, total=False):
     mpi_hostfile: str | os.PathLike[str] | None
     mpich_hostfile: str | os.PathLike[str] | None
     deepspeed_hostfile: str | os.PathLike[str] | None
+    job_name: str | None
     log_dir: str | os.PathLike[str] | None
     log_runs: int | None
     log_max_size: int | str | None
@@ -66,6 +71,7 @@ class Options(TypedDict, total=False):
     quiet: bool
     verbose: bool
     grace: float | None
+    stop_signal: str | None
     hang_timeout: float | None
     dry_run: bool
     check: bool
@@ -152,7 +158,14 @@ def prepare(
         return found
 
     data = codec.to_hccl_bytes(found)
-    context = PlanContext(environ=environ, cwd=cwd, host_name=os.uname().nodename, is_folder=os.path.isdir)
+    own = None if detect.log_dirs(environ) else os.path.join(tempfile.gettempdir(), f"ascend-runner-{os.geteuid()}")
+    context = PlanContext(
+        settings=Settings(log_dir=own),
+        environ=environ,
+        cwd=cwd,
+        host_name=os.uname().nodename,
+        is_folder=os.path.isdir,
+    )
     environ["RANK_TABLE_FILE"] = write_table(context.place_table(data), warn=_warn)
     environ["RANK_SIZE"] = rank_size
     return found

@@ -72,7 +72,7 @@ class Manager:
             AscendRunnerError: The output of the ranks could not be read any more; all ranks were stopped.
         """
         self._output.start()
-        self._state, actions = machine.start(tuple(self._specs), self._job.grace)
+        self._state, actions = machine.start(tuple(self._specs), self._job.grace, self._job.stop_signum)
         self._tell(self._state)
         if self._job.hang_timeout is not None:
             self._hang_at = self._clock.now() + self._job.hang_timeout

@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.host.host import Host
 from ascend_runner.launcher import Launcher
 from ascend_runner.output.messages import Messages
-from ascend_runner.preparation.prepare import Preparation
+from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Problem
 from ascend_runner.processes.signals import Signals
 from ascend_runner.settings.model import Settings

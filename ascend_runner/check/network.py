@@ -15,7 +15,7 @@ from ascend_runner.check.context import CheckContext, Findings
 from ascend_runner.host import bounded
 from ascend_runner.host.host import Host
 from ascend_runner.host.open_files import name_of, open_files
-from ascend_runner.platforms.variables import HCCL_BASE_PORT, HCCL_PORTS, is_whole_number
+from ascend_runner.platforms.variables import hccl_ports
 from ascend_runner.problems import Problem, error, warning
 from ascend_runner.text import counted
 
@@ -52,9 +52,7 @@ def _needed_ports(context: CheckContext) -> dict[int, str]:
     node, plan = context.prepared.node, context.prepared.plan
     needed: dict[int, str] = {}
     if context.npus and not context.environ.get("HCCL_HOST_SOCKET_PORT_RANGE"):
-        moved = context.environ.get("HCCL_IF_BASE_PORT", "")
-        base = int(moved) if is_whole_number(moved) else HCCL_BASE_PORT
-        needed.update(dict.fromkeys(range(base, base + HCCL_PORTS), HCCL))
+        needed.update(dict.fromkeys(hccl_ports(context.environ), HCCL))
     is_used_by_launcher = plan is not None and bool(plan.ranks) and plan.is_passed_through
     if node and node.node_rank == 0 and not is_used_by_launcher:
         needed[node.master_port] = "MASTER_PORT"

@@ -1,9 +1,10 @@
-"""The addresses of this machine and of other nodes."""
+"""The addresses of this machine and of other nodes, and ports of this machine."""
 
 from __future__ import annotations
 
+import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ascend_runner.errors import SettingsError, reason
@@ -19,6 +20,32 @@ def own_addresses() -> list[str]:
     found = [address for addresses in psutil.net_if_addrs().values() for address in addresses]
     plain = [address.address.partition("%")[0] for address in found if address.family in families]
     return [address for address in plain if not address.startswith("127.") and address != "::1"]
+
+
+def hold_port(ports: Iterable[int]) -> socket.socket | None:
+    """Bind the first of some ports that nothing on this machine uses, so that no other runner chooses it.
+
+    A server may still listen on it, as all of them set SO_REUSEADDR (socket(7)). Whether a port is free is found out
+    before the option is set: with it, two runners could hold the same one.
+
+    Raises:
+        OSError: no socket can be made or bound, for another reason than that the port is used.
+    """
+    is_dual = socket.has_dualstack_ipv6()
+    for port in ports:
+        held = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
+        try:
+            if is_dual:
+                held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            held.bind(("", port))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        except OSError as error:
+            held.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return held
+    return None
 
 
 def find_address(name: str) -> str:

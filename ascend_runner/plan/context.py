@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
 
+from ascend_runner.engines.command import python_command
 from ascend_runner.errors import SettingsError
 from ascend_runner.plan.job import TableFile
 from ascend_runner.platforms import detect
@@ -16,7 +18,9 @@ from ascend_runner.settings.options import WORKDIR_DEVICE, WORKDIR_INHERIT
 
 TABLE_NAME: Final = "jobstart_hccl.json"
 CACHE: Final = "/cache"  # the local disk of a ModelArts node
-FALLBACK_LOG_DIR: Final = "/tmp/log"  # noqa: S108  the platforms' own choice; made private, a stranger's is refused
+LOGS: Final = "logs"  # below the current directory: the log directories of all jobs, where no platform has one
+LONGEST_NAME: Final = 64  # characters of a command in the name of a job; its files add to it
+LATEST: Final = "latest"  # beside them, a link to the newest
 
 
 def _no_file(_path: str) -> str:
@@ -33,46 +37,61 @@ class Command:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class PlanContext:
-    """The settings, the environment, the caller's working directory and facts of the machine.
+    """The settings, the command, the environment, the caller's working directory and facts of the machine.
 
-    `cores` is the number of cores that this node may use (None: unknown). Facts that take long to find, or are rarely
-    needed, are functions: `is_folder` looks at a path, `read_text` reads a file ("": there is none), `own_addresses`
-    lists the addresses of this machine, and `resolve` turns a host name into an address.
+    `started_at` is the time as a part of a file name. `cores` is the number of cores that this node may use (None:
+    unknown). Facts that take long to find, or are rarely needed, are functions: `is_folder` looks at a path,
+    `read_text` reads a file ("": there is none), `own_addresses` lists the addresses of this machine, `resolve` turns a
+    host name into an address, and `hold_port` returns a port that no other job on this machine uses, the given one if
+    it is free.
     """
 
     settings: Settings = attrs.field(factory=Settings)
+    command: tuple[str, ...] = ()
     environ: Mapping[str, str]
     cwd: str
+    started_at: str = ""
     host_name: str
     is_folder: Callable[[str], bool]
     read_text: Callable[[str], str] = _no_file
     own_addresses: Callable[[], Sequence[str]] = tuple
     resolve: Callable[[str], str] = str
+    hold_port: Callable[[int], int] = int
     cores: int | None = None
 
     @property
     def job_id(self) -> str:
-        """The job's name, which log files and folders carry: the platform's, else the host name.
+        """The job's name, which log files and folders carry: the user's, the platform's or the command's.
 
         Raises:
-            SettingsError: the name is not a plain file name.
+            SettingsError: the platform's is not a plain file name.
         """
-        job_id = detect.job_id(self.environ) or self.host_name
-        if "/" in job_id or job_id in {".", ".."} or not job_id.isprintable():
+        named = self.settings.job_name or detect.job_id(self.environ)
+        if "/" in named or named in {".", ".."} or not named.isprintable():
             raise SettingsError(
-                f"the job id is {job_id!r} (from {', '.join(detect.JOB_IDS)} or the host name), expected a plain file"
-                " name"
+                f"the job id is {named!r} (from {', '.join(detect.JOB_IDS)}), expected a plain file name; set another"
+                " with --job-name"
             )
-        return job_id
+        return named or _name_of(self.command)
+
+    @property
+    def job_variable(self) -> Mapping[str, str]:
+        """The variable with the name of the job, which is the same on all nodes; a name that the user has set stays."""
+        own = "" if self.settings.job_name or detect.job_id(self.environ) else self.environ.get("JOB_ID", "")
+        return {"JOB_ID": own or self.job_id}
 
     @property
     def log_dir(self) -> str:
-        """The log directory: --log-dir, else the platform's log directory if it exists, else /tmp/log."""
-        if self.settings.log_dir:
-            return os.path.join(self.cwd, self.settings.log_dir)
+        """The log directory: --log-dir, else the platform's, else a new one for each run."""
+        folders = detect.log_dirs(self.environ)
+        own = self.settings.log_dir or next(filter(self.is_folder, folders), "") or (folders[-1] if folders else "")
+        return os.path.join(self.cwd, own or os.path.join(LOGS, f"{self.job_id}-{self.started_at}"))
 
-        found = next(filter(self.is_folder, detect.log_dirs(self.environ)), "")
-        return os.path.join(self.cwd, found) if found else FALLBACK_LOG_DIR
+    @property
+    def newest_link(self) -> str:
+        """The link to the newest log directory, if each run has a new one, else ""."""
+        has_new_one = not self.settings.log_dir and not detect.log_dirs(self.environ)
+        return os.path.join(self.cwd, LOGS, LATEST) if has_new_one else ""
 
     @property
     def has_own_workdirs(self) -> bool:
@@ -100,3 +119,13 @@ class PlanContext:
             fallback_path=os.path.join(log_dir, "rank_table", TABLE_NAME),
             data=data,
         )
+
+
+def _name_of(command: Sequence[str]) -> str:
+    """Return the name of a command as a part of a file name: that of its script or module, else of its program."""
+    if not command:
+        return "job"
+    python = python_command(command)
+    name = os.path.basename(python.target if python else command[0])
+    name = name[:-3] if name.endswith((".py", ".sh")) else name
+    return re.sub(r"[^\w.-]", "_", name)[:LONGEST_NAME].lstrip(".-") or "job"

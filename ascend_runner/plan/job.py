@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Mapping, Sequence
+from signal import SIGTERM
 from typing import Final
 
 import attrs
@@ -66,8 +67,8 @@ class JobSpec:
     holds at most one auxiliary process. `is_passed_through` means that another launcher has started one process per
     device, and that this process is one of them. `folds_progress_bars` limits how often a redrawn line is shown.
     `log_runs` is the number of earlier runs whose files are kept, `newest_link` the symlink that points at the newest
-    log folder ("": none). `node_rank` is set if each of several nodes has one process without a rank.
-    `notes` and `warnings` are sentences about the plan.
+    log folder ("": none). `stop_signum` asks the ranks to stop. `node_rank` is set if each of several nodes has one
+    process without a rank. `notes` and `warnings` are sentences about the plan.
     """
 
     job_id: str
@@ -89,6 +90,7 @@ class JobSpec:
     log_runs: int = 10
     newest_link: str = ""
     node_rank: int | None = None
+    stop_signum: int = SIGTERM
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -13,7 +13,7 @@ from ascend_runner.frameworks.registry import NONE, patch_environment
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
-from ascend_runner.settings.options import FOLD
+from ascend_runner.settings.options import FOLD, STOP_SIGNALS
 
 
 def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: TableFile | None) -> JobSpec:
@@ -23,7 +23,7 @@ def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: 
         SettingsError: the environment holds variables that must not be set together.
     """
     patch = patch_environment(launch_context(share, context, table))
-    own = {"JOB_ID": context.job_id}
+    own = context.job_variable
 
     ranks = tuple(
         plan_process(
@@ -94,6 +94,8 @@ def plan_job(
         beside=beside,
         folds_progress_bars=settings.progress_bars == FOLD,
         log_runs=settings.log_runs,
+        newest_link=context.newest_link,
+        stop_signum=STOP_SIGNALS[settings.stop_signal],
     )
 
 

@@ -29,7 +29,7 @@ def in_place(context: PlanContext) -> PlanContext:
 
 def plan_single(command: Command, single: SingleProcess, context: PlanContext) -> JobSpec:
     """Plan the command as one process in the environment as it is: another launcher has prepared both."""
-    env = {"JOB_ID": context.job_id, "PYTHONUNBUFFERED": "1", **context.environ}
+    env = {**context.job_variable, "PYTHONUNBUFFERED": "1", **context.environ}
     share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name)
     if single.rank_id is None or single.local_rank is None:
         node = "" if single.node_rank is None else f"-node-{single.node_rank}"
@@ -53,7 +53,7 @@ def report_of_node_0(context: PlanContext) -> str:
     return os.path.join(context.log_dir, f"{context.job_id}-report-node-0.json")
 
 
-def hand_over(argv: tuple[str, ...], share: NodeShare, context: PlanContext) -> Handover:
+def hand_over(share: NodeShare, context: PlanContext) -> Handover:
     """Rewrite a command for the engine that --launcher names.
 
     Raises:
@@ -62,7 +62,7 @@ def hand_over(argv: tuple[str, ...], share: NodeShare, context: PlanContext) -> 
     settings = context.settings
     return ENGINES[settings.launcher](
         Request(
-            argv=argv,
+            argv=context.command,
             node=share.node,
             nproc=len(share.rank_ids),
             environ=context.environ,
@@ -108,7 +108,7 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
     patch = merge([conflicts.resolve(launched), hccl.defaults(launched)], nproc=0)
     process = plan_process(
         Command(executable, engine.argv),
-        {**patch.environment(context.environ), **engine.variables, "JOB_ID": context.job_id},
+        {**patch.environment(context.environ), **engine.variables, **context.job_variable},
         context,
         name=launcher if node.nnodes == 1 else f"{launcher}-node-{node.node_rank}",
     )

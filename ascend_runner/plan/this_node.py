@@ -23,6 +23,7 @@ from ascend_runner.rank_table import Device, RankTable, Server
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
 CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts
 ADDRESS_VARIABLES: Final = (CURRENT_ADDRESS, "MA_CURRENT_IP", "HOST_IP", "POD_IP", "XDL_IP")
+WAY_OUT: Final = "use --pod-name, --server-id, or --nnodes and --node-rank to say which node this is"
 NAMES_SHOWN: Final = 8  # entries of the table in an error message: enough to see the pattern
 
 
@@ -96,17 +97,21 @@ def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
 def find_share(table: RankTable, context: PlanContext) -> NodeShare:
     """Find this node's devices in a table that has devices, without the node's place (see `agreed`).
 
-    --node-rank with --nnodes decides. Else, if the table has pods, the pod's name, because two pods may share a server;
-    else an address.
+    The user decides with --pod-name, --server-id, or --nnodes and --node-rank. Else, if the table has pods, the pod's
+    name does, because two pods may share a server; else an address.
 
     Raises:
         NodeNotFoundError: no entry matches, or the matching entry has no device.
     """
     settings = context.settings
+    has_pods = any(device.pod_name for device in table.devices)
+    if settings.pod_name:
+        return _share_of_pod(table, {"--pod-name": settings.pod_name})
+    if settings.server_id:
+        return _share_of_named_server(table, settings.server_id)
     if settings.nnodes is not None and settings.node_rank is not None:
         return _share_of_number(table, settings.nnodes, settings.node_rank)
-    has_pods = any(device.pod_name for device in table.devices)
-    return _share_of_pod(table, context) if has_pods else _share_of_server(table, context)
+    return _share_of_pod(table, _names_of_pod(context)) if has_pods else _share_of_server(table, context)
 
 
 def agreed(share: NodeShare, table: RankTable, node: Node) -> NodeShare:
@@ -158,18 +163,22 @@ def _share_of_number(table: RankTable, nnodes: int, number: int) -> NodeShare:
     )
 
 
-def _share_of_pod(table: RankTable, context: PlanContext) -> NodeShare:
-    environ = context.environ
+def _names_of_pod(context: PlanContext) -> dict[str, str]:
+    names = {variable: name for variable in POD_NAME_VARIABLES if (name := context.environ.get(variable))}
+    return {**names, "host name": context.host_name}
+
+
+def _share_of_pod(table: RankTable, names: Mapping[str, str]) -> NodeShare:
+    """Find the devices of the pod with one of some names, or of the only one unless the user has named it."""
     pods = {pod_name: server for server in table.servers for pod_name in server.pod_names}
-    names = {variable: environ[variable] for variable in POD_NAME_VARIABLES if environ.get(variable)}
-    names["host name"] = context.host_name
     instances = (*pods, *table.idle_pods)
-    own = instances[0] if len(instances) == 1 else next((name for name in names.values() if name in instances), None)
+    own = next((name for name in names.values() if name in instances), None)
+    if len(instances) == 1 and "--pod-name" not in names:
+        own = instances[0]
     if own is None:
         raise NodeNotFoundError(
             f"this node is not in the rank table: no pod_name matches {_with_origins(names)}; the table has"
-            f" {_abbreviated(instances)};"
-            " use --nnodes and --node-rank to say which node this is"
+            f" {_abbreviated(instances) or 'no pods'}; {WAY_OUT}"
         )
     if own not in pods:
         raise NodeNotFoundError(f"this node has no ranks: pod {own!r} has no device in the rank table")
@@ -178,12 +187,22 @@ def _share_of_pod(table: RankTable, context: PlanContext) -> NodeShare:
     return _share(table, server.devices_of(own), server_id=server.server_id, pod_name=own)
 
 
+def _share_of_named_server(table: RankTable, name: str) -> NodeShare:
+    server = _by_name(table.servers).get(name)
+    if server is None:
+        raise _no_server(table, {"--server-id": name})
+    if len(server.pod_names) > 1:
+        raise NodeNotFoundError(
+            f"server {name!r} has several pods in the rank table, {_abbreviated(server.pod_names)}: use --pod-name"
+        )
+    return _share_of_whole(table, server)
+
+
 def _share_of_server(table: RankTable, context: PlanContext) -> NodeShare:
     servers = _by_name(table.servers)
     current = context.environ.get(CURRENT_ADDRESS)
     if table.server_count == 1 and (not current or current in servers or not _has_addresses(table)):
-        server = table.servers[0]
-        return _share(table, server.devices, server_id=server.server_id)
+        return _share_of_whole(table, table.servers[0])
 
     names = {variable: value for variable in ADDRESS_VARIABLES if (value := context.environ.get(variable))}
     own = next((name for name in names.values() if name in servers), None)
@@ -192,16 +211,23 @@ def _share_of_server(table: RankTable, context: PlanContext) -> NodeShare:
         own = next((address for address in (*addresses, context.host_name) if address in servers), None)
         names.update({"own address": " ".join(addresses) or "none", "host name": context.host_name})
     if own is None:
-        raise NodeNotFoundError(
-            f"this node is not in the rank table: no server_id matches {_with_origins(names)}; the table has"
-            f" {_abbreviated([server.server_id for server in table.servers])}; set MA_CURRENT_HOST_IP to the server_id"
-            " of this node, or use --nnodes and --node-rank"
-        )
-    server = servers[own]
+        raise _no_server(table, names)
+    return _share_of_whole(table, servers[own])
+
+
+def _no_server(table: RankTable, names: Mapping[str, str]) -> NodeNotFoundError:
+    return NodeNotFoundError(
+        f"this node is not in the rank table: no server_id matches {_with_origins(names)}; the table has"
+        f" {_abbreviated([server.server_id for server in table.servers])}; {WAY_OUT}"
+    )
+
+
+def _share_of_whole(table: RankTable, server: Server) -> NodeShare:
     if not server.devices:
         raise NodeNotFoundError(f"this node has no ranks: server {server.server_id!r} has no device in the rank table")
 
-    return _share(table, server.devices, server_id=server.server_id)
+    pod_name = server.devices[0].pod_name
+    return _share(table, server.devices, server_id=server.server_id, pod_name=pod_name)
 
 
 def _has_addresses(table: RankTable) -> bool:

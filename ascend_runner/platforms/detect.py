@@ -47,7 +47,7 @@ def job_id(environ: Mapping[str, str]) -> str:
 
 
 def log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the platform's log directories; the first that exists counts."""
+    """Return the platform's log directories: the first that exists counts, else the last."""
     return tuple(dict.fromkeys(folder for spec in PLATFORMS for folder in spec.log_dirs(environ)))
 
 

@@ -14,6 +14,8 @@ import attrs
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
 
+OWN_LOG_DIR: Final = "/tmp/log"  # noqa: S108  of the platform's own scripts; made private, a stranger's is refused
+
 
 def _job_name(name: str) -> str:
     """Spell a job's name as ModelArts does in its log files."""
@@ -22,7 +24,8 @@ def _job_name(name: str) -> str:
 
 def _log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
     mount = environ.get("MA_MOUNT_PATH")
-    return tuple(filter(None, (environ.get("BATCH_TASK_LOG_PATH"), f"{mount.rstrip('/')}/log" if mount else "")))
+    named = tuple(filter(None, (environ.get("BATCH_TASK_LOG_PATH"), f"{mount.rstrip('/')}/log" if mount else "")))
+    return (*named, OWN_LOG_DIR) if named or environ.get("MA_VJ_NAME") else ()
 
 
 def _name_hosts(node: Node, environ: Mapping[str, str]) -> Node:

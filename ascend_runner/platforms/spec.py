@@ -37,7 +37,8 @@ class PlatformSpec:
 
     The rest applies although another platform, or none, was detected: `ambiguity` returns a sentence if variables of
     this platform hint at other nodes, `job_ids` has the variables that name the job, each with the function that makes
-    a file name of its value, and `log_dirs` returns the platform's log directories, the first existing one counts.
+    a file name of its value, and `log_dirs` returns the platform's log directories: the first existing one counts,
+    else the last.
     """
 
     name: str

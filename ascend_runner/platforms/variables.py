@@ -97,10 +97,15 @@ def check_port(port: int, name: str, environ: Mapping[str, str]) -> None:
     if not 1 <= port <= HIGHEST_PORT:
         raise SettingsError(f"{name} is {port}, expected a port from 1 to {HIGHEST_PORT}")
 
+    own = hccl_ports(environ)
+    if port in own or port == NPU_PORT:
+        raise SettingsError(
+            f"{name} is {port}, which HCCL uses itself: choose a port other than {own[0]} to {own[-1]} and {NPU_PORT}"
+        )
+
+
+def hccl_ports(environ: Mapping[str, str]) -> range:
+    """Return the ports of a host that HCCL uses."""
     moved = environ.get("HCCL_IF_BASE_PORT", "")
     base = int(moved) if is_whole_number(moved) else HCCL_BASE_PORT
-    if base <= port < base + HCCL_PORTS or port == NPU_PORT:
-        raise SettingsError(
-            f"{name} is {port}, which HCCL uses itself: choose a port other than {base} to {base + HCCL_PORTS - 1} and"
-            f" {NPU_PORT}"
-        )
+    return range(base, base + HCCL_PORTS)

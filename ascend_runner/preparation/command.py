@@ -27,7 +27,7 @@ VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options whose value is th
 WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
 
 
-def find_single(argv: tuple[str, ...], context: PlanContext) -> SingleProcess | None:
+def find_single(context: PlanContext) -> SingleProcess | None:
     """Return why the command is to run once; None: this runner starts one process per device.
 
     Raises:
@@ -38,7 +38,7 @@ def find_single(argv: tuple[str, ...], context: PlanContext) -> SingleProcess | 
         started = already_started.find(context.environ, names_the_ranks=settings.names_the_ranks)
     if started or settings.launcher != DIRECT:
         return started
-    return _engine(argv, settings) or _without_devices(context)
+    return _engine(context.command, settings) or _without_devices(context)
 
 
 def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
@@ -73,14 +73,14 @@ def _without_devices(context: PlanContext) -> SingleProcess | None:
     )
 
 
-def enter_conda(name: str, context: PlanContext) -> PlanContext:
+def enter_conda(context: PlanContext) -> PlanContext:
     """Return the context with the variables of the conda environment that applies to a command.
 
     Raises:
         SettingsError: the environment that --conda-env or the image names does not exist.
     """
     environ, named = context.environ, context.settings.conda_env
-    found = conda.find(name, environ, named)
+    found = conda.find(context.command[0], environ, named)
     if found is None:
         return context
     if not os.path.exists(found.python):  # another Python would run the command instead

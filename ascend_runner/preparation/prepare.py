@@ -14,57 +14,26 @@ import attrs
 from ascend_runner.engines import node_0
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import AscendRunnerError, RankTableError, SettingsError, reason
-from ascend_runner.frameworks import conflicts, hccl
+from ascend_runner.frameworks import conflicts
 from ascend_runner.frameworks.conflicts import Remedy
 from ascend_runner.frameworks.registry import without_auto
-from ascend_runner.host import cores, executables, network, npu
-from ascend_runner.host.host import Host
+from ascend_runner.host import executables, network
 from ascend_runner.output.messages import Messages
 from ascend_runner.plan import single_process, this_node
 from ascend_runner.plan.context import Command, PlanContext
-from ascend_runner.plan.job import JobSpec, TableFile, with_cores
+from ascend_runner.plan.job import JobSpec, TableFile
 from ascend_runner.plan.ranks import launch_context, plan_ranks
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.platforms.node import Node
 from ascend_runner.preparation import command as commands
+from ascend_runner.preparation import machine
 from ascend_runner.preparation import table as tables
-from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
+from ascend_runner.preparation.record import Preparation
+from ascend_runner.problems import Collector, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.settings import command_line
 from ascend_runner.text import rank_list
-
-
-@attrs.frozen(kw_only=True, eq=False, repr=False)
-class Preparation:
-    """The plan, all problems, and the facts that were found on the way (None: not found).
-
-    `plan` may exist in spite of errors that do not concern it, such as a missing command. `error` is the first error as
-    an exception; its class and exit status are those of the run. `why` says how the node's place was recognised.
-    """
-
-    context: PlanContext
-    plan: JobSpec | None = None
-    problems: tuple[Problem, ...] = ()
-    error: AscendRunnerError | None = None
-    node: Node | None = None
-    share: NodeShare | None = None
-    table: RankTable | None = None
-    why: str = ""
-
-    def job(self) -> JobSpec:
-        """Return the plan of a job that can be started.
-
-        Raises:
-            AscendRunnerError: it cannot be started; this is the first error.
-        """
-        if self.error or not self.plan:
-            raise self.error or AscendRunnerError("there is no plan")
-        return self.plan
-
-    def about(self, subject: Subject) -> tuple[Problem, ...]:
-        """Return the problems of one subject."""
-        return tuple(problem for problem in self.problems if problem.subject is subject)
 
 
 @attrs.define(eq=False, repr=False)
@@ -84,20 +53,20 @@ class Preparer:
     _table: RankTable | None = attrs.field(default=None, init=False)
     _why: str = attrs.field(default="", init=False)
 
-    def prepare(self, argv: tuple[str, ...]) -> Preparation:
-        """Plan a command.
+    def prepare(self) -> Preparation:
+        """Plan the command.
 
         Raises:
             StopRequestedError: a stop signal arrived during a wait.
         """
-        ask = self._found.ask
+        ask, argv = self._found.ask, self.context.command
         ask(Subject.COMMAND, command_line.check, argv)
-        entered = ask(Subject.SETTINGS, commands.enter_conda, argv[0], self.context)
+        entered = ask(Subject.SETTINGS, commands.enter_conda, self.context)
         self.context = attrs.evolve(entered or self.context, resolve=self._resolve)
         misplaced = command_line.misplaced_options(argv)
         if misplaced:
             self.messages.info(misplaced)
-        plan = self._plan(argv)
+        plan = self._plan()
         if plan:
             self._check_plan(plan)
 
@@ -112,36 +81,36 @@ class Preparer:
             why=self._why,
         )
 
-    def _plan(self, argv: tuple[str, ...]) -> JobSpec | None:
-        alone = self._found.ask(Subject.VARIABLES, commands.find_single, argv, self.context)
+    def _plan(self) -> JobSpec | None:
+        alone = self._found.ask(Subject.VARIABLES, commands.find_single, self.context)
         if not self._is_direct and not alone:
             self._found.ask(Subject.SETTINGS, single_process.refuse_options_of_ranks, self.context.settings)
         if not self._is_direct or alone:
             self.context = single_process.in_place(self.context)
         if self._found.has_errors(Subject.VARIABLES):  # if ranks may already run, this node's place means nothing
             if self._is_direct:
-                self._find_command(argv)
+                self._find_command()
             return None
-        return self._plan_single(argv, alone) if alone else self._plan_node(argv)
+        return self._plan_single(alone) if alone else self._plan_node()
 
     # --- The three kinds of plans -------------------------------------------------------------------------------------
 
-    def _plan_single(self, argv: tuple[str, ...], alone: SingleProcess) -> JobSpec | None:
+    def _plan_single(self, alone: SingleProcess) -> JobSpec | None:
         """Plan one process, because one per device would be wrong."""
         self._why = alone.why
         with suppress(AscendRunnerError):  # the node's place is of interest to --check only
             self._node = this_node.find_node(self.context, alone.name)
         if alone.name and self._node and self._node.nnodes > 1:  # its log may be in a folder that all nodes share
             alone = attrs.evolve(alone, node_rank=self._node.node_rank)
-        if self._node and node_0.must_wait(alone.name, argv, self._node) and self._has_name():
+        if self._node and node_0.must_wait(alone.name, self.context.command, self._node) and self._has_name():
             self.messages.info(node_0.WAITING)
             return single_process.plan_waiting(alone, self.context)
-        command = self._find_command(argv)
+        command = self._find_command()
         self.messages.info(f"{alone.why} ({alone.hint})" if alone.hint else alone.why)
         return single_process.plan_single(command, alone, self.context) if self._has_name() else None
 
-    def _plan_node(self, argv: tuple[str, ...]) -> JobSpec | None:
-        command = self._find_command(argv) if self._is_direct else None
+    def _plan_node(self) -> JobSpec | None:
+        command = self._find_command() if self._is_direct else None
         launcher = self.context.settings.launcher
         self._node = self._found.ask(Subject.VARIABLES, this_node.find_node, self.context, launcher)
         has_name = self._has_name()
@@ -154,16 +123,19 @@ class Preparer:
         self._check_variables(file)
         if not self._share or not has_name:
             return None
-        return self._plan_ranks(command, self._share, file) if command else self._plan_handover(argv, self._share)
+        if not self._found.error:
+            self._share = machine.choose_port(self._share, self.context, self.messages.info)
+            self._node = self._share.node
+        return self._plan_ranks(command, self._share, file) if command else self._plan_handover(self._share)
 
     def _plan_ranks(self, command: Command, share: NodeShare, file: TableFile | None) -> JobSpec | None:
         """Plan one process per device of this node."""
         job = self._found.ask(Subject.VARIABLES, plan_ranks, command, share, self.context, file)
-        return self._with_cores(job) if job and self.context.settings.bind else job
+        return machine.bind(job, self.context, self.messages.info) if job and self.context.settings.bind else job
 
-    def _plan_handover(self, argv: tuple[str, ...], share: NodeShare) -> JobSpec | None:
+    def _plan_handover(self, share: NodeShare) -> JobSpec | None:
         """Plan one process of another engine, which starts this node's ranks itself."""
-        engine = self._found.ask(Subject.SETTINGS, single_process.hand_over, argv, share, self.context)
+        engine = self._found.ask(Subject.SETTINGS, single_process.hand_over, share, self.context)
         if not engine:
             return None
 
@@ -176,16 +148,16 @@ class Preparer:
 
     # --- Questions ----------------------------------------------------------------------------------------------------
 
-    def _find_command(self, argv: tuple[str, ...]) -> Command:
+    def _find_command(self) -> Command:
         """Find the program of a command; if it is missing, the plan goes on with its name."""
-        name = program = argv[0]
+        name = program = self.context.command[0]
         # A line for a shell has no program, and without its conda environment PATH is unknown. `commands.check_program`
         # looks for relative paths.
         if not self._found.error and not executables.is_relative(name):
             program = self._found.ask(Subject.COMMAND, commands.find_program, name, self.context) or name
         if not self.context.has_own_workdirs:
             self._found.ask(Subject.SETTINGS, commands.check_workdir, self.context.workdir(""))
-        return Command(program, argv)
+        return Command(program, self.context.command)
 
     def _has_name(self) -> bool:
         """Whether the job has a usable name, without which nothing can be planned."""
@@ -218,6 +190,8 @@ class Preparer:
             )
 
     def _find_share_of_table(self, table: RankTable, node: Node) -> NodeShare:
+        if self.context.settings.names_this_node:
+            node = attrs.evolve(node, address="")
         return this_node.agreed(this_node.find_share(table, self.context), table, node)
 
     def _read_table(self) -> RankTable | None:
@@ -259,15 +233,6 @@ class Preparer:
         shown = [rank for rank in sorted(self.context.settings.console or ()) if rank >= plan.rank_size > 0]
         if shown and plan.ranks:
             self._warn(Subject.SETTINGS, f"--console names {rank_list(shown)} of a job with {plan.rank_size} ranks")
-
-    def _with_cores(self, job: JobSpec) -> JobSpec:
-        """Give each rank cores next to its NPU, as --bind asks for."""
-        host, nproc = Host(), len(job.ranks)
-        devices = npu.of_ranks(host, nproc, hccl.visible_devices(self.context.environ))
-        placement = cores.place(host, self.context.settings.bind or cores.CORES, nproc, devices)
-        if not placement.is_near:
-            self.messages.info("--bind divides the cores evenly: the NUMA node of each NPU is unknown")
-        return with_cores(job, placement.cores)
 
     def _resolve(self, name: str) -> str:
         """Find the address of another node; wait for it if the job can be started."""

@@ -26,6 +26,8 @@ class Settings:
     node_rank: int | None = None
     master_addr: str | None = None
     master_port: int | None = None
+    pod_name: str | None = None
+    server_id: str | None = None
     framework: str = "auto"
     isolate_devices: bool = False
     conda_env: str | None = None
@@ -36,6 +38,7 @@ class Settings:
     mpi_hostfile: str | None = None
     mpich_hostfile: str | None = None
     deepspeed_hostfile: str | None = None
+    job_name: str | None = None
     log_dir: str | None = None
     log_runs: int = 10
     log_max_size: int = 0
@@ -46,6 +49,7 @@ class Settings:
     quiet: bool = False
     verbose: bool = False
     grace: float = 15.0
+    stop_signal: str = "TERM"
     hang_timeout: float | None = None
     dry_run: bool = False
     check: bool = False
@@ -56,6 +60,11 @@ class Settings:
     def names_the_ranks(self) -> bool:
         """Whether the user determines the ranks of this node, regardless of the platform's variables."""
         return self.rank_table is not None or self.nproc_per_node is not None
+
+    @property
+    def names_this_node(self) -> bool:
+        """Whether the user says which part of the rank table is this node's, regardless of the platform's variables."""
+        return bool(self.pod_name or self.server_id) or None not in {self.nnodes, self.node_rank}
 
     @property
     def overrides(self) -> Overrides:

@@ -53,7 +53,7 @@ class Option:
     help: str
     metavar: str = ""
     parse: Callable[[str], object] = parsing.switch
-    default: object = None
+    default: object = attrs.Factory(lambda option: None if option.metavar else False, takes_self=True)
     default_text: str = ""
     has_variable: bool = True
     is_common: bool = False

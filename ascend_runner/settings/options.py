@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Final
 
 from ascend_runner.engines import registry as engines
@@ -20,6 +21,7 @@ WORKDIR_DEVICE: Final = "device"
 WORKDIR_INHERIT: Final = "inherit"
 FOLD: Final = "fold"
 PROGRESS_BARS: Final = (FOLD, "pass")
+STOP_SIGNALS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
 
 OPTIONS: Final = (
@@ -43,7 +45,6 @@ OPTIONS: Final = (
     Option(
         name="no_table_checks",
         topic=Topic.TABLE,
-        default=False,
         help="launch even if HCCL would reject the rank table, and correct counts that do not match their lists",
     ),
     Option(
@@ -95,8 +96,24 @@ OPTIONS: Final = (
         topic=Topic.NODES,
         metavar="PORT",
         parse=parsing.count,
-        default_text="from the platform, else 29500",
+        default_text="from the platform, else 29500; on a single node a free port if 29500 is busy",
         help="port of node 0; not 60000 to 60031 or 16666, which HCCL uses",
+    ),
+    Option(
+        name="pod_name",
+        topic=Topic.NODES,
+        metavar="NAME",
+        parse=parsing.word("a name without spaces"),
+        default_text="from the platform",
+        help="pod_name of this node in the rank table",
+    ),
+    Option(
+        name="server_id",
+        topic=Topic.NODES,
+        metavar="ID",
+        parse=parsing.word("a name or an address without spaces"),
+        default_text="from the platform",
+        help="server_id of this node in the rank table, or another address of its server",
     ),
     Option(
         name="framework",
@@ -111,7 +128,6 @@ OPTIONS: Final = (
     Option(
         name="isolate_devices",
         topic=Topic.RANKS,
-        default=False,
         help="make only its own device visible to each rank (ASCEND_RT_VISIBLE_DEVICES)",
     ),
     Option(
@@ -179,12 +195,20 @@ OPTIONS: Final = (
         help="host file to write for DeepSpeed",
     ),
     Option(
+        name="job_name",
+        topic=Topic.OUTPUT,
+        metavar="NAME",
+        parse=parsing.file_name,
+        default_text="the platform's job id, else the name of the command",
+        help="name of the job in its logs and report, and JOB_ID of the ranks",
+    ),
+    Option(
         name="log_dir",
         topic=Topic.OUTPUT,
         metavar="DIR",
         parse=parsing.path,
-        default_text="from the platform, else /tmp/log",
-        help="directory for the log of each rank and the report",
+        default_text="the platform's, else a new directory ./logs/<job>-<time>",
+        help="directory for the log of each rank and the report; ./logs/latest is the newest",
         is_common=True,
     ),
     Option(
@@ -221,12 +245,7 @@ OPTIONS: Final = (
         help="ranks to show on the console, such as 0 or 0,8-15",
         is_common=True,
     ),
-    Option(
-        name="no_prefix",
-        topic=Topic.OUTPUT,
-        default=False,
-        help="show the lines of ranks without '[rank N] '",
-    ),
+    Option(name="no_prefix", topic=Topic.OUTPUT, help="show the lines of ranks without '[rank N] '"),
     Option(
         name="progress_bars",
         topic=Topic.OUTPUT,
@@ -238,25 +257,26 @@ OPTIONS: Final = (
     Option(
         name="quiet",
         topic=Topic.OUTPUT,
-        default=False,
         help="show only warnings and errors of ascend-runner itself",
         has_variable=False,
     ),
-    Option(
-        name="verbose",
-        topic=Topic.OUTPUT,
-        default=False,
-        help="show all messages of ascend-runner itself",
-        has_variable=False,
-    ),
+    Option(name="verbose", topic=Topic.OUTPUT, help="show all messages of ascend-runner itself", has_variable=False),
     Option(
         name="grace",
         topic=Topic.STOPPING,
         metavar="DURATION",
         parse=parsing.seconds,
         default=15.0,  # the platforms' own scripts wait 1 + 2 + 4 + 8 s
-        help="time between the first SIGTERM and SIGKILL",
+        help="time that the ranks have to stop before they are killed",
         is_common=True,
+    ),
+    Option(
+        name="stop_signal",
+        topic=Topic.STOPPING,
+        metavar="|".join(STOP_SIGNALS),
+        parse=parsing.one_of(tuple(STOP_SIGNALS)),
+        default="TERM",
+        help="signal that asks the ranks to stop; after Ctrl-C it is always INT",
     ),
     Option(
         name="hang_timeout",
@@ -269,7 +289,6 @@ OPTIONS: Final = (
     Option(
         name="dry_run",
         topic=Topic.CHECKS,
-        default=False,
         help="print the plan as JSON and start nothing",
         has_variable=False,
         is_common=True,
@@ -277,17 +296,10 @@ OPTIONS: Final = (
     Option(
         name="check",
         topic=Topic.CHECKS,
-        default=False,
         help="report within seconds what would prevent the job from running on this node, and start nothing; the exit"
         " status is 1 if there is an error; COMMAND is optional",
         has_variable=False,
         is_common=True,
     ),
-    Option(
-        name="json",
-        topic=Topic.CHECKS,
-        default=False,
-        help="print the results of --check as JSON",
-        has_variable=False,
-    ),
+    Option(name="json", topic=Topic.CHECKS, help="print the results of --check as JSON", has_variable=False),
 )

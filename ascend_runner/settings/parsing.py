@@ -32,6 +32,13 @@ def path(text: str) -> str:
     return text
 
 
+def file_name(text: str) -> str:
+    """Read a name that can be part of a file name."""
+    if not text or "/" in text or text in {".", ".."} or not text.isprintable():
+        raise ValueError("a plain file name")
+    return text
+
+
 def directory_or(*words: str) -> Callable[[str], str]:
     """Return a parser for a directory that also accepts some words."""
 

@@ -10,7 +10,8 @@ The laws, which a test checks in every interleaving:
  2. A failure or a stop signal ends further spawning.
  3. Every process is asked to stop once, and the workers of a process that handles the signal are spared: see
     `signal_targets`. After 1/15, 3/15 and 7/15 of the grace, and when one that was asked has ended, the ranks are
-    looked at again. SIGKILL at the end of the grace. The signal is SIGTERM, or SIGINT if the runner has received it.
+    looked at again. SIGKILL at the end of the grace. The signal is `stop_signum`, or SIGINT if the
+    runner has received it.
  4. A second SIGTERM or SIGINT to the runner means SIGKILL now.
  5. A job is DONE exactly when no process is alive and no spawn is under way, or `KILL_WAIT` after SIGKILL.
  6. A process that is gone is never signalled: its pid may belong to another by then.
@@ -60,9 +61,9 @@ Step = tuple[State, tuple[Action, ...]]
 Handler = Callable[..., Step]  # takes the state and an event of its column's type
 
 
-def start(rank_ids: tuple[int, ...], grace: float) -> Step:
-    """Begin a job of these ranks; `grace` is the time in seconds between the first SIGTERM and SIGKILL."""
-    return _spawn_next(State(grace=grace, waiting=rank_ids))
+def start(rank_ids: tuple[int, ...], grace: float, stop_signum: int = SIGTERM) -> Step:
+    """Begin a job of these ranks: `grace` seconds lie between `stop_signum` (SIGTERM or SIGINT) and SIGKILL."""
+    return _spawn_next(State(grace=grace, waiting=rank_ids, stop_signum=stop_signum))
 
 
 def transition(state: State, event: Event) -> Step:
@@ -110,7 +111,7 @@ def _exited(state: State, event: Exited) -> Step:
             return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(HOLD),)
         return _tear_down(state, event)
 
-    asked = (AskToStop(event.rank_id, SIGTERM),) if event.has_stragglers else ()
+    asked = (AskToStop(event.rank_id, state.stop_signum),) if event.has_stragglers else ()
     return _settle(state, asked)
 
 
@@ -271,7 +272,7 @@ def _tear_down(state: State, cause: Cause | None) -> Step:
         waiting=(),
         cause=state.cause or cause,
         stopped=state.leaders,
-        stop_signum=SIGINT if cause == SignalReceived(SIGINT) else SIGTERM,
+        stop_signum=SIGINT if cause == SignalReceived(SIGINT) else state.stop_signum,
     )
 
     return _settle(state, (*_ask_all(state), SetDeadline(BACKOFF[0] * state.grace)))

@@ -13,7 +13,7 @@ from ascend_runner.host.host import Host
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.platforms import detect
-from ascend_runner.preparation.prepare import Preparation
+from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Problem
 from ascend_runner.rank_table import source
 from ascend_runner.settings.model import Settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Collection, Mapping
 
 import attrs
@@ -18,6 +19,7 @@ from ascend_runner.settings.model import Settings
 NODE = Node(node_rank=4, nnodes=8, master_addr="10.0.0.1")
 SHARE = NodeShare(rank_ids=(8, 9), rank_size=16, server_id="10.0.0.2", pod_name="job-worker-1", node=NODE)
 NOTHING_SET = Settings()
+LOGS = "/here/logs/train-noon"
 ALONE = NodeShare(rank_ids=(0,), rank_size=1, server_id="some-host")
 MODELARTS = {"MA_MOUNT_PATH": "/mount", "MA_HOME": "/home/ma-user", "MA_VJ_NAME": "ma-job-605d", "PATH": "/bin"}
 
@@ -32,8 +34,10 @@ def _plan(
 ) -> JobSpec:
     context = PlanContext(
         settings=settings,
+        command=("python", "train.py"),
         environ=environ,
         cwd="/here",
+        started_at="noon",
         host_name="some-host",
         is_folder=lambda path: path in existing,
         cores=9,
@@ -128,7 +132,6 @@ def test_ranks_are_in_local_order() -> None:
         "DEVICE_ID",
         "ASCEND_DEVICE_ID",
         "LOCAL_RANK",
-        "JOB_ID",
         "RANK_TABLE_FILE",
     ],
 )
@@ -148,7 +151,7 @@ def test_what_the_user_may_choose_is_kept(name: str) -> None:
 
 def test_chosen_process_log_path_is_not_made() -> None:
     """A folder that the user named is not created; those that the runner chose are."""
-    assert ("/tmp/log",) == _plan({"ASCEND_PROCESS_LOG_PATH": "/chosen"}).folders
+    assert (LOGS,) == _plan({"ASCEND_PROCESS_LOG_PATH": "/chosen"}).folders
 
 
 def test_other_variables_are_handed_on() -> None:
@@ -171,7 +174,7 @@ def test_with_table_ranks_know_one_table_only() -> None:
     """RANK_TABLE_FILE is the converted file; the platform's other variable is unset."""
     env = _env({"RANK_TABLE_FILE": "/user/config", "RANK_TABLE_FILE_V_1_0": "/user/config/v1.json"})
 
-    assert "/tmp/log/rank_table/jobstart_hccl.json" == env["RANK_TABLE_FILE"]
+    assert f"{LOGS}/rank_table/jobstart_hccl.json" == env["RANK_TABLE_FILE"]
     assert "RANK_TABLE_FILE_V_1_0" not in env
 
 
@@ -186,16 +189,52 @@ def test_with_table_ranks_know_one_table_only() -> None:
         ({"MA_VJ_NAME": "ma-job-of-ma-job"}, "modelarts-job-of-ma-job"),
         ({"MA_VJ_NAME": "other"}, "other"),
         ({"SLURM_JOB_ID": "42"}, "slurm-42"),
-        ({}, "some-host"),
+        ({}, "train"),
     ],
-    ids=["BATCH_JOB_ID", "MA_VJ_NAME", "first-ma-job-only", "no-ma-job", "slurm", "host"],
+    ids=["BATCH_JOB_ID", "MA_VJ_NAME", "first-ma-job-only", "no-ma-job", "slurm", "command"],
 )
 def test_job_id(environ: dict[str, str], job_id: str) -> None:
-    """BATCH_JOB_ID, else MA_VJ_NAME with its first ma-job made modelarts-job, else the host name."""
+    """BATCH_JOB_ID, else MA_VJ_NAME with its first ma-job made modelarts-job, else the name of the command."""
     job = _plan(environ)
 
     assert job_id == job.job_id == job.ranks[0].env["JOB_ID"]
-    assert f"/tmp/log/{job_id}-proc-rank-8-device-0.txt" == job.ranks[0].log_path
+    assert f"{job_id}-proc-rank-8-device-0.txt" == os.path.basename(job.ranks[0].log_path)
+
+
+@pytest.mark.parametrize("environ", [{}, {"SLURM_JOB_ID": "42"}, {"JOB_ID": "of-the-image"}])
+def test_job_name_of_the_user(environ: dict[str, str]) -> None:
+    """--job-name overrides the platform's name of the job, and JOB_ID."""
+    job = _plan(environ, Settings(job_name="mine"))
+
+    assert "mine" == job.job_id == job.ranks[0].env["JOB_ID"]
+
+
+def test_job_id_of_the_user_stays() -> None:
+    """Without --job-name and a platform, a JOB_ID that the user has set is kept; logs have the command's name."""
+    job = _plan({"JOB_ID": "of-the-user"})
+
+    assert "of-the-user" == job.ranks[0].env["JOB_ID"]
+    assert "train" == job.job_id
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python -u /job/train.py --lr 1", "train"),
+        ("python -m pkg.train", "pkg.train"),
+        ("/opt/run.sh", "run"),
+        ("bash -c true", "bash"),
+        ("./a b", "a_b"),
+        ("...", "job"),
+        ("x" * 300, "x" * 64),
+    ],
+)
+def test_name_of_a_command(command: str, name: str) -> None:
+    """A job is named after its script, its module or its program, in characters that suit a file name."""
+    argv = ("./a b",) if command == "./a b" else tuple(command.split())
+    context = PlanContext(command=argv, environ={}, cwd="/", host_name="some-host", is_folder=lambda _: False)
+
+    assert name == context.job_id
 
 
 @pytest.mark.parametrize("job_id", ["../x", "a/b", "/", ".", "..", "a\nb", "a\0b", "\x1b[2J"])
@@ -205,8 +244,8 @@ def test_job_id_that_would_leave_its_folder_is_refused(job_id: str) -> None:
         _plan({"BATCH_JOB_ID": job_id})
 
     assert (
-        f"the job id is {job_id!r} (from MINDX_TASK_ID, BATCH_JOB_ID, MA_VJ_NAME, SLURM_JOB_ID or the host name),"
-        " expected a plain file name" == str(caught.value)
+        f"the job id is {job_id!r} (from MINDX_TASK_ID, BATCH_JOB_ID, MA_VJ_NAME, SLURM_JOB_ID), expected a plain file"
+        " name; set another with --job-name" == str(caught.value)
     )
 
 
@@ -222,15 +261,18 @@ def test_job_id_that_would_leave_its_folder_is_refused(job_id: str) -> None:
         ({"BATCH_TASK_LOG_PATH": "/batch", "MA_MOUNT_PATH": "/mount"}, None, {"/mount/log"}, "/mount/log"),
         ({"BATCH_TASK_LOG_PATH": "batch"}, None, {"batch"}, "/here/batch"),
         ({"BATCH_TASK_LOG_PATH": "/batch", "MA_MOUNT_PATH": "/mount"}, None, (), "/tmp/log"),
-        ({}, None, (), "/tmp/log"),
+        ({"MA_VJ_NAME": "ma-job-1"}, None, (), "/tmp/log"),
+        ({}, None, (), LOGS),
+        ({"SLURM_JOB_ID": "42"}, None, (), "/here/logs/slurm-42-noon"),
     ],
-    ids=["chosen", "relative", "BATCH", "mount", "relative-BATCH", "none-exists", "nothing"],
+    ids=["chosen", "relative", "BATCH", "mount", "relative-BATCH", "none-exists", "modelarts", "nothing", "slurm"],
 )
 def test_log_dir(environ: dict[str, str], setting: str | None, existing: Collection[str], log_dir: str) -> None:
-    """--log-dir, else BATCH_TASK_LOG_PATH or $MA_MOUNT_PATH/log where they exist, else /tmp/log."""
+    """--log-dir, else the first of ModelArts' directories that exists, else a new one, to which logs/latest points."""
     job = _plan(environ, Settings(log_dir=setting), existing=existing)
 
     assert log_dir == job.log_dir == job.folders[0]
+    assert ("/here/logs/latest" if log_dir.endswith("-noon") else "") == job.newest_link
 
 
 @pytest.mark.parametrize(
@@ -244,7 +286,7 @@ def test_log_dir(environ: dict[str, str], setting: str | None, existing: Collect
         ({"MA_MOUNT_PATH": "/mount"}, "device", {"/cache"}, "/mount/workspace/device1"),
         ({"MA_MOUNT_PATH": "mount"}, "device", (), "/here/mount/workspace/device1"),
         ({}, "device", {"/cache"}, "/cache/device1"),
-        ({}, "device", (), "/tmp/log/device1"),
+        ({}, "device", (), f"{LOGS}/device1"),
     ],
 )
 def test_workdir(environ: dict[str, str], setting: str | None, existing: Collection[str], cwd: str) -> None:
@@ -260,7 +302,7 @@ def test_workdir(environ: dict[str, str], setting: str | None, existing: Collect
     [
         ({"MA_MOUNT_PATH": "/mount", "MA_HOME": "/home/ma-user"}, "/mount/rank_table/jobstart_hccl.json"),
         ({"MA_HOME": "/home/ma-user"}, "/home/ma-user/rank_table/jobstart_hccl.json"),
-        ({"MA_MOUNT_PATH": "", "MA_HOME": ""}, "/tmp/log/rank_table/jobstart_hccl.json"),
+        ({"MA_MOUNT_PATH": "", "MA_HOME": ""}, f"{LOGS}/rank_table/jobstart_hccl.json"),
         ({"MA_HOME": "home"}, "/here/home/rank_table/jobstart_hccl.json"),
     ],
 )
@@ -270,7 +312,7 @@ def test_table_path(environ: dict[str, str], path: str) -> None:
 
     assert job.table
     assert path == job.table.path == job.ranks[0].env["RANK_TABLE_FILE"]
-    assert "/tmp/log/rank_table/jobstart_hccl.json" == job.table.fallback_path
+    assert os.path.join(job.log_dir, "rank_table", "jobstart_hccl.json") == job.table.fallback_path
 
 
 def test_fallback_changes_what_the_ranks_are_told_and_nothing_else() -> None:

@@ -410,8 +410,8 @@ def test_job_id(variables: dict[str, str], expected: str) -> None:
 
 
 def test_log_dirs() -> None:
-    """The platform's log directories are given in their order."""
-    assert ("/b", "/m/log") == log_dirs({"BATCH_TASK_LOG_PATH": "/b", "MA_MOUNT_PATH": "/m/"})
+    """The platform's log directories are given in their order; the last is the one of its own scripts."""
+    assert ("/b", "/m/log", "/tmp/log") == log_dirs({"BATCH_TASK_LOG_PATH": "/b", "MA_MOUNT_PATH": "/m/"})
     assert () == log_dirs({})
 
 

@@ -14,7 +14,8 @@ import pytest
 from ascend_runner.errors import CommandError, RankTableNotReadyError, SettingsError
 from ascend_runner.output.messages import Messages
 from ascend_runner.plan.context import PlanContext
-from ascend_runner.preparation.prepare import Preparation, Preparer
+from ascend_runner.preparation.prepare import Preparer
+from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Severity, Subject
 from ascend_runner.settings.model import Settings
 from tests.platforms import platform_cases
@@ -42,13 +43,14 @@ class Preparing:
         """Prepare a command, by default one that exists."""
         context = PlanContext(
             settings=settings,
+            command=argv or ("python", "train.py"),
             environ={"PATH": PYTHON, **(environ or {})},
             cwd=str(self.folder),
             host_name="some-host",
             is_folder=lambda _: False,
         )
         preparer = Preparer(context, Messages(lambda _: None), self._pause, may_wait=may_wait)
-        return preparer.prepare(argv or ("python", "train.py"))
+        return preparer.prepare()
 
     def _pause(self, _seconds: float) -> None:
         self.pauses += 1

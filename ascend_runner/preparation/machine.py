@@ -1,0 +1,35 @@
+"""What a plan takes from this machine: the cores of each rank, and a free port."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from ascend_runner.frameworks import hccl
+from ascend_runner.host import cores, npu
+from ascend_runner.host.host import Host
+from ascend_runner.plan.context import PlanContext
+from ascend_runner.plan.job import JobSpec, with_cores
+from ascend_runner.plan.this_node import NodeShare
+
+
+def bind(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
+    """Give each rank cores next to its NPU, as --bind asks for."""
+    host, nproc = Host(), len(job.ranks)
+    devices = npu.of_ranks(host, nproc, hccl.visible_devices(context.environ))
+    placement = cores.place(host, context.settings.bind or cores.CORES, nproc, devices)
+    if not placement.is_near:
+        say("--bind divides the cores evenly: the NUMA node of each NPU is unknown")
+    return with_cores(job, placement.cores)
+
+
+def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], None]) -> NodeShare:
+    """Choose the port of a job on a single node if neither the user nor the platform has."""
+    node = share.node
+    if node.nnodes > 1 or "master_port" in node.sources:
+        return share
+    port = context.hold_port(node.master_port)
+    if port != node.master_port:
+        say(f"port {node.master_port} is in use; MASTER_PORT is {port}")
+    return attrs.evolve(share, node=attrs.evolve(node, master_port=port))

@@ -1,0 +1,80 @@
+"""Two jobs on one machine at the same time: nothing that one of them needs is taken by the other."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from ascend_runner.platforms.node import MASTER_PORT
+from tests.helpers.program import Program
+
+# Rank 0 serves at MASTER_PORT, as torch's rendezvous does; rank 1 meets it there. Both end when the file exists.
+MEETS = """
+import os, pathlib, socket, sys, time
+place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    with socket.create_server(place) as server:
+        print("met", place[1], server.accept()[0].recv(10), flush=True)
+else:
+    while True:
+        try:
+            socket.create_connection(place).sendall(sys.argv[1].encode())
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+while not pathlib.Path("both").exists():
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def stranger() -> Iterator[None]:
+    """Let a program listen on the default port; if one does already, that serves as well."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            server.bind(("", MASTER_PORT))
+            server.listen()
+        yield
+
+
+def test_both_run(program: Program) -> None:
+    """Two jobs of the same command, directory and user meet at ports of their own and write logs of their own."""
+    runs = [program.start_plain("--nproc-per-node", "2", program.python, "-c", MEETS, name) for name in ("one", "two")]
+    for run, name in zip(runs, ("one", "two")):
+        run.wait_for(f"b'{name}'")
+    (program.folder / "both").touch()
+
+    assert [0, 0] == [run.finish() for run in runs]
+    ports = {line.split()[3] for run in runs for line in run.lines if "met" in line}
+    folders = [folder for folder in (program.folder / "logs").iterdir() if not folder.is_symlink()]
+    assert (2, 2) == (len(ports), len(folders))
+    assert (program.folder / "logs" / "latest").resolve() in folders
+    assert [2, 2] == [len([*folder.glob("python-proc-rank-*.txt")]) for folder in folders]
+
+
+@pytest.mark.usefixtures("stranger")
+def test_busy_port_of_a_stranger(program: Program) -> None:
+    """Where another program listens on the default port, a single node gets another one."""
+    run = program.start_plain("--nproc-per-node", "1", "sh", "-c", "echo port $MASTER_PORT")
+
+    assert 0 == run.finish()
+    (line,) = (line for line in run.lines if "[rank 0] port " in line)
+    assert int(line.split()[-1]) > MASTER_PORT
+
+
+@pytest.mark.usefixtures("stranger")
+@pytest.mark.parametrize(
+    ("options", "env"),
+    [(("--master-port", str(MASTER_PORT)), {}), ((), {"MASTER_PORT": str(MASTER_PORT)})],
+    ids=["flag", "variable"],
+)
+def test_port_that_is_named(program: Program, options: tuple[str, ...], env: dict[str, str]) -> None:
+    """A port that the user or the platform names is taken as it is, free or not."""
+    run = program.start_plain("--nproc-per-node", "1", *options, "sh", "-c", "echo port $MASTER_PORT", env=env)
+
+    assert 0 == run.finish()
+    assert f"[rank 0] port {MASTER_PORT}\n" in run.lines
