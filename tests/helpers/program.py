@@ -121,7 +121,15 @@ class Program:
     def start(self, *args: str, env: dict[str, str] | None = None, under: tuple[str, ...] = ()) -> Run:
         """Start `UNDER ascend-runner --log-dir ... ARGS`; `under` is the command line of, for example, unshare(1)."""
         command = [*under, sys.executable, "-m", "ascend_runner", "--log-dir", str(self.log_dir), *args]
-        run = Run(command, {"MA_VJ_NAME": "job", **(env or {})}, self.folder)
+        return self.run(command, {"MA_VJ_NAME": "job", **(env or {})})
+
+    def start_plain(self, *args: str, env: dict[str, str] | None = None) -> Run:
+        """Start `ascend-runner ARGS` off the platforms, without a log directory."""
+        return self.run([sys.executable, "-m", "ascend_runner", *args], env or {})
+
+    def run(self, command: list[str], env: dict[str, str]) -> Run:
+        """Start a run of the program that is killed at the end of the test."""
+        run = Run(command, env, self.folder)
         self._runs.append(run)
         return run
 

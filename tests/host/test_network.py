@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from ascend_runner.errors import SettingsError, StopRequestedError
 from ascend_runner.host import network
+from tests.helpers.surroundings import bound_to_free_port
 
 
 def _refuse_to_wait(seconds: float) -> None:
@@ -48,3 +51,28 @@ def test_wait_ends_with_a_signal() -> None:
 
     with pytest.raises(StopRequestedError):
         network.await_address("no name", pause=stop, announce=lambda _: None)
+
+
+def test_held_port_is_the_runners_alone() -> None:
+    """Nobody else can hold a held port, and a server of the job can listen on it, at any address."""
+    with bound_to_free_port() as free:
+        port = free.getsockname()[1]
+    held = network.hold_port([port])
+    assert held
+    with held:
+        assert network.hold_port([port]) is None
+        for address in ("127.0.0.1", ""):
+            with socket.create_server((address, port)) as server:
+                assert network.hold_port([port]) is None
+                socket.create_connection(server.getsockname()).close()
+
+
+def test_port_that_somebody_uses_is_passed_over() -> None:
+    """The first free port is held."""
+    with bound_to_free_port() as used, bound_to_free_port() as free:
+        ports = [used.getsockname()[1], free.getsockname()[1]]
+        free.close()
+        held = network.hold_port(ports)
+        assert held
+        with held:
+            assert ports[1] == held.getsockname()[1]
