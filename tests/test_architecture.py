@@ -129,6 +129,7 @@ GUARDIAN_OWN: Final = {
 }
 
 LONGEST_MODULE: Final = 300
+TABLES: Final = {"settings.options"}  # one table, as long as there are options
 LONGEST_FUNCTION: Final = 30  # lines, without the docstring
 
 
@@ -235,7 +236,7 @@ def test_modules_and_functions_are_short() -> None:
         if _length(function) > LONGEST_FUNCTION
     }
 
-    assert set() == modules | functions
+    assert set() == modules - TABLES | functions
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
