@@ -37,7 +37,7 @@ MOST_NAMED: Final = 3  # pods in one warning
 KNOWN_TOP: Final = frozenset({"status", "group_count", "group_list"})
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class _Instance:
     """One entry of an instance_list; `first_index` is the `Device.index` of its first device."""
 
