@@ -14,6 +14,7 @@ import attrs
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext
 from ascend_runner.frameworks.hccl import VISIBLE_DEVICES, visible_devices
+from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.variables import is_whole_number
 
 CONNECT_TIMEOUTS: Final = range(120, 7200 + 1)  # seconds that HCCL accepts; anything else is EI0001
@@ -24,8 +25,6 @@ EVENT_TIMEOUT: Final = 1868  # seconds, torch_npu's default
 TABLE: Final = ("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0", "MINDSPORE_HCCL_CONFIG_PATH")
 CHIEF: Final = ("CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_WORKER_IP")
 CLUSTER: Final = ("MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM", "MS_NODE_ID", "MS_SERVER_NUM")
-# The first letters of all variables that this table reads.
-PREFIXES: Final = ("RANK", "WORLD_SIZE", "TORCHELASTIC_", "CM_", "MS_", "MINDSPORE_HCCL_", "HCCL_", "ASCEND_RT_")
 
 
 class Remedy(enum.Enum):
@@ -170,6 +169,13 @@ _STALE: Final = (
         Remedy.REMOVE,
         "removed MS_ROLE and the other variables of a MindSpore cluster: the ranks get a rank table instead",
         CLUSTER,
+    ),
+    Conflict(
+        lambda context: context.framework != "tensorflow" and context.nproc > 1 and _is_set(context, tf_config.NAME),
+        Remedy.REMOVE,
+        "removed TF_CONFIG: it gives this node one task, but {nproc} ranks run here; --framework tensorflow gives each"
+        " rank a task of its own",
+        (tf_config.NAME,),
     ),
 )
 

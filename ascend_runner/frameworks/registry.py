@@ -9,6 +9,7 @@ import attrs
 
 from ascend_runner.frameworks import conflicts, hccl, tensorflow
 from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext, merge
+from ascend_runner.platforms import tf_config
 
 Part = Callable[[LaunchContext], EnvPatch]
 
@@ -81,10 +82,12 @@ FRAMEWORKS: Final[Mapping[str, tuple[Part, ...]]] = {
 }
 NAMES: Final = tuple(FRAMEWORKS)
 
-# `auto` stands for these frameworks if there is no rank table and the platform has set all of these variables.
-PREPARED: Final = (
-    ("tensorflow", ("CM_CHIEF_IP", "CM_WORKER_SIZE")),
-    ("mindspore-cluster", ("MS_SCHED_HOST", "MS_WORKER_NUM")),
+# `auto` stands for these frameworks if the platform has set all of these variables, and a condition holds: variables of
+# a cluster replace a rank table, and TF_CONFIG has one task for a node, which several ranks cannot share.
+PREPARED: Final[tuple[tuple[str, tuple[str, ...], Callable[[LaunchContext], bool]], ...]] = (
+    ("tensorflow", ("CM_CHIEF_IP", "CM_WORKER_SIZE"), lambda context: not context.table_path),
+    ("mindspore-cluster", ("MS_SCHED_HOST", "MS_WORKER_NUM"), lambda context: not context.table_path),
+    ("tensorflow", (tf_config.NAME,), lambda context: context.nproc > 1),
 )
 
 
@@ -103,11 +106,12 @@ def patch_environment(context: LaunchContext) -> EnvPatch:
 
 def without_auto(context: LaunchContext) -> tuple[LaunchContext, tuple[str, ...]]:
     """Replace `auto` by the framework that the platform has prepared, if any, and say so."""
-    if context.framework != AUTO or context.table_path:
+    if context.framework != AUTO:
         return context, ()
-    for framework, names in PREPARED:
-        if all(map(context.environ.get, names)):
-            note = f"--framework auto selects {framework}, because {' and '.join(names)} are set"
+    for framework, names, applies in PREPARED:
+        if all(map(context.environ.get, names)) and applies(context):
+            are_set = "are set" if len(names) > 1 else "is set for several ranks"
+            note = f"--framework auto selects {framework}, because {' and '.join(names)} {are_set}"
             return attrs.evolve(context, framework=framework), (note,)
 
     return context, ()

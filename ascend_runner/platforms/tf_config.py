@@ -1,7 +1,7 @@
 """TF_CONFIG: TensorFlow's description of a cluster, and of this node's task in it.
 
 Written by the task-training platform, Volcano's tensorflow plugin and PAI. Some write the index as text, where
-TensorFlow wants a number; both are read.
+TensorFlow wants a number; both are read. Without it Volcano's lists of hosts say the same.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import attrs
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.spec import PlatformSpec
-from ascend_runner.platforms.variables import is_whole_number
+from ascend_runner.platforms.variables import Variables, is_whole_number
 
 NAME: Final = "TF_CONFIG"
 TRAINING: Final = ("chief", "master", "worker")  # the roles that train, in the order of their ranks
+PORT: Final = 2222  # of all tasks, as Volcano's tensorflow plugin writes it
+LISTS: Final = {role: f"VC_{role.upper()}_HOSTS" for role in (*TRAINING, "ps", "evaluator")}
 EXPECTED: Final = 'expected {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}} as JSON'
 
 
@@ -56,6 +58,27 @@ def decode(text: str) -> Cluster:
     return Cluster(
         tasks, role, int(index), {name: document[name] for name in document if name not in {"cluster", "task"}}
     )
+
+
+def of_hosts(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Make TF_CONFIG of the lists of hosts that Volcano gives a job with parameter servers; empty for any other job.
+
+    The pod's own name says which task this node has: a host is <pod>.<job>.
+    """
+    if environ.get(NAME) or not environ.get(LISTS["ps"]) or not environ.get(LISTS["worker"]):
+        return {}
+    hosts = {role: Variables(environ).hosts((name,)) for role, name in LISTS.items() if environ.get(name)}
+    tasks = [
+        {"type": role, "index": index}
+        for role, names in hosts.items()
+        for index, name in enumerate(names)
+        if name.partition(".")[0] == environ.get("HOSTNAME")
+    ]
+    if len(tasks) != 1:
+        return {}
+    # TensorFlow counts the evaluator apart.
+    cluster = {role: [f"{name}:{PORT}" for name in names] for role, names in hosts.items() if role != "evaluator"}
+    return {NAME: json.dumps({"cluster": cluster, "task": tasks[0], "environment": "cloud"})}
 
 
 def _addresses(value: object) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ WORKERS: Final = "VC_WORKER_HOSTS"
 
 def _host_lists(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Name the variables that list hosts, the one of node 0 first; none if it is unclear which tasks take part."""
-    names = {name for name in environ if name.startswith("VC_") and name.endswith("_HOSTS") and environ[name]}
+    names = _list_names(environ)
     leaders = tuple(name for name in LEADERS if name in names)
     if len(names) == 1:
         return tuple(names)
@@ -30,6 +30,10 @@ def _host_lists(environ: Mapping[str, str]) -> tuple[str, ...]:
 
     is_clear = len(leaders) == 1 and names == {*lists} and environ.get("HOSTNAME") in _pods(_hosts(lists, environ))
     return lists if is_clear else ()
+
+
+def _list_names(environ: Mapping[str, str]) -> set[str]:
+    return {name for name in environ if name.startswith("VC_") and name.endswith("_HOSTS") and environ[name]}
 
 
 def _hosts(lists: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -64,6 +68,16 @@ def _ambiguity(environ: Mapping[str, str]) -> str:
         f"cannot tell the number of nodes or this node's rank from Volcano's variables ({index or long_list}): set"
         f" --nnodes, --node-rank and --master-addr ({ALONE})"
     )
+
+
+def is_single(environ: Mapping[str, str]) -> bool:
+    """Whether the variables are those of a job with one pod, and nothing is known but that.
+
+    This is also the single mode of the task-training platform, which runs the command as it is.
+    """
+    has_one_host = all(len(Variables(environ).hosts((name,))) == 1 for name in _list_names(environ))
+    is_other = any(map(environ.get, ("MA_VJ_NAME", "WORLD_SIZE", "PET_NNODES", "MLP_WORKER_NUM", "SLURM_JOB_ID")))
+    return any(environ.get(name) == "0" for name in INDICES) and has_one_host and not is_other
 
 
 PYTORCH: Final = PlatformSpec(

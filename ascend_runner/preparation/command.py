@@ -15,7 +15,7 @@ from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.host import executables
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.platforms import already_started, tf_config
+from ascend_runner.platforms import already_started, tf_config, volcano
 from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.settings import command_line
@@ -57,15 +57,19 @@ def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
 
 
 def _without_devices(context: PlanContext) -> SingleProcess | None:
-    """Detect that the platform gives this node no device, or a task of TensorFlow's and no number of devices."""
+    """Detect that the platform gives this node no device, or a job or a task without a number of devices."""
     environ = context.environ
     if context.settings.names_the_ranks or platform_table.announced_table(environ, context.is_folder):
         return None
     none = next((name for name in COUNTS if environ.get(name) == "0"), "")
     if none:
         why = f"{none} is 0, so this node has no device"
-    elif environ.get(tf_config.NAME) and not any(map(environ.get, (*COUNTS, "MA_NUM_HOSTS"))):
+    elif any(map(environ.get, (*COUNTS, "MA_NUM_HOSTS"))):
+        return None
+    elif environ.get(tf_config.NAME):
         why = f"{tf_config.NAME} gives this node a task, and no variable gives the number of its devices"
+    elif volcano.is_single(environ):
+        why = "this is the only pod of a Volcano job, and no variable gives the number of its devices"
     else:
         return None
     return SingleProcess(

@@ -24,6 +24,7 @@ from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import JobSpec, TableFile
 from ascend_runner.plan.ranks import launch_context, plan_ranks
 from ascend_runner.plan.this_node import NodeShare
+from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.platforms.node import Node
 from ascend_runner.preparation import command as commands
@@ -63,6 +64,8 @@ class Preparer:
         ask(Subject.COMMAND, command_line.check, argv)
         entered = ask(Subject.SETTINGS, commands.enter_conda, self.context)
         self.context = attrs.evolve(entered or self.context, resolve=self._resolve)
+        made = tf_config.of_hosts(self.context.environ)
+        self.context = attrs.evolve(self.context, environ={**self.context.environ, **made})
         misplaced = command_line.misplaced_options(argv)
         if misplaced:
             self.messages.info(misplaced)

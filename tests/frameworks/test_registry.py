@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,21 @@ def test_threads(cores: int, nproc: int, threads: str) -> None:
 def test_threads_where_the_cores_are_not_known() -> None:
     """Without a number of cores OMP_NUM_THREADS is not set."""
     assert "OMP_NUM_THREADS" not in patch_environment(context("auto")).job
+
+
+# --- Auto ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", [None, TABLE])
+def test_tasks_of_several_ranks(table: str | None) -> None:
+    """TF_CONFIG beside several ranks means TensorFlow: no two ranks get one task, and one rank keeps the node's."""
+    text = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
+    environ = {"TF_CONFIG": text, "CM_WORKER_IP": "b"}
+    several = patch_environment(context("auto", environ, table_path=table))
+    alone = patch_environment(context("auto", environ, nproc=1, table_path=table))
+
+    assert [2, 3] == [json.loads(own["TF_CONFIG"])["task"]["index"] for own in several.ranks]
+    assert text == alone.environment_of_rank(0, environ)["TF_CONFIG"]
 
 
 # --- Devices ---------------------------------------------------------------------------------------------------------

@@ -59,3 +59,35 @@ def test_no_cluster(text: str) -> None:
         tf_config.decode(text)
 
     assert f"TF_CONFIG is {text!r}, {tf_config.EXPECTED}" == str(caught.value)
+
+
+VOLCANO = {
+    "VC_PS_HOSTS": "job-ps-0.job",
+    "VC_WORKER_HOSTS": "job-worker-0.job,job-worker-1.job",
+    "VC_TASK_INDEX": "0",
+}
+CLUSTER = {"worker": ["job-worker-0.job:2222", "job-worker-1.job:2222"], "ps": ["job-ps-0.job:2222"]}
+
+
+@pytest.mark.parametrize(
+    ("pod", "task"),
+    [
+        ("job-ps-0", {"type": "ps", "index": 0}),
+        ("job-worker-1", {"type": "worker", "index": 1}),
+        ("job-evaluator-0", {"type": "evaluator", "index": 0}),
+    ],
+)
+def test_made_of_lists_of_hosts(pod: str, task: dict[str, object]) -> None:
+    """Volcano's lists and the pod's name give the cluster and this node's task."""
+    made = tf_config.of_hosts({**VOLCANO, "VC_EVALUATOR_HOSTS": "job-evaluator-0.job", "HOSTNAME": pod})
+
+    assert {"cluster": CLUSTER, "task": task, "environment": "cloud"} == json.loads(made["TF_CONFIG"])
+    assert tf_config.decode(made["TF_CONFIG"])
+
+
+@pytest.mark.parametrize(
+    "other", [{"TF_CONFIG": "{}"}, {"VC_PS_HOSTS": ""}, {"VC_WORKER_HOSTS": ""}, {"HOSTNAME": "elsewhere"}]
+)
+def test_not_made(other: dict[str, str]) -> None:
+    """A TF_CONFIG of the platform stays, and without parameter servers or a known pod there is none."""
+    assert {} == tf_config.of_hosts({**VOLCANO, "HOSTNAME": "job-ps-0", **other})

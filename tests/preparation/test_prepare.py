@@ -318,10 +318,22 @@ def test_count_of_devices_that_is_not_set(preparing: Preparing, count: dict[str,
     assert 1 == len(preparing.prepare(Settings(), environ={**OCTOPUS, **count}).job().ranks)
 
 
-@pytest.mark.parametrize("environ", [{**OCTOPUS, "MA_NUM_GPUS": "0"}, TF_WORKER])
+@pytest.mark.parametrize("environ", [{**OCTOPUS, "MA_NUM_GPUS": "0"}, TF_WORKER, {"VK_TASK_INDEX": "0"}])
 def test_command_without_devices_runs_once(preparing: Preparing, environ: dict[str, str]) -> None:
-    """A node without a device, or a task of TensorFlow's without a count of devices, runs the command once."""
+    """A node without a device, or a task or a single pod without a count of devices, runs the command once."""
     job = preparing.prepare(Settings(), environ=environ).job()
 
     assert () == job.ranks
     assert [("python", "train.py")] == [process.argv for process in job.processes]
+
+
+def test_tasks_of_volcano(preparing: Preparing) -> None:
+    """On Volcano a parameter server runs the command once, and each worker's ranks get tasks of their own."""
+    lists = {"VC_PS_HOSTS": "ps-0.job", "VC_WORKER_HOSTS": "w-0.job,w-1.job", "VC_TASK_INDEX": "0", "SLOTS": "2"}
+    server = preparing.prepare(Settings(), environ={**lists, "HOSTNAME": "ps-0"}).job()
+    worker = preparing.prepare(Settings(dry_run=True), environ={**lists, "HOSTNAME": "w-1", "VC_TASK_INDEX": "1"}).job()
+
+    assert () == server.ranks
+    assert '"type": "ps"' in server.processes[0].env["TF_CONFIG"]
+    assert [2, 3] == [rank.rank_id for rank in worker.ranks]
+    assert 2 == len({rank.env["TF_CONFIG"] for rank in worker.ranks})
