@@ -5,7 +5,7 @@ The public names are imported when they are first used (PEP 562): the guardian, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # typing is not imported yet: a directory in PYTHONPATH may hold another (see import_path.py)
 
 if TYPE_CHECKING:
     from ascend_runner import errors, rank_table

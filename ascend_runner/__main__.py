@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
-# `python -m` puts the current folder first, where a user's select.py would be taken for Python's own.
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # Python 3.11: -P
-    del sys.path[0]
+    del sys.path[0]  # the current directory
+
+from ascend_runner.import_path import put_in_order
+
+put_in_order()
 
 import signal
 
@@ -17,35 +20,52 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 import errno
 import os
 import select
+from typing import TYPE_CHECKING
 
 from ascend_runner.errors import RUNNER_FAILED, reason
 from ascend_runner.guardian import guard
 from ascend_runner.output.messages import Level, format_message
 from ascend_runner.text import printable
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 LAST_WORDS_LIMIT = 1.0  # seconds for stderr to accept a line; a terminal under Ctrl-S must not keep the guardian
 
 
 def main() -> None:
     """Run the command line under a guardian, and end the process with its exit status."""
-    parent, _, result_fd = os.environ.pop("ASCEND_RUNNER_LAUNCH", "").partition(":")  # see result.LAUNCH_VARIABLE
+    parent, result_fd = _caller()
     try:
         status = guard.guard(
-            lambda: _run(int(result_fd) if result_fd else None),
+            lambda answer: _run(result_fd, answer),
             lambda sentence: _write_last_words(Level.WARNING, sentence),
-            int(parent or 0),
+            parent,
         )
     except OSError as error:
-        _write_last_words(Level.ERROR, f"cannot start a process: {reason(error)}")
+        where = f" ({error.filename})" if error.filename else ""
+        _write_last_words(Level.ERROR, f"cannot start a process: {reason(error)}{where}")
         status = RUNNER_FAILED
     os._exit(status)  # the guardian has nothing to finalize
 
 
-def _run(result_fd: int | None) -> int:
+def _caller() -> tuple[int, int | None]:
+    """Return the pid of the process that has called `launch()`, and the fd for the result; 0 and None if none has."""
+    words = os.environ.get("ASCEND_RUNNER_LAUNCH", "").split(":")  # see result.LAUNCH_VARIABLE
+    try:
+        parent, result_fd = map(int, words)
+        os.fstat(result_fd)
+    except (ValueError, OverflowError, OSError):
+        return 0, None  # somebody else's variable, which the runner warns of like any unknown one
+    del os.environ["ASCEND_RUNNER_LAUNCH"]
+    return parent, result_fd
+
+
+def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
     try:
         from ascend_runner.cli import main as run  # noqa: PLC0415  after the fork: the guardian stays small
 
-        return run(sys.argv[1:], os.environ, result_fd)
+        return run(sys.argv[1:], os.environ, answer, result_fd)
     except OSError as error:
         if error.errno not in {errno.ENFILE, errno.EMFILE}:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from signal import SIG_UNBLOCK, pthread_sigmask
 from typing import Final, Union
 
@@ -34,9 +34,14 @@ NO_JOB: Final = Outcome(cause=None)
 Ended = tuple[Union[Outcome, AscendRunnerError], str]  # how a command line ended, and what it prints instead of a job
 
 
-def main(argv: Sequence[str], environ: Mapping[str, str], result_fd: int | None = None) -> int:
-    """Run a command line and return its exit status. The result is also written to `result_fd` (see result.py)."""
-    with Signals() as signals:
+def main(
+    argv: Sequence[str], environ: Mapping[str, str], answer: Callable[[], None], result_fd: int | None = None
+) -> int:
+    """Run a command line and return its exit status.
+
+    `answer` is called when a stop signal was taken note of. The result is also written to `result_fd` (see result.py).
+    """
+    with Signals(answer) as signals:
         console = Console(_skipped_notice, _failure_notice)
         try:
             console.start()

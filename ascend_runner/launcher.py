@@ -129,12 +129,12 @@ class Launcher:
             )
         output = RankOutputs(job, console, self._messages.warning)
         with closing(RankProcesses()) as processes:
-            self._signals.watch(processes.asked)
+            self._signals.watch(processes.exits)
             node = ManagedNode(processes=processes, output=output, clock=self._signals, evidence=recorder)
             try:
                 Manager(job, node, observers=(*observers, recorder)).run()
             finally:
-                self._signals.unwatch(processes.asked)
+                self._signals.unwatch(processes.exits)
 
     def _note_missing_py_spy(self, job: JobSpec) -> None:
         search_path = job.processes[0].env.get("PATH", os.defpath)

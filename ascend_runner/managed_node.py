@@ -37,7 +37,7 @@ class Processes(Protocol):
         """Likewise the processes outside the ranks' own sessions."""
 
     def has_asked_ended(self) -> bool:
-        """Whether a process that was asked to stop has ended since the last call."""
+        """Whether a process that was asked to stop had ended at the last look, since the last call."""
 
     def notify(self, signums: Mapping[int, int]) -> bool:
         """Send each rank a signal that reaches only processes that handle it; return whether there are any."""
@@ -51,8 +51,14 @@ class Processes(Protocol):
     def pids(self) -> Mapping[int, int]:
         """Return the pid of each rank whose first process is alive, by rank id."""
 
+    def has_killable(self) -> bool:
+        """Whether any process is alive that this user may signal."""
+
+    def is_held(self) -> bool:
+        """Whether any process of the ranks is not allowed to run: stopped, or in a frozen control group."""
+
     def has_escaped(self) -> bool:
-        """Whether any process outside the ranks' own sessions is alive."""
+        """Whether any process outside the ranks' own sessions is alive that may be signalled."""
 
     def kill_escaped(self) -> Mapping[int, str]:
         """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""
@@ -106,7 +112,10 @@ class Clock(Protocol):
         """Return the time in seconds; it never goes back."""
 
     def wait(self, seconds: float | None) -> Sequence[int]:
-        """Block until a signal arrives, at most `seconds` (None: for ever); return all signals that have arrived."""
+        """Block until a signal arrives, at most `seconds` (None: for ever); return all signals that have arrived.
+
+        Stop signals come first. It may return earlier, without a signal, when a process has ended.
+        """
 
 
 class Evidence(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from signal import SIGCHLD, SIGCONT, SIGKILL, SIGTSTP
+from signal import SIGCHLD, SIGKILL
 from typing import Final, Optional, Union
 
 import attrs
@@ -31,6 +31,7 @@ from ascend_runner.supervision.events import (
     Spawned,
     SpawnFailed,
 )
+from ascend_runner.supervision.silence import Silence
 from ascend_runner.supervision.state import (
     Action,
     AskToStop,
@@ -58,7 +59,7 @@ class Manager:
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's
-        self._hang_at: float | None = None  # when silence becomes a hang
+        self._silence: Silence | None = None  # while it can become a hang
         self._grace_ends: float | None = None  # once a teardown has begun
         self._held: tuple[Exited, RankOutput] | None = None  # of a rank that tells only of a lost peer
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
@@ -75,7 +76,7 @@ class Manager:
         self._state, actions = machine.start(tuple(self._specs), self._job.grace, self._job.stop_signum)
         self._tell(self._state)
         if self._job.hang_timeout is not None:
-            self._hang_at = self._clock.now() + self._job.hang_timeout
+            self._silence = Silence(self._job.hang_timeout, since=self._clock.now())
         self._perform(actions)
         while self._state.phase is not Phase.DONE:
             self._events.extend(self._observe())
@@ -141,10 +142,12 @@ class Manager:
     def _observe(self) -> list[Event]:
         """Return what has happened. Blocks until something has, unless events are waiting already."""
         while True:
+            if self._state.phase is Phase.KILLING and not self._processes.has_killable():
+                self._deadline = self._clock.now()
             signums = self._clock.wait(0.0 if self._events else self._time_to_next_look())
             is_over = self._deadline is not None and self._clock.now() >= self._deadline
             events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
-            if SIGCHLD in signums or is_over:
+            if SIGCHLD in signums or not (signums or self._events):  # the latter if a process has ended
                 events = self._with_deaths(events)
             if self._state.phase is Phase.HOLDING and not events:
                 is_over = is_over or not self._is_open()
@@ -154,12 +157,13 @@ class Manager:
             if self._processes.has_asked_ended():
                 events.append(AskedProcessEnded())
             is_quiet = not (events or self._events)
-            events += self._hangs(signums, is_quiet=is_quiet)
+            events += self._hangs(is_quiet=is_quiet)
             if events or self._events:
                 return events
 
     def _time_to_next_look(self) -> Optional[float]:
-        times = [moment - self._clock.now() for moment in (self._deadline, self._hang_at) if moment is not None]
+        next_look = None if self._silence is None else self._silence.next_look
+        times = [moment - self._clock.now() for moment in (self._deadline, next_look) if moment is not None]
         if self._state.phase is Phase.HOLDING:
             times.append(HOLD_LOOK)
         return min(times, default=None)
@@ -211,24 +215,21 @@ class Manager:
         living = sorted(self._state.leaders - {self._held[0].rank_id})
         return self._evidence.is_open(self._held, [self._output.read_so_far(rank_id) for rank_id in living])
 
-    def _hangs(self, signums: Sequence[int], *, is_quiet: bool) -> list[Event]:
+    def _hangs(self, *, is_quiet: bool) -> list[Event]:
         """Detect that no rank has written for too long.
 
-        Ranks stopped by Ctrl-Z do not hang, nor do ranks that are being stopped: reading their stacks would only delay
-        SIGKILL. Anything else that has happened (not `is_quiet`) is handled first.
+        Ranks that are being stopped do not hang: reading their stacks would only delay SIGKILL. Anything else that has
+        happened (not `is_quiet`) is handled first.
         """
-        limit, now = self._job.hang_timeout, self._clock.now()
-        if SIGTSTP in signums or self._state.is_tearing_down:
-            self._hang_at = None
-        elif SIGCONT in signums and limit is not None:
-            self._hang_at = now + limit
-        if self._hang_at is None or limit is None or now < self._hang_at or not is_quiet:
+        now = self._clock.now()
+        if self._state.is_tearing_down:
+            self._silence = None
+        if self._silence is None or now < self._silence.next_look:
             return []
-
-        self._hang_at = self._output.last_activity + limit
-        if now < self._hang_at:
+        is_hang = self._silence.look(now, self._output.last_activity, is_held=self._processes.is_held())
+        if not (is_hang and is_quiet):
             return []
-        self._hang_at = None
+        limit, self._silence = self._silence.limit, None
         self._tell(self._evidence.find_stacks(self._processes.pids()))
         return [HangDetected(limit)]
 

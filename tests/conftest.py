@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,14 @@ hypothesis.settings.load_profile("unhurried")
 def _adopt_orphans() -> None:
     """Make orphans children of the test process, where the check below finds them."""
     process_tree.become_subreaper()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _listen() -> None:
+    """Undo what a shell does to its background jobs: the program under test would ignore SIGINT as well."""
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

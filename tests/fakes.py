@@ -11,12 +11,13 @@ import heapq
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from signal import SIGCHLD, SIGKILL, SIGTERM
+from signal import SIGCHLD, SIGKILL, SIGSTOP, SIGTERM
 from typing import Callable, Final, Optional, Union
 
 import attrs
 
 from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec, Rotation
 from ascend_runner.supervision.events import Emptied, Ending, Exited
@@ -79,6 +80,7 @@ class FakeClock:
         self._order = itertools.count()
         self._happenings: list[tuple[float, int, Callable[[], None]]] = []
         self._signals: list[int] = []
+        self.late_by = 0.0  # seconds by which the first wait without a signal returns late
         self._waits = 0
 
     def at(self, moment: float, happen: Callable[[], None]) -> None:
@@ -104,9 +106,10 @@ class FakeClock:
             self._let_happen(self._now)
         if not self._signals:
             assert end is not None, "the manager waits for ever"
-            self._now = end
+            self._now = end + (self.late_by if seconds else 0.0)
+            self.late_by = 0.0 if seconds else self.late_by
         signals, self._signals = self._signals, []
-        return signals
+        return sorted(signals, key=lambda signum: signum not in STOP_SIGNALS)
 
     def _let_happen(self, until: float) -> None:
         while self._happenings and self._happenings[0][0] <= until:
@@ -136,6 +139,8 @@ class FakeProcesses:
         self.notified: list[tuple[int, int]] = []  # rank, signal
         self.escaped_asked: list[tuple[float, int]] = []  # when, signal
         self.has_order = True
+        self.refused: set[int] = set()  # ranks that may not be signalled
+        self._is_stopped = False
         self._asked: set[tuple[int, bool]] = set()
         self._clock = clock
         self._ranks: dict[int, _Rank] = {}
@@ -208,6 +213,7 @@ class FakeProcesses:
         for rank_id, signum in signums.items():
             rank = self._ranks[rank_id]
             self.signalled.append((self._clock.now(), rank_id, signum))
+            self._is_stopped = signum == SIGSTOP
             if signum in rank.behaviour.dies_of:
                 moment = self._clock.now() + rank.behaviour.dies_of[signum]
                 self._clock.at(moment, functools.partial(self._die, rank_id, signum))
@@ -231,6 +237,15 @@ class FakeProcesses:
     def pids(self) -> Mapping[int, int]:
         """Return the pid of each rank whose leader is alive."""
         return {rank_id: rank.pid for rank_id, rank in self._ranks.items() if not rank.is_reported}
+
+    def has_killable(self) -> bool:
+        """Whether any process is alive that may be signalled."""
+        living = (rank_id for rank_id, rank in self._ranks.items() if rank.ending is None or rank.is_child_alive)
+        return bool(self.escaped or set(living) - self.refused)
+
+    def is_held(self) -> bool:
+        """Whether the ranks were stopped."""
+        return self._is_stopped
 
     def has_escaped(self) -> bool:
         """Whether any process outside the ranks' own sessions is alive."""

@@ -46,6 +46,7 @@ FLOORS: Final = {
     "rank_table": 1,
     "host": 1,
     "errors": 0,
+    "import_path": 0,
     "problems": 0,
     "files": 0,
     "text": 0,
@@ -123,6 +124,7 @@ GUARDIAN_OWN: Final = {
     "guardian.guard",
     "guardian.process_tree",
     "guardian.signal_sets",
+    "import_path",
     "output",
     "output.messages",  # for the last words of the guardian
     "text",
@@ -256,7 +258,7 @@ def test_importing_does_nothing() -> None:
         if not isinstance(node, definitions) and not _is_docstring(node) and not _is_condition_on_the_start(node)
     ]
 
-    assert [] == [line for line in acting if not line.startswith("__main__: ")]
+    assert [] == [line for line in acting if "__main__: " not in line]
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -298,13 +298,22 @@ def test_failure_at_the_moment_of_a_hang_is_the_cause(node: FakeNode, recording:
 
 
 def test_stopped_ranks_do_not_hang(node: FakeNode) -> None:
-    """After Ctrl-Z nothing counts as a hang; the limit begins anew with SIGCONT."""
+    """Between Ctrl-Z and SIGCONT nothing counts as a hang; the limit begins anew with the first look afterwards."""
     node.clock.at(10.0, lambda: node.clock.receive(SIGTSTP))
     node.clock.at(500.0, lambda: node.clock.receive(SIGCONT))
     state = run(node, 1, hang_timeout=60.0)
 
     assert HangDetected(60.0) == state.cause
-    assert node.clock.now() == 560.0
+    assert node.clock.now() == 504.0 + 60.0
+
+
+def test_runner_that_was_held_itself_finds_no_hang(node: FakeNode) -> None:
+    """Where a look comes late, guardian, runner and ranks were frozen alike: the limit begins anew."""
+    node.clock.late_by = 500.0
+    state = run(node, 1, hang_timeout=60.0)
+
+    assert HangDetected(60.0) == state.cause
+    assert node.clock.now() == 506.0 + 60.0
 
 
 # --- Afterwards -------------------------------------------------------------------------------------------------------
@@ -347,6 +356,18 @@ def test_unkillable_rank_is_given_up_in_time(node: FakeNode, recording: Recordin
     assert {} == state.endings
     assert Swept(killed={77: "stuck"}, survivors=("rank 0: 1000 (program)", "77 (stuck)")) in recording.facts
     assert 6.0 + GIVEN_UP_LIMIT == node.clock.now()
+
+
+def test_rank_of_another_user_is_given_up_at_once(node: FakeNode, recording: Recording) -> None:
+    """Who may not be signalled, such as sudo(8), is named when everybody else is dead."""
+    node.processes.behaviours = {0: UNKILLABLE, 1: Behaviour(dies_of={SIGKILL: 2.0})}
+    node.processes.refused = {0}
+    for moment in (1.0, 1.0):
+        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
+    run(node, 2, recording)
+
+    assert Swept(killed={}, survivors=("rank 0: 1000 (program)",)) in recording.facts
+    assert node.clock.now() == 3.0
 
 
 @pytest.mark.parametrize(("seconds", "is_cut_off"), [(0.0, False), (DRAIN_LIMIT, False), (DRAIN_LIMIT + 1, True)])

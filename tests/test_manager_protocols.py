@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from signal import SIGCHLD, SIGKILL, SIGTERM, SIGUSR1, raise_signal
+from signal import SIGCHLD, SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGUSR1, raise_signal
 from typing import Protocol, Union
 
 import attrs
@@ -261,6 +261,20 @@ def test_escaped_process_is_killed_and_named(bench: Bench) -> None:
     assert () == bench.processes.survivors()
 
 
+def test_stopped_rank_is_held(bench: Bench) -> None:
+    """A stopped rank is not allowed to run, until it is continued."""
+    bench.start(0, Does.SLEEP)
+    assert not bench.processes.is_held()
+    bench.processes.signal({0: SIGSTOP})
+    wait_until(bench.processes.is_held)
+    bench.processes.signal({0: SIGCONT})
+    wait_until(lambda: not bench.processes.is_held())
+    assert bench.processes.has_killable()
+
+    kill(bench, 0)
+    assert not bench.processes.has_killable()
+
+
 # --- Clock ------------------------------------------------------------------------------------------------------------
 
 
@@ -273,11 +287,11 @@ def test_wait_ends_at_its_limit(bench: Bench) -> None:
     assert [] == list(bench.clock.wait(-1.0))
 
 
-def test_signals_come_once_and_in_order(bench: Bench) -> None:
+def test_signals_come_once_and_stop_signals_first(bench: Bench) -> None:
     """All signals so far come with one wait."""
-    bench.send(SIGUSR1, SIGTERM)
+    bench.send(SIGUSR1, SIGTERM, SIGINT)
 
-    assert [SIGUSR1, SIGTERM] == list(bench.clock.wait(None))
+    assert [SIGTERM, SIGINT, SIGUSR1] == list(bench.clock.wait(None))
     assert [] == list(bench.clock.wait(0.0))
 
 

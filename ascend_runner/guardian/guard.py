@@ -14,28 +14,32 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from ascend_runner.errors import RUNNER_FAILED
 from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.signal_sets import STOP_SIGNALS, WATCHED
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS, WATCHED, Copies, ignored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# timeout(1) signals its child and then its process group, microseconds apart. Counted as two signals, the second one
-# would mean SIGKILL now and cost the ranks their grace.
-ONE_SIGNAL: Final = 0.02  # seconds between two equal signals of one sender that count as one
-
 SWEEP_LIMIT: Final = 5.0  # seconds; what survives SIGKILL for longer is stuck in the kernel
 LAST_LOOK: Final = 1.0  # seconds; the same if the runner has exited by itself, since it has waited for 5 s already
-EXIT_LIMIT: Final = 2.0  # seconds from the runner's exit status to its end: milliseconds, unless a disk hangs
+# Seconds for the runner to take note of a second stop signal: milliseconds, unless its main thread hangs at a disk.
+ANSWER_LIMIT: Final = 1.0
+KILL_LIMIT: Final = 0.5  # seconds for a runner that gives no answer to die of SIGKILL
 MANY_DESCRIPTORS: Final = 65536
 
+ANSWER: Final = b"a"  # what the runner writes when it has taken note of a stop signal
+LAST_WORD: Final = b"e"  # and at its end, before its exit status and the pids of the guardian's other children
 
-def guard(run: Callable[[], int], tell: Callable[[str], None], parent: int = 0) -> int:
+
+def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None], parent: int = 0) -> int:
     """Call `run` in a forked child; return the exit status: its result, or 128 + the signal that killed the child.
 
-    When this returns, no descendant is alive, except children that existed before: those of a script that has called
-    `exec ascend-runner`, and readers of its output (`ascend-runner ... > >(tee log)`). With `parent`, the pid of the
-    parent process, the death of the parent stops everything. `tell` is called with a sentence about processes that
-    survive SIGKILL, unless the runner has reported them.
+    `run` gets a function to call whenever it has taken note of a stop signal: a child that takes no note of the second
+    one is killed, and the status is 128 + the first of them.
+
+    When this returns, no descendant is alive, except children that this process had otherwise: those of a script that
+    has called `exec ascend-runner`, and readers of its output (`ascend-runner ... > >(tee log)`). With `parent`, the
+    pid of the parent process, the death of the parent stops everything. `tell` is called with a sentence about
+    processes that survive SIGKILL, unless the runner has reported them.
 
     Raises:
         OSError: No process can be forked.
@@ -44,26 +48,117 @@ def guard(run: Callable[[], int], tell: Callable[[str], None], parent: int = 0) 
     if parent:
         _follow_to_death(parent)
     guardian = os.getpid()
-    strangers = frozenset(process_tree.children(guardian))
-    last_word, status_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    runner = os.fork()
-    if runner == 0:
-        os.close(last_word)
-        _run_and_exit(run, guardian, status_fd)
+    strangers = set(process_tree.children(guardian))
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _run_and_exit(run, guardian, writer)
 
-    os.close(status_fd)
-    status = _forward_until_end(runner, watched, last_word)
-    os.close(last_word)
-    was_killed = os.WIFSIGNALED(status)
-    survivors = _sweep(strangers, SWEEP_LIMIT if was_killed else LAST_LOOK)
-    stuck = process_tree.look(runner) if runner in process_tree.children(guardian) else None
-    if stuck and stuck not in survivors:
-        survivors.append(stuck)  # one of its threads is left
+    os.close(writer)
+    runner = Runner(pid, reader, strangers)
+    runner.forward_until_end(watched)
+    os.close(reader)
+    survivors = _sweep(frozenset(strangers), SWEEP_LIMIT if runner.was_killed else LAST_LOOK)
     if survivors and (
-        stuck or was_killed or os.WEXITSTATUS(status) == RUNNER_FAILED
-    ):  # otherwise the runner has reported it
+        runner.was_killed or runner.status == RUNNER_FAILED or pid in [found.pid for found in survivors]
+    ):  # otherwise the runner has reported them
         tell(f"still alive after SIGKILL: {', '.join(map(process_tree.describe, survivors))}")
-    return 128 + os.WTERMSIG(status) if was_killed else os.WEXITSTATUS(status)
+    return runner.status
+
+
+class Runner:
+    """The runner as the guardian sees it. `strangers` are other children of the guardian, kept up to date."""
+
+    def __init__(self, pid: int, reader: int, strangers: set[int]) -> None:
+        self.pid = pid
+        self.status = RUNNER_FAILED
+        self.was_killed = False
+        self._reader = reader
+        self._strangers = strangers
+        self._has_ended = False
+        self._has_answered = False
+        self._stops: list[int] = []  # stop signals that were forwarded
+        self._deadline = 0.0  # for the answer, or for the end after SIGKILL; 0: there is none
+
+    def forward_until_end(self, watched: frozenset[int]) -> None:
+        """Forward signals until the runner has ended, has said its last word, or was given up."""
+        urgent, copies = watched & (STOP_SIGNALS | {signal.SIGCHLD}), Copies()
+        while not self._has_ended:
+            # The kernel gives the lowest number first, which a flood of SIGUSR1 has before SIGTERM.
+            info = signal.sigtimedwait(urgent, 0)
+            if info is None and self._deadline:
+                info = signal.sigtimedwait(watched, max(0.0, self._deadline - time.monotonic()))
+            elif info is None:
+                info = signal.sigwaitinfo(watched)
+
+            if info is None:
+                self._give_up()
+            elif info.si_signo == signal.SIGCHLD:
+                self._look()
+            elif not copies.has(info.si_signo):
+                self._forward(info.si_signo)
+
+    def _forward(self, signum: int) -> None:
+        if signum in STOP_SIGNALS:
+            self._stops.append(signum)
+            if len(self._stops) > 1 and not self._deadline:
+                self._read()
+                self._has_answered = False
+                self._deadline = time.monotonic() + ANSWER_LIMIT
+        os.kill(self.pid, signum)  # not reaped yet, so its pid is not reused
+        if signum in STOP_SIGNALS and self._is_stopped():
+            os.kill(self.pid, signal.SIGCONT)
+        if signum == signal.SIGTSTP:
+            os.kill(os.getpid(), signal.SIGSTOP)  # what Ctrl-Z would do if the signal were not blocked
+
+    def _is_stopped(self) -> bool:
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return False  # it has ended
+
+    def _give_up(self) -> None:
+        """Kill a runner that has not answered in time; one that cannot be killed is left to the sweep."""
+        self._read()
+        if self.was_killed:
+            self._has_ended = True
+        elif self._has_answered:
+            self._deadline = 0.0
+        elif not self._has_ended:
+            self.was_killed, self.status = True, 128 + self._stops[0]
+            os.kill(self.pid, signal.SIGKILL)
+            self._deadline = time.monotonic() + KILL_LIMIT
+
+    def _look(self) -> None:
+        """Reap every child that has ended, take note of new ones, and of the runner's end."""
+        found = process_tree.children(os.getpid())
+        ended = _reap()
+        self._read()
+        if self.pid not in ended:  # after its end they could as well be its own
+            self._strangers.update(found)
+            self._strangers.discard(self.pid)
+        self._strangers.difference_update(ended)  # their numbers may be used again
+        if self.pid in ended and not (self._has_ended or self.was_killed):
+            status = ended[self.pid]
+            self.was_killed = os.WIFSIGNALED(status)
+            self.status = 128 + os.WTERMSIG(status) if self.was_killed else os.WEXITSTATUS(status)
+        self._has_ended |= self.pid in ended
+
+    def _read(self) -> None:
+        """Read what the runner has written to the guardian."""
+        pieces = []
+        try:
+            while piece := os.read(self._reader, 65536):
+                pieces.append(piece)
+        except BlockingIOError:
+            pass
+        answers, last_word, text = b"".join(pieces).partition(LAST_WORD)
+        self._has_answered |= bool(answers)
+        if last_word:
+            self._has_ended = True
+            self.status, *pids = map(int, text.split())
+            self._strangers.update(pids)
 
 
 def _prepare() -> frozenset[int]:
@@ -72,28 +167,35 @@ def _prepare() -> frozenset[int]:
     _close_others_on_exec()
     process_tree.become_subreaper()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it were ignored, the kernel would discard every exit status
-    watched: frozenset[int] = WATCHED
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-        watched -= {signal.SIGHUP}  # nohup(1); a blocked signal would arrive although it is ignored
+    watched = WATCHED - ignored()  # a blocked signal would arrive although it is ignored
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     return watched
 
 
-def _run_and_exit(run: Callable[[], int], guardian: int, status_fd: int) -> NoReturn:
+def _run_and_exit(run: Callable[[Callable[[], None]], int], guardian: int, writer: int) -> NoReturn:
+    def answer() -> None:
+        try:
+            os.write(writer, ANSWER)
+        except OSError:
+            return  # the guardian is stopped, and the pipe full, or it was killed
+
     status = RUNNER_FAILED
     try:
         os.setpgid(0, 0)  # so that Ctrl-C reaches the runner once, through the guardian
         process_tree.become_subreaper()
         _follow_to_death(guardian)
-        status = run()
+        status = run(answer)
     except BaseException:  # noqa: BLE001  show any error; the child must never return into the guardian's code
         may_write_from_the_background()
         sys.excepthook(*sys.exc_info())
     finally:
         # A thread that is stuck in a write to a hanging disk can keep this process from ending.
         try:
-            os.write(status_fd, bytes([status]))
-            os.kill(os.getppid(), signal.SIGCHLD)
+            others = [pid for pid in process_tree.children(guardian) if pid != os.getpid()]
+            os.write(writer, LAST_WORD + " ".join(map(str, (status, *others))).encode())
+            if os.getppid() == guardian:
+                os.kill(guardian, signal.SIGCHLD)
+                os.kill(guardian, signal.SIGCONT)  # it may have been stopped
         finally:
             os._exit(status)
 
@@ -113,66 +215,29 @@ def _follow_to_death(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _forward_until_end(runner: int, watched: frozenset[int], last_word: int) -> int:
-    """Forward signals until the runner ends, or hangs for `EXIT_LIMIT` after its last word; return its wait status."""
-    last, last_time = (0, 0), 0.0
-    status_byte, deadline = b"", 0.0
-    while True:
-        info = (
-            signal.sigtimedwait(watched, max(0.0, deadline - time.monotonic()))
-            if status_byte
-            else signal.sigwaitinfo(watched)
-        )
-        if info is None:
-            return status_byte[0] << 8
-        if info.si_signo == signal.SIGCHLD:
-            status = _reap(runner)
-            if status is not None:
-                return status
-            if not status_byte:
-                status_byte, deadline = _read_if_there(last_word), time.monotonic() + EXIT_LIMIT
-            continue
-
-        received, now = (info.si_signo, info.si_pid), time.monotonic()
-        if received == last and now - last_time < ONE_SIGNAL and info.si_signo in STOP_SIGNALS:
-            continue
-        last, last_time = received, now
-        os.kill(runner, info.si_signo)  # not reaped yet, so its pid is not reused
-        if info.si_signo == signal.SIGTSTP:
-            os.kill(os.getpid(), signal.SIGSTOP)  # what Ctrl-Z would do if the signal were not blocked
-
-
-def _read_if_there(fd: int) -> bytes:
-    try:
-        return os.read(fd, 1)
-    except BlockingIOError:
-        return b""
-
-
-def _reap(runner: int) -> int | None:
-    """Reap every child that has ended; return the runner's wait status if it is among them."""
+def _reap() -> dict[int, int]:
+    """Reap every child that has ended; return the wait statuses by pid."""
+    ended: dict[int, int] = {}
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return None
+            return ended
         if pid == 0:
-            return None
-        if pid == runner:
-            return status
+            return ended
+        ended[pid] = status
 
 
 def _sweep(strangers: frozenset[int], seconds: float) -> list[process_tree.Descendant]:
     """Kill and reap every descendant that the runner has left; return those still alive after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        killed = process_tree.kill_all(keep=strangers)
-        process_tree.reap_adopted(keep=strangers)
+        found = process_tree.kill_all(keep=strangers)
         left = deadline - time.monotonic()
-        if strangers.issuperset(process_tree.children(os.getpid())):
+        if not process_tree.reap_adopted(keep=strangers):
             return []
-        if left <= 0:
-            return killed
+        if left <= 0 or (found and not any(map(process_tree.may_signal, found))):
+            return found
         signal.sigtimedwait({signal.SIGCHLD}, left)
 
 

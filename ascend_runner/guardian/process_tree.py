@@ -7,7 +7,8 @@ becomes a child of the subreaper. So the tree below this process is complete, in
 from __future__ import annotations
 
 import os
-from signal import SIGCONT, SIGKILL, SIGTERM
+import signal
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,21 +17,34 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36  # likewise, since Linux 3.4
 _GONE = (FileNotFoundError, ProcessLookupError)  # errors of /proc for a process that has just ended
+_ENDED = frozenset({"Z", "X"})
 
 
 class Descendant(NamedTuple):
-    """One process, as in /proc/PID/stat (proc(5))."""
+    """One process, as in /proc/PID/stat (proc(5)). `wait_status` is that of a zombie, `started` is in clock ticks.
+
+    Of a process that /proc hides (the mount option hidepid), pid, group and session are known; the rest is "?" or 0.
+    """
 
     pid: int
     name: str
     state: str
+    parent: int
     pgid: int
     session: int
+    threads: int
+    started: int
+    wait_status: int
 
     @property
     def is_zombie(self) -> bool:
-        """Whether it has ended and was not reaped yet."""
-        return self.state in {"Z", "X"}
+        """Whether it has ended and was not reaped yet. If only its main thread has, it is alive (in state Z)."""
+        return self.state in _ENDED and self.threads <= 1
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """The identity of this process; a later one with the same pid has another."""
+        return self.pid, self.started
 
 
 def become_subreaper() -> None:
@@ -55,7 +69,7 @@ def is_proc_ours() -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Return the pids of the children of `pid`, zombies included; none for a process that has ended.
+    """Return the pids of the children of `pid`, zombies included; none for a process that has ended or is hidden.
 
     None either if /proc is not ours: its processes with these numbers are others, and must not be killed.
     """
@@ -65,6 +79,8 @@ def children(pid: int) -> list[int]:
     try:
         for tid in os.listdir(f"/proc/{pid}/task"):
             found += map(int, _read(f"/proc/{pid}/task/{tid}/children").split())
+    except PermissionError:
+        return []
     except _GONE:
         # The process has ended, or the kernel was built without CONFIG_PROC_CHILDREN.
         return _children_by_scan(pid) if os.path.isdir(f"/proc/{pid}") else []
@@ -77,36 +93,62 @@ def descendants(pid: int, but: frozenset[int] = frozenset()) -> Iterator[Descend
 
     Processes that start or end meanwhile may be missed.
     """
-    to_visit = children(pid)
+    seen = {pid}
+    to_visit = [(child, pid) for child in children(pid)]
     while to_visit:
-        child = to_visit.pop()
+        child, parent = to_visit.pop()
         found = None if child in but else look(child)
         if found is None:
             continue
+        if found.parent == 0:  # hidden
+            found = found._replace(parent=parent)
+        if found.parent not in seen:  # a stranger that has been given the number meanwhile
+            continue
+        seen.add(child)
         yield found
         if not found.is_zombie:
-            to_visit += children(child)
+            to_visit += [(grandchild, child) for grandchild in children(child)]
 
 
 def look(pid: int) -> Descendant | None:
     """Return a process, or None if it has ended."""
     try:
         stat = _read(f"/proc/{pid}/stat")
-    except _GONE:
-        return None
+    except (*_GONE, PermissionError):  # it has ended, or it is hidden
+        return _look_without_proc(pid)
 
     # The name is in parentheses and may contain any byte, including parentheses and spaces (proc(5)).
     before, _, after = stat.rpartition(b")")
-    state, _ppid, pgid, session = after.split(None, 4)[:4]
-    name = before.partition(b"(")[2].decode(errors="replace")
-    return Descendant(pid, name, state.decode(), int(pgid), int(session))
+    fields = after.split()
+    return Descendant(
+        pid=pid,
+        name=before.partition(b"(")[2].decode(errors="replace"),
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        pgid=int(fields[2]),
+        session=int(fields[3]),
+        threads=int(fields[17]),
+        started=int(fields[19]),
+        wait_status=int(fields[49]),
+    )
+
+
+def _look_without_proc(pid: int) -> Descendant | None:
+    try:
+        return Descendant(pid, "?", "?", 0, os.getpgid(pid), os.getsid(pid), 1, 0, 0)
+    except ProcessLookupError:
+        return None
 
 
 def describe(found: Descendant) -> str:
     """Describe a process and where it hangs: "4711 (python, state D, in rpc_wait_bit_killable)"."""
-    function = wchan(found.pid)
+    thread = found
+    if found.state in _ENDED:  # only the main thread has ended
+        threads = filter(None, map(look, _numbers(f"/proc/{found.pid}/task")))
+        thread = next((thread for thread in threads if thread.state not in _ENDED), found)
+    function = wchan(thread.pid)
 
-    return f"{found.pid} ({found.name}, state {found.state}{f', in {function}' if function else ''})"
+    return f"{found.pid} ({found.name}, state {thread.state}{f', in {function}' if function else ''})"
 
 
 def wchan(pid: int) -> str:
@@ -119,39 +161,89 @@ def wchan(pid: int) -> str:
 
 
 def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
-    """Send SIGKILL to every living descendant of this process except the subtrees of `keep`; return those killed.
+    """Send SIGKILL to every living descendant of this process except the subtrees of `keep`; return those found.
 
-    A process may fork between the look and the signal: the caller must reap and call again until none is left.
+    They are stopped first: a chain of processes that fork and exit would outrun a walk that looks at each of them. A
+    process may still fork between the look and the signal: the caller must reap and call again until none is left.
     """
-    killed = [found for found in descendants(os.getpid(), keep) if not found.is_zombie]
-    for found in killed:
-        send(found.pid, SIGKILL)
+    for pid in children(os.getpid()):
+        if pid not in keep:
+            try:
+                os.kill(pid, SIGSTOP)  # not reaped yet, so its pid is not reused
+            except (ProcessLookupError, PermissionError):
+                continue
+    found = []
+    for process in descendants(os.getpid(), keep):
+        if not process.is_zombie:
+            send(process.identity, SIGSTOP)
+            found.append(process)
+    for process in found:
+        send(process.identity, SIGKILL)
 
-    return killed
+    return found
 
 
 def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
     """Reap every child that has ended except those in `keep`; return the living ones not in `keep`."""
-    living = []
-    for pid in children(os.getpid()):
-        if pid not in keep:
+    while True:
+        living, has_reaped = [], False
+        for pid in children(os.getpid()):
+            if pid in keep:
+                continue
             try:
-                if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                    living.append(pid)
+                is_reaped = os.waitpid(pid, os.WNOHANG) != (0, 0)
             except ChildProcessError:
                 continue
+            has_reaped |= is_reaped
+            if not (is_reaped or _has_ended(pid)):  # not reaped although ended: a debugger keeps it (ptrace(2))
+                living.append(pid)
+        if living or not has_reaped:  # one that was reaped may have left a child meanwhile
+            return living
 
-    return living
 
+def open_pidfd(pid: int) -> int:
+    """Return a descriptor of a process, readable when it has ended; -1 where there is none or it has been reaped.
 
-def send(pid: int, signum: int) -> None:
-    """Signal a process, if it still exists. SIGCONT follows SIGTERM, since a stopped process cannot act on it."""
+    pidfd_open(2) needs Linux 5.3, and old container profiles forbid it.
+    """
     try:
-        os.kill(pid, signum)
-        if signum == SIGTERM:
-            os.kill(pid, SIGCONT)
+        return os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return -1
+
+
+def send(identity: tuple[int, int], signum: int) -> None:
+    """Signal a process, if it still exists: not another one that has been given its pid meanwhile.
+
+    SIGCONT follows SIGTERM, since a stopped process cannot act on it.
+    """
+    pid, started = identity
+    fd = open_pidfd(pid)
+    try:
+        found = look(pid)  # after the descriptor was opened, so that both are of one process
+        if found is None or found.started != started:
+            return
+        for each in (signum, SIGCONT) if signum == SIGTERM else (signum,):
+            if fd < 0:
+                os.kill(pid, each)
+            else:
+                signal.pidfd_send_signal(fd, each)
     except (ProcessLookupError, PermissionError):
-        return  # ended, or a set-user-id program that only root may signal
+        return  # ended, or another user's
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def may_signal(process: Descendant) -> bool:
+    """Whether this user may signal a process; not one of su(1), sudo(8) or any other set-user-id program."""
+    try:
+        os.kill(process.pid, 0)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        return True
+    return True
 
 
 def _prctl(option: int, value: int) -> None:
@@ -163,14 +255,19 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _children_by_scan(parent: int) -> list[int]:
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent_of(pid) == parent]
+    return [pid for pid in _numbers("/proc") if (found := look(pid)) and found.parent == parent]
 
 
-def _parent_of(pid: int) -> int:
+def _has_ended(pid: int) -> bool:
+    found = look(pid)
+    return found is None or found.is_zombie
+
+
+def _numbers(folder: str) -> list[int]:
     try:
-        return int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 2)[1])
-    except _GONE:
-        return 0
+        return [int(name) for name in os.listdir(folder) if name.isdigit()]
+    except OSError:
+        return []
 
 
 def _read(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Finds the control groups of this process, as far as they are mounted here: v1, v2, or both side by side.
+"""Finds the control groups of a process, as far as they are mounted here: v1, v2, or both side by side.
 
 Nothing here needs a privilege, and nothing has to be there. Sources: cgroups(7), proc(5) for mountinfo, the kernel's
 cgroup-v1 and cgroup-v2.rst.
@@ -21,12 +21,22 @@ class Cgroup:
     folders: tuple[str, ...]
 
 
-def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | None:
+def is_frozen(host: Host, pid: int) -> bool:
+    """Whether the control group of a process is frozen, so that it cannot run, by `docker pause` for instance."""
+    found = find(host, "freezer", "freezer.state", "cgroup.events", process=str(pid))
+    if not found:
+        return False
+    if found.is_v1:
+        return host.read_text(f"{found.folders[0]}/freezer.state").startswith(("FROZEN", "FREEZING"))
+    return "frozen 1" in host.read_lines(f"{found.folders[0]}/cgroup.events")
+
+
+def find(host: Host, controller: str, v1_file: str, v2_file: str, *, process: str = "self") -> Cgroup | None:
     """Find the folders that hold a controller's file; None if there is none.
 
     With v1 and v2 side by side, the controller belongs to v1 if a v1 hierarchy has it.
     """
-    paths = _paths(host.read_bytes("/proc/self/cgroup"), controller.encode())
+    paths = _paths(host.read_bytes(f"/proc/{process}/cgroup"), controller.encode())
     mounts = _mounts(host.read_bytes("/proc/self/mountinfo"), controller.encode())
     for is_v1, file in ((True, v1_file), (False, v2_file)):
         if is_v1 not in paths or is_v1 not in mounts:

@@ -12,8 +12,9 @@ from signal import SIGCONT, SIGPIPE, SIGTERM, SIGXFSZ
 from typing import Final
 
 from ascend_runner.facts import RankReaped
+from ascend_runner.guardian import process_tree
 from ascend_runner.plan.job import RankSpec
-from ascend_runner.processes import descriptors
+from ascend_runner.processes.exit_watch import refuse_the_last_descriptors
 from ascend_runner.supervision.events import Ending
 
 IGNORED_BY_PYTHON: Final = (SIGPIPE, SIGXFSZ)  # and by no other program at its start
@@ -28,7 +29,7 @@ class Leader:
         Raises:
             OSError: It cannot be started; no process is left of the attempt.
         """
-        descriptors.refuse_the_last(output)
+        refuse_the_last_descriptors(output)
         self.spec = spec
         self.pid = _spawn(spec, output) if spec.cores is None else _spawn_on_cores(spec.cores, spec, output)
 
@@ -46,6 +47,16 @@ class Leader:
 
         return Ending(signum=seen.si_status, core_dumped=seen.si_code == os.CLD_DUMPED)
 
+    def peek_closely(self) -> Ending | None:
+        """Do the same, also while the kernel reports its end to a debugger first, which may never look (ptrace(2))."""
+        ending, found = self.peek(), process_tree.look(self.pid)
+        if ending or not (found and found.is_zombie):
+            return ending
+        status = found.wait_status
+        if os.WIFEXITED(status):
+            return Ending(exit_code=os.WEXITSTATUS(status))
+        return Ending(signum=os.WTERMSIG(status), core_dumped=os.WCOREDUMP(status))
+
     def signal_group(self, signum: int) -> None:
         """Signal its process group. SIGCONT follows SIGTERM, since a stopped process cannot act on it."""
         try:
@@ -58,9 +69,9 @@ class Leader:
     def reap(self) -> RankReaped:
         """Release the pid, and return the resources used by the process and the children it waited for.
 
-        The process must have ended.
+        The process must have ended. While a debugger keeps it, nothing is released, and the usage is 0.
         """
-        _pid, _status, usage = os.wait4(self.pid, 0)
+        _pid, _status, usage = os.wait4(self.pid, os.WNOHANG)
         return RankReaped(
             rank_id=self.spec.rank_id,
             max_rss=usage.ru_maxrss * 1024,

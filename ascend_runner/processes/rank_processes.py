@@ -9,14 +9,15 @@ from typing import Union
 
 from ascend_runner.facts import RankReaped
 from ascend_runner.guardian import process_tree
+from ascend_runner.host import cgroup
+from ascend_runner.host.host import Host
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes import rank_tree
-from ascend_runner.processes.asked import AskedProcesses
-from ascend_runner.processes.exit_order import ExitOrder
+from ascend_runner.processes.exit_watch import ExitWatch
 from ascend_runner.processes.leader import Leader
 from ascend_runner.supervision import signal_targets
 from ascend_runner.supervision.events import Emptied, Ending, Exited
-from ascend_runner.supervision.signal_targets import RankProcess
+from ascend_runner.supervision.signal_targets import Identity, RankProcess
 
 
 class RankProcesses:
@@ -24,10 +25,12 @@ class RankProcesses:
 
     def __init__(self) -> None:
         self._leaders: dict[int, Leader] = {}  # not reaped, so their pids cannot be reused
-        self._exit_order = ExitOrder()
-        self.asked = AskedProcesses()
+        self.exits = ExitWatch()
+        self._asked: set[Identity] = set()  # processes that were asked to stop
+        self._has_asked_ended = False
         self._ended: set[int] = set()  # ranks whose leader has ended
         self._with_stragglers: set[int] = set()  # those of them that have a living process in their session
+        self._tree: tuple[RankProcess, ...] | None = None  # as read since the last look
 
     def spawn(self, spec: RankSpec, output: int) -> int:
         """Start a rank with stdout and stderr on the fd `output`; return its pid.
@@ -37,19 +40,18 @@ class RankProcesses:
         """
         leader = Leader(spec, output)
         self._leaders[spec.rank_id] = leader
-        self._exit_order.add(spec.rank_id, leader.pid)
+        self.exits.add(leader.pid)
+        self._tree = None
         return leader.pid
 
     def look(self) -> tuple[Sequence[Union[Exited, Emptied]], bool]:
         """Return what has ended since the last call, without reaping, and whether it is in the kernel's order."""
-        endings = {
-            rank_id: ending
-            for rank_id, leader in self._leaders.items()
-            if rank_id not in self._ended and (ending := leader.peek())
-        }
+        self._tree = None
+        running = {rank_id: leader for rank_id, leader in self._leaders.items() if rank_id not in self._ended}
+        endings = {rank_id: ending for rank_id, leader in running.items() if (ending := leader.peek())}
         # Asked after the leaders were looked at, so that none of these is missing for being a moment too late.
-        order = [rank_id for rank_id in self._exit_order.ended() if rank_id in endings]
-        is_ordered = len(order) == len(endings)
+        order = [rank_id for rank_id in self._take_ended() if rank_id in running]
+        endings.update((rank_id, ending) for rank_id in order if (ending := running[rank_id].peek_closely()))
         sessions = self._living_sessions(endings)
         emptied = [rank_id for rank_id in self._with_stragglers if self._leaders[rank_id].pid not in sessions]
         self._with_stragglers.difference_update(emptied)
@@ -60,7 +62,14 @@ class RankProcesses:
                 self._with_stragglers.add(rank_id)
             self._ended.add(rank_id)
             events.append(Exited(rank_id, endings[rank_id], has_stragglers))
-        return events, is_ordered
+        return events, len(order) == len(endings)
+
+    def _take_ended(self) -> Sequence[int]:
+        """Return the ranks whose leader has ended, in the order of the kernel."""
+        ranks = {leader.pid: rank_id for rank_id, leader in self._leaders.items()}
+        ended = self.exits.take_ended()
+        self._has_asked_ended |= any(pid not in ranks for pid in ended)
+        return [ranks[pid] for pid in ended if pid in ranks]
 
     def _living_sessions(self, endings: Mapping[int, Ending]) -> Collection[int]:
         """Return the sessions that have a living process, of those that are needed."""
@@ -68,14 +77,17 @@ class RankProcesses:
         adopted = process_tree.reap_adopted(keep=self._leader_pids())
         if not adopted or not (endings or self._with_stragglers):
             return ()
-        return {found.session for found in process_tree.descendants(os.getpid()) if not found.is_zombie}
+        needed = {self._leaders[rank_id].pid for rank_id in (*endings, *self._with_stragglers)}
+        living = [found for found in process_tree.descendants(os.getpid()) if not found.is_zombie]
+        for found in living:
+            if found.session in needed and found.parent != os.getpid():  # no SIGCHLD will report its end
+                self.exits.add(found.pid)
+        return {found.session for found in living}
 
     def ask_to_stop(self, signums: Mapping[int, int]) -> None:
         """Ask those of each rank (by rank id) that have to be asked now, see `signal_targets.to_stop`."""
         for rank_id, tops in self._tops(signums).items():
-            for process, signum in signal_targets.to_stop(tops, signums[rank_id], self.asked.identities):
-                self.asked.add(process)
-                process_tree.send(process.pid, signum)
+            self._ask(tops, signums[rank_id])
             self._leaders[rank_id].signal_group(SIGCONT)  # a stopped process cannot act on the signal
 
     def notify(self, signums: Mapping[int, int]) -> bool:
@@ -86,16 +98,19 @@ class RankProcesses:
             for process in signal_targets.to_notify(tops, signums[rank_id])
         ]
         for process, signum in targets:
-            process_tree.send(process.pid, signum)
+            process_tree.send(process.identity, signum)
         return bool(targets)
 
     def ask_escaped(self, signum: int) -> None:
         """Ask the processes outside the ranks' own sessions to stop."""
         sessions = {leader.pid for leader in self._leaders.values()}
-        tops = [top for top in self._children() if top.session not in sessions]
-        for process, its_signum in signal_targets.to_stop(tops, signum, self.asked.identities):
-            self.asked.add(process)
-            process_tree.send(process.pid, its_signum)
+        self._ask([top for top in self._children() if top.session not in sessions], signum)
+
+    def _ask(self, tops: Sequence[RankProcess], signum: int) -> None:
+        for process, its_signum in signal_targets.to_stop(tops, signum, self._asked):
+            self._asked.add(process.identity)
+            self.exits.add(process.pid)
+            process_tree.send(process.identity, its_signum)
 
     def _tops(self, rank_ids: Collection[int]) -> dict[int, list[RankProcess]]:
         """Return the topmost living processes of each rank: its leader, and what its leader has left in its session."""
@@ -107,9 +122,10 @@ class RankProcesses:
                 tops[rank_id].append(child)
         return tops
 
-    @staticmethod
-    def _children() -> tuple[RankProcess, ...]:
-        return rank_tree.read(process_tree.children(os.getpid()))
+    def _children(self) -> tuple[RankProcess, ...]:
+        if self._tree is None:
+            self._tree = rank_tree.read(process_tree.descendants(os.getpid()))
+        return self._tree
 
     def signal(self, signums: Mapping[int, int]) -> None:
         """Send each rank (by rank id) its signal. A process that has ended meanwhile is no error."""
@@ -121,11 +137,10 @@ class RankProcesses:
         # A session may hold more groups than its leader's: the jobs of a shell, timeout(1).
         for found in process_tree.descendants(os.getpid()):
             if found.session in by_session and found.pgid != found.session and not found.is_zombie:
-                process_tree.send(found.pid, by_session[found.session])
+                process_tree.send(found.identity, by_session[found.session])
 
     def reap(self, rank_id: int) -> RankReaped:
         """Give the pid of a rank of which nothing is left back to the kernel."""
-        self._exit_order.discard(rank_id)
         self._ended.discard(rank_id)
         return self._leaders.pop(rank_id).reap()
 
@@ -134,12 +149,31 @@ class RankProcesses:
         return {rank_id: leader.pid for rank_id, leader in self._leaders.items() if rank_id not in self._ended}
 
     def has_asked_ended(self) -> bool:
-        """Whether a process that was asked to stop has ended since the last call."""
-        return self.asked.take_ended() > 0
+        """Whether a process that was asked to stop, other than a leader, had ended at the last look."""
+        has_ended, self._has_asked_ended = self._has_asked_ended, False
+        return has_ended
+
+    def has_killable(self) -> bool:
+        """Whether any process is alive that this user may signal."""
+        return self._has_killable_but(frozenset())
 
     def has_escaped(self) -> bool:
-        """Whether any process outside the ranks' own sessions is alive. Reaps those that have ended."""
-        return bool(process_tree.reap_adopted(keep=self._leader_pids()))
+        """Whether any process outside the ranks' own sessions is alive that may be signalled. Reaps what has ended."""
+        self._tree = None
+        self._take_ended()
+        leaders = self._leader_pids()
+        return bool(process_tree.reap_adopted(keep=leaders)) and self._has_killable_but(leaders)
+
+    @staticmethod
+    def _has_killable_but(leaders: frozenset[int]) -> bool:
+        found = process_tree.descendants(os.getpid(), leaders)
+        return any(process_tree.may_signal(process) for process in found if not process.is_zombie)
+
+    def is_held(self) -> bool:
+        """Whether any process of the ranks is not allowed to run: stopped, traced, or in a frozen control group."""
+        host = Host()
+        living = (found for found in process_tree.descendants(os.getpid()) if not found.is_zombie)
+        return any(found.state in {"T", "t"} or cgroup.is_frozen(host, found.pid) for found in living)
 
     def kill_escaped(self) -> Mapping[int, str]:
         """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""
@@ -156,8 +190,7 @@ class RankProcesses:
 
     def close(self) -> None:
         """Stop watching. May be called twice."""
-        self._exit_order.close()
-        self.asked.close()
+        self.exits.close()
 
     def _leader_pids(self) -> frozenset[int]:
         return frozenset(leader.pid for leader in self._leaders.values())

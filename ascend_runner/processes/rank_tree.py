@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ascend_runner.guardian import process_tree
+from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.supervision.signal_targets import RankProcess
 
 # The number of rt_sigtimedwait(2) on each architecture. A process that sleeps in it receives the signals that it waits
@@ -17,53 +18,42 @@ from ascend_runner.supervision.signal_targets import RankProcess
 SIGTIMEDWAIT: Final = {"x86_64": "128", "aarch64": "137"}.get(platform.machine(), "")
 STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
-_ENDED: Final = frozenset({"Z", "X"})
-_SESSION: Final = 3  # fields of /proc/PID/stat, counted from the one behind the name
-_STARTED: Final = 19
+
+def read(found: Iterable[Descendant]) -> tuple[RankProcess, ...]:
+    """Return the topmost processes, each with all processes below it; `found` lists parents before their children."""
+    children: dict[int, list[RankProcess]] = {}
+    processes = [process for process in found if not process.is_zombie]
+    pids = {process.pid for process in processes}
+    for process in reversed(processes):
+        handled, ignored = _handled_and_ignored(process)
+        above = process.parent if process.parent in pids else 0
+        children.setdefault(above, []).append(
+            RankProcess(
+                pid=process.pid,
+                started=process.started,
+                name=process.name,
+                session=process.session,
+                handled=handled,
+                ignored=ignored,
+                children=tuple(children.get(process.pid, ())),
+            )
+        )
+    return tuple(children.get(0, ()))
 
 
-def read(pids: Iterable[int]) -> tuple[RankProcess, ...]:
-    """Return the living processes among `pids`, each with all living processes below it.
+def _handled_and_ignored(process: Descendant) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the signals that a process handles, and those that it ignores.
 
-    Processes that end or start meanwhile may be missing.
+    A process that cannot be signalled, or looked at, takes care of nobody.
     """
-    tops = list(pids)
-    children: dict[int, list[int]] = {}
-    order: list[int] = []
-    to_visit = list(tops)
-    while to_visit:
-        pid = to_visit.pop()
-        children[pid] = process_tree.children(pid)
-        order.append(pid)
-        to_visit += children[pid]
-
-    found: dict[int, RankProcess] = {}
-    for pid in reversed(order):  # children before their parents
-        process = _read(pid, tuple(found[child] for child in children[pid] if child in found))
-        if process is not None:
-            found[pid] = process
-    return tuple(found[pid] for pid in tops if pid in found)
-
-
-def _read(pid: int, children: tuple[RankProcess, ...]) -> RankProcess | None:
     try:
-        stat = _text(pid, "stat")
-        status = dict(line.split(":\t", 1) for line in _text(pid, "status").splitlines() if ":\t" in line)
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat.rpartition(")")[2].split()
-    if fields[0] in _ENDED:
-        return None
-
-    return RankProcess(
-        pid=pid,
-        started=int(fields[_STARTED]),
-        name=stat.partition("(")[2].rpartition(")")[0],
-        session=int(fields[_SESSION]),
-        handled=_signals(int(status["SigCgt"], 16)) | _awaited(pid),
-        ignored=_signals(int(status["SigIgn"], 16)),
-        children=children,
-    )
+        status = dict(line.split(":\t", 1) for line in _text(process.pid, "status").splitlines() if ":\t" in line)
+    except OSError:
+        return frozenset(), frozenset()
+    ignored = _signals(int(status["SigIgn"], 16))
+    if not process_tree.may_signal(process):
+        return frozenset(), ignored
+    return _signals(int(status["SigCgt"], 16)) | _awaited(process.pid), ignored
 
 
 def _awaited(pid: int) -> frozenset[int]:

@@ -1,6 +1,6 @@
-"""The one place where the runner blocks: signals arrive as bytes on a wakeup fd, and nothing polls.
+"""The one place where the runner blocks: signals end a wait through a wakeup fd, and nothing polls.
 
-The handlers do nothing, so no Python code runs in the middle of other code. The reader decides what a signal means.
+The handlers only take note, so no other Python code runs in the middle of code. The reader decides what a signal means.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Final, Protocol
 
-from ascend_runner.guardian.signal_sets import WATCHED
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS, WATCHED, Copies, ignored
 
 LONGEST: Final = 1e9  # milliseconds; poll(2) takes an int. A longer wait returns after eleven days without a signal
 
@@ -28,9 +29,13 @@ class Signals:
     """Time and signals.
 
     Collects signals within `with`, in the main thread. Those that were blocked and pending before arrive at once.
+    `answer` is called when a wait returns a stop signal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answer: Callable[[], None] = lambda: None) -> None:
+        self._answer = answer
+        self._arrived: list[int] = []
+        self._copies = Copies()
         self._handlers: dict[int, signal._HANDLER] = {}
         self._mask: set[signal.Signals | int] = set()
         self._old_wakeup_fd = -1
@@ -41,10 +46,12 @@ class Signals:
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll.register(self._reader, select.POLLIN)
         self._old_wakeup_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        not_noted = ignored()
         for signum in WATCHED:
-            if signum == signal.SIGHUP and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-                continue  # nohup(1)
-            self._handlers[signum] = signal.signal(signum, _do_nothing)
+            if signum == signal.SIGHUP and signum in not_noted:
+                continue  # nohup(1) means the ranks as well
+            # A rank must not ignore SIGINT: a shell's background jobs are recognized by that.
+            self._handlers[signum] = signal.signal(signum, _ignore if signum in not_noted else self._take_note)
         self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         return self
 
@@ -72,11 +79,31 @@ class Signals:
         return time.monotonic()
 
     def wait(self, seconds: float | None) -> list[int]:
-        """Block until a signal arrives, at most `seconds` (None: for ever); return all signals in order of arrival."""
-        timeout = None if seconds is None else min(max(0.0, seconds) * 1000, LONGEST)
-        ready = [fd for fd, _events in self._poll.poll(timeout)]
-        return list(os.read(self._reader, 65536)) if self._reader in ready else []
+        """Block until a signal arrives, at most `seconds` (None: for ever); return all signals that have arrived.
+
+        Stop signals come first, in order of arrival. Of several equal others only the last one counts.
+        """
+        end = None if seconds is None else self.now() + seconds
+        while True:
+            timeout = None if end is None else min(max(0.0, end - self.now()) * 1000, LONGEST)
+            ready = [fd for fd, _events in self._poll.poll(timeout)]
+            if self._reader in ready:
+                os.read(self._reader, 65536)
+                signal.pthread_sigmask(signal.SIG_BLOCK, ())  # calls the handler of each signal whose byte was read
+            arrived, self._arrived = self._arrived, []
+            if arrived or ready != [self._reader]:  # otherwise the byte was that of a signal returned before
+                break
+        if not STOP_SIGNALS.isdisjoint(arrived):
+            self._answer()
+        return sorted(arrived, key=lambda signum: signum not in STOP_SIGNALS)
+
+    def _take_note(self, signum: int, _frame: FrameType | None) -> None:
+        if self._copies.has(signum):
+            return
+        if signum not in STOP_SIGNALS and signum in self._arrived:
+            self._arrived.remove(signum)
+        self._arrived.append(signum)
 
 
-def _do_nothing(_signum: int, _frame: FrameType | None) -> None:
-    """Do nothing: the wakeup fd is only written for signals that have a Python handler."""
+def _ignore(_signum: int, _frame: FrameType | None) -> None:
+    """Do nothing, and let programs start with the default action: exec(2) keeps SIG_IGN, but no handler."""

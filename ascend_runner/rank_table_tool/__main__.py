@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
-# `python -m` puts the current folder first, where a user's json.py would shadow the standard library's.
-if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # Python 3.11's -P leaves it out
-    del sys.path[0]
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # Python 3.11: -P
+    del sys.path[0]  # the current directory
+
+from ascend_runner.import_path import put_in_order
+
+put_in_order()
 
 INTERRUPTED = 130
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.guard import ONE_SIGNAL
+from ascend_runner.guardian.guard import ANSWER_LIMIT
+from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from tests.helpers.program import WORKERS
 from tests.helpers.surroundings import CLEAN
-from tests.helpers.waiting import LIMIT, is_gone
+from tests.helpers.waiting import LIMIT, is_gone, wait_until
 
 GUARDED = [sys.executable, str(WORKERS / "guarded.py")]
 
@@ -148,26 +149,31 @@ def test_signal_reaches_the_runner_once(name: str) -> None:
         assert 0 == popen.wait(LIMIT)
 
 
-def test_ignored_hangup_is_not_forwarded() -> None:
-    """Under nohup(1), SIGHUP stays ignored."""
-    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGINT])
+def test_ignored_signal_is_not_forwarded(signum: signal.Signals) -> None:
+    """Under nohup(1) SIGHUP stays ignored, and SIGINT in a shell's background job."""
+    handler = signal.signal(signum, signal.SIG_IGN)
     try:
         with running(*GUARDED, "signals") as popen:
-            popen.send_signal(signal.SIGHUP)
+            popen.send_signal(signum)
             popen.send_signal(signal.SIGQUIT)
 
             assert "SIGQUIT" == read_line(popen)
             assert 0 == popen.wait(LIMIT)
     finally:
-        signal.signal(signal.SIGHUP, handler)
+        signal.signal(signum, handler)
 
 
-def test_same_signal_of_two_senders_is_two_intentions() -> None:
-    """Equal signals from different senders are both forwarded, however close together."""
+def test_copies_of_a_signal_are_one() -> None:
+    """pkill(1) and systemd signal guardian and runner, timeout(1) its child and the group: one request each."""
     with running(*GUARDED, "signals") as popen:
-        for _ in range(2):
-            subprocess.run(["/bin/sh", "-c", f"kill -TERM {popen.pid}"], check=True)
-            assert "SIGTERM" == read_line(popen)
+        (runner,) = process_tree.children(popen.pid)
+        for pid in (runner, popen.pid, popen.pid):
+            os.kill(pid, signal.SIGTERM)
+        assert "SIGTERM" == read_line(popen)
+        popen.send_signal(signal.SIGQUIT)
+
+        assert "SIGQUIT" == read_line(popen)
 
 
 def test_same_signal_later_is_another_intention() -> None:
@@ -182,7 +188,7 @@ def test_same_signal_later_is_another_intention() -> None:
 def test_other_signal_of_one_sender_is_another_intention() -> None:
     """A SIGTERM directly after a SIGINT is not a duplicate."""
     with running(*GUARDED, "signals") as popen:
-        for name in ("SIGINT", "SIGTERM", "SIGINT"):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             popen.send_signal(signal.Signals[name])
             assert name == read_line(popen)
 
@@ -202,6 +208,67 @@ def test_runner_ends_when_the_guardian_is_killed() -> None:
         assert "SIGTERM" == read_line(popen)
         os.kill(runner, signal.SIGQUIT)
         os.waitpid(runner, 0)
+
+
+# --- A runner or guardian that does not run ---------------------------------------------------------------------------
+
+
+def test_runner_that_hangs_ends_with_the_second_signal() -> None:
+    """A runner that takes no note of signals, as with its main thread at a hung disk, is killed: 128 + the first."""
+    with running(*GUARDED, "hang") as popen:
+        popen.send_signal(signal.SIGTERM)
+        time.sleep(2 * ONE_SIGNAL)
+        popen.send_signal(signal.SIGINT)
+
+        assert 143 == popen.wait(LIMIT)
+
+
+def test_runner_that_answers_is_not_killed() -> None:
+    """A runner that has taken note of the second signal has all the time that it needs."""
+    with running(*GUARDED, "signals") as popen:
+        for name in ("SIGTERM", "SIGINT"):
+            popen.send_signal(signal.Signals[name])
+            assert name == read_line(popen)
+        time.sleep(2 * ANSWER_LIMIT)
+        popen.send_signal(signal.SIGQUIT)
+
+        assert "SIGQUIT" == read_line(popen)
+        assert 0 == popen.wait(LIMIT)
+
+
+def test_stopped_runner_is_continued() -> None:
+    """SIGTERM to the guardian reaches a runner that somebody has stopped."""
+    with running(*GUARDED, "signals") as popen:
+        (runner,) = process_tree.children(popen.pid)
+        os.kill(runner, signal.SIGSTOP)
+        wait_until(lambda: (found := process_tree.look(runner)) and found.state == "T")
+        popen.send_signal(signal.SIGTERM)
+
+        assert "SIGTERM" == read_line(popen)
+
+
+def test_stopped_guardian_is_continued_by_the_end_of_the_runner() -> None:
+    """The status of a job does not wait for somebody to continue the guardian."""
+    assert 7 == run(*GUARDED, "stop-parent").returncode
+
+
+def test_collector_that_detaches_is_spared(tmp_path: Path) -> None:
+    """A process that a child of the script leaves behind while the runner lives is the script's."""
+    go, pid_file = tmp_path / "go", tmp_path / "pid"
+    os.mkfifo(go)
+    collector = f"(read go <{go}; sleep 1000 >/dev/null 2>&1 & echo $! >{pid_file}) &"
+    with running("/bin/sh", "-c", f'{collector} exec "$@"', "sh", *GUARDED, "signals") as popen:
+        go.write_text("go\n")
+        wait_until(lambda: pid_file.exists() and pid_file.read_text())
+        detached = int(pid_file.read_text())
+        wait_until(lambda: detached in process_tree.children(popen.pid))
+        popen.send_signal(signal.SIGQUIT)
+        assert 0 == popen.wait(LIMIT)
+
+    was_spared = not is_gone(detached)
+    os.kill(detached, signal.SIGKILL)
+    os.waitpid(detached, 0)
+    assert was_spared
 
 
 # --- Standard files ---------------------------------------------------------------------------------------------------

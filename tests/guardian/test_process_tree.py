@@ -119,6 +119,22 @@ def test_kernel_without_children_files_gives_the_same() -> None:
         assert sorted(quick) == sorted(scanned)
 
 
+def test_process_whose_main_thread_has_ended_is_alive() -> None:
+    """Its state is Z, but another thread works; it is found with its children, and killed."""
+    kept = frozenset(process_tree.children(os.getpid()))
+    with acting("child=plain", "headless") as popen:
+        wait_until(lambda: (found := process_tree.look(popen.pid)) and found.state == "Z")
+        found = process_tree.look(popen.pid)
+        assert found
+        assert not found.is_zombie
+        assert ", state Z" not in process_tree.describe(found)
+        assert [popen.pid] == process_tree.reap_adopted(kept)
+        assert 1 == len(list(process_tree.descendants(popen.pid)))
+        assert 2 == len(process_tree.kill_all(kept))
+
+        assert -signal.SIGKILL == popen.wait(LIMIT)
+
+
 def test_process_that_is_gone_has_neither_state_nor_children() -> None:
     """A process that has exited is not described."""
     popen = subprocess.Popen(["/bin/true"])
@@ -190,7 +206,29 @@ def test_send_to_somebody_gone_is_no_trouble() -> None:
     popen = subprocess.Popen(["/bin/true"])
     popen.wait()
 
-    process_tree.send(popen.pid, signal.SIGTERM)
+    process_tree.send((popen.pid, 1), signal.SIGTERM)
+
+
+def test_another_process_with_the_same_pid_is_not_signalled() -> None:
+    """A process that was started later than the one that was seen is another one."""
+    with acting("answer=TERM:asked:7") as popen:
+        found = process_tree.look(popen.pid)
+        assert found
+        process_tree.send((found.pid, found.started - 1), signal.SIGKILL)
+        process_tree.send(found.identity, signal.SIGTERM)
+
+        assert 7 == popen.wait(LIMIT)
+
+
+def test_send_without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an old kernel, or with a Python built on one, the process is signalled by its pid."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    with acting("answer=TERM:asked:7") as popen:
+        found = process_tree.look(popen.pid)
+        assert found
+        process_tree.send(found.identity, signal.SIGTERM)
+
+        assert 7 == popen.wait(LIMIT)
 
 
 def test_send_continues_whoever_is_stopped() -> None:
@@ -198,7 +236,9 @@ def test_send_continues_whoever_is_stopped() -> None:
     with acting("answer=TERM:asked:7") as popen:
         popen.send_signal(signal.SIGSTOP)
         wait_until(lambda: (found := process_tree.look(popen.pid)) and found.state == "T")
-        process_tree.send(popen.pid, signal.SIGTERM)
+        found = process_tree.look(popen.pid)
+        assert found
+        process_tree.send(found.identity, signal.SIGTERM)
 
         assert 7 == popen.wait(LIMIT)
 

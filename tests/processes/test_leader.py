@@ -89,9 +89,15 @@ def await_ending(leader: Leader) -> Ending:
     return ending
 
 
+def reap(leader: Leader) -> None:
+    """Reap it when it has ended."""
+    await_ending(leader)
+    leader.reap()
+
+
 def reap_group(leader: Leader) -> None:
     """Reap the leader and the members of its group that were reparented to this process, their subreaper."""
-    leader.reap()
+    reap(leader)
     try:
         while True:
             os.waitpid(-leader.pid, 0)
@@ -107,7 +113,7 @@ def test_leader_gets_the_words_and_the_folder_of_its_spec(output: Output, tmp_pa
     words = ("any name", "-c", 'pwd; echo "$0" "$1"', "zero", "one two")
     leader = Leader(spec(*words, executable="/bin/sh", cwd=str(tmp_path)), output.writer)
     shown = output.read()
-    leader.reap()
+    reap(leader)
 
     assert f"{tmp_path}\nzero one two\n".encode() == shown
 
@@ -116,7 +122,7 @@ def test_leader_gets_the_variables_of_its_spec_and_no_other(output: Output) -> N
     """The caller's environment is not inherited."""
     leader = Leader(spec("/usr/bin/env", env={"A": "ä", "B": ""}), output.writer)
     shown = output.read()
-    leader.reap()
+    reap(leader)
 
     assert "A=ä\nB=\n".encode() == shown
 
@@ -125,7 +131,7 @@ def test_both_outputs_are_one_and_stdin_is_empty(output: Output) -> None:
     """Output to stdout and stderr arrives in the order of writing."""
     leader = sh(output, "cat; echo out; echo err >&2; echo out")
     shown = output.read()
-    leader.reap()
+    reap(leader)
 
     assert b"out\nerr\nout\n" == shown
 
@@ -135,7 +141,7 @@ def test_leader_leads_its_own_session_and_group(output: Output) -> None:
     leader = start(output, "/bin/cat", "/proc/self/stat")
     output.read()
     seen = process_tree.look(leader.pid)
-    leader.reap()
+    reap(leader)
 
     assert seen
     assert (leader.pid, leader.pid) == (seen.pgid, seen.session)
@@ -197,7 +203,7 @@ def test_exit_code_is_seen(output: Output, exit_code: int) -> None:
     """The exit code is that of the process."""
     leader = sh(output, f"exit {exit_code}")
     ending = await_ending(leader)
-    leader.reap()
+    reap(leader)
 
     assert Ending(exit_code=exit_code) == ending
 
@@ -207,7 +213,7 @@ def test_signal_is_seen(output: Output, signum: int) -> None:
     """The signal is the one that killed the process."""
     leader = sh(output, f"kill -{int(signum)} $$")
     ending = await_ending(leader)
-    leader.reap()
+    reap(leader)
 
     assert Ending(signum=signum) == ending
 
@@ -218,7 +224,7 @@ def test_living_leader_has_no_ending(output: Output) -> None:
     wait_until(lambda: (found := process_tree.look(leader.pid)) and found.state == "T")
     ending = leader.peek()
     os.kill(leader.pid, signal.SIGKILL)
-    leader.reap()
+    reap(leader)
 
     assert ending is None
 
@@ -229,7 +235,7 @@ def test_peeking_does_not_reap(output: Output) -> None:
     await_ending(leader)
     again = leader.peek()
     zombie = process_tree.look(leader.pid)
-    leader.reap()
+    reap(leader)
 
     assert Ending(exit_code=3) == again
     assert zombie
@@ -240,8 +246,7 @@ def test_peeking_does_not_reap(output: Output) -> None:
 def test_reaped_leader_leaves_no_warning(output: Output, recwarn: pytest.WarningsRecorder) -> None:
     """Python's own bookkeeping records the exit, so there is no ResourceWarning about a running child."""
     leader = sh(output, "kill -TERM $$")
-    await_ending(leader)
-    leader.reap()
+    reap(leader)
     del leader
 
     assert [] == list(recwarn)
@@ -279,7 +284,7 @@ def test_dead_group_is_signalled_without_an_error(output: Output) -> None:
     leader = sh(output, "exit 0")
     await_ending(leader)
     leader.signal_group(signal.SIGTERM)
-    leader.reap()
+    reap(leader)
 
 
 def test_stopped_leader_acts_on_sigterm(output: Output) -> None:
@@ -305,7 +310,7 @@ def test_leader_has_its_cores_and_the_runner_keeps_its_own(output: Output) -> No
 
     assert f"Cpus_allowed_list:\t{core}\n".encode() == output.read()
     assert own == os.sched_getaffinity(0)
-    leader.reap()
+    reap(leader)
 
 
 def test_cores_come_back_after_a_failed_start(output: Output) -> None:

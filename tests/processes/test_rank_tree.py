@@ -10,6 +10,8 @@ from signal import SIGINT, SIGTERM, SIGUSR1
 
 import pytest
 
+from ascend_runner.guardian import process_tree
+from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.processes import rank_tree
 from ascend_runner.supervision.signal_targets import RankProcess
 from tests.helpers.waiting import wait_until
@@ -51,8 +53,17 @@ def commands() -> Iterator[Commands]:
 
 def only(pids: list[int]) -> RankProcess:
     """Return the one process that is found."""
-    (found,) = rank_tree.read(pids)
+    (found,) = rank_tree.read(below(pids))
     return found
+
+
+def below(pids: list[int]) -> Iterator[Descendant]:
+    """Yield these processes, each with its descendants."""
+    for pid in pids:
+        found = process_tree.look(pid)
+        if found:
+            yield found
+            yield from process_tree.descendants(pid)
 
 
 def test_handler(commands: Commands) -> None:
@@ -85,4 +96,4 @@ def test_tree(commands: Commands) -> None:
     shell = only([commands.start("/bin/sh", "-c", "(sleep 1000 & echo; wait) & wait")])
 
     assert [1] == [len(child.children) for child in shell.children]
-    assert () == rank_tree.read([shell.pid + (1 << 22)])
+    assert () == rank_tree.read(below([shell.pid + (1 << 22)]))

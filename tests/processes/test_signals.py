@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import pytest
 
-from ascend_runner.guardian.signal_sets import WATCHED
+from ascend_runner.guardian.signal_sets import ONE_SIGNAL, WATCHED
 from ascend_runner.processes.signals import Signals
 from tests.helpers.waiting import LIMIT
 
@@ -27,13 +28,48 @@ def test_each_signal_wakes(signum: signal.Signals) -> None:
         assert [signum] == signals.wait(LIMIT)
 
 
-def test_signals_are_told_in_order() -> None:
-    """Signals are reported in order of arrival, because the first one determines the cause."""
+def test_stop_signals_come_first_and_in_order() -> None:
+    """Stop signals are reported in order of arrival, because the first one determines the cause, then the others."""
     with Signals() as signals:
         _send(signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
-        assert [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT] == signals.wait(LIMIT)
+        assert [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1] == signals.wait(LIMIT)
         assert [] == signals.wait(0)
+
+
+def test_flood_is_one_signal() -> None:
+    """Equal signals that arrive before the reader looks are one, and the last SIGTSTP or SIGCONT counts."""
+    with Signals() as signals:
+        _send(*[signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT, signal.SIGCHLD] * 100, signal.SIGTSTP)
+
+        assert [signal.SIGUSR1, signal.SIGCONT, signal.SIGCHLD, signal.SIGTSTP] == signals.wait(LIMIT)
+        assert [] == signals.wait(0)
+
+
+def test_copies_of_a_stop_signal_are_one() -> None:
+    """A signal that reaches guardian and runner arrives twice, but means one request; a later one is another."""
+    with Signals() as signals:
+        _send(signal.SIGTERM, signal.SIGTERM)
+        assert [signal.SIGTERM] == signals.wait(LIMIT)
+        time.sleep(ONE_SIGNAL)  # the rule is one of time
+        _send(signal.SIGTERM)
+
+        assert [signal.SIGTERM] == signals.wait(LIMIT)
+        assert [] == signals.wait(0)
+
+
+def test_stop_signal_is_answered() -> None:
+    """The guardian learns that a stop signal was taken note of when the reader has got it, and of no other signal."""
+    answers: list[str] = []
+    with Signals(lambda: answers.append("answer")) as signals:
+        _send(signal.SIGUSR1)
+        signals.wait(LIMIT)
+        assert [] == answers
+        _send(signal.SIGTERM, signal.SIGINT)
+        assert [] == answers
+        signals.wait(LIMIT)
+
+        assert ["answer"] == answers
 
 
 def test_wait_ends_without_a_signal_at_its_limit() -> None:
@@ -92,26 +128,28 @@ def test_signals_that_were_blocked_before_are_delivered() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def test_ignored_hangup_stays_ignored() -> None:
-    """nohup(1) is respected: an ignored SIGHUP stays ignored."""
-    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
+def test_ignored_signal_stays_ignored(signum: signal.Signals) -> None:
+    """Signals that nohup(1), or a shell for its background jobs, has ignored are not reported."""
+    handler = signal.signal(signum, signal.SIG_IGN)
     try:
         with Signals() as signals:
-            _send(signal.SIGHUP, signal.SIGUSR1)
+            _send(signum, signal.SIGUSR1)
 
             assert [signal.SIGUSR1] == signals.wait(LIMIT)
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signum) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGHUP, handler)
+        signal.signal(signum, handler)
 
 
-def test_many_signals_do_not_block_the_sender() -> None:
-    """More signals than the pipe holds cause no deadlock or warning, and later signals are still reported."""
+def test_more_signals_than_the_pipe_holds() -> None:
+    """They cause no deadlock or warning, and a stop signal that finds the pipe full is not lost."""
     with Signals() as signals:
         for _ in range(70_000):
             signal.raise_signal(signal.SIGUSR1)
+        _send(signal.SIGTERM)
 
-        assert {signal.SIGUSR1} == set(signals.wait(LIMIT))
+        assert [signal.SIGTERM, signal.SIGUSR1] == signals.wait(LIMIT)
 
 
 def test_everything_is_put_back() -> None:

@@ -8,17 +8,23 @@ await=PATH go on when that file exists       touch=PATH  make that file
 child=HOW  leave a sleeping child behind: plain, group (its own), session (its own), daemon (double-forked, own session)
 stubborn=HOW  the same, ignoring SIGTERM
 forks=N    leave that many sleeping children behind, every other one in a session of its own
+chains=N   leave that many chains of processes behind, each of which starts the next one and ends
+headless   say "ready" and end the main thread, while another one lives on
+hide       become undumpable, as ssh-agent does
 orphans=N  make that many processes lose their parent and end, and wait until somebody has reaped them all
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 
 NAP = 0.005
+PR_SET_DUMPABLE = 4  # linux/prctl.h
 PROCESSES_OF_A_CONTAINER = 3  # guardian, runner, this one
 
 
@@ -117,6 +123,25 @@ def fork_many(count: str) -> None:
             os._exit(0)
 
 
+def start_chains(count: str) -> None:
+    for _ in range(int(count)):
+        if os.fork() == 0:
+            while True:
+                if os.fork() != 0:
+                    os._exit(0)
+                os.setsid()
+
+
+def end_main_thread(_: str) -> None:
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    say("ready")
+    ctypes.CDLL(None).pthread_exit(None)
+
+
+def hide(_: str) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0)
+
+
 def make_orphans(count: str) -> None:
     reader, writer = os.pipe()
     for _ in range(int(count)):
@@ -145,6 +170,9 @@ STEPS = {
     "child": child,
     "stubborn": stubborn,
     "forks": fork_many,
+    "chains": start_chains,
+    "headless": end_main_thread,
+    "hide": hide,
     "orphans": make_orphans,
 }
 

@@ -4,6 +4,8 @@ exit=N      return N                          die=SIGNAL  be killed by it
 raise       fail with an exception            stop=N      raise SystemExit(N)
 orphans     leave sleeping processes behind, in the same session, their own, and twice forked; then SIGKILL itself
 signals     print each signal as it comes, until SIGQUIT
+hang        print "ready", and wait for ever with all signals blocked, as if at a disk
+stop-parent stop the guardian, and return 7
 files=PATH  write there what the fds 0 to 2 are
 group       print whether this process leads a group that is not its parent's
 """
@@ -13,10 +15,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import Callable
 
 from ascend_runner.guardian import guard
 from ascend_runner.processes.signals import Signals
+
+LONG = 1000.0  # seconds
 
 
 def say(text: str) -> None:
@@ -62,14 +67,25 @@ def fork_again() -> None:
         os._exit(0)
 
 
-def print_signals(_: str) -> int:
-    with Signals() as signals:
+def print_signals(answer: Callable[[], None]) -> int:
+    with Signals(answer) as signals:
         say("ready")
         while True:
             for signum in signals.wait(None):
                 say(signal.Signals(signum).name)
                 if signum == signal.SIGQUIT:
                     return 0
+
+
+def hang(_: str) -> int:
+    say("ready")
+    time.sleep(LONG)
+    return 0
+
+
+def stop_parent(_: str) -> int:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    return 7
 
 
 def write_files(path: str) -> int:
@@ -89,11 +105,17 @@ BODIES: dict[str, Callable[[str], int]] = {
     "raise": fail,
     "stop": stop,
     "orphans": leave_orphans,
-    "signals": print_signals,
+    "hang": hang,
+    "stop-parent": stop_parent,
     "files": write_files,
     "group": print_group,
 }
 
-if __name__ == "__main__":
+
+def main(answer: Callable[[], None]) -> int:
     name, _, value = sys.argv[1].partition("=")
-    os._exit(guard.guard(lambda: BODIES[name](value), say))
+    return print_signals(answer) if name == "signals" else BODIES[name](value)
+
+
+if __name__ == "__main__":
+    os._exit(guard.guard(main, say))
