@@ -84,6 +84,7 @@ def test_runner_that_does_not_end(program: Program) -> None:
         (program.folder / "go").touch()
         assert run.popen.wait(LIMIT) == 3
     run.finish()  # the held threads have kept the screen open
+    wait_until(lambda: is_gone(runner))
 
     (told,) = named(run)
     assert told.startswith(f"{runner} (")

@@ -14,7 +14,7 @@ from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.processes import rank_tree
 from ascend_runner.supervision.signal_targets import RankProcess
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import is_gone, wait_until
 
 Started = "subprocess.Popen[bytes]"
 
@@ -39,8 +39,10 @@ class Commands:
     def close(self) -> None:
         """Kill all commands."""
         for started in self._started:
+            pids = [found.pid for found in process_tree.descendants(started.pid)]
             os.killpg(started.pid, 9)
             started.communicate()
+            wait_until(lambda pids=pids: all(map(is_gone, pids)))
 
 
 @pytest.fixture

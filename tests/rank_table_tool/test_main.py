@@ -520,9 +520,19 @@ def test_too_little_memory() -> None:
     )
 
 
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "orjson":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+
+
 def test_interrupt_while_it_starts(tmp_path: Path) -> None:
     """Ctrl-C during the imports ends with 130, quietly."""
-    (tmp_path / "orjson.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_IMPORT)
     program = [sys.executable, "-m", "ascend_runner.rank_table_tool", "show", PLAIN]
     ran = subprocess.run(program, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, check=False)
 
