@@ -31,7 +31,7 @@ class Does(enum.Enum):
     SLEEP = "exec sleep 1000"
     EXIT_7 = "exit 7"
     LEAVE_CHILD = "sleep 1000 & exit 7"
-    LET_CHILD_ESCAPE = "setsid sleep 1000 & until pgrep -s $! >/dev/null; do :; done; exit 7"
+    LET_CHILD_ESCAPE = "setsid sleep 1000 & until pgrep -s $! sleep >/dev/null; do :; done; exit 7"
 
 
 FAKED = {
