@@ -9,7 +9,7 @@ import attrs
 from ascend_runner.platforms.node import Node
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class LaunchContext:
     """What the ranks of this node are launched in.
 
@@ -34,7 +34,7 @@ class LaunchContext:
         return len(self.rank_ids)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class EnvPatch:
     """Changes of an environment: `unset` first, then `job` for every process, then each rank's own in `ranks`.
 

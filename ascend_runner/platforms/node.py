@@ -64,7 +64,7 @@ OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Overrides:
     """Facts of a node, named as in `Node`; None: not set."""
 

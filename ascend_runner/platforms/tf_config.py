@@ -24,7 +24,7 @@ LISTS: Final = {role: f"VC_{role.upper()}_HOSTS" for role in (*TRAINING, "ps", "
 EXPECTED: Final = 'expected {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}} as JSON'
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Cluster:
     """The content of TF_CONFIG: the `host:port` of every task by role, this node's task, and whatever else it holds."""
 

@@ -10,7 +10,6 @@ import os.path
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from textwrap import fill
 from typing import Final
 
 import attrs
@@ -184,14 +183,14 @@ def help_text(topic: Topic | None = None) -> str:
     if topic:
         return "\n".join([f"usage: {USAGE}\n", *_section(topic.title, _rows(_of_topic(topic)))]) + "\n"
 
-    lines = [f"usage: {USAGE}\n", f"{fill(_DESCRIPTION, _WIDTH)}\n"]
+    lines = [f"usage: {USAGE}\n", f"{_wrapped(_DESCRIPTION)}\n"]
     common = _rows(option for option in OPTIONS if option.is_common)
     common += [("--version", "show the version"), ("-h, --help [TOPIC]", f"show all options, or one of: {_topics()}")]
     lines += _section("common options", common)
     for one in Topic:
         others = [option for option in _of_topic(one) if not option.is_common]
         lines += ["", *_section(one.title, _rows(others))] if others else []
-    return "\n".join([*lines, f"\n{fill(_EPILOG, _WIDTH)}\n", f"{_EXAMPLE}\n"])
+    return "\n".join([*lines, f"\n{_wrapped(_EPILOG)}\n", f"{_EXAMPLE}\n"])
 
 
 def _topics() -> str:
@@ -219,5 +218,15 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
         if len(start) > _COLUMN:
             lines.append(start.rstrip())
             start = " " * _COLUMN
-        lines.append(fill(text, _WIDTH, initial_indent=start, subsequent_indent=" " * _COLUMN, break_on_hyphens=False))
+        lines.append(_wrapped(text, start, _COLUMN))
     return lines
+
+
+def _wrapped(text: str, start: str = "", indent: int = 0) -> str:
+    """Break a text into lines; the first one begins with `start`, the others with `indent` spaces."""
+    lines = [start]
+    for word in text.split():
+        if len(lines[-1]) + len(word) > _WIDTH:
+            lines.append(" " * indent)
+        lines[-1] += f"{word} "
+    return "\n".join(line.rstrip() for line in lines)

@@ -18,7 +18,7 @@ import attrs
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "busybox", "ksh", "mksh", "zsh"})
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class RankProcess:
     """One living process of a rank, with the processes that it has started.
 
