@@ -9,16 +9,26 @@ TYPE_CHECKING = False  # typing is not imported yet: a directory in PYTHONPATH m
 
 if TYPE_CHECKING:
     from ascend_runner import errors, rank_table
-    from ascend_runner.library import CurrentRank, Platform, current_rank, launch, platform, prepare
-    from ascend_runner.rank_record import Outcome
+    from ascend_runner.library import check, launch, plan
+    from ascend_runner.rank_library import CurrentRank, Platform, current_rank, platform, prepare
+    from ascend_runner.rank_record import Outcome, RankRecord
+    from ascend_runner.supervision.events import Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 
 __all__ = [
     "CurrentRank",
+    "Ending",
+    "Exited",
+    "HangDetected",
     "Outcome",
     "Platform",
+    "RankRecord",
+    "SignalReceived",
+    "SpawnFailed",
+    "check",
     "current_rank",
     "errors",
     "launch",
+    "plan",
     "platform",
     "prepare",
     "rank_table",
@@ -35,9 +45,18 @@ if not TYPE_CHECKING:  # a type checker takes the names from above and reports a
     def __getattr__(name: str) -> object:
         from importlib import import_module  # noqa: PLC0415  the guardian does without
 
-        if name in {"errors", "rank_table"}:
-            return import_module(f"ascend_runner.{name}")
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = "ascend_runner.rank_record" if name == "Outcome" else "ascend_runner.library"
-        return getattr(import_module(module), name)
+        if name == "errors":
+            return import_module("ascend_runner.errors")
+        if name == "rank_table":
+            return import_module("ascend_runner.rank_table")
+        if name in {"Outcome", "RankRecord"}:
+            return getattr(import_module("ascend_runner.rank_record"), name)
+        if name in {"Ending", "Exited", "HangDetected", "SignalReceived", "SpawnFailed"}:
+            return getattr(import_module("ascend_runner.supervision.events"), name)
+        library = import_module("ascend_runner.library")
+        inside = import_module("ascend_runner.rank_library")
+        # Their imports have made the packages `plan` and `check` attributes of this one: functions take their place.
+        globals().update(check=library.check, plan=library.plan)
+        return getattr(library if hasattr(library, name) else inside, name)

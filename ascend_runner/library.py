@@ -1,35 +1,26 @@
-"""The functions for programs: launch a command, prepare a rank table, identify the current rank, find folders.
+"""The functions that run the program: launch a command, plan it, check a node.
 
-`launch` runs the command line in a child process: there is one code path, and a notebook, a thread or an asyncio
+Each runs the command line in a child process: there is one code path, and a notebook, a thread or an asyncio
 program keeps its own signal handlers.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
-import warnings
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypedDict
 
-import attrs
-
-from ascend_runner import errors, rank_table
-from ascend_runner.frameworks import conflicts
-from ascend_runner.launcher import write_table
-from ascend_runner.plan.context import PlanContext
-from ascend_runner.platforms import detect, folders
-from ascend_runner.platforms import table as platform_table
+from ascend_runner import errors
 from ascend_runner.rank_record import Outcome
-from ascend_runner.rank_table import RankTable, codec, source
 from ascend_runner.report import result
 from ascend_runner.settings import parsing
-from ascend_runner.settings.model import Settings
-from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT, OPTIONS
+from ascend_runner.settings.option import Topic
+from ascend_runner.settings.options import OPTIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing.Unpack: Python 3.11
@@ -73,9 +64,6 @@ class Options(TypedDict, total=False):
     grace: float | None
     stop_signal: str | None
     hang_timeout: float | None
-    dry_run: bool
-    check: bool
-    json: bool
     # </options>
 
 
@@ -103,16 +91,87 @@ def launch(
         AscendRunnerError: The runner itself failed; the subclass names the kind of failure.
         TypeError: An option is unknown, or `command` is not a sequence.
     """
-    if isinstance(command, (str, os.PathLike)):
-        raise TypeError(f"launch() requires a sequence such as ['python', 'train.py'], not {command!r}")
+    return _run([*_flags(options), "--", *_words(command)], environ, cwd)
 
-    argv = [sys.executable, "-m", "ascend_runner", *_flags(options), "--", *(os.fspath(word) for word in command)]
+
+def plan(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    **options: Unpack[Options],
+) -> dict[str, Any]:
+    """Return what `ascend-runner --dry-run [OPTIONS] COMMAND` prints, and start nothing.
+
+        import ascend_runner
+
+        plan = ascend_runner.plan(["python", "train.py"], nproc_per_node=2)
+        for rank in plan["ranks"]:
+            print(rank["rank_id"], rank["cwd"], rank["variables"])
+
+    Raises:
+        AscendRunnerError: The job cannot be planned; the subclass names the kind of failure.
+        TypeError: An option is unknown, or `command` is not a sequence.
+    """
+    return _printed(["--dry-run", *_flags(options), "--", *_words(command)], environ, cwd)
+
+
+def check(
+    command: Sequence[str | os.PathLike[str]] = (),
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    **options: Unpack[Options],
+) -> dict[str, Any]:
+    """Return what `ascend-runner --check --json [OPTIONS] [COMMAND]` prints, and start nothing.
+
+        import ascend_runner
+
+        found = ascend_runner.check(["python", "train.py"], nproc_per_node=2)
+        if found["verdict"] != "ok":
+            print([finding for finding in found["checks"] if finding["verdict"] != "ok"])
+
+    Errors that a check finds raise no exception.
+
+    Raises:
+        AscendRunnerError: The check itself failed; the subclass names the kind of failure.
+        TypeError: An option is unknown, or `command` is not a sequence.
+    """
+    return _printed(["--check", "--json", *_flags(options), "--", *_words(command)], environ, cwd)
+
+
+def _words(command: Sequence[str | os.PathLike[str]]) -> list[str]:
+    if isinstance(command, (str, os.PathLike)):
+        raise TypeError(f"the command must be a sequence such as ['python', 'train.py'], not {command!r}")
+    return [os.fspath(word) for word in command]
+
+
+def _printed(
+    words: Sequence[str], environ: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
+) -> dict[str, Any]:
+    """Run a command line that prints JSON, and return that."""
+    with open(os.memfd_create("printed"), "r+b") as printed:
+        with suppress(errors.CheckFailedError):
+            _run(words, environ, cwd, printed.fileno())
+        printed.seek(0)
+        document: dict[str, Any] = json.load(printed)
+    return document
+
+
+def _run(
+    words: Sequence[str],
+    environ: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+    stdout: int | None = None,
+) -> Outcome:
+    """Run a command line in a child process and return its outcome; `stdout` is a file for what it prints."""
+    argv = [sys.executable, "-m", "ascend_runner", *words]
     with open(os.memfd_create("outcome"), "r+b") as outcome_file:
         fd = outcome_file.fileno()
         env = {**(os.environ if environ is None else environ), result.LAUNCH_VARIABLE: f"{os.getpid()}:{fd}"}
         # In its own session: Ctrl-C in a terminal would reach it, too, and a second SIGINT means "kill now".
         child = subprocess.Popen(
-            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, pass_fds=(fd,), start_new_session=True
+            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout, pass_fds=(fd,), start_new_session=True
         )
         try:
             status = child.wait()
@@ -124,136 +183,12 @@ def launch(
         return result.decode(outcome_file.read(), status)
 
 
-def prepare(
-    table: str | os.PathLike[str] | None = None,
-    *,
-    timeout: float = HCCL_RANK_TABLE_LIMIT,
-    environ: MutableMapping[str, str] | None = None,
-) -> RankTable:
-    """Wait for the rank table, convert it, and set RANK_TABLE_FILE and RANK_SIZE for this process.
-
-    For a script that something else starts and that needs a rank table its framework can read. `table` is a file or a
-    folder, by default the one that `ascend-runner` uses. `timeout` is in seconds. `environ` is by default `os.environ`.
-
-        import ascend_runner
-
-        table = ascend_runner.prepare()
-        print(f"{table.rank_size} ranks on {table.server_count} servers")
-
-    With a table that lists no devices, RANK_TABLE_FILE is unset.
-
-    Raises:
-        RankTableError: The rank table is missing, incomplete or invalid.
-        OutputError: The converted rank table cannot be written.
-    """
-    environ = os.environ if environ is None else environ
-    cwd = os.getcwd()
-    place = platform_table.find_table(os.fspath(table) if table is not None else None, environ, os.path.isdir)
-    found = source.wait(os.path.join(cwd, place), timeout=timeout)
-    rank_size = str(max(1, found.rank_size))
-    if not found.devices:
-        for variable in conflicts.TABLE:
-            environ.pop(variable, None)
-        environ["RANK_SIZE"] = rank_size
-        return found
-
-    data = codec.to_hccl_bytes(found)
-    own = None if detect.log_dirs(environ) else os.path.join(tempfile.gettempdir(), f"ascend-runner-{os.geteuid()}")
-    context = PlanContext(
-        settings=Settings(log_dir=own),
-        environ=environ,
-        cwd=cwd,
-        host_name=os.uname().nodename,
-        is_folder=os.path.isdir,
-    )
-    environ["RANK_TABLE_FILE"] = write_table(context.place_table(data), warn=_warn)
-    environ["RANK_SIZE"] = rank_size
-    return found
-
-
-@attrs.frozen(kw_only=True)
-class CurrentRank:
-    """The rank that this process is. `device_index` is the local index of its NPU; `table` is None without one."""
-
-    rank_id: int
-    local_rank: int
-    rank_size: int
-    device_index: int
-    table: RankTable | None
-
-
-def current_rank(environ: Mapping[str, str] | None = None) -> CurrentRank:
-    """Return the rank that this process is, from its environment variables or those in `environ`.
-
-        import ascend_runner
-
-        rank = ascend_runner.current_rank()
-        print(f"rank {rank.rank_id} of {rank.rank_size} on device {rank.device_index}")
-
-    Raises:
-        NotARankError: This process is not a rank.
-        RankTableError: The rank table cannot be read.
-    """
-    environ = os.environ if environ is None else environ
-    path = environ.get("RANK_TABLE_FILE")
-    return CurrentRank(
-        rank_id=_number(environ, "RANK_ID"),
-        local_rank=_number(environ, "LOCAL_RANK" if environ.get("LOCAL_RANK") else "DEVICE_ID"),
-        rank_size=_number(environ, "RANK_SIZE"),
-        device_index=_number(environ, "DEVICE_ID"),
-        table=rank_table.read(path) if path else None,
-    )
-
-
-@attrs.frozen(kw_only=True)
-class Platform:
-    """The folders where the platform keeps the data of a job; None for one that it does not have.
-
-    `datasets` are those in DATASET_MAP by name, and `dataset` is the folder that contains them. The platform collects
-    what is in `result` when the job ends. A folder that a variable names may not exist yet.
-    """
-
-    dataset: Path | None
-    datasets: Mapping[str, Path]
-    cached_dataset: Path | None
-    model: Path | None
-    result: Path | None
-    code: Path | None
-
-
-def platform(environ: Mapping[str, str] | None = None) -> Platform:
-    """Find the folders of the platform: by its variables, else in their usual places. Works inside and outside a rank.
-
-        import ascend_runner
-
-        folders = ascend_runner.platform()
-        for name, path in folders.datasets.items():
-            print(name, sorted(path.iterdir())[:3])
-
-    If DATASET_MAP is not a JSON object of names and paths, that is a warning, and `datasets` is empty.
-    """
-    environ = os.environ if environ is None else environ
-    try:
-        folders.datasets(environ)
-    except errors.SettingsError as error:  # the other folders are of use without it
-        warnings.warn(f"{error}; no datasets are listed", stacklevel=2)
-        environ = {name: value for name, value in environ.items() if name != folders.DATASET_MAP}
-    found = folders.find(environ, os.path.isdir)
-    paths = {
-        name: Path(path) if path else None
-        for name, path in attrs.asdict(found, recurse=False).items()
-        if name != "datasets"
-    }
-
-    return Platform(datasets={name: Path(path) for name, path in found.datasets.items()}, **paths)
-
-
 def _flags(options: Mapping[str, object]) -> list[str]:
-    known = {option.name: option for option in OPTIONS}
+    known = {option.name: option for option in OPTIONS if option.topic is not Topic.CHECKS}
     flags: list[str] = []
     for name, value in options.items():
         if name not in known:
-            raise TypeError(f"launch() got an unknown option {name!r}, expected one of {', '.join(known)}")
+            raise TypeError(f"unknown option {name!r}, expected one of {', '.join(known)}")
         option = known[name]
         if value is None:
             continue
@@ -267,17 +202,5 @@ def _flags(options: Mapping[str, object]) -> list[str]:
         elif isinstance(value, Iterable):
             flags += [option.flag, ",".join(map(str, value)) or "none"]
         else:
-            raise TypeError(f"launch() got an invalid value for {name}: {value!r}")
+            raise TypeError(f"invalid value for {name}: {value!r}")
     return flags
-
-
-def _number(environ: Mapping[str, str], name: str) -> int:
-    value = environ.get(name, "")
-    if not (value.isascii() and value.isdigit()):
-        found = repr(value) if name in environ else "not set"
-        raise errors.NotARankError(f"this process is not a rank: {name} is {found}, expected a whole number")
-    return int(value)
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, stacklevel=3)

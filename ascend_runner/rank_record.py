@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Optional
 
 import attrs
@@ -87,7 +86,7 @@ class Outcome:
     hang: tuple[StackGroup, ...] = ()
     warnings: tuple[str, ...] = ()
     secrets_masked: int = 0
-    report: Mapping[str, object] = MappingProxyType({})
+    report: Mapping[str, object] = attrs.field(factory=dict)
 
     @property
     def status(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ascend_runner.settings import parsing
-from ascend_runner.settings.option import Option
+from ascend_runner.settings.option import Option, Topic
 from ascend_runner.settings.options import OPTIONS
 
 PACKAGE: Final = Path(parsing.__file__).parents[1]
@@ -38,7 +38,9 @@ def _literal(value: object) -> str:
 
 
 def argument(option: Option) -> str:
-    """Return the field of `library.Options` for an option."""
+    """Return the field of `library.Options` for an option; "" for one that is a function of the library."""
+    if option.topic is Topic.CHECKS:
+        return ""
     parser = option.parse.__qualname__.partition(".")[0]
     kind = ACCEPTED.get(parser) or option.parse.__annotations__["return"]
     if not option.is_switch and not kind.endswith(" | None"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import signal
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 
 import ascend_runner
+from ascend_runner import library
 from ascend_runner.errors import CommandError, JobFailedError, NotARankError, RankTableNotReadyError, SettingsError
 from ascend_runner.supervision.events import Ending, Exited
-from tests.helpers.program import ACTOR
+from tests.helpers.program import ACTOR, run_to_end
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
 
@@ -64,8 +66,90 @@ def test_failure_of_the_runner_is_an_exception_of_its_class(tmp_path: Path) -> N
 
 def test_unknown_option_is_a_type_error() -> None:
     """An unknown option is refused before anything is started, and the error lists all options."""
-    with pytest.raises(TypeError, match=r"^launch\(\) got an unknown option 'nproc', expected one of rank_table, "):
+    with pytest.raises(TypeError, match=r"^unknown option 'nproc', expected one of rank_table, "):
         ascend_runner.launch(["true"], nproc=1)  # type: ignore[call-arg]  # what is tested
+
+
+def test_plan_is_what_a_dry_run_prints(tmp_path: Path) -> None:
+    """`plan` returns the plan and starts nothing; a job that cannot be planned is an exception."""
+    options = ["--nproc-per-node", "2", "--log-dir", str(tmp_path / "log")]
+    printed = run_to_end("--dry-run", *options, sys.executable, "-c", "1", env={"A": "b"}).stdout
+    command = [sys.executable, "-c", "1"]
+    plan = library.plan(command, environ={**CLEAN, "A": "b"}, nproc_per_node=2, log_dir=tmp_path / "log")
+
+    assert json.loads(printed) == plan
+    assert [] == [*tmp_path.iterdir()]
+    with pytest.raises(CommandError):
+        library.plan(["no-such-program"], environ=CLEAN, nproc_per_node=1)
+
+
+def test_check_is_what_a_check_prints(tmp_path: Path) -> None:
+    """`check` returns all findings; errors among them are no exception, but one of the settings is."""
+    found = library.check(["no-such-program"], environ=CLEAN, nproc_per_node=1, log_dir=tmp_path / "log")
+    errors = [finding["subject"] for finding in found["checks"] if finding["verdict"] == "error"]
+
+    assert ("error", os.uname().nodename) == (found["verdict"], found["host"])
+    assert "command" in errors
+    assert "this node" in [finding["subject"] for finding in library.check(environ=CLEAN, nproc_per_node=1)["checks"]]
+    with pytest.raises(SettingsError):
+        library.check(environ=CLEAN, grace=-1.0)
+
+
+USER_PROGRAM = """
+import ascend_runner
+
+def rank_of_failure(outcome: ascend_runner.Outcome) -> int:
+    cause = outcome.cause
+    if isinstance(cause, ascend_runner.Exited):
+        return cause.rank_id + cause.ending.exit_code
+    if isinstance(cause, ascend_runner.SpawnFailed):
+        return cause.rank_id
+    if isinstance(cause, ascend_runner.SignalReceived):
+        return cause.signum
+    return 0 if cause is None else int(cause.seconds)
+
+print(rank_of_failure(ascend_runner.launch(["true"], nproc_per_node=1)))
+for rank in ascend_runner.plan(["true"], nproc_per_node=1)["ranks"]:
+    print(rank["rank_id"])
+print(ascend_runner.check()["verdict"], ascend_runner.rank_table.read("hccl.json").rank_size)
+"""
+
+
+def test_program_of_a_user_passes_a_type_checker(tmp_path: Path) -> None:
+    """The public names have types: the cause has its fields after isinstance()."""
+    api = pytest.importorskip("mypy.api")
+    program = tmp_path / "program.py"
+    program.write_text(USER_PROGRAM)
+    shown, failed, status = api.run(["--strict", f"--cache-dir={tmp_path}", str(program)])
+
+    assert (0, "") == (status, failed), shown
+
+
+PUBLIC = """
+import pydoc, sys, ascend_runner
+documents = [pydoc.render_doc(ascend_runner), pydoc.render_doc(ascend_runner.rank_table)]
+for name in sys.argv[1:]:
+    documents.append(pydoc.render_doc(getattr(ascend_runner, name)))
+print(*documents)
+print(all(map(callable, (ascend_runner.launch, ascend_runner.plan, ascend_runner.check))))
+"""
+
+
+def test_help_shows_no_variable() -> None:
+    """help() of the package and its public names contains no value of the environment; all functions are callable."""
+    command = [sys.executable, "-c", PUBLIC, *ascend_runner.__all__]
+    env = {**CLEAN, "HF_TOKEN": "a-secret-value"}
+    shown = subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
+
+    assert "a-secret-value" not in shown.stdout
+    assert shown.stdout.endswith("True\n")
+
+
+def test_dir_shows_public_names() -> None:
+    """dir() lists what the documentation names, in the package and in `rank_table`."""
+    assert {"launch", "check", "plan", "rank_table", "Exited"} <= {*dir(ascend_runner)}
+    assert {"read", "wait", "convert", "check"} <= {*dir(ascend_runner.rank_table)}
+    assert all(hasattr(ascend_runner.rank_table, name) for name in dir(ascend_runner.rank_table))
 
 
 def test_launch_in_a_thread_leaves_the_programs_signals_alone(tmp_path: Path) -> None:

@@ -24,3 +24,7 @@ __all__ = [
     "read",
     "wait",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,157 @@
+"""The functions for programs inside a job: prepare a rank table, identify the current rank, find the folders."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+import attrs
+
+from ascend_runner import errors, rank_table
+from ascend_runner.frameworks import conflicts
+from ascend_runner.launcher import write_table
+from ascend_runner.plan.context import PlanContext
+from ascend_runner.platforms import detect, folders
+from ascend_runner.platforms import table as platform_table
+from ascend_runner.rank_table import RankTable, codec, source
+from ascend_runner.settings.model import Settings
+from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT
+
+
+def prepare(
+    table: str | os.PathLike[str] | None = None,
+    *,
+    timeout: float = HCCL_RANK_TABLE_LIMIT,
+    environ: MutableMapping[str, str] | None = None,
+) -> RankTable:
+    """Wait for the rank table, convert it, and set RANK_TABLE_FILE and RANK_SIZE for this process.
+
+    For a script that something else starts and that needs a rank table its framework can read. `table` is a file or a
+    folder, by default the one that `ascend-runner` uses. `timeout` is in seconds. `environ` is by default `os.environ`.
+
+        import ascend_runner
+
+        table = ascend_runner.prepare()
+        print(f"{table.rank_size} ranks on {table.server_count} servers")
+
+    With a table that lists no devices, RANK_TABLE_FILE is unset.
+
+    Raises:
+        RankTableError: The rank table is missing, incomplete or invalid.
+        OutputError: The converted rank table cannot be written.
+    """
+    environ = os.environ if environ is None else environ
+    cwd = os.getcwd()
+    place = platform_table.find_table(os.fspath(table) if table is not None else None, environ, os.path.isdir)
+    found = source.wait(os.path.join(cwd, place), timeout=timeout)
+    rank_size = str(max(1, found.rank_size))
+    if not found.devices:
+        for variable in conflicts.TABLE:
+            environ.pop(variable, None)
+        environ["RANK_SIZE"] = rank_size
+        return found
+
+    data = codec.to_hccl_bytes(found)
+    own = None if detect.log_dirs(environ) else os.path.join(tempfile.gettempdir(), f"ascend-runner-{os.geteuid()}")
+    context = PlanContext(
+        settings=Settings(log_dir=own),
+        environ=environ,
+        cwd=cwd,
+        host_name=os.uname().nodename,
+        is_folder=os.path.isdir,
+    )
+    environ["RANK_TABLE_FILE"] = write_table(context.place_table(data), warn=_warn)
+    environ["RANK_SIZE"] = rank_size
+    return found
+
+
+@attrs.frozen(kw_only=True)
+class CurrentRank:
+    """The rank that this process is. `device_index` is the local index of its NPU; `table` is None without one."""
+
+    rank_id: int
+    local_rank: int
+    rank_size: int
+    device_index: int
+    table: RankTable | None
+
+
+def current_rank(environ: Mapping[str, str] | None = None) -> CurrentRank:
+    """Return the rank that this process is, from its environment variables or those in `environ`.
+
+        import ascend_runner
+
+        rank = ascend_runner.current_rank()
+        print(f"rank {rank.rank_id} of {rank.rank_size} on device {rank.device_index}")
+
+    Raises:
+        NotARankError: This process is not a rank.
+        RankTableError: The rank table cannot be read.
+    """
+    environ = os.environ if environ is None else environ
+    path = environ.get("RANK_TABLE_FILE")
+    return CurrentRank(
+        rank_id=_number(environ, "RANK_ID"),
+        local_rank=_number(environ, "LOCAL_RANK" if environ.get("LOCAL_RANK") else "DEVICE_ID"),
+        rank_size=_number(environ, "RANK_SIZE"),
+        device_index=_number(environ, "DEVICE_ID"),
+        table=rank_table.read(path) if path else None,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Platform:
+    """The folders where the platform keeps the data of a job; None for one that it does not have.
+
+    `datasets` are those in DATASET_MAP by name, and `dataset` is the folder that contains them. The platform collects
+    what is in `result` when the job ends. A folder that a variable names may not exist yet.
+    """
+
+    dataset: Path | None
+    datasets: Mapping[str, Path]
+    cached_dataset: Path | None
+    model: Path | None
+    result: Path | None
+    code: Path | None
+
+
+def platform(environ: Mapping[str, str] | None = None) -> Platform:
+    """Find the folders of the platform: by its variables, else in their usual places. Works inside and outside a rank.
+
+        import ascend_runner
+
+        folders = ascend_runner.platform()
+        for name, path in folders.datasets.items():
+            print(name, sorted(path.iterdir())[:3])
+
+    If DATASET_MAP is not a JSON object of names and paths, that is a warning, and `datasets` is empty.
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        folders.datasets(environ)
+    except errors.SettingsError as error:  # the other folders are of use without it
+        warnings.warn(f"{error}; no datasets are listed", stacklevel=2)
+        environ = {name: value for name, value in environ.items() if name != folders.DATASET_MAP}
+    found = folders.find(environ, os.path.isdir)
+    paths = {
+        name: Path(path) if path else None
+        for name, path in attrs.asdict(found, recurse=False).items()
+        if name != "datasets"
+    }
+
+    return Platform(datasets={name: Path(path) for name, path in found.datasets.items()}, **paths)
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    value = environ.get(name, "")
+    if not (value.isascii() and value.isdigit()):
+        found = repr(value) if name in environ else "not set"
+        raise errors.NotARankError(f"this process is not a rank: {name} is {found}, expected a whole number")
+    return int(value)
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=3)
