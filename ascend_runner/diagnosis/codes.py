@@ -36,6 +36,11 @@ class Code:
     is_wrapper: bool = False
     is_connection: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says only that something failed inside."""
+        return self.name.endswith("9999")
+
 
 @attrs.frozen
 class Found:
@@ -46,29 +51,20 @@ class Found:
 
 
 def first_code(lines: Sequence[str]) -> Found | None:
-    """Find the first known code; a wrapper counts only if there is no other code."""
+    """Find the first known code. A wrapper counts only if there is no other code, an inner error last."""
     wrapper = None
     for line in lines:
         for code in _codes_in(line):
             if not code.is_wrapper:
                 return Found(code, line)
-            wrapper = wrapper or Found(code, line)
+            if wrapper is None or (wrapper.code.is_empty and not code.is_empty):
+                wrapper = Found(code, line)
     return wrapper
-
-
-def first_phrase(lines: Sequence[str]) -> Found | None:
-    """Find the first line with a telling phrase instead of a code. Meant for the lines around a failure only."""
-    for line in lines:
-        for pattern, code in PHRASES:
-            if pattern.search(line):
-                return Found(code, line)
-    return None
 
 
 def _codes_in(line: str) -> list[Code]:
     names = _LETTERED.findall(line) if "E" in line else []
-    lower = line.lower()
-    if "code" in lower or "ret" in lower:  # cheap: most log lines contain neither word
+    if _NUMERIC_HINT.search(line):
         names += _NUMERIC.findall(line)
     return [CODES[name] for name in names if name in CODES]
 
@@ -78,10 +74,13 @@ def _codes_in(line: str) -> list[Code]:
 _LETTERED: Final = re.compile(r"(?<![A-Za-z0-9_])(E[A-Z0-9][0-9]{4})(?=[:)\[])")
 
 # Return codes are plain numbers, so they count only after a word that announces one: "error code is 507015",
-# "retCode=507015", "errorCode: 507015".
+# "retCode=507015", "runtime result = 507035", "aclrtSetDevice(0) failed: 507033".
 _NUMERIC: Final = re.compile(
-    r"\b(?:error[ _]?code|errcode|ret(?:_?code)?)\b\s*(?:is|[:=])?\s*\[?([0-9]{6})(?![0-9])", re.IGNORECASE
+    r"(?:\b(?:error[ _]?code|errcode|ret(?:_?code)?|result)\b\s*(?:is|[:=])?\s*\[?|\bfailed[:,]\s*)"
+    r"([1-5][0-9]{5})(?![0-9])",
+    re.IGNORECASE,
 )
+_NUMERIC_HINT: Final = re.compile(r"[1-5]0[07][0-9]{3}(?![0-9])")  # cheap: most log lines contain no such number
 
 _ROOT, _EITHER, _SECONDARY = Kind.ROOT, Kind.EITHER, Kind.SECONDARY
 
@@ -100,7 +99,11 @@ _ALL: Final = (
     ),
     Code("EI0007", "HCCL ran out of a resource (streams, notifies or queue pairs)", _ROOT),
     Code("EI0008", "ranks run different versions of CANN or HCCL", _ROOT),
-    Code("EI0009", "the network link of this device is down (optical module, IP address or switch)", _ROOT),
+    Code(
+        "EI0009",
+        "no link to a peer: check this device's network (optical module, IP, switch) and the other end",
+        _EITHER,
+    ),
     Code("EI0010", "peer-to-peer access between devices of this server failed", _ROOT),
     Code("EI0011", "not enough device memory for HCCL's buffers", _ROOT),
     Code("EI0012", "SDMA copy between devices failed: hardware fault, invalid address, or the peer exited", _EITHER),
@@ -117,83 +120,108 @@ _ALL: Final = (
         "device still in use, usually by a job that was just killed: wait 10 s, kill leftover processes",
         _ROOT,
     ),
+    Code("EK0001", "CANN cannot be initialised: its installation is incomplete or not readable", _ROOT),
+    Code("EL0001", "the device is missing or abnormal: see npu-smi info", _ROOT),
+    Code("EL0002", "invalid device id: check the list of visible devices", _ROOT),
+    Code("EL0003", "invalid argument passed to the driver", _ROOT),
     Code("EL0004", "memory allocation failed", _ROOT),
+    Code("EL0005", "device busy: used by another process, or still being cleaned up", _ROOT),
+    Code("EL0006", "the device ran out of a resource", _ROOT),
+    Code("EL0007", "no permission to use the device: check the user's groups and the container's devices", _ROOT),
+    Code("EL0008", "the device ran out of events", _ROOT),
+    Code("EL0009", "the device ran out of streams", _ROOT),
+    Code("EL0010", "the device ran out of notifies", _ROOT),
+    Code("EL0011", "the device ran out of models", _ROOT),
+    Code("EL0012", "a queue of the device is full", _ROOT),
+    Code("EL0013", "the device ran out of CDQM resources", _ROOT),
+    Code("EL0014", "operation not supported by this device or driver", _ROOT),
+    Code("EL0015", "invalid access to a device: it is not in the list of visible devices", _ROOT),
+    Code("EE1001", "invalid argument passed to the runtime", _ROOT, is_wrapper=True),
+    Code("EE1002", "timeout waiting for a stream, usually for a peer", _EITHER),
+    Code("EE1003", "invalid argument passed to the runtime", _ROOT),
+    Code("EE1006", "feature not supported by this CANN, driver or chip", _ROOT),
+    Code("EE1011", "invalid argument passed to the runtime", _ROOT),
     Code("E30008", "an AICPU operator timed out", _EITHER),
+    Code("E39001", "invalid argument of an AICPU operator", _ROOT),
+    Code("E39999", "inner error of an AICPU operator; see the first line of its details", _ROOT, is_wrapper=True),
     Code("EI9999", "inner error of HCCL; see the first line of its details", _EITHER, is_wrapper=True),
+    Code("EH9999", "inner error of the ACL interface; see the first line of its details", _EITHER, is_wrapper=True),
     Code("EE9999", "inner error of the runtime; see the first line of its details", _EITHER, is_wrapper=True),
     Code("EZ9999", "inner error of an operator; see the first line of its details", _EITHER, is_wrapper=True),
+    Code("EJ9999", "inner error of HCCP; see the first line of its details", _EITHER, is_wrapper=True),
+    Code("EK9999", "inner error of CANN's tools; see the first line of its details", _EITHER, is_wrapper=True),
+    Code("EL9999", "inner error of the driver; see the first line of its details", _EITHER, is_wrapper=True),
     Code("E19999", "inner error of the graph engine; see the first line of its details", _EITHER, is_wrapper=True),
+    Code("E29999", "inner error of the operator compiler's front end", _EITHER, is_wrapper=True),
+    Code("E49999", "inner error of the operator compiler", _EITHER, is_wrapper=True),
+    Code("100000", "invalid argument passed to ACL", _ROOT),
+    Code("100001", "ACL is not initialised", _ROOT),
+    Code("100024", "an operator is not in the library of operators: check the versions of CANN and its kernels", _ROOT),
+    Code("107000", "invalid argument passed to the runtime", _ROOT),
     Code("107001", "invalid device id: check the list of visible devices", _ROOT),
+    Code("107002", "no context: a device is used before it is set, or by a thread that has not set it", _ROOT),
+    Code("107003", "a stream is used in another context than its own", _ROOT),
+    Code("107017", "invalid handle passed to the runtime", _ROOT),
+    Code("107019", "timeout waiting for the device", _EITHER, is_wrapper=True),
+    Code("107020", "a device task timed out, usually while waiting for a peer", _EITHER, is_wrapper=True),
+    Code("107022", "device tasks were aborted by the program", _EITHER),
+    Code("107023", "the tasks of a stream were aborted", _EITHER),
+    Code("200000", "not enough memory", _ROOT),
+    Code("200001", "interface not supported by this CANN, driver or chip", _ROOT),
+    Code("200006", "feature not supported by this CANN, driver or chip", _ROOT),
+    Code("207000", "feature not supported by this CANN, driver or chip", _ROOT),
     Code("207001", "not enough device memory", _ROOT),
+    Code("207003", "overflow on the AI core", _ROOT),
+    Code("207004", "no device: see npu-smi info", _ROOT),
+    Code("207005", "the device ran out of a resource", _ROOT),
+    Code("207006", "no permission to use the device: check the user's groups and the container's devices", _ROOT),
+    Code("207007", "the device ran out of events", _ROOT),
+    Code("207008", "the device ran out of streams", _ROOT),
+    Code("207009", "the device ran out of notifies", _ROOT),
+    Code("207010", "the device ran out of models", _ROOT),
+    Code("207012", "a limit of the device is exceeded", _ROOT),
+    Code("207018", "not enough device memory", _ROOT),
+    Code("500000", "inner error of ACL", _EITHER, is_wrapper=True),
+    Code("500001", "ACL failed, usually because the graph engine or an operator compiler cannot be initialised", _ROOT),
+    Code("500002", "the graph engine failed", _ROOT, is_wrapper=True),
+    Code("500003", "the runtime failed", _EITHER, is_wrapper=True),
+    Code("500004", "the driver failed", _ROOT, is_wrapper=True),
+    Code("507000", "inner error of the runtime", _EITHER, is_wrapper=True),
+    Code("507001", "inner error of the device's task scheduler", _ROOT),
+    Code("507008", "the program was built for another type of chip", _ROOT),
+    Code("507010", "the device's task scheduler stopped responding: reset the device", _ROOT),
+    Code("507011", "a model or kernel failed on the device; see the plog for the kernel", _ROOT),
+    Code("507012", "timeout waiting for the device's report", _EITHER, is_wrapper=True),
+    Code("507013", "DMA error of the device", _ROOT),
     Code("507014", "a kernel timed out", _EITHER, is_wrapper=True),
     Code("507015", "exception in a kernel on the AI core", _ROOT),
+    Code("507016", "trap in a kernel on the AI core: it accessed an invalid address", _ROOT),
+    Code("507017", "an AICPU operator timed out", _EITHER, is_wrapper=True),
     Code("507018", "an AICPU operator failed", _EITHER, is_wrapper=True),
+    Code("507027", "kernel not found: check the versions of CANN and its kernels", _ROOT),
+    Code("507033", "the device cannot be set up: in use, reset or not visible in this container", _ROOT),
+    Code("507034", "a kernel on the vector core timed out", _EITHER, is_wrapper=True),
     Code("507035", "exception in a kernel on the vector core", _ROOT),
+    Code("507036", "trap in a kernel on the vector core: it accessed an invalid address", _ROOT),
+    Code("507042", "a kernel on the AI core read beyond its memory", _ROOT),
+    Code("507043", "a kernel on the AI core wrote beyond its memory", _ROOT),
+    Code("507044", "a kernel on the vector core read beyond its memory", _ROOT),
+    Code("507045", "a kernel on the vector core wrote beyond its memory", _ROOT),
     Code("507046", "timeout waiting for a stream", _EITHER, is_wrapper=True),
+    Code("507047", "timeout waiting for an event", _EITHER, is_wrapper=True),
     Code("507048", "a device task timed out, usually while waiting for a peer", _EITHER, is_wrapper=True),
     Code("507049", "SDMA copy on the device failed", _ROOT),
+    Code("507050", "trap in a device task: it accessed an invalid address", _ROOT),
+    Code("507051", "no message can be sent to the device: its daemon or driver does not respond", _ROOT),
+    Code("507052", "copy to or from the device failed", _ROOT),
+    Code("507053", "memory error of the device: hardware fault", _ROOT),
+    Code("507054", "uncorrectable memory (HBM ECC) error of the device: hardware fault", _ROOT),
+    Code("507055", "memory error of the device suspected: hardware fault", _ROOT),
+    Code("507056", "a link between devices failed", _EITHER),
+    Code("507057", "error of a remote device suspected", _EITHER),
     Code("507899", "inner error of the driver, usually after an earlier error", _EITHER, is_wrapper=True),
+    Code("507900", "inner error of an AICPU operator", _EITHER, is_wrapper=True),
+    Code("507901", "the connection to the device was closed: it was reset, or its daemon exited", _ROOT),
+    Code("507904", "HCCL's retry of a collective failed: network fault, or the peer exited", _EITHER),
 )
 CODES: Final = {code.name: code for code in _ALL}
-
-
-def _phrase(name: str, meaning: str, kind: Kind, pattern: str = "") -> tuple[re.Pattern[str], Code]:
-    return re.compile(pattern or re.escape(name), re.IGNORECASE), Code(name, meaning, kind)
-
-
-def _connection(name: str, meaning: str, pattern: str = "") -> tuple[re.Pattern[str], Code]:
-    return re.compile(pattern or re.escape(name), re.IGNORECASE), Code(name, meaning, _EITHER, is_connection=True)
-
-
-# The first match in a line counts, so specific phrases precede common ones.
-PHRASES: Final = (
-    _phrase("the last training process is running", "device still in use by a job that was just killed", _ROOT),
-    _phrase("other processes occupying this card", "device in use by another process", _ROOT),
-    _phrase("RANK_ID has not been exported", "MindSpore was started without the rank variables", _ROOT),
-    _phrase(
-        "libhccl.so",
-        "CANN's libraries are not on LD_LIBRARY_PATH: source set_env.sh",
-        _ROOT,
-        r"libhccl\.so.*cannot open shared object",
-    ),
-    _phrase(
-        "HcomLoadRanktableFile",
-        "HCCL cannot find the rank table file",
-        _ROOT,
-        r"HcomLoadRanktableFile.*real path",
-    ),
-    _phrase(
-        "cqe error status[12]",
-        "transfer between devices failed after retries: network fault, or the peer exited",
-        _EITHER,
-    ),
-    _phrase("Memory cgroup out of memory", "a process was killed by the OOM killer", _ROOT),
-    _phrase("is killed by signal: Killed", "a data loader worker was killed, usually by the OOM killer", _ROOT),
-    _phrase("Out of memory", "not enough memory", _ROOT, r"\bout of memory\b"),
-    _phrase("No space left on device", "a disk or /dev/shm is full", _ROOT),
-    _phrase("Address already in use", "port already in use: a leftover process, or two jobs on one server", _ROOT),
-    _phrase(
-        "Failed to connect to the meta server",
-        "cannot reach MindSpore's scheduler",
-        _SECONDARY,
-        r"Failed to connect to the meta server node",
-    ),
-    _phrase(
-        "It may exit with exception",
-        "MindSpore's scheduler lost a worker",
-        _SECONDARY,
-        r"is timed out.*It may exit with exception",
-    ),
-    _phrase("Spawned worker process number is not as expected", "a MindSpore worker exited early", _SECONDARY),
-    _phrase(
-        "Timed out waiting for clients",
-        "not all ranks joined the rendezvous",
-        _SECONDARY,
-        r"timed out.*waiting for clients",
-    ),
-    _connection("Connection closed by peer", "the remote side closed the connection"),
-    _connection("Connection reset by peer", "the remote side closed the connection"),
-    _connection("Connection refused", "the remote side is not listening: not started yet, or exited"),
-    _connection("Broken pipe", "the remote side of a connection or pipe exited"),
-    _connection("Socket Timeout", "the remote side did not answer in time"),
-)

@@ -19,7 +19,7 @@ _RAISED_BY_BACKENDS: Final = re.compile(
 )
 _LIBRARY: Final = re.compile(
     r'File "[^"]*/(?:torch(?:_npu)?/distributed/|deepspeed/(?:comm|runtime/comm)/|horovod/|mindspore/(?:communication|'
-    r"parallel/_(?:ps|utils)|distributed)/|mpi4py/|multiprocess(?:ing)?/connection\.py|hccl/)"
+    r"parallel/_(?:ps|utils)|distributed)/|mpi4py/|hccl/)"
 )
 _CALL: Final = re.compile(
     r"\b(?:all_?reduce|all_?gather\w*|reduce_?scatter\w*|all_?to_?all\w*|broadcast\w*|(?:monitored_)?barrier|reduce"

@@ -8,6 +8,7 @@ from typing import Optional
 import attrs
 
 from ascend_runner.diagnosis import endings, root_cause
+from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding, RootCause, SuspectedPeer
 from ascend_runner.diagnosis.first_cause import Death, Place, Suspicion, located, suspected_peer, suspicion
@@ -51,13 +52,14 @@ def diagnose(
 def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Place]) -> Finding:
     evidence, code = death.evidence, death.evidence.code
     return Finding(
-        meaning="" if death.is_stopped else endings.meaning(death.ending, circumstances),
+        meaning="" if death.is_stopped else _meaning(death, circumstances),
         exception=evidence.exception,
         place=evidence.place,
         origin=evidence.origin,
         origin_place=evidence.origin_place,
         traceback=evidence.traceback,
         last_lines=evidence.last_lines,
+        excerpt=evidence.excerpt,
         code=code.name if code else "",
         code_meaning=code.meaning if code else "",
         code_kind=code.kind.value if code else "",
@@ -65,4 +67,12 @@ def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Pl
         points_at=tuple(located(peer, places) for peer in evidence.peers),
         plog_path=evidence.plog_path,
         plog_error=evidence.plog_error,
+    )
+
+
+def _meaning(death: Death, circumstances: Circumstances) -> str:
+    evidence = death.evidence
+    is_consequence = evidence.kind is Kind.SECONDARY
+    return endings.meaning(
+        death.ending, circumstances, has_stack=evidence.has_native_stack, is_consequence=is_consequence
     )

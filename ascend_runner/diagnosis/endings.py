@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGKILL, SIGSEGV, SIGTERM
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Final
 
 import attrs
@@ -50,8 +50,13 @@ def is_out_of_memory(ending: Ending, circumstances: Circumstances) -> bool:
     return signal_behind(ending) == SIGKILL and is_counted
 
 
-def meaning(ending: Ending, circumstances: Circumstances) -> str:
-    """Explain an ending in one sentence; "" if there is nothing to add to the exit status."""
+def meaning(
+    ending: Ending, circumstances: Circumstances, *, has_stack: bool = False, is_consequence: bool = False
+) -> str:
+    """Explain an ending in one sentence; "" if there is nothing to add to the exit status.
+
+    With `has_stack` the log has the stack of the crash. With `is_consequence` it tells of a lost peer.
+    """
     signum = signal_behind(ending)
     if signum == SIGKILL:
         sentence = _killed(circumstances)
@@ -59,6 +64,10 @@ def meaning(ending: Ending, circumstances: Circumstances) -> str:
         sentence = _bus_error(circumstances)
     else:
         sentence = _MEANINGS.get(signum, "")
+    if signum == SIGABRT and is_consequence:
+        sentence = "a library ended the process because it cannot go on without a peer"
+    elif signum == SIGSEGV and not has_stack:
+        sentence += _NO_STACK
     if not signum or ending.signum:
         return sentence
 
@@ -68,14 +77,18 @@ def meaning(ending: Ending, circumstances: Circumstances) -> str:
 
 _MEANINGS: Final[Mapping[int, str]] = {
     SIGSEGV: "native code accessed invalid memory, usually an extension built for another version of Python, CANN or"
-    " the framework; set PYTHONFAULTHANDLER=1 to get the Python stack",
+    " the framework",
     SIGILL: "illegal CPU instruction: a package was built for another type of CPU",
     SIGFPE: "integer division by zero in native code",
     SIGABRT: "native code aborted: a failed assertion, an uncaught C++ exception or a corrupted heap; see the last"
     " lines of the log",
     SIGTERM: "stopped by SIGTERM from outside, not by the runner",
+    SIGINT: "interrupted by SIGINT from outside, not by the runner",
     SIGHUP: "its terminal or session was closed, or SIGHUP was sent from outside",
 }
+
+
+_NO_STACK: Final = "; set PYTHONFAULTHANDLER=1 to get the Python stack"
 
 
 def _killed(circumstances: Circumstances) -> str:

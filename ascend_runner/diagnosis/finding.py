@@ -75,6 +75,7 @@ class Finding:
     origin_place: str = ""
     traceback: tuple[str, ...] = ()
     last_lines: tuple[str, ...] = ()
+    excerpt: tuple[str, ...] = ()
     code: str = ""
     code_meaning: str = ""
     code_kind: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from signal import SIGHUP, SIGKILL, SIGTERM
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 from typing import Final
 
 import attrs
@@ -19,7 +19,7 @@ from ascend_runner.diagnosis.finding import Peer, SuspectedPeer
 from ascend_runner.diagnosis.log_evidence import Evidence
 from ascend_runner.supervision.events import Ending
 
-FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGKILL, SIGHUP})
+FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGINT, SIGKILL, SIGHUP})
 
 
 class Suspicion(enum.IntEnum):

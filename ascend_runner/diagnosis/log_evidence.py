@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 import attrs
 
-from ascend_runner.diagnosis import collectives
-from ascend_runner.diagnosis.codes import Code, Found, Kind, first_code, first_phrase
+from ascend_runner.diagnosis import boxes, collectives, statements
+from ascend_runner.diagnosis.codes import Code, Found, Kind, first_code
 from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.diagnosis.peers import peers_in
-from ascend_runner.diagnosis.tracebacks import Traceback, find_last
+from ascend_runner.diagnosis.phrases import first_phrase
+from ascend_runner.diagnosis.tracebacks import Traceback
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import CUT, LAST_LINES, lines_of, shown
 
 TRACEBACK_LINES: Final = 60
+EXCERPT_LINES: Final = 12  # of the error that the screen shows: with what surrounds it, 30 lines
+NEAR: Final = 40  # last lines of a rank that was stopped in which a code explains its failure
 LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searched
 
 
@@ -24,8 +28,10 @@ class Evidence:
     """What was found in a log. Every string is bounded and safe for a terminal.
 
     `exception` and `place` are the short form ("ValueError: loss is nan at step 17", "train.py:212 in train_step"),
-    `origin` and `origin_place` that of the exception at the start of the chain; all are empty if there is no traceback.
-    `traceback` holds its lines; `last_lines` is always filled. `plog_error` is the first ERROR line of `plog_path`.
+    `origin` and `origin_place` that of the exception at the start of the chain, if that says more. Without a traceback
+    `exception` is what else the log says, such as a crash of native code.
+    `traceback` holds its lines; `last_lines` is always filled, and `excerpt` is what fits on a screen of either.
+    `plog_error` is the first ERROR line of `plog_path`.
     With `is_in_collective`, the exception was raised where ranks talk to each other.
     """
 
@@ -35,6 +41,7 @@ class Evidence:
     origin_place: str = ""
     traceback: tuple[str, ...] = ()
     last_lines: tuple[str, ...] = ()
+    excerpt: tuple[str, ...] = ()
     code: Code | None = None
     code_line: str = ""
     peers: tuple[Peer, ...] = ()
@@ -46,6 +53,11 @@ class Evidence:
     def summary(self) -> str:
         """The cause in one line, "" if the log contains none."""
         return self.exception or self.code_line or (self.code.name if self.code else "")
+
+    @property
+    def has_native_stack(self) -> bool:
+        """Whether the log has the stack of a crash of native code."""
+        return bool(self.place) and self.exception.startswith(("Fatal Python error: ", "SIG", "Signal: "))
 
     @property
     def is_sure(self) -> bool:
@@ -63,58 +75,103 @@ class Evidence:
         return Kind.SECONDARY if self.code.is_connection and self.is_in_collective else self.code.kind
 
 
-def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = ()) -> Evidence:
+def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *, is_stopped: bool = False) -> Evidence:
     """Read the end of a log, which may start in mid-line and contain anything; `plog` holds the plog's ERROR lines.
 
-    After an `ending` by a signal an exception counts only if it is among the last lines: an error that the rank
-    survived long ago does not explain a SIGKILL.
+    After an `ending` by a signal, and of a rank that `is_stopped`, an error counts only if it is among the last lines:
+    one that the rank survived long ago does not explain its end.
     """
     lines = [_bounded(line) for line in lines_of(tail)]
     while lines and not lines[-1].strip():
         lines.pop()
+    lines = boxes.unboxed(lines)
 
-    traceback = find_last(lines)
-    if traceback and ending and ending.signum and len(lines) - traceback.end > LAST_LINES:
-        traceback = None
-    found = _find_code(lines, traceback, plog)
+    is_late = is_stopped or bool(ending and ending.signum)
+    told = statements.choose(lines, is_late=is_late)
+    found = _detailed(_find_code(lines[-NEAR:] if is_stopped else lines, told, plog), lines, told)
+    evidence = _evidence(told, lines, found)
+    if told is None and found is None and not is_stopped:
+        evidence = attrs.evolve(evidence, exception=shown(statements.error_line(lines)))
 
     return attrs.evolve(
-        _evidence(traceback, lines),
+        evidence,
         code=found.code if found else None,
         code_line=shown(found.line.strip()) if found else "",
         peers=peers_in([*lines, *plog]) if found and found.code.kind is not Kind.ROOT else (),
     )
 
 
-def _find_code(lines: list[str], traceback: Traceback | None, plog: Sequence[str]) -> Found | None:
-    """Find the first code, else a telling phrase close to the end of the log.
+def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]) -> Found | None:
+    """Find the first code or telling phrase of the error, else around it, else at the end of the log.
 
-    The plog counts only if the log contains neither: a rank that raised an exception has usually failed because of it,
-    and HCCL's errors during its teardown are a consequence.
+    What surrounds an error of the program itself (a ValueError) does not explain it. The plog counts only if the log
+    contains nothing: a rank that raised an exception has usually failed because of it, and HCCL's errors during its
+    teardown are a consequence.
     """
-    found = first_code(lines)
+    message = told.message if told else ()
+    found = first_code(message)
     if found and not found.code.is_wrapper:
         return found
+    if told and statements.is_of_the_program(told):
+        return first_phrase(message) or found
 
-    phrase = first_phrase([*(traceback.lines if traceback else ()), *lines[-LAST_LINES:]]) or found
-    if traceback or phrase is not found:
-        return phrase
-    return first_code(plog) or phrase
+    near = lines[max(0, told.start - LAST_LINES) : told.end + LAST_LINES] if told else lines
+    around = first_code(near)
+    if around and not around.code.is_wrapper:
+        return around
+    found = first_phrase([*message, *lines[-LAST_LINES:]]) or found or around
+    return found if told or found else first_code(plog)
 
 
-def _evidence(traceback: Traceback | None, lines: list[str]) -> Evidence:
-    evidence = Evidence(last_lines=tuple(map(shown, lines[-LAST_LINES:])))
-    if traceback is None:
-        return evidence
-    return attrs.evolve(
-        evidence,
-        exception=shown(traceback.exception),
-        place=shown(traceback.place),
-        origin=shown(traceback.origin),
-        origin_place=shown(traceback.origin_place),
-        is_in_collective=collectives.is_raised_in_one(traceback.exception, traceback.lines),
-        traceback=_without_middle([shown(line) for line in traceback.lines]),
+def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None) -> Found | None:
+    """Let the line of a code that says nothing itself be the first of CANN's details around it, the innermost."""
+    if found is None or not (found.code.is_wrapper or found.code.name.isdigit()):
+        return found
+    at = told.end - 1 if told else next((number for number, line in enumerate(lines) if line == found.line), 0)
+    near = [*(told.message if told else ()), *lines[max(0, at - NEAR) : at + LAST_LINES]]
+    decoded = next((line for line in near if "errorStr: " in line), "")  # what an exception of a kernel means
+    return Found(found.code, decoded or next((line for line in near if _DETAIL.search(line)), found.line))
+
+
+_DETAIL: Final = re.compile(r"\[FUNC:\w+\]\[FILE:")
+
+
+def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None) -> Evidence:
+    last_lines = tuple(map(shown, lines[-LAST_LINES:]))
+    if told is None:
+        return Evidence(last_lines=last_lines, excerpt=_around(lines, found))
+    return Evidence(
+        last_lines=last_lines,
+        exception=shown(told.exception),
+        place=shown(told.place),
+        origin=shown(told.origin),
+        origin_place=shown(told.origin_place),
+        is_in_collective=collectives.is_raised_in_one(told.exception, told.lines),
+        traceback=_without_middle([shown(line) for line in told.lines]),
+        excerpt=tuple(map(shown, _excerpt(told, found))),
     )
+
+
+def _excerpt(told: Traceback, found: Found | None) -> list[str]:
+    """Return the lines of an error that fit on a screen: the innermost frames, and the message with its code."""
+    trace, message = list(told.lines), list(told.message[: EXCERPT_LINES // 2])
+    is_shown = found is None or found.line in (trace if len(trace) <= EXCERPT_LINES else message)
+    code_line = [] if found is None or is_shown else [found.line.strip()]
+    if len(trace) + len(code_line) <= EXCERPT_LINES:
+        return [*trace, *code_line]
+
+    frames = trace[: -len(told.message)] if len(told.message) < len(trace) else []
+    kept = EXCERPT_LINES - len(message) - len(code_line) - 1
+    return [*(["  ..."] if frames else []), *frames[-kept:], *message, *code_line]
+
+
+def _around(lines: Sequence[str], found: Found | None) -> tuple[str, ...]:
+    """Return the end of a log, with the line of the code above it."""
+    end = [shown(line) for line in lines[-EXCERPT_LINES:]]
+    if found is None or found.line in lines[-EXCERPT_LINES:] or found.line not in lines:
+        return tuple(end)
+    at = list(lines).index(found.line)
+    return (*(shown(line) for line in lines[at : at + EXCERPT_LINES // 2]), "  ...", *end[EXCERPT_LINES // 2 + 1 :])
 
 
 def _without_middle(lines: list[str]) -> tuple[str, ...]:

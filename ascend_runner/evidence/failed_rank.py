@@ -46,7 +46,10 @@ class FailedRank:
 
 def in_memory(ranks: Sequence[FailedRank], circumstances: Circumstances) -> tuple[Death, ...]:
     """Return the evidence about failed ranks that needs no disk."""
-    return tuple(_death(rank, log_evidence.read(rank.tail, rank.ending), circumstances) for rank in ranks)
+    return tuple(
+        _death(rank, log_evidence.read(rank.tail, rank.ending, is_stopped=rank.is_stopped), circumstances)
+        for rank in ranks
+    )
 
 
 def read_disks(ranks: Sequence[FailedRank], masker: Masker) -> Mapping[int, Evidence]:

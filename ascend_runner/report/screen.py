@@ -103,7 +103,7 @@ def _headline(cause: Exited, failed: RankRecord, root: RootCause | None) -> list
 
 def _evidence(finding: Finding) -> list[str]:
     """Say why a rank failed: its traceback, else its last lines, then what they and the exit status mean."""
-    lines = [f"  | {line}" for line in finding.traceback or finding.last_lines]
+    lines = [f"  | {line}" for line in finding.excerpt or finding.last_lines]
     if finding.origin:
         lines.append(f"  origin {finding.origin}" + (f" ({finding.origin_place})" if finding.origin_place else ""))
     if finding.meaning:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.diagnosis.codes import CODES, Kind, first_code, first_phrase
+from ascend_runner.diagnosis.codes import CODES, Kind, first_code
+from ascend_runner.diagnosis.phrases import first_phrase
 
 
 def name_of(*lines: str) -> str:
@@ -95,8 +96,9 @@ def test_every_meaning_is_one_line() -> None:
     ("phrase", "kind", "line"),
     [
         ("No space left on device", Kind.ROOT, "OSError: [Errno 28] No space left on device"),
-        ("Out of memory", Kind.ROOT, "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB"),
-        ("Connection reset by peer", Kind.EITHER, "recvValue failed on SocketImpl: Connection reset by peer"),
+        ("NPU out of memory", Kind.ROOT, "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB"),
+        ("Connection reset by peer", Kind.EITHER, "requests.exceptions.ConnectionError: Connection reset by peer"),
+        ("recvValue failed", Kind.SECONDARY, "recvValue failed on SocketImpl: Connection reset by peer"),
         (
             "libhccl.so",
             Kind.ROOT,

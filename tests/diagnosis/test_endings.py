@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signal import SIGABRT, SIGBUS, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
+from signal import SIGABRT, SIGBUS, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM, SIGUSR1
 
 import pytest
 
@@ -111,7 +111,10 @@ def test_every_meaning_is_one_line(signum: int) -> None:
             "its child process was killed by SIGTERM: stopped by SIGTERM from outside, not by the runner",
             Ending(exit_code=143),
         ),
-        ("its child process was killed by SIGINT", Ending(exit_code=130)),
+        (
+            "its child process was killed by SIGINT: interrupted by SIGINT from outside, not by the runner",
+            Ending(exit_code=130),
+        ),
     ],
 )
 def test_signal_reported_by_a_shell(words: str, ending: Ending) -> None:
@@ -121,7 +124,7 @@ def test_signal_reported_by_a_shell(words: str, ending: Ending) -> None:
 
 def test_signal_without_explanation() -> None:
     """A signal whose name says enough is not explained."""
-    assert "" == meaning(Ending(signum=SIGINT), Circumstances())
+    assert "" == meaning(Ending(signum=SIGUSR1), Circumstances())
 
 
 @pytest.mark.parametrize(
@@ -131,3 +134,15 @@ def test_signal_without_explanation() -> None:
 def test_size(words: str, count: int) -> None:
     """Sizes use the largest unit in which they are 1 or more."""
     assert words == size(count)
+
+
+def test_crash_that_has_printed_its_stack() -> None:
+    """Nobody is asked to set what has just printed the stack."""
+    assert "PYTHONFAULTHANDLER" in meaning(Ending(signum=SIGSEGV), Circumstances())
+    assert "PYTHONFAULTHANDLER" not in meaning(Ending(signum=SIGSEGV), Circumstances(), has_stack=True)
+
+
+def test_abort_of_a_watchdog() -> None:
+    """A library that aborts because of a peer has no corrupted heap."""
+    assert "corrupted heap" in meaning(Ending(signum=SIGABRT), Circumstances())
+    assert "peer" in meaning(Ending(signum=SIGABRT), Circumstances(), is_consequence=True)

@@ -9,7 +9,8 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.diagnosis.tracebacks import Traceback, find_last
+from ascend_runner.diagnosis import crashes
+from ascend_runner.diagnosis.tracebacks import Traceback, find_all
 from ascend_runner.text import lines_of
 
 WORKERS: Final = os.path.join(os.path.dirname(__file__), "..", "workers")
@@ -25,6 +26,12 @@ def output_of(*arguments: str, **environ: str) -> bytes:
         check=False,
     )
     return ended.stdout
+
+
+def find_last(lines: list[str]) -> Traceback | None:
+    """Return the last error of a log, if it tells of any."""
+    found = sorted([*find_all(lines), *crashes.find_all(lines)], key=lambda error: error.start)
+    return found[-1] if found else None
 
 
 def failure(kind: str) -> bytes:
@@ -312,3 +319,103 @@ def test_colours_inside() -> None:
     )
 
     assert ("ZeroDivisionError: division by zero", "train.py:3 in f") == (find(data).exception, find(data).place)
+
+
+# --- Chains, layouts and messages -------------------------------------------------------------------------------------
+
+LOOKUP: Final = b"""\
+Traceback (most recent call last):
+  File "/job/config.py", line 5, in load
+    return json.loads(text)
+json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/job/train.py", line 3, in <module>
+    load("x")
+  File "/job/config.py", line 7, in load
+    raise ValueError("no such configuration: x")
+ValueError: no such configuration: x
+"""
+CLEAN_UP: Final = b"""\
+Traceback (most recent call last):
+  File "/job/save.py", line 5, in save
+    out.write(data)
+OSError: [Errno 28] No space left on device
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/job/train.py", line 3, in <module>
+    save("x")
+  File "/job/save.py", line 9, in __exit__
+    self.out.write_end()
+RuntimeError: unexpected position 64
+"""
+TABLE: Final = b"""\
+Traceback (most recent call last):
+  File "/opt/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -9 (pid: 4711)
+  traceback : Signal 9 (SIGKILL) received by PID 4711
+============================================================
+"""
+MINDSPORE: Final = b"""\
+Traceback (most recent call last):
+  File "/job/train.py", line 3, in <module>
+    net(x)
+RuntimeError: Launch kernel failed: Default/Add-op1
+
+----------------------------------------------------
+- Ascend Error Message:
+----------------------------------------------------
+EZ9999: Inner Error!
+"""
+
+
+def test_exception_that_replaces_another() -> None:
+    """A handler that raises what it wants to say has said it: the lookup that it tried first explains nothing."""
+    assert ("ValueError: no such configuration: x", "") == (find(LOOKUP).exception, find(LOOKUP).origin)
+
+
+def test_clean_up_that_fails_as_well() -> None:
+    """What was under way when a context manager's exit failed is the cause."""
+    found = find(CLEAN_UP)
+
+    assert ("OSError: [Errno 28] No space left on device", "save.py:5 in save") == (found.exception, found.place)
+    assert "RuntimeError: unexpected position 64" == found.lines[-1]
+
+
+def test_table_of_torchrun_is_kept_to_its_end() -> None:
+    """The table that follows torchrun's exception belongs to its message."""
+    assert "  traceback : Signal 9 (SIGKILL) received by PID 4711" in find(TABLE).message
+
+
+def test_message_that_goes_on_after_a_blank_line() -> None:
+    """MindSpore's ruled sections belong to the message."""
+    assert "EZ9999: Inner Error!" in find(MINDSPORE).message
+
+
+def test_lines_without_their_indentation() -> None:
+    """A log collector may strip every line."""
+    data = b"\n".join(line.strip() for line in failure("while_handling").splitlines())
+
+    assert STEP_17 == short(data)
+
+
+def test_traceback_inside_a_table() -> None:
+    """A traceback may stand indented in something else."""
+    data = b"  traceback : " + failure("in_thread").partition(b"\n")[2].replace(b"\n", b"\n  ")
+
+    assert ("ValueError: loss is nan at step 5", "train_step") == short(data)

@@ -121,7 +121,7 @@ def test_rank_that_could_not_be_started() -> None:
 
 def test_failed_rank() -> None:
     """Cause, evidence, rank, files, the command to rerun it, and the other ranks, in this order."""
-    finding = Finding(traceback=("Traceback (most recent call last):", "ValueError: loss is nan"))
+    finding = Finding(excerpt=("Traceback (most recent call last):", "ValueError: loss is nan"))
     failed = attrs.evolve(rank(5, FAILED), finding=finding)
 
     assert [

@@ -1,0 +1,185 @@
+"""Finds the last words of native code and of other runtimes: what they print where Python prints a traceback.
+
+The forms are those of faulthandler, the C++ runtime (libstdc++), glibc, glog (and abseil), Open MPI and PRRTE, bash,
+the dynamic loader, Go, Rust and the JVM.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, Optional
+
+from ascend_runner.diagnosis.traceback_block import FRAME
+from ascend_runner.diagnosis.tracebacks import Traceback, place
+
+FRAMES: Final = 12  # lines of a stack that are read
+WHAT_LIMIT: Final = 10  # lines from "terminate called" to its "what():", which threads may write in between
+
+Reader = Callable[[Sequence[str], int, "re.Match[str]"], Optional[Traceback]]
+
+
+def find_all(lines: Sequence[str]) -> list[Traceback]:
+    """Find the last words in a log, in their order."""
+    found: list[Traceback] = []
+    for index, line in enumerate(lines):
+        if (found and index < found[-1].end) or not _HINT.search(line):
+            continue
+        for pattern, read in _READERS:
+            match = pattern.search(line)
+            crash = read(lines, index, match) if match else None
+            if crash:
+                found.append(crash)
+                break
+    return found
+
+
+def _of(lines: Sequence[str], index: int, size: int, summary: str, where: str = "") -> Traceback:
+    kept = tuple(lines[index : index + size])
+    return Traceback(exception=summary.strip(), place=where, lines=kept, message=kept, start=index, end=index + size)
+
+
+def _line(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
+    """Read a message of one line: the group "text", else the match."""
+    return _of(lines, index, 1, match.groupdict().get("text") or match[0])
+
+
+def _faulthandler(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback | None:
+    """Read a fatal error of the interpreter: the stack of its current thread, innermost frame first."""
+    for position in range(index + 1, min(len(lines), index + 400)):
+        if "Fatal Python error: " in lines[position]:
+            return None  # it was printed again, by another process: that one counts
+        if "Current thread " in lines[position]:
+            return _with_stack(lines, index, position, match[0])
+    first = next((at for at in range(index + 1, min(len(lines), index + FRAMES)) if FRAME.match(lines[at])), index)
+    return _with_stack(lines, index, max(index, first - 1), match[0])
+
+
+def _with_stack(lines: Sequence[str], index: int, header: int, summary: str) -> Traceback:
+    end = header + 1
+    while end < len(lines) and FRAME.match(lines[end]):
+        end += 1
+    frames = lines[header + 1 : end]
+    kept = (lines[index], *([lines[header]] if header > index else []), *frames[:FRAMES])
+    return Traceback(
+        exception=summary,
+        place=place(frames[::-1]),
+        lines=kept,
+        message=(summary,),
+        start=index,
+        end=max(end, index + 1),
+    )
+
+
+def _terminate(lines: Sequence[str], index: int, _match: re.Match[str]) -> Traceback:
+    """Read an uncaught C++ exception; several threads may have written into each other."""
+    following = lines[index : index + WHAT_LIMIT]
+    at = next((number for number, line in enumerate(following) if "what():" in line), -1)
+    head = " ".join(following[: at + 1] if at >= 0 else following[:1])
+    kind = _CPP_TYPE.search(re.sub(r"terminate called \w+ (?:\w+ )*|what\(\):.*", " ", head))
+    if at < 0:
+        return _of(lines, index, 1, kind[0] if kind else lines[index])
+    end = index + at + 1
+    while end < min(len(lines), index + at + FRAMES) and lines[end].strip() and not _CPP_FRAME.match(lines[end]):
+        end += 1
+    what = lines[index + at].partition("what():")[2].strip()
+    summary = f"{kind[0]}: {what}" if kind else what
+    kept = (lines[index], *lines[index + at : end]) if at else tuple(lines[index:end])
+    return Traceback(
+        exception=summary.rstrip(": "),
+        lines=kept,
+        message=(summary, *lines[index + at + 1 : end]),
+        start=index,
+        end=end,
+    )
+
+
+_CPP_TYPE: Final = re.compile(r"(?:[A-Za-z_]\w*::)+(?:[A-Za-z_]*?(?:Error|Exception|error|exception)\b|\w+)")
+_CPP_FRAME: Final = re.compile(r"frame #\d+|Exception raised from ")
+
+
+def _native_stack(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
+    """Read a signal that a library's handler reports, with its stack; the first named function is the place."""
+    end = index + 1
+    symbol = ""
+    while end < min(len(lines), index + 4 * FRAMES) and (frame := _NATIVE_FRAME.search(lines[end])):
+        symbol = symbol or _symbol(frame["symbol"] or "")
+        end += 1
+    return _of(lines, index, min(end - index, FRAMES), match["text"] + (f" in {symbol}" if symbol else ""), symbol)
+
+
+def _symbol(text: str) -> str:
+    """Return a function's name, unless it is unknown or the signal's own machinery."""
+    name = re.sub(r"[+)\]].*|^.*\(", "", text).strip() if "(" in text and "/" in text else text.strip()
+    return "" if re.search(r"unknown|sigreturn|^0x|^\W*$|libpthread|libc\.so", name) else name
+
+
+_NATIVE_FRAME: Final = re.compile(
+    r"(?:^\s*@\s+0x[0-9a-f]+\s+|\]\s\[\s?\d+\]\s)(?P<symbol>.+)|\] (?:Signal code|Failing at address|Associated errno)"
+)
+
+
+def _java(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
+    """Read an uncaught exception of the JVM; the last "Caused by" says why."""
+    end, summary = index + 1, match["text"]
+    while end < min(len(lines), index + 20 * FRAMES) and re.match(
+        r"\s+at |\s*Caused by: |\s+\.\.\. \d+ more", lines[end]
+    ):
+        summary = lines[end].partition("Caused by: ")[2] or summary
+        end += 1
+    return _of(lines, index, min(end - index, FRAMES), summary)
+
+
+def _next_line(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
+    """Read a message that may stand on the next line (Rust)."""
+    text = match["text"] or (lines[index + 1].strip() if index + 1 < len(lines) else "")
+    return _of(lines, index, 1 if match["text"] else 2, f"panic: {text}", match["place"])
+
+
+def _mindspore(lines: Sequence[str], index: int, _match: re.Match[str]) -> Traceback | None:
+    """Read an exception of MindSpore that a program has logged: its message stands above the first heading."""
+    above = index - 1
+    while above >= 0 and (not lines[above].strip() or lines[above].startswith("---")):
+        above -= 1
+    if above < 0:
+        return None
+    end = index + 1
+    while end < min(len(lines), index + 3 * FRAMES) and not _RULED.match(lines[end - 2]):
+        end += 1
+    return _of(lines, above, end - above, lines[above])
+
+
+_RULED: Final = re.compile(r"- C\+\+ Call Stack")
+_HINT: Final = re.compile(
+    r"Fatal Python error|^- [A-Z]|terminate called|\*\*\*|^F\d{4}|Check failed|panic|Exception in thread|Signal: "
+    r"|: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Segmentation|Bus error|Killed|Aborted"
+    r"|noticed that process|MPI_ABORT|not enough slots|command not found|FatalError|detected by the"
+)
+_READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
+    (re.compile(pattern), read)
+    for pattern, read in (
+        (r"Fatal Python error: .+", _faulthandler),
+        (r"terminate called (?:after throwing|without an active|recursively)", _terminate),
+        (r"\*\*\* (?P<text>SIG[A-Z]+ .*?received by PID \d+).*", _native_stack),
+        (r"\[[\w.-]+:\d+\] (?P<text>Signal: [A-Z][\w ]+\(\d+\))", _native_stack),
+        (r"^- (?:Framework|Ascend|C\+\+|Memory|The |Internal|Illegal)[\w +]*(?: Message| Raised| Stack)?:", _mindspore),
+        (r"^F\d{4} \d\d:\d\d:\d\d\S*\s+\d+ (?P<text>\S+:\d+\] .+)", _line),
+        (r"(?P<text>Check failed: .+)", _line),
+        (r"FatalError: .*is detected by the operating system.*", _line),
+        (r"(?:(?:double )?free|munmap_chunk|realloc|malloc(?:_consolidate)?)\(\): .+", _line),
+        (r"double free or corruption.*|corrupted (?:size|double-linked list).*", _line),
+        (r"\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*.*", _line),
+        (r"^\S+: \S+:\d+: .+: Assertion .+ failed\.", _line),
+        (r"^panic: .+", _line),
+        (r"thread '[^']*' (?:\(\d+\) )?panicked at (?:'(?P<text>[^']*)', )?(?P<place>\S+?):?$", _next_line),
+        (r'Exception in thread "[^"]*" (?P<text>[\w.$]+(?::.*)?)$', _java),
+        (r"\S+: error while loading shared libraries: .+", _line),
+        (r"^\S+: can't open file .+", _line),
+        (r"^[\w./-]+\.py: error: .+", _line),
+        (r"^\S+: line \d+: +\d+ (?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction).*", _line),
+        (r"^\S+: (?:line \d+: |\d+: )?\S+: command not found", _line),
+        (r"There are not enough slots available in the system.*", _line),
+        (r"(?:mpirun|prterun|mpiexec|orterun) noticed that process rank \d+ with PID .+", _line),
+        (r"MPI_ABORT was invoked on rank \d+.*", _line),
+    )
+)

@@ -1,0 +1,30 @@
+"""Recognises errors that only pass on another one: of launchers, pools and engines about their workers.
+
+Such an error yields to the one that it speaks of, if that is in the same log. The words are those of torch's elastic
+agent and multiprocessing, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, Open MPI and Python's own pools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+_WORDS: Final = re.compile(
+    r"ChildFailedError|Process(?:Raised|Exited)Exception|RemoteTraceback|BrokenProcessPool|CalledProcessError"
+    r"|(?:RayTask|RayActor|ActorDied|ActorUnavailable|WorkerCrashed|Remote|EngineDead|AsyncEngineDead|MQEngineDead)Error"
+    r"|(?:see|check|refer to)\b[^.]{0,80}\b(?:above|root cause|stack ?trace|worker_\d+\.log)"
+    r"|(?:root cause|messages?|trace) above"
+    r"|Engine core initialization failed|WorkerProc initialization failed|Background loop has errored already"
+    r"|Worker failed with error|Distributed job exited with error|scheduler is dead|Engine loop (?:is dead|has died)"
+    r"|terminated with (?:the following error|exit code|signal)|exited with (?:a )?non-?zero"
+    r"|returned non-zero exit status"
+    r"|exits with return code|Killing subprocess|noticed that process rank|MPI_ABORT was invoked"
+    r"|exited? (?:unexpectedly|with (?:exit ?)?code:? -?\d+)",
+    re.IGNORECASE,
+)
+
+
+def only_passes_on(message: Sequence[str]) -> bool:
+    """Whether an error, by the first lines of its message, speaks of another one."""
+    return any(_WORDS.search(line) for line in message[:3])

@@ -1,0 +1,75 @@
+"""Chooses, of all errors that a log tells of, the one that explains the end of its rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from ascend_runner.diagnosis import collectives, crashes, tracebacks
+from ascend_runner.diagnosis.codes import Kind, first_code
+from ascend_runner.diagnosis.passing_on import only_passes_on
+from ascend_runner.diagnosis.phrases import first_phrase
+from ascend_runner.diagnosis.tracebacks import Traceback
+from ascend_runner.text import LAST_LINES
+
+FAR: Final = 200  # lines between two errors that belong together: other ranks of a launcher write in between
+CLUSTER: Final = 40  # last lines in which an ERROR record may explain an end without any other sign
+
+
+def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
+    """Choose the error that explains the end; with `is_late` it must be among the last lines.
+
+    The last one counts, but for errors that only pass on another or tell of a lost peer: these yield to one before.
+    """
+    crashed = crashes.find_all(lines)
+    raised = tracebacks.find_all(lines)
+    crashed = [crash for crash in crashed if not any(error.start < crash.start < error.end for error in raised)]
+    told = sorted([*raised, *crashed], key=lambda error: error.start)
+    if is_late:
+        told = [error for error in told if len(lines) - error.end <= LAST_LINES]
+        told = [error for error in told if error in crashed] or told
+    together = _last_together(told)
+    own = [error for error in together if not only_passes_on([error.exception, *error.message])]
+    roots = [error for error in own if _kind(error) is Kind.ROOT]
+    if own and own[-1] not in roots and roots:
+        return roots[-1]
+
+    return next(iter([*own[::-1], *together[::-1]]), None)
+
+
+def is_of_the_program(error: Traceback) -> bool:
+    """Whether the program itself is wrong (a ValueError), so that nothing around the error explains it."""
+    return bool(_OF_THE_PROGRAM.match(error.exception))
+
+
+def error_line(lines: Sequence[str]) -> str:
+    """Return the first record of an error at the end of a log, "" if there is none."""
+    return next((line.strip() for line in lines[-CLUSTER:] if _ERROR_RECORD.search(line)), "")
+
+
+def _last_together(told: Sequence[Traceback]) -> list[Traceback]:
+    """Return the last errors of which none is far from the next."""
+    together: list[Traceback] = []
+    for error in reversed(told):
+        if together and together[0].start - error.end > FAR:
+            break
+        together.insert(0, error)
+    return together
+
+
+def _kind(error: Traceback) -> Kind:
+    """Judge an error by itself, see `Evidence.kind`."""
+    is_in_collective = collectives.is_raised_in_one(error.exception, error.lines)
+    found = first_code(error.message) or first_phrase(error.message)
+    if found is None:
+        return Kind.EITHER if is_in_collective else Kind.ROOT
+    return Kind.SECONDARY if found.code.is_connection and is_in_collective else found.code.kind
+
+
+_OF_THE_PROGRAM: Final = re.compile(
+    r"(?:[\w.]*\.)?(?:Value|Type|Key|Index|Attribute|Name|UnboundLocal|Assertion|Import|ModuleNotFound|Syntax|Indentation"
+    r"|ZeroDivision|NotImplemented|Unicode\w*|Recursion|Lookup|FileNotFound|Permission|IsADirectory|NotADirectory"
+    r"|JSONDecode|Config\w*|Validation|Overflow|FloatingPoint|StopIteration)Error\b"
+)
+_ERROR_RECORD: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Error|error)\b|错误|失败|异常|报错")

@@ -1,0 +1,45 @@
+"""Tracebacks that rich draws as boxes."""
+
+from __future__ import annotations
+
+from ascend_runner.diagnosis.boxes import unboxed
+from ascend_runner.diagnosis.tracebacks import find_all
+
+BOX = """\
+step 3
+╭──────────────────── Traceback (most recent call last) ─────────────────────╮
+│ /job/train.py:18 in <module>                                               │
+│                                                                            │
+│   16                                                                       │
+│ ❱ 18 main()                                                                │
+│                                                                            │
+│ /opt/a/very/long/path/that/does/not/fit/in/the/box/of/a/terminal.py:7 in   │
+│ main                                                                       │
+│                                                                            │
+│ ❱ 7 │   raise ValueError("no data")                                        │
+╰────────────────────────────────────────────────────────────────────────────╯
+ValueError: no data
+wandb: run failed
+"""
+
+
+def test_box_is_read_like_a_traceback() -> None:
+    """The frames, wrapped or not, and the exception below the box are found."""
+    (found,) = find_all(unboxed(BOX.splitlines()))
+
+    assert ("ValueError: no data", "terminal.py:7 in main") == (found.exception, found.place)
+    assert '    raise ValueError("no data")' in found.lines
+
+
+def test_tag_before_a_box() -> None:
+    """A tag before every line changes nothing but the exception's own."""
+    tagged = unboxed([f"[rank1]: {line}" for line in BOX.splitlines()])
+
+    assert '  File "/job/train.py", line 18, in <module>' in tagged
+
+
+def test_other_lines_stay() -> None:
+    """Tables and rules are no tracebacks, nor is a box without an end."""
+    lines = ["╭─ Model ─╮", "│ layers  │", "╰─────────╯", BOX.splitlines()[1], "│ cut off"]
+
+    assert lines == unboxed(lines)

@@ -1,0 +1,114 @@
+"""Last words of native code and other runtimes, in the form in which each prints them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.diagnosis.crashes import find_all
+from ascend_runner.diagnosis.tracebacks import Traceback
+
+TWO_FATAL_ERRORS = """\
+Fatal Python error: Segmentation fault
+
+Thread 0x00007f11 (most recent call first):
+  File "/usr/lib/python3.10/threading.py", line 324 in wait
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007f22 (most recent call first):
+  File "/job/kernels.py", line 81 in fused_step
+  File "/job/train.py", line 12 in <module>
+"""
+GLOG_SIGNAL = """\
+*** Aborted at 1700000000 (unix time) try "date -d @1700000000" if you are using GNU date ***
+PC: @                0x0 (unknown)
+*** SIGSEGV (@0x8) received by PID 77 (TID 0x7f00) from PID 8; stack trace: ***
+    @     0x7f00aa11 (unknown)
+    @     0x7f00aa22 gather_kernel::Run()
+"""
+OPEN_MPI_SIGNAL = """\
+[node-3:912] *** Process received signal ***
+[node-3:912] Signal: Bus error (7)
+[node-3:912] Signal code: Nonexistant physical address (2)
+[node-3:912] Failing at address: 0x40
+[node-3:912] [ 0] linux-vdso.so.1(__kernel_rt_sigreturn+0x0)[0xffff8000]
+[node-3:912] [ 1] /opt/lib/libloader.so(read_batch+0x40)[0xffff9000]
+[node-3:912] *** End of error message ***
+"""
+GLUED_TERMINATE = """\
+terminate called after throwing an instance of 'terminate called after throwing an instance of 'std::runtime_error'
+std::runtime_error'
+step 12
+  what():  queue is closed
+"""
+JAVA = """\
+Exception in thread "main" java.lang.RuntimeException: cannot start
+\tat org.example.Main.main(Main.java:5)
+Caused by: java.io.IOException: no such table
+\tat org.example.Table.open(Table.java:9)
+\t... 1 more
+"""
+MINDSPORE = """\
+ERROR:root:Step failed: The tensor's address is empty.
+
+----------------------------------------------------
+- Framework Unexpected Exception Raised:
+----------------------------------------------------
+Please report it.
+
+----------------------------------------------------
+- C++ Call Stack: (For framework developers)
+----------------------------------------------------
+mindspore/ccsrc/device/address.cc:24 Copy
+"""
+
+
+def last(text: str) -> Traceback:
+    """Find the last words that must be there, after a line of a healthy rank."""
+    return find_all(["step 11 loss 0.25", *text.splitlines()])[-1]
+
+
+@pytest.mark.parametrize(
+    ("summary", "text"),
+    [
+        ("Fatal Python error: Segmentation fault", TWO_FATAL_ERRORS),
+        ("SIGSEGV (@0x8) received by PID 77 in gather_kernel::Run()", GLOG_SIGNAL),
+        ("Signal: Bus error (7) in read_batch", OPEN_MPI_SIGNAL),
+        ("std::runtime_error: queue is closed", GLUED_TERMINATE),
+        ("java.io.IOException: no such table", JAVA),
+        ("ERROR:root:Step failed: The tensor's address is empty.", MINDSPORE),
+        ("terminate called without an active exception", "terminate called without an active exception"),
+        ("op.cc:31] Check failed: n > 0", "F0407 03:12:45.123456  4711 op.cc:31] Check failed: n > 0"),
+        ("double free or corruption (out)", "double free or corruption (out)"),
+        ("munmap_chunk(): invalid pointer", "munmap_chunk(): invalid pointer"),
+        ("*** stack smashing detected ***: terminated", "*** stack smashing detected ***: terminated"),
+        ("python: a.c:7: f: Assertion `n' failed.", "python: a.c:7: f: Assertion `n' failed."),
+        ("panic: runtime error: index", "panic: runtime error: index\n\ngoroutine 1 [running]:"),
+        ("panic: no table", "thread 'main' panicked at src/main.rs:5:9:\nno table"),
+        ("panic: no table", "thread 'main' panicked at 'no table', src/main.rs:5:9"),
+        ("train.py: error: argument --lr: no number", "train.py: error: argument --lr: no number"),
+        ("run.sh: line 3:  4711 Killed     python x.py", "run.sh: line 3:  4711 Killed     python x.py"),
+    ],
+)  # fmt: skip
+def test_summaries(summary: str, text: str) -> None:
+    """Each form is found, and told in one line."""
+    assert summary == last(text).exception
+
+
+def test_current_thread_of_a_fatal_error() -> None:
+    """The thread that crashed is the current one; others only waited."""
+    assert "kernels.py:81 in fused_step" == last(TWO_FATAL_ERRORS).place
+
+
+def test_healthy_log() -> None:
+    """An ordinary log holds no crash."""
+    lines = [
+        "step 1",
+        "*** Epoch 2 ***",
+        "f(): done",
+        "loss: 0.1",
+        "error: 3 samples skipped",
+        "- Training:",
+        "F1 0.93",
+    ]
+
+    assert [] == find_all(lines)

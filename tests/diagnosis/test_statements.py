@@ -1,0 +1,100 @@
+"""Which of several errors in one log explains the end of its rank."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.diagnosis import statements
+from ascend_runner.diagnosis.collectives import is_raised_in_one
+from ascend_runner.diagnosis.passing_on import only_passes_on
+
+
+def traceback(exception: str, *frames: str) -> list[str]:
+    """Make a traceback with these frames, outermost first."""
+    return ["Traceback (most recent call last):", *(frames or ('  File "train.py", line 5, in step',)), exception, ""]
+
+
+NAN = traceback("ValueError: loss is nan")
+LOST = traceback(
+    "RuntimeError: [/x/gloo/tcp/pair.cc:9] Connection closed by peer",
+    '  File "t.py", line 1, in f',
+    "    dist.barrier()",
+)
+ABOVE = traceback("RuntimeError: Engine failed. See root cause above.")
+STEPS = [f"step {number}" for number in range(400)]
+
+
+def chosen(*parts: list[str], is_late: bool = False) -> str:
+    """Return the error that explains a log of these parts."""
+    found = statements.choose([line for part in parts for line in part], is_late=is_late)
+    return found.exception if found else ""
+
+
+@pytest.mark.parametrize(
+    ("expected", "parts"),
+    [
+        ("ValueError: loss is nan", [NAN]),
+        ("ValueError: loss is nan", [LOST, NAN]),
+        ("ValueError: loss is nan", [NAN, LOST]),  # the clean-up noticed that the peers are gone
+        ("ValueError: loss is nan", [NAN, ABOVE]),
+        ("ValueError: loss is nan", [NAN, LOST, ABOVE]),
+        ("RuntimeError: Engine failed. See root cause above.", [ABOVE]),
+        (
+            "RuntimeError: [/x/gloo/tcp/pair.cc:9] Connection closed by peer",
+            [NAN, STEPS, LOST],
+        ),  # it survived the first
+        ("free(): invalid pointer", [NAN, ["free(): invalid pointer"]]),
+        ("", [STEPS]),
+    ],
+)
+def test_choice(expected: str, parts: list[list[str]]) -> None:
+    """The last error counts, but for those that pass on another or tell of a peer."""
+    assert expected == chosen(*parts)
+
+
+def test_late_error() -> None:
+    """After a death by a signal only the last lines count, and of these a crash first."""
+    assert "" == chosen(NAN, STEPS[:30], is_late=True)
+    assert "free(): invalid pointer" == chosen(["free(): invalid pointer"], NAN, is_late=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
+        "subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1.",
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+        "RuntimeError: Distributed job exited with error. Please check logs in path: /tmp/msrun_log",
+        "ray.exceptions.RayTaskError(ValueError): ray::train() (pid=7, ip=10.0.0.4)",
+        "vllm.v1.engine.exceptions.EngineDeadError: See stack trace (above) for the root cause.",
+    ],
+)  # fmt: skip
+def test_errors_that_pass_on(line: str) -> None:
+    """What launchers, pools and engines say of their workers speaks of another error."""
+    assert only_passes_on([line])
+
+
+def test_errors_of_their_own() -> None:
+    """An ordinary error passes nothing on."""
+    assert not only_passes_on(["ValueError: see the documentation of lr"])
+    assert not only_passes_on(["RuntimeError: NPU out of memory. Tried to allocate 2 GiB"])
+
+
+@pytest.mark.parametrize(
+    ("is_collective", "exception", "frame"),
+    [
+        (True, "RuntimeError: timed out", "    dist.all_reduce(loss)"),
+        (
+            True,
+            "torch.distributed.DistBackendError: x",
+            '  File "/x/torch/distributed/distributed_c10d.py", line 1, in f',
+        ),
+        (True, "RuntimeError: NCCL communicator was aborted", "    step()"),
+        (False, "ValueError: tensors have different shapes", "    dist.all_reduce(loss)"),
+        (False, "RuntimeError: shapes cannot be multiplied", "    model(x)"),
+    ],
+)
+def test_collectives(is_collective: bool, exception: str, frame: str) -> None:  # noqa: FBT001  a parameter
+    """What a backend raises in a collective may be a peer's fault, a wrong argument is the caller's own."""
+    assert is_collective == is_raised_in_one(exception, [frame, exception])
