@@ -176,6 +176,7 @@ def _process_plan(process: RankSpec, environ: Mapping[str, str], masker: Masker)
         "variables": masker.variables(process.changes(environ)),
         "unset": [name for name in environ if name not in process.env],
         "cwd": process.cwd,
+        **({"stdin": "inherited"} if process.has_stdin else {}),
         **({} if process.cores is None else {"cores": sorted(process.cores)}),
         "log": process.log_path,
     }

@@ -14,7 +14,7 @@ from ascend_runner import errors, files
 from ascend_runner.facts import Observer
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.host import cores, executables, network
+from ascend_runner.host import cores, executables, network, terminal
 from ascend_runner.host.host import Host
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.manager import Manager
@@ -95,7 +95,7 @@ class Launcher:
             report = ReportFile(job, version, self._messages.warning)
             report.begin()
             try:
-                job = self._write_files(job)
+                job = self._without_stolen_stdin(self._write_files(job))
                 self._check_for_signals()
                 self._note_missing_py_spy(job)
                 recorder = Recorder(job)
@@ -140,6 +140,18 @@ class Launcher:
         search_path = job.processes[0].env.get("PATH", os.defpath)
         if job.hang_timeout is not None and not executables.find_py_spy(search_path):
             self._messages.info(f"{executables.NO_PY_SPY}: the stacks of a hang will be the kernel's, not Python's")
+
+    def _without_stolen_stdin(self, job: JobSpec) -> JobSpec:
+        """Return the plan without a rank that would take the terminal's input from what runs in the foreground."""
+        readers = [process for process in job.processes if process.has_stdin]
+        if not readers or not terminal.is_in_background(os.getpgid(os.getppid())):
+            return job
+        self._messages.warning("--stdin is ignored because this job runs in the background of its terminal")
+        return attrs.evolve(
+            job,
+            ranks=tuple(attrs.evolve(rank, has_stdin=False) for rank in job.ranks),
+            beside=tuple(attrs.evolve(process, has_stdin=False) for process in job.beside),
+        )
 
     def _write_files(self, job: JobSpec) -> JobSpec:
         """Make the folders and files of a plan; returns the plan with the path at which its rank table is."""

@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     conda_env: str | None
     workdir: str | os.PathLike[str] | None
     bind: str | None
+    stdin: int | None
     launcher: str | None
     hosts: str | Iterable[str] | None
     mpi_hostfile: str | os.PathLike[str] | None
@@ -170,9 +171,7 @@ def _run(
         fd = outcome_file.fileno()
         env = {**(os.environ if environ is None else environ), result.LAUNCH_VARIABLE: f"{os.getpid()}:{fd}"}
         # In its own session: Ctrl-C in a terminal would reach it, too, and a second SIGINT means "kill now".
-        child = subprocess.Popen(
-            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout, pass_fds=(fd,), start_new_session=True
-        )
+        child = subprocess.Popen(argv, env=env, cwd=cwd, stdout=stdout, pass_fds=(fd,), start_new_session=True)
         try:
             status = child.wait()
         except BaseException:

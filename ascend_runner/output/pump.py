@@ -34,11 +34,14 @@ SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and 
 class Stream:
     """The output of one rank. Changed by the pump's thread only."""
 
-    def __init__(self, rank_id: int, log: LogWriter, cutter: LineCutter | None) -> None:
-        """Without `cutter` the rank's lines are not shown."""
+    def __init__(
+        self, rank_id: int, log: LogWriter, cutter: LineCutter | None, *, show_after: float = SHOW_AFTER
+    ) -> None:
+        """Without `cutter` the rank's lines are not shown; an unfinished line is shown `show_after` seconds later."""
         self.rank_id = rank_id
         self.log = log
         self.cutter = cutter
+        self.show_after = show_after
         self.size = 0  # bytes read so far
         self._tail: list[bytes] = []
         self._tail_size = 0
@@ -183,7 +186,7 @@ class Pump:
         stream.remember(data)
         try:
             if stream.cutter is not None:
-                self._show(fd, data, stream.rank_id, stream.cutter)
+                self._show(fd, data, stream, stream.cutter)
         finally:
             if not stream.log.put(data) and not self._is_finishing:
                 self._epoll.unregister(fd)
@@ -226,10 +229,10 @@ class Pump:
 
     # --- The console --------------------------------------------------------------------------------------------------
 
-    def _show(self, fd: int, data: bytes, rank_id: int, cutter: LineCutter) -> None:
+    def _show(self, fd: int, data: bytes, stream: Stream, cutter: LineCutter) -> None:
         if self._console.has_room(len(data)):
             pieces = cutter.feed(data)
-            self._console.show(rank_id, pieces, cutter.continued)
+            self._console.show(stream.rank_id, pieces, cutter.continued)
             is_new_line = any(pieces)
         else:  # a stalled console must not cost the ranks more than one that is read
             skipped = cutter.skip(data)
@@ -238,9 +241,9 @@ class Pump:
         if not cutter.is_waiting:
             self._unfinished.pop(fd, None)
         elif is_new_line:
-            self._unfinished[fd] = self.last_activity + SHOW_AFTER
+            self._unfinished[fd] = self.last_activity + stream.show_after
         else:
-            self._unfinished.setdefault(fd, self.last_activity + SHOW_AFTER)
+            self._unfinished.setdefault(fd, self.last_activity + stream.show_after)
 
     def _show_unfinished_lines(self) -> None:
         now = self._now()

@@ -14,7 +14,7 @@ from ascend_runner.output.console import Console
 from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_file import DiskWarnings, LogFile
 from ascend_runner.output.log_writer import LogWriter, drain, queue_limit
-from ascend_runner.output.pump import Pump, Stream
+from ascend_runner.output.pump import SHOW_AFTER, Pump, Stream
 from ascend_runner.plan.job import JobSpec
 
 HUNG_DISK_LIMIT: Final = 0.2  # seconds for other files, when the disk of some has hung
@@ -51,8 +51,12 @@ class RankOutputs:
         limit = queue_limit(len(self._job.processes))
         for spec in self._job.processes:
             file = LogFile(spec.log_path, self._job.rotation, warnings)
-            cutter = None if spec.prefix is None else LineCutter(spec.prefix, folds=self._job.folds_progress_bars)
-            self._streams[spec.rank_id] = Stream(spec.rank_id, LogWriter(file, limit, warnings), cutter)
+            folds = self._job.folds_progress_bars and not spec.has_stdin
+            cutter = None if spec.prefix is None else LineCutter(spec.prefix, folds=folds)
+            # A person waits for a prompt.
+            show_after = 0.0 if spec.has_stdin else SHOW_AFTER
+            writer = LogWriter(file, limit, warnings)
+            self._streams[spec.rank_id] = Stream(spec.rank_id, writer, cutter, show_after=show_after)
         self._pump.start()
 
     @contextmanager

@@ -17,7 +17,7 @@ class RankSpec:
     """How to start one rank, or an auxiliary process, which has a `name` and the rank number NO_RANK.
 
     `prefix` precedes each of its lines on the console (None: its lines are not shown). `cores` are the cores that it
-    may run on (None: all).
+    may run on (None: all). With `has_stdin` it reads the runner's standard input; otherwise that is empty.
     """
 
     rank_id: int
@@ -30,6 +30,7 @@ class RankSpec:
     prefix: bytes | None
     name: str = ""
     cores: frozenset[int] | None = None
+    has_stdin: bool = False
 
     @property
     def title(self) -> str:

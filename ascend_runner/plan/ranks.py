@@ -54,6 +54,8 @@ def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process
 ) -> RankSpec:
     """Plan a rank, or an auxiliary process, which has a `name`. `env` lacks only CANN's log directory."""
     log_dir, job_id, shown = context.log_dir, context.job_id, context.settings.console
+    if context.settings.stdin not in {None, rank_id}:
+        env = {"PYTHONBREAKPOINT": "0", **env}  # breakpoint() does nothing where nobody can type
     process_log = os.path.join(log_dir, job_id, "ascend", "process_log", name or f"rank_{rank_id}")
     spec = RankSpec(
         rank_id=rank_id,
@@ -66,9 +68,16 @@ def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process
         prefix=None,
         name=name,
     )
+    if context.settings.stdin == rank_id:
+        return with_stdin(spec)
     if shown is not None and rank_id not in shown:
         return spec
     return attrs.evolve(spec, prefix=b"" if context.settings.no_prefix else f"[{spec.title}] ".encode())
+
+
+def with_stdin(spec: RankSpec) -> RankSpec:
+    """Return the plan of a process that reads the runner's standard input. Its prompts have no prefix."""
+    return attrs.evolve(spec, has_stdin=True, prefix=b"")
 
 
 def plan_job(

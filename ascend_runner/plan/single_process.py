@@ -14,7 +14,7 @@ from ascend_runner.frameworks import conflicts, hccl
 from ascend_runner.frameworks.env_patch import merge
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.plan.ranks import launch_context, plan_job, plan_process
+from ascend_runner.plan.ranks import launch_context, plan_job, plan_process, with_stdin
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.settings.model import Settings
@@ -34,6 +34,8 @@ def plan_single(command: Command, single: SingleProcess, context: PlanContext) -
     if single.rank_id is None or single.local_rank is None:
         node = "" if single.node_rank is None else f"-node-{single.node_rank}"
         process = plan_process(command, env, context, name=f"{single.name or context.host_name}{node}")
+        if context.settings.stdin is not None:
+            process = with_stdin(process)  # the only one there is
         job = attrs.evolve(plan_job(share, context, (), (process,)), node_rank=single.node_rank)
     else:
         rank = plan_process(command, env, context, rank_id=single.rank_id, local_rank=single.local_rank)
@@ -87,6 +89,7 @@ def refuse_options_of_ranks(settings: Settings) -> None:
         "--workdir device": settings.workdir == WORKDIR_DEVICE,
         "--isolate-devices": settings.isolate_devices,
         "--bind": bool(settings.bind),
+        "--stdin": settings.stdin is not None,
     }
     given = [option for option, is_given in per_rank.items() if is_given]
     if given and settings.launcher != DIRECT:

@@ -233,9 +233,13 @@ class Preparer:
             self._found.ask(Subject.COMMAND, commands.check_program, plan)
         for sentence in plan.warnings:
             self._warn(Subject.VARIABLES, sentence)
-        shown = [rank for rank in sorted(self.context.settings.console or ()) if rank >= plan.rank_size > 0]
-        if shown and plan.ranks:
-            self._warn(Subject.SETTINGS, f"--console names {rank_list(shown)} of a job with {plan.rank_size} ranks")
+        settings = self.context.settings
+        stdin = () if settings.stdin is None else (settings.stdin,)
+        for option, named in (("--console", settings.console or ()), ("--stdin", stdin)):
+            missing = [rank for rank in sorted(named) if rank >= plan.rank_size > 0]
+            if missing and plan.ranks:
+                job = f"a job with {plan.rank_size} ranks"
+                self._warn(Subject.SETTINGS, f"{option} names {rank_list(missing)} of {job}")
 
     def _resolve(self, name: str) -> str:
         """Find the address of another node; wait for it if the job can be started."""

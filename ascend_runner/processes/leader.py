@@ -24,7 +24,7 @@ class Leader:
     """The first process of a rank. It leads a session and a process group of its own, whose ids are its pid."""
 
     def __init__(self, spec: RankSpec, output: int) -> None:
-        """Start the process with an empty stdin, and stdout and stderr on the fd `output`.
+        """Start the process with an empty stdin, or with ours, and stdout and stderr on the fd `output`.
 
         Raises:
             OSError: It cannot be started; no process is left of the attempt.
@@ -90,13 +90,13 @@ def _spawn(spec: RankSpec, output: int) -> int:
     Raises:
         OSError: The program cannot be started.
     """
+    if spec.has_stdin:
+        # Of a terminal, a process of another session may read without being in the foreground.
+        os.set_inheritable(0, True)
     if not _is_here(spec.cwd):
         return _spawn_elsewhere(spec, output)
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_DUP2, output, 1),
-        (os.POSIX_SPAWN_DUP2, output, 2),
-    ]
+    stdin = [] if spec.has_stdin else [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+    files = [*stdin, (os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
     try:
         return os.posix_spawn(
             spec.executable, spec.argv, spec.env, file_actions=files, setsid=True, setsigdef=IGNORED_BY_PYTHON
@@ -134,7 +134,7 @@ def _spawn_elsewhere(spec: RankSpec, output: int) -> int:
         executable=spec.executable,
         env=spec.env,
         cwd=spec.cwd,
-        stdin=subprocess.DEVNULL,
+        stdin=None if spec.has_stdin else subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         start_new_session=True,

@@ -75,6 +75,9 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         lines += _evidence(failed.finding or Finding())
         lines += _labelled(failed, spec, job, outcome.suspected_peer)
         lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
+        if failed.finding and _has_read_nothing(failed.finding) and not spec.has_stdin:
+            option = f"--stdin {max(spec.rank_id, 0)}"
+            lines.append(f"  stdin  is /dev/null: use {option} to let this rank read the terminal, for input() and pdb")
     elif isinstance(cause, SpawnFailed):
         lines = [str(cause)]
     else:
@@ -99,6 +102,11 @@ def _headline(cause: Exited, failed: RankRecord, root: RootCause | None) -> list
         f"{failed.name or f'rank {failed.rank_id}'} caused the failure{sure}: {root.summary}",
         f"  ended  {first}{quoted}{consequence}",
     ]
+
+
+def _has_read_nothing(finding: Finding) -> bool:
+    """Whether input() or a debugger has met the end of standard input."""
+    return finding.exception.startswith(("EOFError: EOF when reading a line", "bdb.BdbQuit"))
 
 
 def _evidence(finding: Finding) -> list[str]:

@@ -33,6 +33,7 @@ class Settings:
     conda_env: str | None = None
     workdir: str | None = None
     bind: str | None = None
+    stdin: int | None = None
     launcher: str = "direct"
     hosts: tuple[tuple[str, int], ...] | None = None
     mpi_hostfile: str | None = None

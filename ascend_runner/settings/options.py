@@ -155,6 +155,14 @@ OPTIONS: Final = (
         help="bind each rank to CPU cores near its NPU: to cores of its own, or to all cores of the NUMA node",
     ),
     Option(
+        name="stdin",
+        topic=Topic.RANKS,
+        metavar="none|RANK",
+        parse=parsing.rank_or_none,
+        default_text=parsing.NONE,
+        help="rank that reads standard input, for input() and pdb; its output is shown at once and without prefix",
+    ),
+    Option(
         name="launcher",
         topic=Topic.LAUNCHERS,
         metavar="NAME",

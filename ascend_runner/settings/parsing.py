@@ -108,6 +108,15 @@ def ranks(text: str) -> frozenset[int] | None:
         raise ValueError(f"'{ALL}', '{NONE}' or ranks such as '0,8-15'") from None
 
 
+def rank_or_none(text: str) -> int | None:
+    """Read a rank; None for "none"."""
+    if text == NONE:
+        return None
+    if not is_number(text):
+        raise ValueError(f"'{NONE}' or a rank, 0 or more")
+    return int(text)
+
+
 def one_of(choices: Sequence[str]) -> Callable[[str], str]:
     """Return a parser that accepts these words only."""
 

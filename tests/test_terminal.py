@@ -1,0 +1,161 @@
+"""The program in a terminal: what a person types reaches the rank that is to read it, and Ctrl-C reaches all."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.helpers.program import Program
+from tests.helpers.surroundings import CLEAN
+from tests.helpers.terminal import Terminal
+from tests.helpers.waiting import LIMIT
+
+ASK = "name = input('your name? '); print('hello', name)"
+DEBUG = "x = 41\nbreakpoint()\nprint('x is', x)\n"
+FIRST_ONLY = "import os, time\nif os.environ['RANK'] != '0': time.sleep(1000)\n"
+
+
+class Start(Protocol):
+    """How a test starts the program."""
+
+    def __call__(self, *args: str, env: dict[str, str] | None = None, columns: int = 80) -> Terminal:
+        """Start the program in a terminal of its own."""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Give a way to start the program in a terminal."""
+    started: list[Terminal] = []
+
+    def start(*args: str, env: dict[str, str] | None = None, columns: int = 80) -> Terminal:
+        command = [sys.executable, "-m", "ascend_runner", "--log-dir", "log", "--grace", "30", *args]
+        started.append(Terminal(command, tmp_path, env, columns))
+        return started[-1]
+
+    yield start
+    for terminal in started:
+        terminal.close()
+
+
+# --- Standard input ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workdir", ["inherit", "/"])
+def test_input_is_read_by_the_rank(start: Start, workdir: str) -> None:
+    """The prompt appears at once and without prefix, and the rank gets what is typed, in whatever directory it runs."""
+    options = ("--stdin", "1", "--nproc-per-node", "2", "--workdir", workdir)
+    terminal = start(*options, sys.executable, "-c", f"import os\nif os.environ['RANK'] == '1': {ASK}")
+    terminal.wait_for("\nyour name? ")
+    terminal.type("Ada\n")
+
+    assert 0 == terminal.finish()
+    assert "your name? Ada\nhello Ada\n" in terminal.screen
+
+
+def test_debugger(start: Start) -> None:
+    """breakpoint() gives a prompt of pdb, whose answers appear behind it."""
+    terminal = start("--stdin", "0", "--nproc-per-node", "1", sys.executable, "-c", DEBUG)
+    terminal.wait_for("(Pdb) ")
+    terminal.type("x + 1\n")
+    terminal.wait_for("\n42\n(Pdb) ")
+    terminal.type("continue\n")
+
+    assert 0 == terminal.finish()
+    assert "x is 41\n" in terminal.screen
+
+
+def test_other_ranks_pass_breakpoints(start: Start) -> None:
+    """Where nobody can type, breakpoint() does nothing."""
+    terminal = start("--stdin", "0", "--nproc-per-node", "2", sys.executable, "-c", DEBUG)
+    terminal.wait_for("[rank 1] x is 41")
+    terminal.wait_for("(Pdb) ")
+    terminal.type("continue\n")
+
+    assert 0 == terminal.finish()
+
+
+def test_rank_is_shown_whatever_the_console_shows(start: Start) -> None:
+    """A prompt is shown even with --console none."""
+    terminal = start("--stdin", "0", "--console", "none", "--nproc-per-node", "1", sys.executable, "-c", ASK)
+    terminal.wait_for("your name? ")
+    terminal.type("Ada\n")
+
+    assert 0 == terminal.finish()
+
+
+@pytest.mark.parametrize("script", ["input()", "breakpoint()\npass"])
+def test_interrupt(start: Start, script: str) -> None:
+    """Ctrl-C stops all ranks while one of them waits for input, and a second one kills what handles the first."""
+    command = (sys.executable, "-c", f"print('ready', flush=True)\n{FIRST_ONLY}{script}")
+    terminal = start("--stdin", "0", "--nproc-per-node", "2", *command)
+    terminal.wait_for("[rank 1] ready")
+    terminal.wait_for("(Pdb) " if "breakpoint" in script else "ready")
+    terminal.type("\x03")
+    terminal.wait_for("received SIGINT; stopping 2 ranks")
+
+    assert 128 + signal.SIGINT == terminal.finish(typing="\x03")
+
+
+def test_end_of_input(start: Start) -> None:
+    """Ctrl-D ends the input of the rank."""
+    terminal = start("--stdin", "0", "--nproc-per-node", "1", "sh", "-c", "echo ready; cat; echo end")
+    terminal.wait_for("ready\n")
+    terminal.type("a\n\x04")
+
+    assert 0 == terminal.finish()
+    assert "a\na\nend\n" in terminal.screen
+
+
+def test_pipe_is_read_by_the_rank(tmp_path: Path) -> None:
+    """Without a terminal the rank reads whatever the runner's standard input is; the others read nothing."""
+    command = ["--nproc-per-node", "2", "--stdin", "1", "--no-prefix", "sh", "-c", "echo $RANK $(cat)"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ascend_runner", "--log-dir", "log", *command],
+        cwd=tmp_path, env=CLEAN, input=b"typed", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=LIMIT,
+        check=True,
+    )  # fmt: skip
+
+    assert [b"0", b"1 typed"] == sorted(done.stdout.splitlines())
+
+
+def test_job_in_the_background_takes_no_input(tmp_path: Path) -> None:
+    """A job that was started with & does not read what is typed into the shell."""
+    runner = f"{sys.executable} -m ascend_runner --log-dir log --stdin 0 --nproc-per-node 1 cat"
+    terminal = Terminal(["/bin/sh", "-c", f"set -m; {runner} <&0 & wait $!; read line; echo got $line"], tmp_path)
+    terminal.type("typed\n")
+    terminal.wait_for("got typed")
+
+    assert 0 == terminal.finish()
+    assert "--stdin is ignored" in terminal.screen
+    terminal.close()
+
+
+@pytest.mark.parametrize("script", ["input()", "breakpoint()\npass"])
+def test_missing_input_is_explained(program: Program, script: str) -> None:
+    """A rank that dies because it has no standard input gets the option that gives it one."""
+    run = program.start("--nproc-per-node", "1", sys.executable, "-c", script)
+
+    assert 1 == run.finish()
+    assert "--stdin 0" in run.screen
+
+
+def test_pickle_that_ends_early_is_no_missing_input(program: Program) -> None:
+    """Any other EOFError is left alone."""
+    run = program.start("--nproc-per-node", "1", sys.executable, "-c", "import pickle; pickle.loads(b'')")
+
+    assert 1 == run.finish()
+    assert "--stdin" not in run.screen
+
+
+def test_rank_that_does_not_exist(program: Program) -> None:
+    """--stdin 7 with 2 ranks is told."""
+    run = program.start("--nproc-per-node", "2", "--stdin", "7", "true")
+
+    assert 0 == run.finish()
+    assert "--stdin names rank 7" in run.screen
