@@ -119,7 +119,9 @@ class Program:
         guardian = os.getppid()
         outcome = launcher.run(job, self.console, version=ascend_runner.__version__)
         if os.getppid() != guardian:
-            self.messages.warning("the guardian was killed: the job was stopped, and its exit status is lost")
+            self.messages.warning(
+                "ascend-runner's parent process was killed: the job was stopped, and its exit status is lost"
+            )
         report = self.messages.error if outcome.cause else self.messages.info
         report(screen.ended(outcome, job))
         return outcome
@@ -190,7 +192,7 @@ def _lowest_level(settings: Settings) -> Level:
 
 def _skipped_notice(lines: int) -> bytes:
     return format_message(
-        Level.WARNING, f"{lines} lines are not shown because the console was too slow; see the log files"
+        Level.WARNING, f"{lines} lines were not shown because the console was too slow; see the log files"
     )
 
 

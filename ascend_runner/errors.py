@@ -17,7 +17,7 @@ LIMIT_OF_PROCESSES = "(RLIMIT_NPROC, see ulimit -u, or the container's process l
 _LIMITS = {
     errno.E2BIG: " (arguments and environment combined)",
     errno.EAGAIN: f" {LIMIT_OF_PROCESSES}",  # of fork(2)
-    errno.ENFILE: " (in the whole system)",
+    errno.ENFILE: " (system-wide)",
     errno.EMFILE: " (RLIMIT_NOFILE, see ulimit -n)",
 }
 

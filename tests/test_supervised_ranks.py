@@ -181,7 +181,7 @@ def test_sigkill_of_the_guardian_leaves_nobody(program: Program) -> None:
     runner = run.runner_pid
     os.kill(run.popen.pid, signal.SIGKILL)
 
-    run.wait_for("the guardian was killed")
+    run.wait_for("parent process was killed")
     assert run.finish() == -signal.SIGKILL
     _pid, status = os.waitpid(runner, 0)
     assert os.WEXITSTATUS(status) == 143

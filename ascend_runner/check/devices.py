@@ -26,7 +26,7 @@ DRIVER: Final = "/usr/local/Ascend"
 CANN_VARIABLES: Final = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")  # set by its set_env.sh
 CANN: Final = (f"{DRIVER}/cann", f"{DRIVER}/ascend-toolkit/latest", f"{DRIVER}/nnae/latest")
 MOUNT: Final = "start the container with Ascend Docker Runtime, or mount it from the host"
-UNUSABLE_NODE: Final = "take this node out of the job"
+UNUSABLE_NODE: Final = "exclude this node from the job"
 
 
 def devices(context: CheckContext) -> Findings:
@@ -117,11 +117,11 @@ def leftovers(context: CheckContext) -> Findings:
             held.setdefault(pid, set()).add(int(node[1]))
     for pid, numbers in sorted(held.items()):
         yield error(
-            f"process {name_of(context.host, pid)} holds davinci {text.format_numbers(sorted(numbers))}",
-            f"if no other job runs here: kill -9 {pid}, and wait 10 s; otherwise HCCL reports EJ0001",
+            f"process {name_of(context.host, pid)} is using davinci {text.format_numbers(sorted(numbers))}",
+            f"if no other job is running here, kill it (kill -9 {pid}) and wait 10 s; otherwise HCCL reports EJ0001",
         )
     if not held and npu.devices(context.host):
-        yield "no process of this container holds a device node"
+        yield "no process in this container is using an NPU"
 
 
 def software(context: CheckContext) -> Findings:

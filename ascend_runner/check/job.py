@@ -87,7 +87,7 @@ def _check_program(context: CheckContext) -> Findings:
     if interpreter:
         yield error(f"{interpreter}, the interpreter of {program}, does not exist", "correct its first line (#!)")
     elif script and not os.path.exists(script):
-        yield error(f"{script} does not exist", "use its full path; a relative path counts from the working directory")
+        yield error(f"{script} does not exist", "use its full path, or one relative to the working directory")
     else:
         real = os.path.realpath(program)
         words = [*argv[:ARGUMENTS_SHOWN], *(["..."] if len(argv) > ARGUMENTS_SHOWN else [])]

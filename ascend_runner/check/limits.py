@@ -24,7 +24,7 @@ ENOUGH_FILES: Final = 10_000  # inodes; a job makes some per rank, a compile cac
 MORE_ROOM: Final = {
     "log directory": "free some space, or choose another directory with --log-dir",
     "working directory": "free some space, or choose another directory with --workdir",
-    "shared memory": "give the container more: an emptyDir with medium Memory at /dev/shm, or docker --shm-size",
+    "shared memory": "increase it: mount an emptyDir with medium Memory at /dev/shm, or use docker --shm-size",
 }
 
 MEMLOCK: Final = 16_000 * 1024  # bytes; what ModelArts requires for memory that the network card reads itself
@@ -58,23 +58,23 @@ LIMITS: Final = (
         enough=MEMLOCK,
         unit=1024,
         stake="RDMA and HCCL lock host memory",
-        remedy="give the container the capability IPC_LOCK, or docker --ulimit memlock=-1",
+        remedy="add the capability IPC_LOCK to the container, or use docker --ulimit memlock=-1",
     ),
     Limit(
         name="open files",
         number=resource.RLIMIT_NOFILE,
         enough=OPEN_FILES,
         unit=1,
-        stake="data loaders open many",
-        remedy="docker --ulimit nofile=1048576",
+        stake="data loaders open many files",
+        remedy="use docker --ulimit nofile=1048576",
     ),
     Limit(
         name="processes",
         number=resource.RLIMIT_NPROC,
         enough=PROCESSES,
         unit=1,
-        stake="all threads of this user count",
-        remedy="docker --ulimit nproc=-1",
+        stake="every thread of this user counts",
+        remedy="use docker --ulimit nproc=-1",
     ),
 )
 
@@ -117,7 +117,10 @@ def room_problem(name: str, path: str, found: Room | None, patience: float) -> P
     """Return what is wrong with a folder, if anything. `found` is None if there was no answer in time."""
     folder = f"{name} {path}"
     if found is None:
-        return error(f"{folder}: no response within {patience:g} s", "its file system hangs; choose another directory")
+        return error(
+            f"{folder}: no response within {patience:g} s",
+            "choose another directory, or repair its file system",
+        )
     if not found.is_writable:
         return error(
             f"{folder}: user {os.geteuid()} has no permission to write to {found.path}",

@@ -67,7 +67,7 @@ def _port_problem(found: _Socket, user: str, holder: str) -> Problem:
         )
     return error(
         f"port {found.port} ({user}) is in use: {holder} listens on it",
-        "kill it if it belongs to an earlier job; otherwise HCCL reports EI0019"
+        "kill it if it belongs to an earlier job; HCCL would report EI0019"
         if user == HCCL
         else "kill it if it belongs to an earlier job, or set another MASTER_PORT on all nodes",
     )
@@ -109,7 +109,7 @@ def findings_of_names(hosts: Sequence[str], answers: Mapping[str, bool], patienc
     if unknown:
         yield error(
             f"cannot resolve {len(unknown)} of {nodes}: {_abbreviated(unknown)}",
-            "their pods may not be running yet, or the job has no headless service (Volcano: the svc plugin)",
+            "make sure that their pods are running and that the job has a headless service (Volcano: the svc plugin)",
         )
     if silent:
         yield error(

@@ -28,7 +28,7 @@ SUBJECTS: Final[Mapping[str, Callable[[CheckContext], Findings]]] = {
     "settings": job.settings,
     "variables": job.variables,
     "command": job.command,
-    "log folder": job.log_folder_in_use,
+    "logs": job.log_folder_in_use,
     "devices": devices.devices,
     "leftovers": devices.leftovers,
     "software": devices.software,
@@ -110,7 +110,7 @@ def format_json(found: Sequence[Found], host_name: str) -> str:
             "subject": subject,
             "verdict": verdict_of(finding),
             "found": _sentence(finding),
-            "to_do": _remedy(finding),
+            "fix": _remedy(finding),
         }
         for subject, finding in found
     ]

@@ -96,7 +96,7 @@ def _killed(circumstances: Circumstances) -> str:
         return f"out of memory, killed by the OOM killer ({_memory(circumstances)})"
     if circumstances.machine_oom_kills:
         return (
-            f"probably out of memory: the OOM killer has ended {circumstances.machine_oom_kills} processes on this"
+            f"probably out of memory: the OOM killer has killed {circumstances.machine_oom_kills} processes on this"
             f" machine since the start of the job ({_memory(circumstances)})"
         )
     if circumstances.own_oom_kills is None and circumstances.machine_oom_kills is None:

@@ -36,7 +36,7 @@ MPICH_FILE: Final = "/etc/mpi/mpich_hostfile"
 DEEPSPEED_FILE: Final = "/job/hostfile"
 
 ON_THIS_NODE: Final = frozenset({"localhost", "--no_ssh"})  # words of commands that start processes on their node only
-WAITING: Final = "node 0 starts the processes of this node: waiting until it ends, or for a stop signal"
+WAITING: Final = "node 0 starts this node's processes; waiting for node 0 to end, or for a stop signal"
 PAUSE: Final = 5  # seconds
 # The report changes when node 0 ends, and has a status from then on. A report that has not changed since this node
 # started may be that of an earlier run.
@@ -133,8 +133,8 @@ def rewrite_for_deepspeed(request: Request) -> Handover:
 def _check_hosts(request: Request, engine: str) -> None:
     if request.node.nnodes > 1 and not request.node.hosts:
         raise SettingsError(
-            f"--launcher {engine} requires the names of all {request.node.nnodes} hosts, but no variable and no host"
-            " file lists them: set --hosts"
+            f"--launcher {engine} requires the names of all {request.node.nnodes} hosts, but neither a variable nor"
+            " a host file lists them: set --hosts"
         )
 
 

@@ -70,7 +70,7 @@ def rewrite_for_init_method(request: Request) -> Handover:
     pairs = zip(meeting[::2], meeting[1::2])
     added = [word for option, value in pairs if option.replace("-", "_") not in given for word in (option, value)]
     if not added:
-        return unchanged(request, "it has the meeting point among its arguments")
+        return unchanged(request, "its arguments already contain the rendezvous address")
     target = attrs.evolve(command, arguments=(*added, *command.arguments))
 
     return Handover(

@@ -225,7 +225,7 @@ class LogFile:
             if not self._is_displaced:
                 self._is_displaced = True
                 self._warnings.warn(
-                    f"{self.path!r} was removed: {error}; its output is lost unless that succeeds later"
+                    f"{self.path!r} was removed and cannot be recreated yet ({error}); until then its output is lost"
                 )
             return  # every later call tries again
         self._warnings.warn(f"{self.path!r} was removed; it has been recreated with its content")

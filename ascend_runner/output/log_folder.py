@@ -142,7 +142,7 @@ def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
         raise OutputError(f"cannot move the files of the earlier run in {job.log_dir!r}: {reason(error)}") from error
 
     if left:
-        warn(f"{len(left)} files of the earlier run are left in {job.log_dir!r}: moving them takes too long")
+        warn(f"{len(left)} files of the earlier run are left in {job.log_dir!r}: moving them took too long")
 
 
 def _point_at_newest(job: JobSpec) -> None:

@@ -30,7 +30,7 @@ _NOT_ALONE: Final = re.compile(r"RANK_TABLE_FILE|TF_CONFIG|(CM|MS|OMPI|PMI|PMIX|
 _HEAD: Final = """\
 #!/bin/sh
 # Runs {title} of {job} again, with the command, directory and variables that it had on {server}.
-# There are no secrets in this file: what is written as ${{NAME:?}} must be set before.
+# This file contains no secrets: set the variables written as ${{NAME:?}} before you run it.
 """
 _CHOICE: Final = """
 case ${{1-}} in

@@ -23,7 +23,7 @@ from ascend_runner.rank_table import Device, RankTable, Server
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
 CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts
 ADDRESS_VARIABLES: Final = (CURRENT_ADDRESS, "MA_CURRENT_IP", "HOST_IP", "POD_IP", "XDL_IP")
-WAY_OUT: Final = "use --pod-name, --server-id, or --nnodes and --node-rank to say which node this is"
+WAY_OUT: Final = "use --pod-name, --server-id, or --nnodes and --node-rank to identify this node"
 NAMES_SHOWN: Final = 8  # entries of the table in an error message: enough to see the pattern
 
 

@@ -67,7 +67,7 @@ def with_hosts(node: Node, hosts: Hosts, source: str, own_names: Callable[[], It
         node = attrs.evolve(node, master_addr=names[0])
     if rank is None:
         node = attrs.evolve(
-            node, ambiguity=f"cannot tell which of the hosts of {source} this node is: set --node-rank ({ALONE})"
+            node, ambiguity=f"cannot tell which host in {source} is this node: set --node-rank ({ALONE})"
         )
     return _with_slots(node, tuple(slots for _name, slots in hosts), source)
 

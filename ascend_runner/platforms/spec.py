@@ -96,8 +96,8 @@ def counts_other_nodes(*names: str) -> Callable[[Mapping[str, str]], str]:
         if not name:
             return ""
         return (
-            f"cannot tell this node's rank: {name} is {environ[name]}, but no variable numbers the nodes: set --nnodes,"
-            f" --node-rank and --master-addr ({ALONE})"
+            f"cannot tell this node's rank: {name} is {environ[name]}, but no variable gives the rank of this node: set"
+            f" --nnodes, --node-rank and --master-addr ({ALONE})"
         )
 
     return ambiguity

@@ -31,5 +31,5 @@ def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], Non
         return share
     port = context.hold_port(node.master_port)
     if port != node.master_port:
-        say(f"port {node.master_port} is in use; MASTER_PORT is {port}")
+        say(f"port {node.master_port} is in use; using port {port} instead")
     return attrs.evolve(share, node=attrs.evolve(node, master_port=port))

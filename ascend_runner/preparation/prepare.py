@@ -238,8 +238,8 @@ class Preparer:
         for option, named in (("--console", settings.console or ()), ("--stdin", stdin)):
             missing = [rank for rank in sorted(named) if rank >= plan.rank_size > 0]
             if missing and plan.ranks:
-                job = f"a job with {plan.rank_size} ranks"
-                self._warn(Subject.SETTINGS, f"{option} names {rank_list(missing)} of {job}")
+                size = f"the job has only {plan.rank_size} ranks"
+                self._warn(Subject.SETTINGS, f"{option} selects {rank_list(missing)}, but {size}")
 
     def _resolve(self, name: str) -> str:
         """Find the address of another node; wait for it if the job can be started."""

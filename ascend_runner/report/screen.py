@@ -91,7 +91,7 @@ def _headline(cause: Exited, failed: RankRecord, root: RootCause | None) -> list
     if root is None or root.rank_id == cause.rank_id:
         lines = [f"{cause} after {duration(failed.seconds)}"]
         if root and root.certainty is Certainty.OPEN:
-            lines.append(f"  cause  open: it may be {' or '.join(f'rank {rank_id}' for rank_id in root.candidates)}")
+            lines.append(f"  cause  unclear: it may be {' or '.join(f'rank {rank_id}' for rank_id in root.candidates)}")
         return lines
 
     sure = "" if root.certainty is Certainty.CERTAIN else f" ({root.certainty.value})"
@@ -133,7 +133,7 @@ def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: Suspe
         f"  log    {failed.log_path}",
     ]
     if failed.log_lost:
-        lines.append(f"         {failed.log_lost} bytes are missing, starting at byte {failed.log_lost_from} on")
+        lines.append(f"         {failed.log_lost} bytes are missing, starting at byte {failed.log_lost_from}")
     lines.append(f"  plog   {finding.plog_path or spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
     if finding.plog_error:
         lines.append(f"         {finding.plog_error}")

@@ -145,7 +145,7 @@ def test_leftover_process(tmp_path: Path) -> None:
 
     assert isinstance(problem, Problem)
     assert f"process {held.pid} (" in problem.sentence
-    assert problem.sentence.endswith(" holds davinci 0, 2")
+    assert problem.sentence.endswith(" is using davinci 0, 2")
     assert f"kill -9 {held.pid}" in problem.remedy
 
 
@@ -157,7 +157,7 @@ def test_manager_alone_is_no_card(tmp_path: Path) -> None:
     os.symlink(f"{root}/dev/davinci_manager", fds / "3")
     os.symlink("/gone (deleted)", fds / "4")
 
-    assert [("ok", "no process of this container holds a device node")] == look_at(devices.leftovers, context(root))
+    assert [("ok", "no process in this container is using an NPU")] == look_at(devices.leftovers, context(root))
 
 
 def test_no_devices_no_leftovers(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_unknown_names_are_listed() -> None:
 
     assert [("error", "cannot resolve 2 of 3 nodes: bad..name, worse..name")] == look_at(network.names, given)
     assert [
-        "their pods may not be running yet, or the job has no headless service (Volcano: the svc plugin)"
+        "make sure that their pods are running and that the job has a headless service (Volcano: the svc plugin)"
     ] == remedies(network.names, given)
 
 

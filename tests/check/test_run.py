@@ -201,7 +201,7 @@ def test_json(tmp_path: Path) -> None:
         "subject": "command",
         "verdict": "error",
         "found": "command not found: 'trian'",
-        "to_do": "use its full path, or add its directory to PATH",
+        "fix": "use its full path, or add its directory to PATH",
     } == command
 
 
@@ -284,6 +284,6 @@ def test_findings_of_a_document() -> None:
     document = json.loads(format_json([("a", "x"), ("b", error("y", "z"))], "node-3"))
 
     assert [
-        {"subject": "a", "verdict": "ok", "found": "x", "to_do": ""},
-        {"subject": "b", "verdict": "error", "found": "y", "to_do": "z"},
+        {"subject": "a", "verdict": "ok", "found": "x", "fix": ""},
+        {"subject": "b", "verdict": "error", "found": "y", "fix": "z"},
     ] == document["checks"]

@@ -48,7 +48,7 @@ def test_killed_somewhere_on_the_machine() -> None:
     circumstances = Circumstances(own_oom_kills=0, machine_oom_kills=2, memory_peak=GIB)
 
     assert (
-        "probably out of memory: the OOM killer has ended 2 processes on this machine since the start of the job"
+        "probably out of memory: the OOM killer has killed 2 processes on this machine since the start of the job"
         " (no memory limit, peak 1.0 GiB)"
     ) == meaning(KILLED, circumstances)
 

@@ -346,8 +346,8 @@ def test_engine_that_does_not_know_the_others(launcher: str) -> None:
         ENGINES[launcher](_request("python3 entry.py", attrs.evolve(TASK_MASTER, hosts=())))
 
     assert (
-        f"--launcher {launcher} requires the names of all 4 hosts, but no variable and no host file lists them: set"
-        " --hosts"
+        f"--launcher {launcher} requires the names of all 4 hosts, but neither a variable nor a host file lists them:"
+        " set --hosts"
     ) == str(caught.value)
 
 

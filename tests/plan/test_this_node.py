@@ -137,8 +137,7 @@ def test_only_pod_with_devices_is_not_taken_for_the_idle_one() -> None:
 
     assert (
         "this node is not in the rank table: no pod_name matches 'some-host' (host name); the table has 'job-0',"
-        " 'job-1'; use --pod-name, --server-id, or --nnodes and --node-rank to say which node this is"
-        == str(caught.value)
+        " 'job-1'; use --pod-name, --server-id, or --nnodes and --node-rank to identify this node" == str(caught.value)
     )
 
 

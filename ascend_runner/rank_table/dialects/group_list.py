@@ -254,11 +254,11 @@ def _warn_of_order(instances: Sequence[_Instance]) -> None:
     without = [pod.pod_name for pod in instances if pod.ordinal is None]
     alike = [pod.pod_name for pod in instances if pod.ordinal is not None and uses[pod.ordinal] > 1]
     first = instances[0].fields
-    for pod_names, what in ((without, "without a number at the end"), (alike, "with the same number at the end")):
+    for pod_names, what in ((without, "have no number at the end"), (alike, "have the same number at the end")):
         if pod_names:
             named = ", ".join(f"'{name}'" for name in pod_names[:MOST_NAMED])
             more = f" and {len(pod_names) - MOST_NAMED} more" if len(pod_names) > MOST_NAMED else ""
-            sentence = f"pod names {what} ({named}{more}): ranks follow the order of the list"
+            sentence = f"pod names {what} ({named}{more}), so ranks follow the order of the list"
             first.document.warn(sentence, first.path().rpartition("[")[0])
 
 

@@ -67,16 +67,16 @@ def test_each_group_is_ordered_by_itself() -> None:
 @pytest.mark.parametrize(
     ("listed", "told"),
     [
-        (("j-0", "npu8p"), "without a number at the end ('npu8p')"),
-        (("a", "b", "c", "d", "e"), "without a number at the end ('a', 'b', 'c' and 2 more)"),
-        (("m-0", "w-0", "w-1"), "with the same number at the end ('m-0', 'w-0')"),
+        (("j-0", "npu8p"), "have no number at the end ('npu8p')"),
+        (("a", "b", "c", "d", "e"), "have no number at the end ('a', 'b', 'c' and 2 more)"),
+        (("m-0", "w-0", "w-1"), "have the same number at the end ('m-0', 'w-0')"),
     ],
 )
 def test_warnings_where_the_list_decides(listed: tuple[str, ...], told: str) -> None:
     """A warning names the pods whose names do not settle the order."""
     (note,) = _decode(listed).notes
 
-    assert f"pod names {told}: ranks follow the order of the list" == note.sentence
+    assert f"pod names {told}, so ranks follow the order of the list" == note.sentence
     assert "group_list[0].instance_list" == note.path
 
 
