@@ -106,8 +106,10 @@ def current_rank(environ: Mapping[str, str] | None = None) -> CurrentRank:
 class Platform:
     """The folders where the platform keeps the data of a job; None for one that it does not have.
 
-    `datasets` are those in DATASET_MAP by name, and `dataset` is the folder that contains them. The platform collects
-    what is in `result` when the job ends. A folder that a variable names may not exist yet.
+    `datasets` are those in DATASET_MAP by name, else the folders in `dataset`. The task-training platform sorts them
+    and the `models` in `model`: names are then such as "private/cifar" and "favorite/cifar/v2". It also has
+    `annotations` by dataset, and `volumes`. The platform collects what is in `result` when the job ends. A folder that
+    a variable names may not exist yet.
     """
 
     dataset: Path | None
@@ -116,6 +118,9 @@ class Platform:
     model: Path | None
     result: Path | None
     code: Path | None
+    models: Mapping[str, Path]
+    annotations: Mapping[str, Path]
+    volumes: Mapping[str, Path]
 
 
 def platform(environ: Mapping[str, str] | None = None) -> Platform:
@@ -127,22 +132,32 @@ def platform(environ: Mapping[str, str] | None = None) -> Platform:
         for name, path in folders.datasets.items():
             print(name, sorted(path.iterdir())[:3])
 
-    If DATASET_MAP is not a JSON object of names and paths, that is a warning, and `datasets` is empty.
+    If DATASET_MAP is not a JSON object of names and paths, that is a warning, and it counts as not set.
     """
     environ = os.environ if environ is None else environ
-    try:
-        folders.datasets(environ)
-    except errors.SettingsError as error:  # the other folders are of use without it
-        warnings.warn(f"{error}; no datasets are listed", stacklevel=2)
-        environ = {name: value for name, value in environ.items() if name != folders.DATASET_MAP}
     found = folders.find(environ, os.path.isdir)
-    paths = {
-        name: Path(path) if path else None
-        for name, path in attrs.asdict(found, recurse=False).items()
-        if name != "datasets"
-    }
+    named = folders.named(found["dataset"], found["model"], _subfolders)
+    try:
+        named["datasets"] = folders.mapped_datasets(environ) or named["datasets"]
+    except errors.SettingsError as error:  # the other folders are of use without it
+        warnings.warn(f"{error}; the folders of DATASET are listed instead", stacklevel=2)
 
-    return Platform(datasets={name: Path(path) for name, path in found.datasets.items()}, **paths)
+    lists = {name: {key: Path(path) for key, path in paths.items()} for name, paths in named.items()}
+    return Platform(
+        datasets=lists["datasets"],
+        models=lists["models"],
+        annotations=lists["annotations"],
+        volumes=lists["volumes"],
+        **{name: Path(path) if path else None for name, path in found.items()},
+    )
+
+
+def _subfolders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    except OSError:
+        return []
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

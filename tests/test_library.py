@@ -267,12 +267,17 @@ def test_platform_gives_paths() -> None:
     assert (Path("/data"), {"道路": Path("/data/0")}, Path("/result")) == (found.dataset, found.datasets, found.result)
 
 
-def test_platform_with_a_bad_map() -> None:
-    """A malformed DATASET_MAP is a warning that names it, and does not hide the other folders."""
+def test_platform_with_a_bad_map(tmp_path: Path) -> None:
+    """A malformed DATASET_MAP is a warning that names it, and hides nothing else."""
+    for folder in ("dataset-0", "dataset-1", ".trash"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "README").touch()
+    environ = {"DATASET_MAP": "{key1: value1}", "DATASET": str(tmp_path), "RESULT": "/result", "MODEL": "/model"}
     with pytest.warns(UserWarning, match=r"^DATASET_MAP is "):
-        found = ascend_runner.platform({"DATASET_MAP": "{key1: value1}", "RESULT": "/result", "MODEL": "/model"})
+        found = ascend_runner.platform(environ)
 
-    assert (Path("/result"), Path("/model"), {}) == (found.result, found.model, found.datasets)
+    assert (Path("/result"), Path("/model"), {}) == (found.result, found.model, found.models)
+    assert {name: tmp_path / name for name in ("dataset-0", "dataset-1")} == found.datasets
 
 
 @pytest.mark.parametrize(

@@ -6,31 +6,12 @@ Sources: the Octopus guide to algorithm files, ModelArts' layout, the task-train
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
-
-import attrs
 
 from ascend_runner.errors import SettingsError
 
 DATASET_MAP: Final = "DATASET_MAP"
-
-
-@attrs.frozen(kw_only=True)
-class Folders:
-    """A platform's folders, as paths; empty if the platform has none.
-
-    `datasets` has the paths of DATASET_MAP by their names, which may be of any script; `dataset` is the folder of all
-    datasets. The platform collects the content of `result` when the job ends.
-    """
-
-    dataset: str
-    datasets: Mapping[str, str]
-    cached_dataset: str
-    model: str
-    result: str
-    code: str
-
 
 # For each folder its variable, and the defaults without one, in this order:
 #                          ModelArts                                       CCE                         task-training
@@ -41,23 +22,27 @@ PLACES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "result": ("RESULT", ("/home/ma-user/modelarts/result", "/tmp/result", "/workspace/outputs")),  # noqa: S108
     "code": ("MA_JOB_DIR", ("/home/ma-user/modelarts/user-job-dir", "/workspace/algorithm")),
 }
+# How the task-training platform sorts datasets and models; a star stands for a name, or a name and a version.
+GROUPS: Final = {"private": "*", "pretrained": "*", "favorite": "*/*"}
+ANNOTATIONS: Final = "/workspace/anno_dataset"
+VOLUMES: Final = "/workspace/volume"
+
+Subfolders = Callable[[str], Sequence[str]]  # the names of the folders in a folder; none if it does not exist
 
 
-def find(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> Folders:
-    """Find the platform's folders. A variable counts even if its folder does not exist (yet); a default must exist.
+def find(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> dict[str, str]:
+    """Find the folders in PLACES ("": there is none).
 
-    Raises:
-        SettingsError: DATASET_MAP does not map names to paths.
+    A variable counts even if its folder does not exist (yet); a default must exist.
     """
-    found = {
+    return {
         folder: environ.get(variable) or next(filter(is_folder, defaults), "")
         for folder, (variable, defaults) in PLACES.items()
     }
-    return Folders(datasets=datasets(environ), **found)
 
 
-def datasets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Read DATASET_MAP; empty if it is not set.
+def mapped_datasets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Read DATASET_MAP, whose names may be of any script; empty if it is not set.
 
     Raises:
         SettingsError: it does not map names to paths.
@@ -73,4 +58,43 @@ def datasets(environ: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(path, str) and path for path in found.values()):
         raise SettingsError(f'{DATASET_MAP} is {text!r}, expected JSON such as {{"name": "path"}}')
 
+    return found
+
+
+def named(dataset: str, model: str, subfolders: Subfolders) -> dict[str, dict[str, str]]:
+    """List what the platform keeps by name: datasets, models, annotations of datasets, volumes.
+
+    Datasets are the folders in `dataset`, and models those in `model` if it has groups, else `model` is one model. The
+    task-training platform has groups in both: "private/cifar", "favorite/cifar/v2".
+    """
+    annotations = _matching(ANNOTATIONS, "*/annotation", subfolders)
+    return {
+        "datasets": _grouped(dataset, subfolders) or _matching(dataset, "*", subfolders),
+        "models": _grouped(model, subfolders),
+        "annotations": {name.rpartition("/")[0]: path for name, path in annotations.items()},
+        "volumes": _matching(VOLUMES, "*", subfolders),
+    }
+
+
+def _grouped(folder: str, subfolders: Subfolders) -> dict[str, str]:
+    groups = subfolders(folder)
+    if not groups or not {*groups} <= {*GROUPS}:
+        return {}
+    return {
+        name: path
+        for group in groups
+        for name, path in _matching(folder, f"{group}/{GROUPS[group]}", subfolders).items()
+    }
+
+
+def _matching(folder: str, pattern: str, subfolders: Subfolders) -> dict[str, str]:
+    """Return the folders that match a pattern below a folder, by their paths from there."""
+    found = {"": folder.rstrip("/")} if folder else {}
+    for part in pattern.split("/"):
+        found = {
+            f"{above}/{name}".lstrip("/"): f"{path}/{name}"
+            for above, path in found.items()
+            for name in subfolders(path)
+            if part in {"*", name}
+        }
     return found

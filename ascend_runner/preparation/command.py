@@ -84,7 +84,7 @@ def enter_conda(context: PlanContext) -> PlanContext:
         SettingsError: the environment that --conda-env or the image names does not exist.
     """
     environ, named = context.environ, context.settings.conda_env
-    found = conda.find(context.command[0], environ, named)
+    found = conda.find(context.command[0], environ, named, is_folder=context.is_folder)
     if found is None:
         return context
     if not os.path.exists(found.python):  # another Python would run the command instead

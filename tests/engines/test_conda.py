@@ -11,12 +11,17 @@ IMAGE = {"ANACONDA_DIR": "/home/ma-user/anaconda3", "DEFAULT_CONDA_ENV_NAME": "p
 PREFIX = "/home/ma-user/anaconda3/envs/python-3.7.10"
 
 
+def _find(
+    command: str, environ: dict[str, str], name: str | None = None, folders: tuple[str, ...] = ()
+) -> conda.Conda | None:
+    return conda.find(command, environ, name, is_folder=folders.__contains__)
+
+
 def test_image_names_its_environment() -> None:
     """The environment's programs and libraries come first, and what was there stays."""
-    found = conda.find("python", {**IMAGE, "LD_LIBRARY_PATH": "/usr/local/Ascend/driver/lib64"})
+    found = _find("python", {**IMAGE, "LD_LIBRARY_PATH": "/usr/local/Ascend/driver/lib64"})
 
     assert found == conda.Conda(
-        prefix=PREFIX,
         python=f"{PREFIX}/bin/python",
         variables={
             "PATH": f"{PREFIX}/bin:/usr/bin:/bin",
@@ -27,25 +32,24 @@ def test_image_names_its_environment() -> None:
 
 def test_twice_is_once() -> None:
     """Inside an environment that is first already nothing changes."""
-    first = conda.find("python", IMAGE)
+    first = _find("python", IMAGE)
     assert first is not None
     environ = {**IMAGE, **first.variables}
-    again = conda.find("python", environ)
+    again = _find("python", environ)
 
     assert again == first
 
 
-@pytest.mark.parametrize("name", [*IMAGE][:2])
-def test_no_conda(name: str) -> None:
-    """Half of the pair means nothing."""
-    assert conda.find("python", {**IMAGE, name: ""}) is None
+def test_no_conda() -> None:
+    """Without a name conda means nothing."""
+    assert _find("python", {**IMAGE, "DEFAULT_CONDA_ENV_NAME": ""}) is None
 
 
 def test_python_named_by_its_path() -> None:
     """It is the one that runs, with its own libraries, unless an environment was asked for."""
-    assert conda.find("/usr/bin/python3", IMAGE) is None
-    assert conda.find("/usr/bin/python3", IMAGE, "other") is not None
-    assert conda.find("./run.sh", IMAGE) is not None
+    assert _find("/usr/bin/python3", IMAGE) is None
+    assert _find("/usr/bin/python3", IMAGE, "other") is not None
+    assert _find("./run.sh", IMAGE) is not None
 
 
 @pytest.mark.parametrize(
@@ -59,26 +63,55 @@ def test_python_named_by_its_path() -> None:
 )
 def test_environment_by_name(name: str | None, prefix: str) -> None:
     """--conda-env beats the image's; base is conda itself, and a path is a folder."""
-    found = conda.find("python", IMAGE, name)
+    found = _find("python", IMAGE, name)
 
     assert found is not None
-    assert prefix == found.prefix
+    assert f"{prefix}/bin/python" == found.python
 
 
-def test_name_without_conda() -> None:
-    """A name needs to know where conda is."""
+@pytest.mark.parametrize(
+    ("name", "environ"),
+    [
+        ("job", {}),
+        (None, {"DEFAULT_CONDA_ENV_NAME": "job"}),
+        ("job", {"CONDA_PREFIX": "/opt/conda/envs/other"}),
+    ],
+)
+def test_usual_places(name: str | None, environ: dict[str, str]) -> None:
+    """Without ANACONDA_DIR the environment is looked for where images have conda."""
+    found = _find("python", environ, name, folders=("/opt/conda", "/opt/conda/envs/job"))
+
+    assert found is not None
+    assert "/opt/conda/envs/job/bin/python" == found.python
+
+
+def test_active_environment() -> None:
+    """An environment of this name that is active is meant, wherever it is."""
+    found = _find("python", {"CONDA_PREFIX": "/data/envs/job", "DEFAULT_CONDA_ENV_NAME": "job"})
+
+    assert found is not None
+    assert "/data/envs/job/bin/python" == found.python
+
+
+@pytest.mark.parametrize(
+    ("name", "environ", "source"),
+    [("other", {}, "--conda-env"), (None, {"DEFAULT_CONDA_ENV_NAME": "other"}, "DEFAULT_CONDA_ENV_NAME")],
+)
+def test_name_without_conda(name: str | None, environ: dict[str, str], source: str) -> None:
+    """A name that no usual place has is an error: another Python would run the command instead."""
     with pytest.raises(SettingsError) as caught:
-        conda.find("python", {}, "other")
+        _find("python", environ, name)
 
-    expected = (
-        "--conda-env other requires ANACONDA_DIR (conda's directory): set it, or pass the environment's directory"
+    assert str(caught.value) == (
+        f"{source} is 'other', but ANACONDA_DIR (conda's directory) is not set, and none of the usual places has this"
+        f" environment ({', '.join(conda.USUAL_PLACES)}): set ANACONDA_DIR, or use --conda-env with the environment's"
+        " directory"
     )
-    assert expected == str(caught.value)
 
 
 def test_empty_library_path() -> None:
     """No empty piece is left: the loader would take it for the working directory."""
-    found = conda.find("python", IMAGE)
+    found = _find("python", IMAGE)
 
     assert found is not None
     assert f"{PREFIX}/lib" == found.variables["LD_LIBRARY_PATH"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -20,10 +21,9 @@ MODELARTS = {
 TASK_TRAINING = {"/workspace/dataset", "/workspace/model", "/workspace/outputs", "/workspace/algorithm"}
 
 
-def found(*paths: str) -> folders.Folders:
-    """Return folders without a DATASET_MAP, in the order dataset, cached_dataset, model, result, code."""
-    names = ("dataset", "cached_dataset", "model", "result", "code")
-    return folders.Folders(datasets={}, **dict(zip(names, paths)))
+def found(*paths: str) -> dict[str, str]:
+    """Return folders in the order dataset, cached_dataset, model, result, code."""
+    return dict(zip(("dataset", "cached_dataset", "model", "result", "code"), paths))
 
 
 def test_variables_come_first() -> None:
@@ -57,7 +57,7 @@ def test_variables_come_first() -> None:
         (set(), found("", "", "", "", "")),
     ],
 )
-def test_defaults_that_exist(there: set[str], expected: folders.Folders) -> None:
+def test_defaults_that_exist(there: set[str], expected: dict[str, str]) -> None:
     """A default counts if it exists."""
     assert expected == folders.find({}, there.__contains__)
 
@@ -66,15 +66,58 @@ def test_datasets_by_name() -> None:
     """Names may be of any script."""
     listed = {"道路 1": "/home/ma-user/datasets/dataset-0", "b": "/home/ma-user/cached-datasets/5f9c/dataset"}
 
-    assert listed == folders.datasets({"DATASET_MAP": json.dumps(listed)})
-    assert listed == folders.datasets({"DATASET_MAP": json.dumps(listed, ensure_ascii=False)})
-    assert {} == folders.datasets({})
+    assert listed == folders.mapped_datasets({"DATASET_MAP": json.dumps(listed)})
+    assert listed == folders.mapped_datasets({"DATASET_MAP": json.dumps(listed, ensure_ascii=False)})
+    assert {} == folders.mapped_datasets({})
 
 
 @pytest.mark.parametrize("text", ["{key1: value1}", "[]", "null", "1", '{"a": 1}', '{"a": ""}', '{"a": null}', "{"])
 def test_bad_map(text: str) -> None:
     """A malformed map is an error."""
     with pytest.raises(SettingsError) as caught:
-        folders.datasets({"DATASET_MAP": text})
+        folders.mapped_datasets({"DATASET_MAP": text})
 
     assert f'DATASET_MAP is {text!r}, expected JSON such as {{"name": "path"}}' == str(caught.value)
+
+
+# The layout of the task-training platform, and that of ModelArts.
+TREE = (
+    "/workspace/dataset/private/cifar",
+    "/workspace/dataset/favorite/coco/v2",
+    "/workspace/model/pretrained/bert",
+    "/workspace/model/favorite/glm/1",
+    "/workspace/anno_dataset/coco/annotation",
+    "/workspace/volume/scratch",
+    "/home/ma-user/datasets/dataset-0/private",
+)
+
+
+def _subfolders(folder: str) -> list[str]:
+    parts = [PurePosixPath(path).parts for path in TREE]
+    own = PurePosixPath(folder).parts
+    return sorted({path[len(own)] for path in parts if path[: len(own)] == own and len(path) > len(own)})
+
+
+def test_documented_names() -> None:
+    """Datasets and models are listed by the names that the task-training platform gives them."""
+    assert {
+        "datasets": {
+            "private/cifar": "/workspace/dataset/private/cifar",
+            "favorite/coco/v2": "/workspace/dataset/favorite/coco/v2",
+        },
+        "models": {
+            "pretrained/bert": "/workspace/model/pretrained/bert",
+            "favorite/glm/1": "/workspace/model/favorite/glm/1",
+        },
+        "annotations": {"coco": "/workspace/anno_dataset/coco/annotation"},
+        "volumes": {"scratch": "/workspace/volume/scratch"},
+    } == folders.named("/workspace/dataset", "/workspace/model", _subfolders)
+
+
+def test_folders_below_dataset() -> None:
+    """Elsewhere each folder below DATASET is a dataset, and the folder of the model is one model."""
+    listed = folders.named("/home/ma-user/datasets/", "/home/ma-user/datasets", _subfolders)
+
+    assert {"dataset-0": "/home/ma-user/datasets/dataset-0"} == listed["datasets"]
+    assert {} == listed["models"]
+    assert {} == folders.named("", "", _subfolders)["datasets"]
