@@ -1,6 +1,6 @@
 """The table of options: each option of the command line is written here, once.
 
-`Settings`, the keyword arguments of `launch()`, `--help` and the table in this folder's README follow from it;
+`Settings`, the keyword arguments of `launch()`, `--help` and the table in README.md beside it follow from it;
 `scripts/generate` writes those that must be static. Choices come from the modules that implement them.
 """
 
