@@ -80,7 +80,7 @@ _NUMERIC: Final = re.compile(
     r"([1-5][0-9]{5})(?![0-9])",
     re.IGNORECASE,
 )
-_NUMERIC_HINT: Final = re.compile(r"[1-5]0[07][0-9]{3}(?![0-9])")  # cheap: most log lines contain no such number
+_NUMERIC_HINT: Final = re.compile(r"(?<![0-9])[1-5][0-9]{5}(?![0-9])")  # cheap: most log lines contain no such number
 
 _ROOT, _EITHER, _SECONDARY = Kind.ROOT, Kind.EITHER, Kind.SECONDARY
 
@@ -141,6 +141,8 @@ _ALL: Final = (
     Code("EE1003", "invalid argument passed to the runtime", _ROOT),
     Code("EE1006", "feature not supported by this CANN, driver or chip", _ROOT),
     Code("EE1011", "invalid argument passed to the runtime", _ROOT),
+    Code("EZ1001", "an operator was called with an invalid argument", _ROOT),
+    Code("EZ3002", "an operator does not support these types or this chip", _ROOT),
     Code("E30008", "an AICPU operator timed out", _EITHER),
     Code("E39001", "invalid argument of an AICPU operator", _ROOT),
     Code("E39999", "internal error of an AICPU operator; see the first line of its details", _ROOT, is_wrapper=True),
@@ -166,6 +168,8 @@ _ALL: Final = (
     Code("107020", "a device task timed out, usually while waiting for a peer", _EITHER, is_wrapper=True),
     Code("107022", "device tasks were aborted by the program", _EITHER),
     Code("107023", "the tasks of a stream were aborted", _EITHER),
+    Code("161001", "an operator was called with a null pointer", _ROOT),
+    Code("161002", "an operator was called with an invalid argument", _ROOT),
     Code("200000", "not enough memory", _ROOT),
     Code("200001", "interface not supported by this CANN, driver or chip", _ROOT),
     Code("200006", "feature not supported by this CANN, driver or chip", _ROOT),
@@ -181,6 +185,7 @@ _ALL: Final = (
     Code("207010", "the device ran out of models", _ROOT),
     Code("207012", "a limit of the device is exceeded", _ROOT),
     Code("207018", "not enough device memory", _ROOT),
+    Code("361001", "an operator met an error of the runtime", _EITHER, is_wrapper=True),
     Code("500000", "internal error of ACL", _EITHER, is_wrapper=True),
     Code("500001", "ACL failed, usually because the graph engine or an operator compiler cannot be initialised", _ROOT),
     Code("500002", "the graph engine failed", _ROOT, is_wrapper=True),
@@ -222,6 +227,12 @@ _ALL: Final = (
     Code("507899", "internal error of the driver, usually after an earlier error", _EITHER, is_wrapper=True),
     Code("507900", "internal error of an AICPU operator", _EITHER, is_wrapper=True),
     Code("507901", "the connection to the device was closed: it was reset, or its daemon exited", _ROOT),
+    Code("561001", "an operator cannot infer the shape of its output", _ROOT),
+    Code("561002", "an operator cannot be tiled for this input", _ROOT),
+    Code("561003", "no kernel for this operator: check the versions of CANN and its kernels", _ROOT),
+    Code("561103", "an operator failed inside: check the versions of CANN, its kernels and torch_npu", _ROOT),
+    Code("561107", "CANN's operators are not installed or ASCEND_OPP_PATH is not set", _ROOT),
+    Code("561112", "CANN's kernels for this chip are not installed", _ROOT),
     Code("507904", "HCCL's retry of a collective failed: network fault, or the peer exited", _EITHER),
 )
 CODES: Final = {code.name: code for code in _ALL}

@@ -1,7 +1,7 @@
 """Tells whether an error was raised where ranks talk to each other, so that it may be the fault of a peer.
 
-By the names of the libraries and calls in a traceback and its message. An error in the arguments of such a call is the
-caller's own: Python raises TypeError, ValueError and the like for it, and a library RuntimeError for what it met.
+By the names of the libraries and calls in a traceback, and by the words of its message. An error in the arguments of
+such a call is the caller's own: it has another class or speaks of no connection, wait or failed call.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ _CALL: Final = re.compile(
     r"|i?send|i?recv|scatter|gather|init_process_group|destroy_process_group|new_group|TCPStore|init_cluster"
     r"|(?:work|handle)\.wait|_verify_params_across_processes|(?:npu|cuda)\.synchronize|stream\w*(?:\(\))?\.synchronize)\("
 )
+_OF_A_PEER: Final = re.compile(
+    r"time(?:d )?[ -]?out|peer|remote|connect|socket|recv|received|closed|reset|refused|unreachable|heartbeat|network"
+    r"|abort|broken pipe|lost|store|rendezvous|error code is|error in:|unhandled|watchdog|EOF|died|dead",
+    re.IGNORECASE,
+)
 _MESSAGE: Final = re.compile(
     r"(?i:gloo|c10d|nccl|hccl|hcom|tcpstore|processgroup|rendezvous|mpi_|libfabric|remote (?:peer|rank))"
 )
@@ -33,7 +38,7 @@ _MESSAGE: Final = re.compile(
 
 def is_raised_in_one(exception: str, traceback: Sequence[str]) -> bool:
     """Whether `exception` ("Type: message"), the last lines of whose traceback are given, comes from a collective."""
-    if not _RAISED_BY_BACKENDS.match(exception):
+    if not _RAISED_BY_BACKENDS.match(exception) or not _OF_A_PEER.search(exception):
         return False
     if _MESSAGE.search(exception):
         return True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV
+from typing import Final, Optional
 
 import attrs
 
@@ -12,6 +14,7 @@ from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding, RootCause, SuspectedPeer
 from ascend_runner.diagnosis.first_cause import Death, Place, Suspicion, located, suspected_peer, suspicion
+from ascend_runner.supervision.events import Ending
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +55,7 @@ def diagnose(
 def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Place]) -> Finding:
     evidence, code = death.evidence, death.evidence.code
     return Finding(
-        meaning="" if death.is_stopped else _meaning(death, circumstances),
+        meaning=_meaning(death, circumstances),
         exception=evidence.exception,
         place=evidence.place,
         origin=evidence.origin,
@@ -71,8 +74,24 @@ def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Pl
 
 
 def _meaning(death: Death, circumstances: Circumstances) -> str:
-    evidence = death.evidence
+    """Explain how a rank ended; of one that was stopped, only a crash that had begun before."""
+    evidence, ending = death.evidence, death.ending
+    if death.is_stopped and ending.signum not in endings.CRASHES:
+        ending = Ending(signum=next((signum for form, signum in _CRASHES if form.match(evidence.exception)), 0))
     is_consequence = evidence.kind is Kind.SECONDARY
-    return endings.meaning(
-        death.ending, circumstances, has_stack=evidence.has_native_stack, is_consequence=is_consequence
+    return endings.meaning(ending, circumstances, has_stack=evidence.has_native_stack, is_consequence=is_consequence)
+
+
+_CRASHES: Final = tuple(
+    (re.compile(pattern), signum)
+    for pattern, signum in (
+        (r"(?:Fatal Python error|Signal): Segmentation fault|SIGSEGV", SIGSEGV),
+        (r"(?:Fatal Python error|Signal): Bus error|SIGBUS", SIGBUS),
+        (
+            r"(?:Fatal Python error|Signal): Aborted|SIGABRT|(?:std|c10)::\w+|.*\(\): |double free|corrupted ",
+            SIGABRT,
+        ),
+        (r"(?:Fatal Python error|Signal): Illegal instruction|SIGILL", SIGILL),
+        (r"(?:Fatal Python error|Signal): Floating point exception|SIGFPE", SIGFPE),
     )
+)

@@ -75,6 +75,8 @@ def meaning(
     return f"{child}: {sentence}" if sentence else child
 
 
+CRASHES: Final = frozenset({SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})  # what native code dies of
+
 _MEANINGS: Final[Mapping[int, str]] = {
     SIGSEGV: "native code accessed invalid memory, usually an extension built for another version of Python, CANN or"
     " the framework",

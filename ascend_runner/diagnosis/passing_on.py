@@ -16,7 +16,7 @@ _WORDS: Final = re.compile(
     r"|(?:see|check|refer to)\b[^.]{0,80}\b(?:above|root cause|stack ?trace|worker_\d+\.log)"
     r"|(?:root cause|messages?|trace) above"
     r"|Engine core initialization failed|WorkerProc initialization failed|Background loop has errored already"
-    r"|Worker failed with error|Distributed job exited with error|scheduler is dead|Engine loop (?:is dead|has died)"
+    r"|Worker failed with error|Distributed job exited with|scheduler is dead|Engine loop (?:is dead|has died)"
     r"|terminated with (?:the following error|exit code|signal)|exited with (?:a )?non-?zero"
     r"|returned non-zero exit status"
     r"|exits with return code|Killing subprocess|noticed that process rank|MPI_ABORT was invoked"

@@ -55,7 +55,8 @@ _FORMS: Final = tuple(
         rf"connect destRank\[{_SERVER}/(?P<devices>\d{{1,4}})\]",
         r"\|\s{1,8}(?P<ip>[0-9A-Fa-f.:]{2,45})\((?P<ranks>\d{1,6})\)\s{1,8}\|\s{1,8}\d{1,6}\s{1,8}\|.{1,200}time ?out",
         rf"Peer information: server {_SERVER}, device ID (?P<devices>\d{{1,4}})",
-        r"(?:remote rank|Waiting peer rank|Remote rank):?\s?\[?(?P<ranks>\d{1,6})\]?",
+        # Not a part of 4294967295, which is -1: no rank.
+        r"(?:remote rank|Waiting peer rank|Remote rank):?\s?\[?(?P<ranks>\d{1,6})(?!\d)\]?",
         r"Check whether node (?P<server>[0-9A-Fa-f.:]{7,45}) reports an error",
     )
 )

@@ -39,6 +39,8 @@ PHRASES: Final = (
     _phrase(
         "device busy or unavailable", "device in use by another process", _ROOT, r"device\(s\) is/are busy or unavail"
     ),
+    _phrase("Device memory isn't enough", _NO_MEMORY, _ROOT, r"memory isn't enough|Allocate (?:device )?memory failed"),
+    _phrase("no memory for the cache blocks", _NO_MEMORY, _ROOT, r"No available memory for the cache blocks"),
     _phrase("NPU out of memory", _NO_MEMORY, _ROOT),
     _phrase("CUDA out of memory", _NO_MEMORY, _ROOT),
     _phrase("halMemAlloc failed", _NO_MEMORY, _ROOT, r"hal(?:Mem|Host\w*)Alloc failed|heap_alloc\w* out of memory"),
@@ -78,7 +80,7 @@ PHRASES: Final = (
         "std::bad_alloc",
         "not enough memory",
         _ROOT,
-        r"std::bad_alloc|\bMemoryError\b|cannot allocate memory|DefaultCPUAllocator",
+        r"std::bad_alloc|\bMemoryError\b|cannot allocate memory(?! in static)|DefaultCPUAllocator",
     ),
     _phrase("Out of memory", "not enough memory", _ROOT, r"\bout of memory\b"),
     _phrase("No space left on device", "a disk or /dev/shm is full", _ROOT),
@@ -89,9 +91,36 @@ PHRASES: Final = (
         _ROOT,
         r"PytorchStreamWriter failed",
     ),
+    _phrase("input/output error", "a disk or network file system failed", _ROOT, r"\[Errno 5\]|Stale file handle"),
     _phrase("Too many open files", "the limit of open files is reached: raise ulimit -n", _ROOT),
     _phrase("Read-only file system", "a file cannot be written: its file system is mounted read-only", _ROOT),
     _phrase("KeyboardInterrupt", "interrupted by SIGINT: Ctrl-C, or a platform that stops the job", _ROOT),
+    _phrase(
+        "illegal memory access", "a kernel accessed an invalid address of the device", _ROOT, r"illegal memory access"
+    ),
+    _phrase(
+        "Can't start new thread",
+        "the limit of processes is reached: raise ulimit -u",
+        _ROOT,
+        r"can't start new thread|Resource temporarily unavailable|fork: retry",
+    ),
+    _phrase(
+        "EOFError",
+        "input() found no input: ranks have no terminal, see --stdin",
+        _ROOT,
+        r"EOFError: EOF when reading a line",
+    ),
+    _phrase(
+        "SIGSEGV",
+        "killed by SIGSEGV: native code accessed invalid memory",
+        _ROOT,
+        r"Signal 11 \(SIGSEGV\)|exitcode\s*: -11",
+    ),
+    _phrase("SIGABRT", "killed by SIGABRT: native code aborted", _ROOT, r"Signal 6 \(SIGABRT\)|exitcode\s*: -6"),
+    _phrase(
+        "SIGBUS", "killed by SIGBUS, usually because /dev/shm is full", _ROOT, r"Signal 7 \(SIGBUS\)|exitcode\s*: -7"
+    ),
+    _phrase("oom_kill", "a process was killed by the OOM killer", _ROOT, r"oom[-_]kill event|Killed process \d+"),
     # Installation: the dynamic loader, CANN's environment.
     _phrase(
         "libhccl.so",
@@ -124,6 +153,33 @@ PHRASES: Final = (
     _phrase("RANK_ID has not been exported", "MindSpore was started without the rank variables", _ROOT),
     _phrase(
         "HcomLoadRanktableFile", "HCCL cannot find the rank table file", _ROOT, r"HcomLoadRanktableFile.*real path"
+    ),
+    # What a program does wrong with collectives.
+    _phrase(
+        "ncclInvalidUsage",
+        "a collective was called wrongly, such as two ranks on one device",
+        _ROOT,
+        r"ncclInvalidUsage|Duplicate GPU detected",
+    ),
+    _phrase(
+        "process group not initialised",
+        "a collective was called before init_process_group",
+        _ROOT,
+        r"process group has not been initialized|trying to initialize the default process group twice",
+    ),
+    _phrase(
+        "mismatch between collectives",
+        "ranks run different collectives",
+        _ROOT,
+        r"mismatch between collectives on ranks",
+    ),
+    _phrase("ncclUnhandledCudaError", "NCCL met an error of the device", _EITHER),
+    _phrase("ncclSystemError", "NCCL met an error of the system or the network", _EITHER),
+    _phrase(
+        "Name or service not known",
+        "the name of the master cannot be resolved: check MASTER_ADDR",
+        _ROOT,
+        r"Name or service not known|Temporary failure in name resolution|gai error",
     ),
     # Ports.
     _phrase(
@@ -198,7 +254,7 @@ PHRASES: Final = (
         "Timed out waiting for clients",
         "not all ranks joined the rendezvous",
         _SECONDARY,
-        r"timed out.*waiting for clients|clients joined",
+        r"timed out.*(?:waiting for clients|trying to connect to)|clients joined",
     ),
     _connection(
         "Connection closed by peer",
