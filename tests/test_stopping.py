@@ -59,6 +59,13 @@ def test_checkpoint_is_saved_without_interruption(program: Program, signum: int,
     assert [b"asked " + name, b"saved"] == stopped(program, run, signum)
 
 
+def test_ranks_are_asked_with_the_signal_that_the_user_has_chosen(program: Program) -> None:
+    """With --stop-signal INT a SIGTERM to the runner reaches the ranks as SIGINT; the status is that of SIGTERM."""
+    run = start(program, program.python, "-c", SAVES + WAITS, options=(*GRACE, "--stop-signal", "INT"))
+
+    assert [b"asked SIGINT", b"saved"] == stopped(program, run, SIGTERM)
+
+
 def test_workers_live_while_their_process_saves(program: Program) -> None:
     """A data-loading worker without a handler is alive until the process that started it has ended."""
     run = start(program, program.python, "-c", SAVES + WORKER + WAITS)

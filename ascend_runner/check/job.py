@@ -8,13 +8,15 @@ from typing import Final
 import attrs
 
 from ascend_runner.check.context import CheckContext, Findings
-from ascend_runner.engines.command import python_command
+from ascend_runner.engines.command import is_python, python_command
+from ascend_runner.engines.registry import MODULES
 from ascend_runner.errors import CommandError
+from ascend_runner.host import bounded
 from ascend_runner.host.executables import find_executable
 from ascend_runner.host.host import Host
 from ascend_runner.output import log_folder
 from ascend_runner.preparation import table as tables
-from ascend_runner.problems import Severity, Subject, error, problems_of, without_repeated_remedies
+from ascend_runner.problems import Severity, Subject, error, problems_of, warning, without_repeated_remedies
 from ascend_runner.report import screen
 from ascend_runner.text import counted
 
@@ -81,6 +83,8 @@ def _check_program(context: CheckContext) -> Findings:
             return
 
     program = os.path.join(cwd, executable)
+    if not os.path.exists(program):  # an engine that is missing: a problem of --launcher
+        return
     interpreter = _missing_interpreter(program)
     python = python_command(argv)
     script = "" if python is None or python.is_module else os.path.join(cwd, python.target)
@@ -96,10 +100,35 @@ def _check_program(context: CheckContext) -> Findings:
 
 def _missing_interpreter(program: str) -> str:
     """Return the interpreter in a script's first line if it does not exist: execve(2) then reports ENOENT."""
+    words = _interpreter(program)
+    return words[0] if words and not os.path.exists(words[0]) else ""
+
+
+def _interpreter(program: str) -> list[str]:
+    """Return the words of a script's first line that name its interpreter."""
     first = Host().read_bytes(program)[:256].partition(b"\n")[0]
-    words = first[2:].split() if first.startswith(b"#!") else []
-    interpreter = os.fsdecode(words[0]) if words else ""
-    return interpreter if interpreter and not os.path.exists(interpreter) else ""
+    return os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+
+
+def engine(context: CheckContext) -> Findings:
+    """Report whether the Python of a job can import the engine that --launcher names, if that is a Python module."""
+    plan, module = context.prepared.plan, MODULES.get(context.settings.launcher)
+    if not plan or not module:
+        return
+    process = plan.processes[0]
+    program = os.path.join(process.cwd, process.executable)
+    python = [program] if is_python(program) else _interpreter(program)
+    if not python or not os.path.exists(python[0]):
+        return
+
+    answer = bounded.run([*python, "-c", f"import {module}"], context.patience, process.env)
+    if answer is None:
+        yield warning(f"{' '.join(python)} did not import {module} within {context.patience:g} s")
+    elif answer.returncode:
+        last = next(filter(None, map(str.strip, reversed(answer.stderr.splitlines()))), f"status {answer.returncode}")
+        yield error(f"{' '.join(python)} cannot import {module}: {last}", "install it, or name its --conda-env")
+    else:
+        yield f"{module} can be imported by {' '.join(python)}"
 
 
 def log_folder_in_use(context: CheckContext) -> Findings:

@@ -28,6 +28,7 @@ SUBJECTS: Final[Mapping[str, Callable[[CheckContext], Findings]]] = {
     "settings": job.settings,
     "variables": job.variables,
     "command": job.command,
+    "engine": job.engine,
     "logs": job.log_folder_in_use,
     "devices": devices.devices,
     "leftovers": devices.leftovers,

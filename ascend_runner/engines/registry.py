@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ascend_runner.engines import msrun, node_0, torch
-from ascend_runner.engines.command import LAUNCH_MODULE
+from ascend_runner.engines.command import DEEPSPEED_MODULE, LAUNCH_MODULE, MSRUN_MODULE, TORCHRUN_MODULE
 from ascend_runner.engines.handover import Handover, Request
 
 DIRECT: Final = "direct"  # no engine: the runner starts the ranks
@@ -18,5 +18,12 @@ ENGINES: Final[Mapping[str, Callable[[Request], Handover]]] = {
     "mpirun": node_0.rewrite_for_mpirun,
     "deepspeed": node_0.rewrite_for_deepspeed,
     "msrun": msrun.rewrite,
+}
+# The Python modules that engines are.
+MODULES: Final[Mapping[str, str]] = {
+    "torchrun": TORCHRUN_MODULE,
+    LAUNCH_MODULE: LAUNCH_MODULE,
+    "deepspeed": DEEPSPEED_MODULE,
+    "msrun": MSRUN_MODULE,
 }
 NAMES: Final = (DIRECT, *ENGINES)

@@ -129,6 +129,7 @@ class Preparer:
         if not self._found.error:
             self._share = machine.choose_port(self._share, self.context, self.messages.info)
             self._node = self._share.node
+            self._why = self._node.why
         return self._plan_ranks(command, self._share, file) if command else self._plan_handover(self._share)
 
     def _plan_ranks(self, command: Command, share: NodeShare, file: TableFile | None) -> JobSpec | None:

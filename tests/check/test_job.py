@@ -13,7 +13,9 @@ from ascend_runner.check.context import CheckContext, Findings
 from ascend_runner.plan.job import TableFile
 from ascend_runner.problems import Problem, Severity, Subject
 from ascend_runner.rank_table import source
+from ascend_runner.settings.model import Settings
 from tests.check.contexts import VALID, context, in_context, job_of, look_at, prepared, remedies
+from tests.helpers.waiting import LIMIT
 
 TABLE = "group_list_8_devices.json"
 
@@ -165,3 +167,44 @@ def test_interpreter_of_a_script(tmp_path: Path, line: str, missing: str) -> Non
 
     assert ("error" if missing else "ok") == verdict
     assert not missing or f"{missing}, the interpreter of {script}, does not exist" == sentence
+
+
+def engine_of(python: Path, script: str, launcher: str = "torchrun") -> CheckContext:
+    """Make a job of an engine whose Python is a shell script."""
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    given = prepared(context(), plan=job_of([0], folder=str(python.parent), argv=[str(python), "-m", "torchrun"]))
+    return attrs.evolve(in_context(given, settings=Settings(launcher=launcher)), patience=LIMIT)
+
+
+def test_engine_that_cannot_be_imported(tmp_path: Path) -> None:
+    """The Python of the job is asked for the engine, and its last line is the reason."""
+    fails = engine_of(tmp_path / "python3", 'echo "ModuleNotFoundError: $2" >&2; exit 1')
+    works = engine_of(tmp_path / "python3.9", "true")
+    python = f"{tmp_path}/python3"
+
+    assert [
+        (
+            "error",
+            f"{python} cannot import torch.distributed.run: ModuleNotFoundError: import torch.distributed.run",
+        )
+    ] == look_at(job.engine, fails)
+    assert [("ok", f"torch.distributed.run can be imported by {python}.9")] == look_at(job.engine, works)
+
+
+def test_engine_of_a_script(tmp_path: Path) -> None:
+    """A program such as torchrun names its Python in its first line."""
+    engine_of(tmp_path / "python3", "exit 1")
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(f"#!{tmp_path}/python3\n")
+    given = prepared(context(), plan=job_of([0], argv=[str(torchrun)]))
+
+    assert ["error"] == [
+        verdict for verdict, _ in look_at(job.engine, in_context(given, settings=Settings(launcher="torchrun")))
+    ]
+
+
+def test_no_engine_to_import(tmp_path: Path) -> None:
+    """Without an engine, and with one that is no Python module, nothing is reported."""
+    assert [] == look_at(job.engine, engine_of(tmp_path / "python", "exit 1", "direct"))
+    assert [] == look_at(job.engine, engine_of(tmp_path / "python", "exit 1", "mpirun"))

@@ -7,7 +7,7 @@ machine sees only events.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1
+from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1
 
 import attrs
 import pytest
@@ -274,6 +274,20 @@ def test_laws_hold_in_random_histories(ranks: int, random: object) -> None:
         world = world.after(event)
         check_laws(Transition(before=before, event=event, after=state, actions=actions, world=world))
         world = world.told(actions)
+
+
+@pytest.mark.parametrize(
+    ("received", "asked"),
+    [(SIGTERM, SIGINT), (SIGHUP, SIGINT), (SIGINT, SIGINT)],
+)
+def test_stop_signal_of_the_user(received: int, asked: int) -> None:
+    """The signal that the user has chosen asks the ranks, whatever the runner has received."""
+    state, _ = machine.start((0,), GRACE, SIGINT)
+    state, _ = machine.transition(state, Spawned(0, 1))
+    state, actions = machine.transition(state, SignalReceived(received))
+
+    assert AskToStop(0, asked) == actions[0]
+    assert SignalReceived(received) == state.cause
 
 
 def status(state: State) -> int:
