@@ -6,13 +6,15 @@ The screen and the report are made from these facts alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional, Protocol, Union
+from typing import TYPE_CHECKING, Optional, Protocol, Union
 
 import attrs
 
-from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.supervision.events import Emptied, Exited, Spawned, SpawnFailed
 from ascend_runner.supervision.state import State
+
+if TYPE_CHECKING:
+    from ascend_runner.diagnosis.finding import StackGroup
 
 
 @attrs.frozen(kw_only=True)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import attrs
 
-from ascend_runner.diagnosis.finding import Finding, RootCause, StackGroup, SuspectedPeer
 from ascend_runner.errors import JobFailedError
 from ascend_runner.supervision.events import Cause, Ending
+
+if TYPE_CHECKING:
+    from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
 
 
 class RankState(enum.Enum):
@@ -81,7 +83,7 @@ class Outcome:
     ranks: tuple[RankRecord, ...] = ()
     started_at: float = 0.0
     seconds: float = 0.0
-    suspected_peer: Optional[SuspectedPeer] = None
+    suspected_peer: Optional[Peer] = None
     root: Optional[RootCause] = None
     hang: tuple[StackGroup, ...] = ()
     warnings: tuple[str, ...] = ()

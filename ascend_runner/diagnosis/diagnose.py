@@ -12,7 +12,7 @@ import attrs
 from ascend_runner.diagnosis import endings, root_cause
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.diagnosis.finding import Finding, RootCause, SuspectedPeer
+from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
 from ascend_runner.diagnosis.first_cause import Death, Place, Suspicion, located, suspected_peer, suspicion
 from ascend_runner.supervision.events import Ending
 
@@ -25,7 +25,7 @@ class Diagnosis:
     """
 
     findings: Mapping[int, Finding] = attrs.field(factory=dict)
-    suspected_peer: Optional[SuspectedPeer] = None
+    suspected_peer: Optional[Peer] = None
     root: Optional[RootCause] = None
 
 

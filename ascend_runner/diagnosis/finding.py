@@ -14,21 +14,13 @@ class Peer:
 
     `device_id` is HCCL's, counted per server. `rank_id` is the rank in the communicator: it equals RANK_ID in the world
     group, but may differ in a subgroup, so a message's server and device are more reliable than its rank.
+    `reported_by` are the failed ranks if all of them only report this peer.
     """
 
     rank_id: Optional[int] = None
     server_id: str = ""
     device_id: Optional[int] = None
     device_ip: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class SuspectedPeer:
-    """The peer that all failed ranks point at, if none of them failed by itself. `rank_id` is None if unknown."""
-
-    rank_id: Optional[int] = None
-    server_id: str = ""
-    device_id: Optional[int] = None
     reported_by: tuple[int, ...] = ()
 
 
@@ -56,6 +48,11 @@ class RootCause:
     is_first_a_consequence: bool = False
     alike: tuple[int, ...] = ()
     candidates: tuple[int, ...] = ()
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether no other rank can have caused it."""
+        return self.certainty is Certainty.CERTAIN
 
 
 @attrs.frozen(kw_only=True)

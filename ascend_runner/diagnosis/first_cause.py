@@ -15,7 +15,7 @@ import attrs
 
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import signal_behind
-from ascend_runner.diagnosis.finding import Peer, SuspectedPeer
+from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.diagnosis.log_evidence import Evidence
 from ascend_runner.supervision.events import Ending
 
@@ -93,7 +93,7 @@ def by_suspicion(deaths: Sequence[Death], *, is_ordered: bool = False) -> tuple[
     return tuple(sorted(deaths, key=lambda death: max(least, suspicion(death))))
 
 
-def suspected_peer(deaths: Sequence[Death], places: Mapping[int, Place]) -> SuspectedPeer | None:
+def suspected_peer(deaths: Sequence[Death], places: Mapping[int, Place]) -> Peer | None:
     """Find the peer that the failed ranks report, if all of them only report peers; None otherwise.
 
     Such reports form chains (4 waits for 3, which waits for 2, which has died), so a peer that reports nobody precedes,
@@ -113,12 +113,7 @@ def suspected_peer(deaths: Sequence[Death], places: Mapping[int, Place]) -> Susp
 
     failed = {death.rank_id for death in deaths}
     likeliest = min(reporters, key=lambda peer: (peer.rank_id in failed, -len(reporters[peer])))
-    return SuspectedPeer(
-        rank_id=likeliest.rank_id,
-        server_id=likeliest.server_id,
-        device_id=likeliest.device_id,
-        reported_by=tuple(reporters[likeliest]),
-    )
+    return attrs.evolve(likeliest, reported_by=tuple(reporters[likeliest]))
 
 
 def located(peer: Peer, places: Mapping[int, Place]) -> Peer:

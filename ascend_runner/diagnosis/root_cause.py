@@ -11,13 +11,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ascend_runner.diagnosis.finding import Certainty, RootCause, SuspectedPeer
+from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
 from ascend_runner.diagnosis.first_cause import Death, Suspicion, suspicion
 
 CANDIDATES: Final = 3  # ranks named where the cause is open
 
 
-def find(deaths: Sequence[Death], first_exit: int, suspected: SuspectedPeer | None) -> RootCause:
+def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> RootCause:
     """Find the root cause among `deaths`, which are in the order of their ends and contain `first_exit`."""
     first = next(death for death in deaths if death.rank_id == first_exit)
     root = min(deaths, key=lambda death: (_weight(death), death is not first, death.is_stopped))

@@ -31,37 +31,37 @@ FOLDERS: Final = frozenset({"PWD", "OLDPWD"})  # the shell's current and previou
 
 _QUOTED: Final = r"\"[^\"\n]*\"|'[^'\n]*'"
 _PROSE: Final = r"(?:and|are|as|expected|for|from|in|is|must|not|or|require[ds]?|to|was|were|with)\b"
-# Each shape, and the words of which a text must contain one: most logs have none of the first, and a search takes time.
-# What comes before the secret stays: the user of a URL, the scheme of a header, the name of an option. The numbers
-# bound the time that an odd text takes.
+# Each shape, and the words of which a text must contain one: most logs have none of the first, so that `re` need not
+# even compile them. What comes before the secret stays: the user of a URL, the scheme of a header, the name of an
+# option. The numbers bound the time that an odd text takes.
 _SHAPES: Final = (
     (
         ("PRIVATE KEY-----",),
-        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+        r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     ),
     # A text that begins within a key.
-    (("PRIVATE KEY-----",), re.compile(r"\A[A-Za-z0-9+/=\s]+-----END [A-Z ]*PRIVATE KEY-----")),
-    (("eyJ",), re.compile(r"\beyJ[\w-]{8,1024}\.[\w-]{8,8192}\.[\w-]*")),  # JSON Web Token
+    (("PRIVATE KEY-----",), r"\A[A-Za-z0-9+/=\s]+-----END [A-Z ]*PRIVATE KEY-----"),
+    (("eyJ",), r"\beyJ[\w-]{8,1024}\.[\w-]{8,8192}\.[\w-]*"),  # JSON Web Token
     # Prefixes that their issuers document: Hugging Face, GitHub, OpenAI and its like, AWS, Alibaba Cloud.
     (
         ("hf_", "ghp_", "gho_", "ghs_", "github_pat_", "sk-", "AKIA", "LTAI"),
-        re.compile(r"\b(?:(?:hf_|ghp_|gho_|ghs_|github_pat_|sk-)[\w-]{16,}|(?:AKIA|LTAI)[A-Za-z0-9]{12,})"),
+        r"\b(?:(?:hf_|ghp_|gho_|ghs_|github_pat_|sk-)[\w-]{16,}|(?:AKIA|LTAI)[A-Za-z0-9]{12,})",
     ),
     (
         ("://",),
-        re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,256}:)[^\s/@]{1,1024}(?=@)", re.IGNORECASE),
+        r"(?i)(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,256}:)[^\s/@]{1,1024}(?=@)",
     ),
-    (("Bearer", "Basic"), re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}")),
+    (("Bearer", "Basic"), r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}"),
     (
         ("-",),
-        re.compile(
+        (
             rf"(?P<before>(?<![\w-])--?(?P<name>[A-Za-z][\w-]{{0,99}})(?:=|[ \t]+(?!-|{_PROSE})))"
             rf"(?P<value>{_QUOTED}|[^\s'\"]+)"
         ),
     ),
-    (("=",), re.compile(rf"(?P<before>(?<![\w-])(?P<name>[A-Z_][A-Z0-9_]{{0,99}})=)(?P<value>{_QUOTED}|[^\s'\"]+)")),
+    (("=",), rf"(?P<before>(?<![\w-])(?P<name>[A-Z_][A-Z0-9_]{{0,99}})=)(?P<value>{_QUOTED}|[^\s'\"]+)"),
     # In Python's source and its records; a plain word such as `key` is a parameter of everything.
-    (("='", '="'), re.compile(rf"(?P<before>\b(?P<name>[a-z]+(?:_[a-z]+)*)=)(?P<value>{_QUOTED})")),
+    (("='", '="'), rf"(?P<before>\b(?P<name>[a-z]+(?:_[a-z]+)*)=)(?P<value>{_QUOTED})"),
 )
 _WORDS_OF_CODE: Final = frozenset({"key", "keys", "session"})
 _REFERENCE: Final = re.compile(r"\$[({A-Za-z_]")  # of a shell, to a variable or a command
@@ -102,7 +102,7 @@ class Masker:
         """Return a text with every secret masked that is recognised by its shape."""
         for words, pattern in _SHAPES:
             if any(word in text for word in words):
-                text = pattern.sub(self._masked, text)
+                text = re.sub(pattern, self._masked, text)
         return text
 
     def data(self, data: bytes) -> bytes:

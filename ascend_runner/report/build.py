@@ -11,17 +11,19 @@ import enum
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import orjson
 
-from ascend_runner.diagnosis.finding import RootCause
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
+
+if TYPE_CHECKING:
+    from ascend_runner.diagnosis.finding import RootCause
 
 SCHEMA_VERSION: Final = 2  # raised when a member is removed or changes its meaning; new ones are added without that
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.diagnosis.finding import Finding, StackGroup
 from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped
 from ascend_runner.host import memory
 from ascend_runner.host.host import Host
@@ -26,6 +25,7 @@ from ascend_runner.text import last_lines
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.diagnose import Diagnosis
+    from ascend_runner.diagnosis.finding import Finding, StackGroup
     from ascend_runner.report.investigation import Investigation
 
 # Seconds after the start of a job until the modules that a failure needs are loaded. A short job does without them; in

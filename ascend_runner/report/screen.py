@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from signal import SIGINT
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup, SuspectedPeer
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision.events import Exited, SignalReceived, SpawnFailed, signal_name
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, printable, rank_list
+
+if TYPE_CHECKING:
+    from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
 
 FRAMES_SHOWN: Final = 12
 
@@ -72,7 +74,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         failed = next(rank for rank in outcome.ranks if rank.rank_id == rank_id)
         spec = next(spec for spec in job.processes if spec.rank_id == rank_id)
         lines = _headline(cause, failed, outcome.root)
-        lines += _evidence(failed.finding or Finding())
+        lines += _evidence(failed.finding) if failed.finding else []
         lines += _labelled(failed, spec, job, outcome.suspected_peer)
         lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
         if failed.finding and _has_read_nothing(failed.finding) and not spec.has_stdin:
@@ -90,11 +92,11 @@ def _headline(cause: Exited, failed: RankRecord, root: RootCause | None) -> list
     """Name the rank that caused the failure, and where another one ended first, that one too."""
     if root is None or root.rank_id == cause.rank_id:
         lines = [f"{cause} after {duration(failed.seconds)}"]
-        if root and root.certainty is Certainty.OPEN:
+        if root and root.candidates:
             lines.append(f"  cause  unclear: it may be {' or '.join(f'rank {rank_id}' for rank_id in root.candidates)}")
         return lines
 
-    sure = "" if root.certainty is Certainty.CERTAIN else f" ({root.certainty.value})"
+    sure = "" if root.is_certain else f" ({root.certainty.value})"
     first = str(cause).replace(" failed: ", " ended first: ", 1)
     consequence = ", a consequence" if root.is_first_a_consequence else ""
     quoted = "" if root.first_summary in str(cause) else f', "{root.first_summary}"'
@@ -123,9 +125,9 @@ def _evidence(finding: Finding) -> list[str]:
     return lines
 
 
-def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: SuspectedPeer | None) -> list[str]:
+def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: Peer | None) -> list[str]:
     """Say which rank failed, and where to read more."""
-    finding = failed.finding or Finding()
+    finding = failed.finding
     device = "" if spec.name else f", device {spec.local_rank}"
     lines = [f"  check  {_suspicion(suspected)}"] if suspected else []
     lines += [
@@ -134,18 +136,18 @@ def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: Suspe
     ]
     if failed.log_lost:
         lines.append(f"         {failed.log_lost} bytes are missing, starting at byte {failed.log_lost_from}")
-    lines.append(f"  plog   {finding.plog_path or spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
-    if finding.plog_error:
+    plog = finding.plog_path if finding else ""
+    lines.append(f"  plog   {plog or spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
+    if finding and finding.plog_error:
         lines.append(f"         {finding.plog_error}")
     lines.append(f"  report {job.report_path}")
     return lines
 
 
-def _suspicion(suspected: SuspectedPeer) -> str:
+def _suspicion(suspected: Peer) -> str:
     """Advise where to look: "rank 3 (device 1 on server 10.0.0.5) first: ranks 0, 1 only report losing it"."""
-    peer = _peer(Peer(rank_id=suspected.rank_id, server_id=suspected.server_id, device_id=suspected.device_id))
     verb = "only reports" if len(suspected.reported_by) == 1 else "only report"
-    return f"{peer} first: {rank_list(suspected.reported_by)} {verb} losing it"
+    return f"{_peer(suspected)} first: {rank_list(suspected.reported_by)} {verb} losing it"
 
 
 def _peer(peer: Peer) -> str:

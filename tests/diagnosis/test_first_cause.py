@@ -8,7 +8,7 @@ from signal import SIGABRT, SIGHUP, SIGKILL, SIGSEGV, SIGTERM
 import pytest
 
 from ascend_runner.diagnosis.codes import CODES
-from ascend_runner.diagnosis.finding import Peer, SuspectedPeer
+from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.diagnosis.first_cause import Death, Place, Suspicion, by_suspicion, suspected_peer, suspicion
 from ascend_runner.diagnosis.log_evidence import Evidence
 from ascend_runner.supervision.events import Ending
@@ -74,27 +74,21 @@ def test_all_report_one_peer() -> None:
     """If all failed ranks report one peer, it is suspected, with its place from the rank table."""
     deaths = [reporting(rank_id, Peer(rank_id=2)) for rank_id in (0, 1)]
 
-    assert SuspectedPeer(rank_id=2, server_id="10.0.0.5", device_id=0, reported_by=(0, 1)) == suspected_peer(
-        deaths, PLACES
-    )
+    assert Peer(rank_id=2, server_id="10.0.0.5", device_id=0, reported_by=(0, 1)) == suspected_peer(deaths, PLACES)
 
 
 def test_place_gives_the_rank() -> None:
     """A message that names server and device points at the rank there, whatever subgroup rank it also names."""
     deaths = [reporting(0, Peer(rank_id=1, server_id="10.0.0.5", device_id=1))]
 
-    assert SuspectedPeer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(0,)) == suspected_peer(
-        deaths, PLACES
-    )
+    assert Peer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(0,)) == suspected_peer(deaths, PLACES)
 
 
 def test_unknown_place() -> None:
     """A place that is not in the rank table is reported as the message names it."""
     deaths = [reporting(0, Peer(server_id="10.0.0.9", device_id=7))]
 
-    assert SuspectedPeer(rank_id=None, server_id="10.0.0.9", device_id=7, reported_by=(0,)) == suspected_peer(
-        deaths, {}
-    )
+    assert Peer(rank_id=None, server_id="10.0.0.9", device_id=7, reported_by=(0,)) == suspected_peer(deaths, {})
 
 
 def test_chain_of_reports() -> None:
@@ -105,9 +99,7 @@ def test_chain_of_reports() -> None:
         reporting(1, Peer(rank_id=3)),
     ]
 
-    assert SuspectedPeer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(1,)) == suspected_peer(
-        deaths, PLACES
-    )
+    assert Peer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(1,)) == suspected_peer(deaths, PLACES)
 
 
 def test_circle_of_reports() -> None:
@@ -118,9 +110,7 @@ def test_circle_of_reports() -> None:
         reporting(2, Peer(rank_id=1)),
     ]
 
-    assert SuspectedPeer(rank_id=1, server_id="10.0.0.4", device_id=1, reported_by=(0, 2)) == suspected_peer(
-        deaths, PLACES
-    )
+    assert Peer(rank_id=1, server_id="10.0.0.4", device_id=1, reported_by=(0, 2)) == suspected_peer(deaths, PLACES)
 
 
 def test_one_that_failed_by_itself() -> None:

@@ -8,7 +8,7 @@ from signal import SIGKILL, SIGSEGV, SIGTERM
 import pytest
 
 from ascend_runner.diagnosis import log_evidence, root_cause
-from ascend_runner.diagnosis.finding import Certainty, RootCause, SuspectedPeer
+from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
 from ascend_runner.diagnosis.first_cause import Death
 from ascend_runner.supervision.events import Ending
 
@@ -32,7 +32,7 @@ def stopped(rank_id: int, log: bytes, ending: Ending = STOPPED) -> Death:
     return Death(rank_id=rank_id, ending=ending, evidence=log_evidence.read(log), is_stopped=True)
 
 
-def find(*deaths: Death, suspected: SuspectedPeer | None = None) -> RootCause:
+def find(*deaths: Death, suspected: Peer | None = None) -> RootCause:
     """Find the root cause of a job whose first exit is the first of these."""
     return root_cause.find(deaths, deaths[0].rank_id, suspected)
 
@@ -90,7 +90,7 @@ def test_same_cause_on_several_ranks_is_one_cause() -> None:
 def test_candidates_of_an_open_cause() -> None:
     """At most three ranks are candidates, the suspected peer first."""
     deaths = [failed(rank_id, LOST) for rank_id in range(5)]
-    cause = find(*deaths, suspected=SuspectedPeer(rank_id=7, reported_by=(0, 1)))
+    cause = find(*deaths, suspected=Peer(rank_id=7, reported_by=(0, 1)))
 
     assert (Certainty.OPEN, (7, 0, 1)) == (cause.certainty, cause.candidates)
 

@@ -12,7 +12,7 @@ import attrs
 
 from ascend_runner.diagnosis import diagnose
 from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.diagnosis.finding import Finding, Peer, SuspectedPeer
+from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.first_cause import Place, by_suspicion
 from ascend_runner.evidence import failed_rank
 from ascend_runner.evidence.failed_rank import FailedRank, read_disks
@@ -44,7 +44,7 @@ def reporting(rank_id: int) -> FailedRank:
     return FailedRank(rank_id=rank_id, pid=4711, ending=FAILED, tail=REPORT)
 
 
-def findings_of(*ranks: FailedRank) -> tuple[list[Finding], SuspectedPeer | None]:
+def findings_of(*ranks: FailedRank) -> tuple[list[Finding], Peer | None]:
     """Diagnose ranks on a machine without memory counters."""
     warnings: list[str] = []
     deaths = failed_rank.gather(ranks, Circumstances(), warnings.append, functools.partial(read_disks, masker=Masker()))
@@ -99,7 +99,7 @@ def test_all_report_one_peer() -> None:
     """If all ranks report one peer, it is suspected, and each finding has its place."""
     findings, suspected = findings_of(reporting(0), reporting(1))
 
-    assert SuspectedPeer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(0, 1)) == suspected
+    assert Peer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(0, 1)) == suspected
     assert (Peer(rank_id=3, server_id="10.0.0.5", device_id=1),) == findings[0].points_at
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.errors import OutputError
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord
@@ -194,7 +194,7 @@ def test_job_that_the_runner_could_not_run() -> None:
 
 def test_document() -> None:
     """The file contains every field of nested records, as objects."""
-    suspected = SuspectedPeer(rank_id=1, server_id="10.0.0.5", device_id=3, reported_by=(0,))
+    suspected = Peer(rank_id=1, server_id="10.0.0.5", device_id=3, reported_by=(0,))
     hang = (StackGroup(rank_ids=(1,), state="sleeping", frames=("f (x.py:1)",)),)
     document = report_of(attrs.evolve(FAILED, suspected_peer=suspected, hang=hang))
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.finding import SuspectedPeer
+from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.facts import RankOutput, RankReaped
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.rank_record import Outcome, RankState
@@ -134,7 +134,7 @@ def test_suspected_peer(recorder: Recorder) -> None:
     """If all failed ranks only report a peer, that peer is suspected."""
     outcome = play(recorder, Exited(0, FAILED), Exited(0, FAILED), output=REPORT)
 
-    assert SuspectedPeer(server_id="10.0.0.5", device_id=1, reported_by=(0,)) == outcome.suspected_peer
+    assert Peer(server_id="10.0.0.5", device_id=1, reported_by=(0,)) == outcome.suspected_peer
 
 
 def test_cause_of_a_rank_that_was_stopped(recorder: Recorder) -> None:

@@ -7,9 +7,9 @@ from signal import SIGTERM
 import pytest
 
 from ascend_runner import errors
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup, SuspectedPeer
+from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.report import result
+from ascend_runner.report import result, result_decoder
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 
 FINDING = Finding(exception="ValueError: x", traceback=("a", "b"), points_at=(Peer(rank_id=3), Peer(server_id="s")))
@@ -35,13 +35,13 @@ def test_outcome(cause: Cause | None) -> None:
         ),
         started_at=1.25,
         seconds=3.5,
-        suspected_peer=SuspectedPeer(rank_id=3, reported_by=(0, 1)),
+        suspected_peer=Peer(rank_id=3, reported_by=(0, 1)),
         hang=(StackGroup(rank_ids=(0, 1), state="sleeping", frames=("f (x.py:1)",)),),
         warnings=("odd",),
         report={"job_id": "job", "ranks": [{"rank_id": 0}]},
     )
 
-    assert outcome == result.decode(result.encode(outcome), outcome.status)
+    assert outcome == result_decoder.decode(result.encode(outcome), outcome.status)
 
 
 def test_error() -> None:
@@ -49,7 +49,7 @@ def test_error() -> None:
     error = errors.CommandError("command not found: 'x'", exit_status=errors.COMMAND_NOT_FOUND)
 
     with pytest.raises(errors.CommandError, match=r"^command not found: 'x'$") as caught:
-        result.decode(result.encode(error), 127)
+        result_decoder.decode(result.encode(error), 127)
     assert errors.COMMAND_NOT_FOUND == caught.value.exit_status
 
 
@@ -57,4 +57,4 @@ def test_error() -> None:
 def test_runner_that_died(status: int, text: str) -> None:
     """If the runner died before it could write a result, that is the error."""
     with pytest.raises(errors.AscendRunnerError, match=text):
-        result.decode(b"", status)
+        result_decoder.decode(b"", status)

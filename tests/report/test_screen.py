@@ -7,7 +7,7 @@ from signal import SIGTERM, SIGUSR1
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup, SuspectedPeer
+from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import screen
@@ -174,14 +174,14 @@ def test_lost_output() -> None:
 @pytest.mark.parametrize(
     ("line", "suspected"),
     [
-        ("  check  rank 3 first: rank 0 only reports losing it", SuspectedPeer(rank_id=3, reported_by=(0,))),
+        ("  check  rank 3 first: rank 0 only reports losing it", Peer(rank_id=3, reported_by=(0,))),
         (
             "  check  rank 3 (device 1 on server 10.0.0.5) first: ranks 0-2 only report losing it",
-            SuspectedPeer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(0, 1, 2)),
+            Peer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(0, 1, 2)),
         ),
     ],
 )
-def test_suspected_peer(line: str, suspected: SuspectedPeer) -> None:
+def test_suspected_peer(line: str, suspected: Peer) -> None:
     """A suspected peer is named first of all places to look."""
     outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED),), suspected_peer=suspected)
 
