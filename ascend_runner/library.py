@@ -175,7 +175,8 @@ def _run(
         try:
             status = child.wait()
         except BaseException:
-            child.send_signal(signal.SIGINT)
+            is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by the child as well
+            child.send_signal(signal.SIGTERM if is_ignored else signal.SIGINT)
             child.wait()
             raise
         outcome_file.seek(0)

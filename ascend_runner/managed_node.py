@@ -6,7 +6,7 @@ tests/test_manager_protocols.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -98,10 +98,10 @@ class Output(Protocol):
     def read_so_far(self, rank_id: int) -> RankOutput:
         """Return what was read of a rank."""
 
-    def finish(self, seconds: float) -> bool:
+    def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:
         """Read what is left, and wait until it was stored, as long as something is stored within `seconds`.
 
-        What is not stored by then counts as lost. Returns whether everything was read.
+        What is not stored by then, or when `is_cut` returns true, counts as lost. Returns whether everything was read.
         """
 
 

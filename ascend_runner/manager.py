@@ -18,7 +18,7 @@ from ascend_runner.facts import Fact, Observer, RankOutput, SignalUnhandled, Swe
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.processes import spawn_failure
+from ascend_runner.processes import leader
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.events import (
     AskedProcessEnded,
@@ -62,6 +62,7 @@ class Manager:
         self._silence: Silence | None = None  # while it can become a hang
         self._grace_ends: float | None = None  # once a teardown has begun
         self._held: tuple[Exited, RankOutput] | None = None  # of a rank that tells only of a lost peer
+        self._late_signals = 0  # to stop, after the end of the ranks
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
         self._state = State(grace=job.grace)
 
@@ -135,7 +136,7 @@ class Manager:
             with self._output.open(spec.rank_id) as output:
                 return Spawned(spec.rank_id, self._processes.spawn(spec, output))
         except OSError as error:
-            return spawn_failure.explain(error, spec)
+            return leader.explain_failure(error, spec)
 
     # --- Observing ----------------------------------------------------------------------------------------------------
 
@@ -269,7 +270,7 @@ class Manager:
 
     def _finish_output(self, *, has_survivors: bool) -> None:
         """Wait for the last bytes of a job of which nothing is alive, or nothing that SIGKILL ends."""
-        is_complete = self._output.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT)
+        is_complete = self._output.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT, self._is_cut)
         failure = self._output.failure
         if failure:
             raise errors.AscendRunnerError(
@@ -278,3 +279,8 @@ class Manager:
         is_cut_off = not (is_complete or has_survivors)
         for rank_id in self._specs:
             self._tell(attrs.evolve(self._output.read_so_far(rank_id), is_cut_off=is_cut_off))
+
+    def _is_cut(self) -> bool:
+        """Whether a second SIGTERM or SIGINT has arrived: nothing is waited for any longer (law 4)."""
+        self._late_signals += sum(signum in machine.IMPATIENT_SIGNALS for signum in self._clock.wait(0.0))
+        return self._late_signals + self._state.is_interrupted > 1

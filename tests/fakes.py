@@ -276,6 +276,7 @@ class FakeOutput:
         self.drain_seconds = 0.0  # from the call of `finish` to the last byte
         self.when_finishing: Callable[[], None] = lambda: None
         self.finish_limits: list[float] = []
+        self.was_cut = False
         self._clock = clock
         self._data: dict[int, bytes] = {}
 
@@ -302,10 +303,11 @@ class FakeOutput:
         data = self._data.get(rank_id, b"")
         return RankOutput(rank_id=rank_id, size=len(data), tail=data)
 
-    def finish(self, seconds: float) -> bool:
+    def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:
         """Take `drain_seconds`, or give up."""
         self.finish_limits.append(seconds)
         self.when_finishing()
+        self.was_cut = is_cut()
         return self.drain_seconds <= seconds
 
 

@@ -370,6 +370,17 @@ def test_rank_of_another_user_is_given_up_at_once(node: FakeNode, recording: Rec
     assert node.clock.now() == 3.0
 
 
+@pytest.mark.parametrize(("before", "late", "is_cut"), [(0, 0, False), (0, 1, False), (0, 2, True), (1, 1, True)])
+def test_second_stop_signal_cuts_the_drain(node: FakeNode, before: int, late: int, *, is_cut: bool) -> None:
+    """SIGTERM and SIGINT count from the start of the job: the second one means that nothing is waited for."""
+    node.processes.behaviours = {0: Behaviour(exits=None if before else (1.0, OK))}
+    node.clock.at(0.5, lambda: node.clock.receive(*[SIGTERM] * before))
+    node.output.when_finishing = lambda: node.clock.receive(*[SIGINT] * late)
+    run(node, 1)
+
+    assert is_cut == node.output.was_cut
+
+
 @pytest.mark.parametrize(("seconds", "is_cut_off"), [(0.0, False), (DRAIN_LIMIT, False), (DRAIN_LIMIT + 1, True)])
 def test_drain_is_bounded(node: FakeNode, recording: Recording, seconds: float, *, is_cut_off: bool) -> None:
     """Output that is not read in time is reported as cut off, and the job ends all the same."""

@@ -181,8 +181,14 @@ class LogWriter:
         return self._put - (self.file.offset - self._skipped)
 
 
-def drain(writers: Sequence[LogWriter], seconds: float, *, now: Callable[[], float] = time.monotonic) -> None:
-    """Wait until all closed writers have ended, for as long as any of them writes something within `seconds`.
+def drain(
+    writers: Sequence[LogWriter],
+    seconds: float,
+    is_cut: Callable[[], bool],
+    *,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    """Wait until all closed writers have ended, or `is_cut`, for as long as any writes something within `seconds`.
 
     All of them count, since they share a disk that may serve one after the other. What is not written then is lost.
     """
@@ -192,6 +198,8 @@ def drain(writers: Sequence[LogWriter], seconds: float, *, now: Callable[[], flo
         if found != progress:
             progress, moved_at = found, now()
         elif now() - moved_at >= seconds:
+            break
+        if is_cut():
             break
         alive[0].join(seconds / 8)
     for writer in writers:

@@ -89,13 +89,13 @@ class RankOutputs:
             is_disk_hung=rank_id in self._hung,
         )
 
-    def finish(self, seconds: float) -> bool:
+    def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:
         """Read what is left, and wait until it was stored, as long as something is stored within `seconds`.
 
-        What is not stored by then counts as lost. Returns whether everything was read.
+        What is not stored by then, or when `is_cut` returns true, counts as lost. Returns whether everything was read.
         """
         is_read = self._pump.finish(seconds)
-        drain([stream.log for stream in self._streams.values()], seconds)
+        drain([stream.log for stream in self._streams.values()], seconds, is_cut)
         self._hung = {rank_id for rank_id, stream in self._streams.items() if stream.log.is_alive}
         with suppress(AscendRunnerError):
             bounded.start_thread(self._close_silent_logs).join(HUNG_DISK_LIMIT if self._hung else seconds)

@@ -6,16 +6,18 @@ Deals with pids, groups, sessions and wait statuses. It has no access to rank ta
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from signal import SIGCONT, SIGPIPE, SIGTERM, SIGXFSZ
 from typing import Final
 
+from ascend_runner import errors
 from ascend_runner.facts import RankReaped
 from ascend_runner.guardian import process_tree
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes.exit_watch import refuse_the_last_descriptors
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.events import Ending, SpawnFailed
 
 IGNORED_BY_PYTHON: Final = (SIGPIPE, SIGXFSZ)  # and by no other program at its start
 
@@ -80,6 +82,12 @@ class Leader:
         )
 
 
+def explain_failure(error: OSError, spec: RankSpec) -> SpawnFailed:
+    """Turn the error of a failed start into an event, with the exit status that a shell would give for it."""
+    reason, exit_status = _reason_and_status(error, spec)
+    return SpawnFailed(spec.rank_id, reason, exit_status)
+
+
 def _spawn(spec: RankSpec, output: int) -> int:
     """Start the program of a rank in a new session; return its pid.
 
@@ -141,3 +149,22 @@ def _spawn_elsewhere(spec: RankSpec, output: int) -> int:
     )
     popen.returncode = 0  # or subprocess would reap the process, which `Leader.reap` does
     return popen.pid
+
+
+def _reason_and_status(error: OSError, spec: RankSpec) -> tuple[str, int]:
+    reason, program = errors.reason(error), repr(spec.executable)
+    if error.filename == spec.cwd and spec.cwd != spec.executable:
+        return f"working directory {spec.cwd!r}: {reason}", errors.RUNNER_FAILED
+    if isinstance(error, FileNotFoundError) and not os.path.exists(os.devnull):
+        return f"{os.devnull!r} does not exist; mount /dev in the container", errors.RUNNER_FAILED
+    if isinstance(error, FileNotFoundError):
+        # The kernel reports a missing interpreter of a script as if the script were missing.
+        if os.path.exists(os.path.join(spec.cwd, spec.executable)):
+            reason = "the interpreter in its first line does not exist"
+        return f"{program}: {reason}", errors.COMMAND_NOT_FOUND
+    if error.errno == errno.ENOEXEC:
+        hint = "a script must begin with #! and its interpreter; a binary must be built for this architecture"
+        return f"{program}: {reason} ({hint})", errors.COMMAND_NOT_EXECUTABLE
+    if isinstance(error, PermissionError):
+        return f"{program}: {reason}", errors.COMMAND_NOT_EXECUTABLE
+    return reason, errors.RUNNER_FAILED

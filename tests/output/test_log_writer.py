@@ -38,7 +38,7 @@ class Writing:
     def finish(self, seconds: float = LIMIT) -> None:
         """End the writer."""
         self.writer.close()
-        drain([self.writer], seconds)
+        drain([self.writer], seconds, lambda: False)
 
 
 @pytest.fixture
@@ -171,10 +171,20 @@ def test_end_waits_for_a_slow_disk(writing: Writing) -> None:
             wait_until(lambda: writing.writer.file.offset > before or not writing.writer.is_alive)
         return float(looks)
 
-    drain([writing.writer], 1.0, now=now)
+    drain([writing.writer], 1.0, lambda: False, now=now)
 
     assert b"0123" + data == writing.path.read_bytes()
     assert [] == writing.writer.gaps
+
+
+def test_wait_for_a_disk_can_be_cut(writing: Writing) -> None:
+    """Whoever has no patience loses what is not written yet, and it is counted."""
+    writing.hang()
+    writing.writer.put(b"456")
+    writing.writer.close()
+    drain([writing.writer], LIMIT * 1000, lambda: True)
+
+    assert [Gap(0, 7)] == writing.writer.gaps
 
 
 def test_hung_file_does_not_hold_up_another(writing: Writing, tmp_path: Path) -> None:
