@@ -143,12 +143,12 @@ class Manager:
     def _observe(self) -> list[Event]:
         """Return what has happened. Blocks until something has, unless events are waiting already."""
         while True:
-            if self._state.phase is Phase.KILLING and not self._processes.has_killable():
-                self._deadline = self._clock.now()
+            if self._state.is_tearing_down and not self._processes.has_killable():
+                self._deadline = self._clock.now()  # who is left can neither be asked nor killed
             signums = self._clock.wait(0.0 if self._events else self._time_to_next_look())
             is_over = self._deadline is not None and self._clock.now() >= self._deadline
             events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
-            if SIGCHLD in signums or not (signums or self._events):  # the latter if a process has ended
+            if SIGCHLD in signums or is_over or not (signums or self._events):  # the latter if a process has ended
                 events = self._with_deaths(events)
             if self._state.phase is Phase.HOLDING and not events:
                 is_over = is_over or not self._is_open()

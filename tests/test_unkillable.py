@@ -18,10 +18,10 @@ from tests.helpers.waiting import LIMIT, is_gone, wait_until
 
 
 @contextmanager
-def held(*pids: int, now: bool = False) -> Iterator[None]:
-    """Keep these processes or threads from dying; with `now`, from running at all."""
+def held(*pids: int, how: str = "--exit") -> Iterator[None]:
+    """Keep these processes or threads from dying, or as workers/holder.py says."""
     holder = subprocess.Popen(
-        [sys.executable, str(WORKERS / "holder.py"), *(["--now"] if now else []), *map(str, pids)],
+        [sys.executable, str(WORKERS / "holder.py"), how, *map(str, pids)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -80,7 +80,7 @@ def test_runner_that_does_not_end(program: Program) -> None:
     runner = run.runner_pid
     threads = set(map(int, os.listdir(f"/proc/{runner}/task"))) - {runner}
     wait_until(lambda: all(map(is_asleep, threads)))  # one that runs Python would keep the others from doing so
-    with held(*threads, now=True):
+    with held(*threads, how="--now"):
         (program.folder / "go").touch()
         assert run.popen.wait(LIMIT) == 3
     run.finish()  # the held threads have kept the screen open
@@ -88,6 +88,16 @@ def test_runner_that_does_not_end(program: Program) -> None:
 
     (told,) = named(run)
     assert told.startswith(f"{runner} (")
+
+
+def test_end_under_a_debugger_is_noticed(program: Program) -> None:
+    """The kernel tells a debugger of the end first, and the parent only when the debugger has looked."""
+    run = program.act(2, "say=ready", f"0:await={program.folder}/go", "0:exit=3", "sleep")
+    run.wait_for("ready", times=2)
+    with held(process_tree.children(run.runner_pid)[0], how="--watch"):
+        (program.folder / "go").touch()
+
+        assert 3 == run.finish()
 
 
 def test_guardian_names_whom_it_gives_up(program: Program) -> None:

@@ -1,0 +1,121 @@
+"""No process of a job outlives it, however it hides; those that cannot be signalled are named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ascend_runner.guardian import process_tree
+from tests.helpers.program import ACTOR, Program
+from tests.helpers.surroundings import CLEAN, permitted
+from tests.helpers.waiting import LIMIT, wait_until
+
+SOMEBODY: Final = 60_000  # a user id without processes
+# Another user, who may still read an interpreter below /root.
+AS_SOMEBODY: Final = (
+    "setpriv",
+    f"--reuid={SOMEBODY}",
+    f"--regid={SOMEBODY}",
+    "--clear-groups",
+    "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+)
+
+
+@pytest.fixture
+def as_somebody(tmp_path: Path) -> tuple[str, ...]:
+    """Give the command line that starts a program as another user, who may write to the test's folder."""
+    words = permitted(*AS_SOMEBODY)
+    os.chown(tmp_path, SOMEBODY, SOMEBODY)
+    return words
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("steps", [("headless",), ("chains=16", "say=ready", "sleep")])
+def test_process_that_hides(program: Program, steps: tuple[str, ...], *, is_killed: bool) -> None:
+    """Processes whose main thread has ended, and chains of processes that each start the next one and end."""
+    run = program.act(1, *steps, options=("--grace", "0.2"))
+    run.wait_for("ready")
+    if is_killed:
+        os.kill(run.runner_pid, signal.SIGKILL)
+    else:
+        run.send(signal.SIGTERM)
+
+    assert (137 if is_killed else 143) == run.finish()
+    assert [] == [found for found in process_tree.descendants(os.getpid()) if not found.is_zombie]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("hidepid", [1, 2])
+def test_process_that_proc_hides(
+    program: Program, as_somebody: tuple[str, ...], hidepid: int, *, is_killed: bool
+) -> None:
+    """Undumpable processes such as ssh-agent, where /proc is mounted with hidepid and the runner is not root."""
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (5, 8):
+        pytest.skip("hidepid belongs to the PID namespace here, not to the mount")
+    script = f'mount -t proc -o hidepid={hidepid} proc /proc && exec "$@"'
+    under = (*permitted("unshare", "--mount"), "sh", "-c", script, "sh", *as_somebody)
+    steps = ("hide", "stubborn=daemon", "stubborn=plain", "say=ready", "sleep")
+    options = ("--nproc-per-node", "2", "--grace", "0.2")
+    run = program.start(*options, "env", *ACTOR, *steps, under=under)
+    run.wait_for("ready", times=2)
+    if is_killed:
+        os.kill(run.runner_pid, signal.SIGKILL)
+    else:
+        run.send(signal.SIGTERM)
+
+    assert (137 if is_killed else 143) == run.finish()
+    assert "Traceback" not in run.screen
+    assert [] == [found for found in process_tree.descendants(os.getpid()) if not found.is_zombie]
+
+
+def test_process_of_another_user_is_named_at_once(program: Program, as_somebody: tuple[str, ...]) -> None:
+    """A process that was started with sudo(8) can neither be asked nor killed, so nothing is waited for."""
+    su = shutil.copy(shutil.which("setpriv") or "", program.folder / "su")
+    os.chown(su, 0, 0)
+    Path(su).chmod(0o4755)
+    command = f"{su} --reuid=0 --regid=0 --clear-groups sleep 1000 & echo ready; exec sleep 1000"
+    run = program.start("--nproc-per-node", "1", "--grace", "3600", "sh", "-c", command, under=as_somebody)
+    run.wait_for("ready")
+    (rank,) = process_tree.children(run.runner_pid)
+    wait_until(lambda: any(found.name == "sleep" for found in process_tree.descendants(rank)) or run.popen.poll())
+    (foreign,) = process_tree.children(rank)
+    wait_until(lambda: os.stat(f"/proc/{foreign}").st_uid == 0)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.popen.wait(LIMIT)
+    os.kill(foreign, signal.SIGKILL)
+    os.waitpid(foreign, 0)
+    run.finish()
+    assert f"still alive after SIGKILL: rank 0: {foreign} (sleep" in run.screen
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_sweep_does_not_wait_for_another_user() -> None:
+    """The guardian returns what it may not kill, whatever its limit."""
+    script = f"""
+import os, time
+from ascend_runner.guardian import guard, process_tree
+process_tree.become_subreaper()
+child = os.fork()
+if child == 0:
+    os.closerange(0, 3)
+    time.sleep(1000)
+os.setresuid({SOMEBODY}, {SOMEBODY}, {SOMEBODY})
+print(child, *(found.pid for found in guard._sweep(frozenset(), 1e9)))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env=CLEAN, capture_output=True, text=True, timeout=LIMIT, check=True
+    )
+    child, found = map(int, ended.stdout.split())
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+    assert child == found
