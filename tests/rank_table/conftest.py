@@ -1,4 +1,4 @@
-"""How many cases Hypothesis tries here when asked for many: 40,000 of each law.
+"""A profile with which Hypothesis tries 40,000 cases of each law.
 
 scripts/test --hypothesis-profile=thorough --timeout=0 tests/rank_table/test_codec.py
 """

@@ -1,4 +1,4 @@
-"""Changes at random places of a JSON document: what fuzzing and tests do to rank tables."""
+"""Random changes to a JSON document, for fuzzing and tests."""
 
 from __future__ import annotations
 

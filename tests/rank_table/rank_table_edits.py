@@ -1,4 +1,4 @@
-"""Fixtures with a change: a table that HCCL would reject differs from a good one in one place."""
+"""Valid fixtures with single changes, such as those that HCCL would reject."""
 
 from __future__ import annotations
 

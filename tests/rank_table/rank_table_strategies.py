@@ -26,7 +26,7 @@ other_keys = st.dictionaries(st.sampled_from(["x_1", "x_2"]), json_values, max_s
 
 @st.composite
 def server_list_tables(draw: st.DrawFn) -> RankTable:
-    """Draw any table that a server-list document can say: the ranks in any order, super-pods or none, other keys."""
+    """Draw any table that a server list can express: ranks in any order, super-pods or none, other keys."""
     sizes = draw(st.lists(st.integers(1, 5), max_size=4))
     ranks = iter(draw(st.permutations(range(sum(sizes)))))
     server_ids = draw(st.lists(names, min_size=len(sizes), max_size=len(sizes), unique=True))
@@ -49,7 +49,7 @@ def server_list_tables(draw: st.DrawFn) -> RankTable:
 
 @st.composite
 def rank_list_tables(draw: st.DrawFn) -> RankTable:
-    """Draw any table that a rank-list document can say."""
+    """Draw any table that a rank list can express."""
     sizes = draw(st.lists(st.integers(1, 5), max_size=4))
     instances = draw(st.lists(st.text("abc", min_size=1), min_size=len(sizes), max_size=len(sizes), unique=True))
     servers = []
@@ -73,7 +73,7 @@ def rank_list_tables(draw: st.DrawFn) -> RankTable:
 
 @st.composite
 def group_list_documents(draw: st.DrawFn) -> dict[str, object]:
-    """Draw a completed group-list document that holds together."""
+    """Draw a completed, consistent group list."""
     pods = iter(draw(st.lists(names, min_size=9, max_size=9, unique=True)))
     groups = []
     next_id = 0

@@ -1,4 +1,4 @@
-"""Bytes to tables and back: every fixture, round trips, and what may escape."""
+"""Decoding and encoding: every fixture, round trips, and which exceptions may be raised."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ REFUSED: Final = {
     "super_pod_no_object": ("super_pod_list[1] is 'node-2', expected an object", "super_pod_list[1]"),
     "super_pod_server_list_missing": ("missing field 'server_list'", "super_pod_list[1].server_list"),
 }
-# What is a table, but one that HCCL would refuse: the checks tell of it.
+# Tables that HCCL would reject, as the checks find.
 REFUSED_BY_CHECKS: Final = {
     "rank_list_backup_addr_no_address": (
         "backup_addr[1] is '172.16.2', expected an address of type IPV4",
@@ -163,7 +163,7 @@ REFUSED_BY_CHECKS: Final = {
     ),
     "rank_list_listen_port_missing": ("missing field 'listen_port'", "rank_list[0].control_plane.listen_port"),
 }
-# What is no job's rank table, by name.
+# Documents of other kinds, and their names in the error.
 FOREIGN: Final = {
     "foreign_clusters": "a rank table of several clusters (cluster_list)",
     "foreign_decode_device_list": "a prefill and decode device list for inference (decode_device_list)",
@@ -187,8 +187,8 @@ NOT_READY: Final = {
 }
 
 
-def test_every_fixture_is_told_of() -> None:
-    """The tables above name every invalid fixture, and none that is not there."""
+def test_tables_list_every_fixture() -> None:
+    """The tables above list exactly the invalid fixtures."""
     assert {path.stem for path in (FIXTURES / "invalid").glob("*.json")} == {
         *REFUSED,
         *REFUSED_BY_CHECKS,
@@ -198,8 +198,8 @@ def test_every_fixture_is_told_of() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_document_that_is_no_table(name: str) -> None:
-    """One defect gives one sentence, which names its place."""
+def test_document_that_is_not_a_table(name: str) -> None:
+    """One defect gives one problem, with its path."""
     with pytest.raises(RankTableFormatError) as caught:
         codec.loads(invalid(name), source="a.json")
 
@@ -208,7 +208,7 @@ def test_document_that_is_no_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in REFUSED if name.endswith(("_count_wrong", "_num_wrong"))])
-def test_count_that_does_not_decide(name: str) -> None:
+def test_wrong_count_with_lists_decide(name: str) -> None:
     """With lists_decide a wrong count is a warning, and the output has the right one."""
     sentence, path = REFUSED[name]
     table = codec.loads(invalid(name), source="a.json", lists_decide=True)
@@ -218,8 +218,8 @@ def test_count_that_does_not_decide(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in REFUSED if name.endswith(("_twice", "_empty", "_missing"))])
-def test_lists_decide_about_nothing_else(name: str) -> None:
-    """What keeps a document from being a table is refused all the same."""
+def test_other_errors_with_lists_decide(name: str) -> None:
+    """With lists_decide other errors are still errors."""
     with pytest.raises(RankTableFormatError) as caught:
         codec.loads(invalid(name), lists_decide=True)
 
@@ -227,8 +227,8 @@ def test_lists_decide_about_nothing_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED_BY_CHECKS)
-def test_table_that_hccl_would_refuse(name: str) -> None:
-    """One defect gives one finding, which names its place."""
+def test_table_that_hccl_would_reject(name: str) -> None:
+    """One defect gives one problem of the checks, with its path."""
     assert codec.loads(invalid(name))
     (finding,) = checks.check_document(codec.examine(invalid(name)))
 
@@ -237,7 +237,7 @@ def test_table_that_hccl_would_refuse(name: str) -> None:
 
 @pytest.mark.parametrize("empty", [[], None, {}, ""])
 def test_empty_list_of_another_dialect(empty: object) -> None:
-    """It does not make a group list something else."""
+    """An empty list of another dialect does not change the dialect of a group list."""
     table = codec.loads(edited("group_list_1_device", server_list=empty, rank_list=empty))
 
     assert codec.loads(valid("group_list_1_device")).devices == table.devices
@@ -256,12 +256,12 @@ def test_document_of_another_kind(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOT_READY)
 def test_document_that_may_become_a_table(name: str) -> None:
-    """A document that may still become a table has an error of its own."""
+    """A document that may still become a table raises RankTableNotReadyError with the reason."""
     with pytest.raises(RankTableNotReadyError) as caught:
         codec.loads(invalid(name), source="a.json")
 
     assert f"a.json is not a completed rank table: {caught.value.reason}" == str(caught.value)
-    assert caught.value.reason.startswith(NOT_READY[name])  # the rest of some are orjson's words
+    assert caught.value.reason.startswith(NOT_READY[name])  # some end in words of orjson
 
 
 @pytest.mark.parametrize("path", sorted((FIXTURES / "valid").glob("*.json")), ids=lambda path: path.stem)
@@ -278,8 +278,8 @@ def _facts(device: Any) -> tuple[int, str, int]:
     return (device.device_id, device.device_ip, device.rank_id)
 
 
-def test_all_that_is_wrong_is_told() -> None:
-    """One look at a document finds every defect, in the order of the document: what HCCL would refuse, too."""
+def test_all_defects_are_reported() -> None:
+    """All defects of a document are reported at once, in document order, including those that the checks find."""
     document = {
         "status": "completed",
         "version": "1.0",
@@ -304,7 +304,7 @@ def test_all_that_is_wrong_is_told() -> None:
 
 
 def test_written_table_reads_well() -> None:
-    """The bytes are indented and end in a newline, since people look at them."""
+    """The output is indented and ends with a newline, because people read it."""
     written = codec.dumps(codec.loads(valid("group_list_1_device")))
 
     assert (
@@ -314,31 +314,31 @@ def test_written_table_reads_well() -> None:
     ) == written
 
 
-def test_native_table_is_handed_on_byte_for_byte() -> None:
-    """A table that HCCL can read is not changed: unknown keys, their order and all spaces are kept."""
+def test_native_table_is_copied() -> None:
+    """A table that HCCL can read is not changed, not even its whitespace."""
     data = valid("server_list_unknown_keys")
 
     assert data is codec.to_hccl_bytes(codec.loads(data))
 
 
 @pytest.mark.parametrize("name", ["group_list_8_devices", "server_list_integers"])
-def test_other_table_is_written_anew(name: str) -> None:
-    """What HCCL would read differently, or not at all, is converted."""
+def test_other_table_is_rewritten(name: str) -> None:
+    """A table that HCCL cannot read as intended is rewritten."""
     data = valid(name)
     table = codec.loads(data)
 
     assert codec.dumps(table) == codec.to_hccl_bytes(table)
 
 
-def test_byte_order_mark_is_passed_over() -> None:
-    """HCCL reads a document with a byte order mark, so it is a table here too."""
+def test_byte_order_mark() -> None:
+    """A byte order mark is ignored, as HCCL ignores it."""
     assert 8 == codec.loads(b"\xef\xbb\xbf" + valid("server_list_8_devices")).rank_size
 
 
 @patient
 @given(server_list_tables() | rank_list_tables())
 def test_round_trip(table: RankTable) -> None:
-    """Whatever table is written is read back equal, from bytes that are the same each time."""
+    """Reading a written table gives an equal one, and writing it again the same bytes."""
     written = codec.dumps(table)
 
     assert table == codec.loads(written)
@@ -348,7 +348,7 @@ def test_round_trip(table: RankTable) -> None:
 @patient
 @given(group_list_documents())
 def test_group_list_converts(document: dict[str, Any]) -> None:
-    """A conversion keeps every device with its server, and counts ranks without a gap."""
+    """A conversion keeps each device on its server, and numbers the ranks from 0 without gaps."""
     table = codec.loads(orjson.dumps(document))
     converted = codec.loads(codec.dumps(table))
 
@@ -361,7 +361,7 @@ def test_group_list_converts(document: dict[str, Any]) -> None:
 @patient
 @given(lab_list_documents())
 def test_lab_list_converts(document: dict[str, Any]) -> None:
-    """A conversion keeps the ranks that the lab form states, each with its device and server."""
+    """A conversion of the lab form keeps each rank with its device and server."""
     converted = codec.loads(codec.dumps(codec.loads(orjson.dumps(document))))
 
     instances = [instance for group in document["group_list"] for instance in group["instance_list"]]
@@ -385,7 +385,7 @@ def test_packed_round_trip(table: RankTable) -> None:
 @patient
 @given(st.binary(max_size=200))
 def test_bytes_never_escape_as_another_error(data: bytes) -> None:
-    """Whatever the bytes, there is a table or a RankTableError."""
+    """Arbitrary bytes give a table or a RankTableError."""
     _load(data)
 
 
@@ -406,14 +406,14 @@ def test_bytes_never_escape_as_another_error(data: bytes) -> None:
     ),
 )
 def test_json_never_escapes_as_another_error(dialect: str, rest: dict[str, object], entries: list[object]) -> None:
-    """Whatever the document, there is a table or a RankTableError."""
+    """An arbitrary document gives a table or a RankTableError."""
     _load(json.dumps({**rest, "status": "completed", dialect: entries}).encode())
 
 
 @patient
 @given(st.sampled_from(sorted(FIXTURES.glob("*valid/*.json"))), st.integers(0, 2**64))
 def test_changed_fixture_never_escapes_as_another_error(path: Path, seed: int) -> None:
-    """Whatever is changed in a table, there is another or a RankTableError; and the other is the same written anew."""
+    """A randomly changed fixture gives a table that survives a round trip, or a RankTableError."""
     chance = Random(seed)  # noqa: S311 - dice
     try:
         document = json.loads(path.read_bytes())
@@ -458,8 +458,8 @@ def test_changed_fixture_never_escapes_as_another_error(path: Path, seed: int) -
         "UTF-16 without mark",
     ],
 )
-def test_document_that_no_waiting_mends(data: bytes, sentence: str) -> None:
-    """A document that is whole, but not what HCCL reads, is refused at once."""
+def test_complete_document_that_is_not_a_table(data: bytes, sentence: str) -> None:
+    """A complete document that is not a rank table is rejected at once."""
     with pytest.raises(RankTableFormatError) as caught:
         codec.loads(data)
 
@@ -467,8 +467,8 @@ def test_document_that_no_waiting_mends(data: bytes, sentence: str) -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"}}", b" x", b'{"status": "completed"}', b"[" * 10_000])
-def test_document_that_is_being_written(end: bytes) -> None:
-    """Half of a document, and a short one over a longer one, may become one."""
+def test_incomplete_document(end: bytes) -> None:
+    """A truncated document, or one with leftovers of a longer one, is not ready yet."""
     data = valid("server_list_8_devices")
     with pytest.raises(RankTableNotReadyError):
         codec.loads(data + end if end else data[:-5])
@@ -485,7 +485,7 @@ def test_large_numbers_are_kept(number: int) -> None:
 
 
 def test_large_number_in_a_deep_document() -> None:
-    """What is too deep for exact digits is still read."""
+    """A document that is too deep for the exact parser is still read."""
     deep = valid("server_list_8_devices").replace(b"{", b'{"x": ' + b"[" * 1000 + b"1" * 30 + b"]" * 1000 + b",", 1)
 
     assert 8 == codec.loads(deep).rank_size
@@ -493,7 +493,7 @@ def test_large_number_in_a_deep_document() -> None:
 
 @pytest.mark.parametrize(("version", "written"), [(1.0, "1.0"), (1, "1.0"), (1.1, "1.0"), (1.2, "1.2")])
 def test_version_that_is_a_number(version: float, written: str) -> None:
-    """Some programs write the version as a number."""
+    """The version may be a JSON number."""
     table = codec.loads(edited("server_list_8_devices", version=version))
 
     assert written == json.loads(codec.dumps(table))["version"]

@@ -1,4 +1,4 @@
-"""Tables made of tables."""
+"""Merging tables, and taking subsets of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _ranks(table: RankTable) -> list[tuple[str, list[int], list[int]]]:
 
 
 def test_merge_numbers_in_the_order_given() -> None:
-    """The ranks of a table follow those of the one before; inside of it they keep their order."""
+    """The ranks of each table follow those of the previous one, in the order that they had."""
     merged = merge([_table("b", 2), TURNED, _table("a", 1)])
 
     assert [
@@ -48,7 +48,7 @@ def test_merge_numbers_in_the_order_given() -> None:
 
 
 def test_merge_of_group_lists_is_a_server_list() -> None:
-    """What comes out is what HCCL reads, and it is sound."""
+    """Merged group lists give a sound server list."""
     merged = merge([codec.loads(valid("group_list_8_devices")), _table("b", 8)])
 
     assert "1.0" == merged.version
@@ -65,7 +65,7 @@ def test_merge_joins_super_pods() -> None:
 
 
 def test_merge_of_a_server_that_is_in_two_tables() -> None:
-    """A server would be there twice."""
+    """A server that is in two tables is an error."""
     with pytest.raises(RankTableError) as caught:
         merge([_table("a", 1), TURNED, _table("10.0.0.2", 1)])
 
@@ -73,13 +73,13 @@ def test_merge_of_a_server_that_is_in_two_tables() -> None:
 
 
 def test_merge_of_a_table_with_itself() -> None:
-    """It is not taken for two tables of the same name."""
+    """Merging a table with itself is an error that names the table twice."""
     with pytest.raises(RankTableError, match=r"server '10\.0\.0\.2' is in both turned\.json and turned\.json$"):
         merge([TURNED, TURNED])
 
 
 def test_merge_of_different_versions() -> None:
-    """A table is of one version."""
+    """Tables of different versions cannot be merged."""
     with pytest.raises(RankTableError) as caught:
         merge([_table("a", 1), PODS])
 
@@ -89,13 +89,13 @@ def test_merge_of_different_versions() -> None:
 
 
 def test_merge_of_nothing() -> None:
-    """No tables are no table."""
+    """Merging no tables is an error."""
     with pytest.raises(RankTableError, match=r"^no tables to merge$"):
         merge([])
 
 
 def test_subset_of_servers() -> None:
-    """Ranks are numbered anew in the order they had, whatever the order of the list."""
+    """Ranks are renumbered in their order in the table, not in that of the argument."""
     assert [("10.0.0.2", [0, 1], [0, 1])] == _ranks(subset(TURNED, server_ids=["10.0.0.2"]))
     assert [("10.0.0.2", [0, 1], [2, 3]), ("10.0.0.1", [0, 1], [0, 1])] == _ranks(
         subset(TURNED, server_ids=["10.0.0.1", "10.0.0.2"])
@@ -103,7 +103,7 @@ def test_subset_of_servers() -> None:
 
 
 def test_subset_of_devices() -> None:
-    """Devices are kept by their physical ids, on every server."""
+    """Devices are selected by their physical ids, on every server."""
     assert [("10.0.0.2", [1], [1]), ("10.0.0.1", [1], [0])] == _ranks(subset(TURNED, device_ids={1}))
 
 
@@ -117,15 +117,15 @@ def test_subset_of_super_pods() -> None:
 
 
 def test_subset_of_a_rank_list() -> None:
-    """A rank list stays one, with its levels."""
+    """A subset of a rank list is a rank list with its levels."""
     part = subset(RANKS, server_ids=["az0-rack0-pod1"])
 
     assert part == codec.loads(codec.dumps(part))
     assert [(0, 0), (1, 1)] == [(device.rank_id, device.extra_keys["local_id"]) for device in part.devices]
 
 
-def test_subset_of_what_is_not_there() -> None:
-    """An unknown name is reported with the known ones."""
+def test_subset_of_unknown_names() -> None:
+    """An unknown server or device is reported with the known ones."""
     with pytest.raises(RankTableError) as caught:
         subset(TURNED, server_ids=["10.0.0.1", "x"])
     assert "server 'x' is not in turned.json, which has 10.0.0.1, 10.0.0.2" == str(caught.value)
@@ -138,7 +138,7 @@ def test_subset_of_what_is_not_there() -> None:
 @patient
 @given(server_list_tables(), st.data())
 def test_subsets_merge_into_the_whole(table: RankTable, data: st.DataObject) -> None:
-    """A table cut in two and merged again has every server and device that it had."""
+    """Merging two complementary subsets gives every server and device of the table."""
     chosen = data.draw(st.sets(st.sampled_from([server.server_id for server in table.servers] or [""])))
     first = [server.server_id for server in table.servers if server.server_id in chosen]
     second = [server.server_id for server in table.servers if server.server_id not in chosen]

@@ -1,4 +1,4 @@
-"""The typed readers: what each takes, and the path that each names."""
+"""The typed readers: what each accepts, and the path in its errors."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_whole_number(value: object, number: int) -> None:
 @pytest.mark.parametrize(
     "value", [True, None, -1, 1.0, "-1", "+1", " 1", "1_0", "", "1e3", "٣", "²", "9" * 19, 10**18, 2**63, [1], {}]
 )
-def test_no_whole_number(value: object) -> None:
-    """Nothing else is one: HCCL would take some of these for another number."""
+def test_not_a_whole_number(value: object) -> None:
+    """Nothing else is a whole number; HCCL would misread some of these."""
     fields = _fields(rank_id=value)
 
     assert UNREADABLE == fields.whole_number("rank_id")
@@ -39,7 +39,7 @@ def test_no_whole_number(value: object) -> None:
 
 
 def test_text() -> None:
-    """A string is read as it is, a whole number as its digits; the first of these is remembered."""
+    """A string is read unchanged and a whole number as its digits; the path of the first number is kept."""
     fields = _fields(server_id="a", device_ip=12)
 
     assert "a" == fields.text("server_id")
@@ -48,8 +48,8 @@ def test_text() -> None:
 
 
 @pytest.mark.parametrize("value", ["", None, True, 1.5, [], {}])
-def test_no_text(value: object) -> None:
-    """Where a string is needed, it must not be empty either."""
+def test_not_a_string(value: object) -> None:
+    """A required string must not be empty."""
     fields = _fields(server_id=value)
 
     assert not fields.text("server_id")
@@ -57,7 +57,7 @@ def test_no_text(value: object) -> None:
 
 
 def test_text_with_default() -> None:
-    """Where a string is not needed, null is as good as missing, and an empty one stays empty."""
+    """If a string is optional, null counts as missing, and an empty string stays empty."""
     fields = _fields(a=None, b="")
 
     assert ["x", "", "x"] == [fields.text(key, default="x") for key in "abc"]
@@ -65,7 +65,7 @@ def test_text_with_default() -> None:
 
 
 def test_path_of_a_nested_object() -> None:
-    """A path leads from the top of the document to the key, through each array."""
+    """A path names every array index from the top of the document to the key."""
     top = _fields(server_list=[{}, {"device": [{"rank_id": "x"}]}])
     device = top.objects("server_list")[1].objects("device")[0]
     device.whole_number("rank_id")
@@ -85,7 +85,7 @@ def test_wrong_items_are_left_out_and_not_counted() -> None:
 
 @pytest.mark.parametrize(("count", "actual"), [("2", 2), (2, 2), (None, 5)])
 def test_count(count: object, actual: int) -> None:
-    """A count that agrees, or is not given, is fine."""
+    """A count may be correct or missing."""
     top = _fields(server_count=count)
     top.check_count("server_count", actual, "server", of="server_list")
 
@@ -93,7 +93,7 @@ def test_count(count: object, actual: int) -> None:
 
 
 def test_wrong_count() -> None:
-    """A count that contradicts its list is refused."""
+    """A count that contradicts its list is an error."""
     top = _fields(server_count="2")
     top.check_count("server_count", 1, "server", of="server_list")
 
@@ -101,11 +101,11 @@ def test_wrong_count() -> None:
 
 
 def test_extra_keys() -> None:
-    """The keys that a dialect does not know stay as they are."""
+    """Unknown keys are returned unchanged."""
     assert {"b": 2} == _fields(a=1, b=2).extra_keys({"a"})
 
 
-def test_first_complaint_about_a_place_stands() -> None:
+def test_first_error_of_a_path() -> None:
     """Only the first error of a path is reported."""
     document = Document("a.json")
     for sentence, path in (("first", "x"), ("second", "x"), ("third", "y")):
@@ -119,11 +119,11 @@ def test_first_complaint_about_a_place_stands() -> None:
     [("x", "'x'"), (3, "3"), (1.5, "1.5"), (True, "true"), (False, "false"), (None, "null"), ({}, "an object")],
 )
 def test_shown(value: object, said: str) -> None:
-    """A JSON value is written in JSON's notation."""
+    """A value is shown in JSON's notation."""
     assert said == shown(value)
 
 
 def test_long_value_is_cut() -> None:
-    """A sentence stays a sentence, whatever a document holds."""
+    """A long value is truncated in sentences."""
     assert f"'{'y' * 60}'..." == shown("y" * 10_000)
     assert f"{'9' * 60}..." == shown(int("9" * 300))

@@ -1,4 +1,4 @@
-"""The records: their invariants and look-ups."""
+"""The records, their invariants and lookups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_counts_follow_from_the_lists() -> None:
 
 
 def test_devices_are_in_the_order_of_ranks() -> None:
-    """`devices` is by rank, whatever the order of the servers."""
+    """`devices` is ordered by rank, independently of the order of servers."""
     table = _table((2, 3), (0, 1))
 
     assert [0, 1, 2, 3] == [device.rank_id for device in table.devices]
@@ -37,14 +37,14 @@ def test_devices_are_in_the_order_of_ranks() -> None:
 
 
 @pytest.mark.parametrize("rank_id", [-1, 2])
-def test_rank_that_is_not_there(rank_id: int) -> None:
+def test_unknown_rank(rank_id: int) -> None:
     """Looking up a rank outside of 0 to n-1 is a LookupError, a negative one too."""
     with pytest.raises(LookupError, match=rf"^rank {rank_id} is out of range, expected 0 to 1$"):
         _table((0, 1)).rank(rank_id)
 
 
 def test_pods_of_a_server() -> None:
-    """Two pods on one server each find their own devices."""
+    """The devices of two pods on one server can be told apart."""
     devices = [Device(device_id=rank, rank_id=rank, pod_name=f"job-{rank // 2}") for rank in range(4)]
     server = Server(server_id="10.0.0.1", devices=tuple(devices))
 
@@ -80,7 +80,7 @@ def test_ids_must_be_unique() -> None:
 
 
 def test_layout_names_the_entry_of_a_device() -> None:
-    """A device's place in the document is found from the lists and their first places."""
+    """The path of a device follows from the paths of the lists and their first indices."""
     layout = Layout(("server_list[0].device", "server_list[2].device"), (0, 8))
     eighth, ninth = (Device(device_id=0, rank_id=0, index=index) for index in (7, 8))
 

@@ -12,7 +12,7 @@ def _problem(sentence: str, path: str = "", source: str = "") -> Problem:
 
 
 def test_problem_names_its_place() -> None:
-    """A sentence ends with the place, as far as it is known, and HCCL's code."""
+    """The text ends with the place, as far as it is known, and HCCL's code."""
     assert "it is odd, in 'a[0].b' of t.json (EI0014)" == str(_problem("it is odd", "a[0].b", "t.json"))
     assert "it is odd, in t.json (EI0014)" == str(_problem("it is odd", source="t.json"))
     assert "it is odd, in 'a' (EI0014)" == str(_problem("it is odd", "a"))

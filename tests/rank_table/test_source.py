@@ -1,4 +1,4 @@
-"""Tables in files: each "not yet" of the wait, what ends it at once, and the atomic write."""
+"""Rank tables in files: waiting, errors that end the wait at once, and writing."""
 
 from __future__ import annotations
 
@@ -65,22 +65,22 @@ def test_completed_table_is_taken_at_once(tmp_path: Path, table: bytes) -> None:
 
 
 def test_missing_file_appears(tmp_path: Path, table: bytes) -> None:
-    """A file that is not there yet is waited for."""
+    """A missing file is awaited."""
     path = tmp_path / "a.json"
 
     assert table == _await(path, lambda: path.write_bytes(table)).data
 
 
 def test_missing_folder_appears(tmp_path: Path, table: bytes) -> None:
-    """A path that is neither there nor named .json is a folder to come."""
+    """A missing path that does not end in .json is a directory that is awaited."""
     folder = tmp_path / "config"
     path = folder / "jobstart_hccl.json"
 
     assert str(path) == _await(folder, folder.mkdir, lambda: path.write_bytes(table)).source
 
 
-def test_file_whose_name_does_not_say_so(tmp_path: Path, table: bytes) -> None:
-    """A path that is a file is that file, whatever its name."""
+def test_file_of_any_name(tmp_path: Path, table: bytes) -> None:
+    """An existing file is used, whatever its name."""
     path = tmp_path / "table"
     path.write_bytes(table)
 
@@ -112,7 +112,7 @@ def test_not_yet(data: bytes, reason: str, tmp_path: Path, table: bytes) -> None
 
 
 def test_table_that_went_back_to_initializing(tmp_path: Path, table: bytes) -> None:
-    """After a reschedule the old list may remain; it is not used until the status is completed again."""
+    """A table whose status is initializing again is not used, even if it still has a list."""
     path = tmp_path / "a.json"
     path.write_bytes(table.replace(b"completed", b"initializing"))
     new = table.replace(b"10.0.0.1", b"10.0.0.7")
@@ -136,7 +136,7 @@ def test_symlink_of_a_config_map_is_swapped(tmp_path: Path, table: bytes) -> Non
 
 
 def test_dangling_symlink_is_missing(tmp_path: Path, table: bytes) -> None:
-    """A symlink that leads nowhere yet is waited for like a missing file."""
+    """A dangling symlink is awaited like a missing file."""
     (tmp_path / "a.json").symlink_to("b.json")
 
     assert table == _await(tmp_path / "a.json", lambda: (tmp_path / "b.json").write_bytes(table)).data
@@ -144,7 +144,7 @@ def test_dangling_symlink_is_missing(tmp_path: Path, table: bytes) -> None:
 
 @pytest.fixture
 def coarse_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Play a file system whose times are so coarse that all writes of a test leave one stamp."""
+    """Emulate a file system whose timestamps are so coarse that no write of a test changes them."""
     fstat = os.fstat
 
     def coarse(fd: int) -> os.stat_result:
@@ -182,7 +182,7 @@ def test_content_that_has_not_changed_is_not_parsed(tmp_path: Path, monkeypatch:
 
 
 def test_file_that_changes_while_it_is_read(tmp_path: Path, table: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read of a file that changed meanwhile may be a mixture: not even an error in it counts."""
+    """If a file changes while it is being read, what was read is discarded, even if it is invalid."""
     path = tmp_path / "a.json"
     path.write_bytes(invalid("server_list_rank_id_twice"))
     read = os.read
@@ -201,7 +201,7 @@ def test_file_that_changes_while_it_is_read(tmp_path: Path, table: bytes, monkey
     assert [f"waiting for the rank table {path} (up to 10 s): it changed while being read"] == time.said
 
 
-def test_reason_is_said_every_30_seconds(tmp_path: Path) -> None:
+def test_reason_is_reported_every_30_seconds(tmp_path: Path) -> None:
     """The reason of the wait is reported every 30 seconds."""
     path = tmp_path / "a.json"
     time = FakeTime(*[lambda: None] * 200, lambda: path.write_bytes(INITIALIZING))
@@ -216,8 +216,8 @@ def test_reason_is_said_every_30_seconds(tmp_path: Path) -> None:
     assert f"the rank table {path} was not completed within 70 s: its status is 'initializing'" == str(caught.value)
 
 
-def test_no_time_means_one_look(tmp_path: Path) -> None:
-    """With a limit of 0 the wait looks once and does not pause."""
+def test_timeout_of_0(tmp_path: Path) -> None:
+    """With a timeout of 0 there is one poll and no pause."""
     time = FakeTime()
     with pytest.raises(RankTableNotReadyError):
         time.wait(tmp_path / "a.json", timeout=0.0)
@@ -225,8 +225,8 @@ def test_no_time_means_one_look(tmp_path: Path) -> None:
     assert [] == time.pauses
 
 
-def test_last_look_is_at_the_limit(tmp_path: Path, table: bytes) -> None:
-    """The last pause ends at the limit and is followed by one more poll."""
+def test_last_poll_is_at_the_timeout(tmp_path: Path, table: bytes) -> None:
+    """The last pause ends at the timeout and is followed by one more poll."""
     path = tmp_path / "a.json"
     time = FakeTime(lambda: None, lambda: path.write_bytes(table))
 
@@ -235,7 +235,7 @@ def test_last_look_is_at_the_limit(tmp_path: Path, table: bytes) -> None:
 
 
 def test_pause_may_end_the_wait(tmp_path: Path) -> None:
-    """Whatever `pause` raises ends the wait: so a signal does."""
+    """An exception from `pause` ends the wait, as after a signal."""
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -244,7 +244,7 @@ def test_pause_may_end_the_wait(tmp_path: Path) -> None:
         _await(tmp_path / "a.json", interrupt)
 
 
-def test_document_that_is_no_table_ends_the_wait(tmp_path: Path) -> None:
+def test_invalid_document_ends_the_wait(tmp_path: Path) -> None:
     """A document that is not a table ends the wait at once."""
     path = tmp_path / "a.json"
     path.write_bytes(invalid("group_list_device_id_no_number"))
@@ -256,8 +256,8 @@ def test_document_that_is_no_table_ends_the_wait(tmp_path: Path) -> None:
     assert [] == time.pauses
 
 
-def test_what_is_no_file_ends_the_wait(tmp_path: Path) -> None:
-    """A FIFO does not block, and is refused by name; so is a folder where the file should be."""
+def test_special_file_ends_the_wait(tmp_path: Path) -> None:
+    """A FIFO does not block; it is rejected, and so is a directory in place of the file."""
     fifo = tmp_path / "a.json"
     os.mkfifo(fifo)
     with pytest.raises(RankTableError) as caught:
@@ -270,7 +270,7 @@ def test_what_is_no_file_ends_the_wait(tmp_path: Path) -> None:
         _await(tmp_path)
 
 
-def test_what_cannot_be_opened_ends_the_wait(tmp_path: Path) -> None:
+def test_error_of_open_ends_the_wait(tmp_path: Path) -> None:
     """An error that waiting cannot resolve is reported at once, with its reason."""
     loop = tmp_path / "a.json"
     loop.symlink_to("a.json")
@@ -293,7 +293,7 @@ def test_unreadable_file_ends_the_wait(tmp_path: Path, table: bytes) -> None:
 
 
 def test_wait_of_the_library(tmp_path: Path, table: bytes) -> None:
-    """`wait` sees a table that another thread completes."""
+    """`wait` returns a table that another thread completes."""
     path = tmp_path / "a.json"
     path.write_bytes(INITIALIZING)
     writer = threading.Thread(target=source.write, args=(path, table))
@@ -305,7 +305,7 @@ def test_wait_of_the_library(tmp_path: Path, table: bytes) -> None:
 
 
 def test_wait_of_the_library_has_a_limit(tmp_path: Path) -> None:
-    """At its limit `wait` reports the reason."""
+    """On a timeout `wait` reports the reason."""
     with pytest.raises(RankTableNotReadyError, match=r"was not completed within 0\.01 s: it does not exist$"):
         source.wait(tmp_path / "a.json", timeout=0.01)
 
@@ -340,8 +340,8 @@ def test_convert(tmp_path: Path) -> None:
     assert table.devices[0].device_id == source.read(target).devices[0].device_id == 4
 
 
-def test_convert_hands_on_a_server_list(tmp_path: Path) -> None:
-    """A server list arrives byte for byte, as a regular file."""
+def test_convert_copies_a_server_list(tmp_path: Path) -> None:
+    """A server list is copied byte for byte."""
     path = tmp_path / "a.json"
     path.write_bytes(valid("server_list_unknown_keys"))
     source.convert(path, tmp_path / "b.json")
@@ -349,8 +349,8 @@ def test_convert_hands_on_a_server_list(tmp_path: Path) -> None:
     assert path.read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
-def test_convert_to_what_cannot_be_written(tmp_path: Path, table: bytes) -> None:
-    """A target that cannot be written is named."""
+def test_convert_to_an_unwritable_target(tmp_path: Path, table: bytes) -> None:
+    """The error names a target that cannot be written."""
     path = tmp_path / "a.json"
     path.write_bytes(table)
 
@@ -359,7 +359,7 @@ def test_convert_to_what_cannot_be_written(tmp_path: Path, table: bytes) -> None
 
 
 def test_device_that_never_ends() -> None:
-    """Reading is bounded, whatever the size of the file claims to be."""
+    """Reading is bounded even if the size of the file is unknown."""
     with open("/dev/zero", "rb") as zeros, pytest.raises(RankTableFormatError) as caught:
         source.read_all(zeros.fileno(), "/dev/zero", largest=1 << 24)
 

@@ -1,4 +1,4 @@
-"""A machine's own table."""
+"""The table of this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ascend_runner.rank_table_tool import generate
     ],
 )
 def test_devices(text: str, devices: tuple[int, ...]) -> None:
-    """Any ranges will do: across 4, above 9, in any order."""
+    """Device ids are numbers and ranges, in any order."""
     assert devices == generate.parse_devices(text)
 
 
@@ -38,7 +38,7 @@ def test_devices(text: str, devices: tuple[int, ...]) -> None:
     ],
 )
 def test_no_devices(text: str, sentence: str) -> None:
-    """A text that is not a list of devices is an error."""
+    """Text that is not a list of distinct devices is an error."""
     with pytest.raises(ValueError, match=r".") as caught:
         generate.parse_devices(text)
 
@@ -46,7 +46,7 @@ def test_no_devices(text: str, sentence: str) -> None:
 
 
 def test_conf() -> None:
-    """hccn.conf has a line per address; others are passed over, the last one counts."""
+    """hccn.conf has a line per address; other lines are ignored, and of duplicates the last one counts."""
     lines = (
         "address_0=192.168.1.1",
         " address_10 = 192.168.1.10 ",

@@ -1,4 +1,4 @@
-"""The commands as a user types them: what they print, and their exit statuses."""
+"""The commands: their output and exit statuses."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ COMMANDS = ("show", "validate", "convert", "wait", "generate", "merge", "subset"
 
 
 def _tool(*args: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run the tool as a program of its own."""
+    """Run the tool in a process."""
     return subprocess.run(
         [sys.executable, "-m", "ascend_runner.rank_table_tool", *args], input=data, capture_output=True, check=False
     )
 
 
 def _shell(words: str, before: str = "") -> subprocess.CompletedProcess[bytes]:
-    """Run the tool as typed into a shell."""
+    """Run the tool in a shell."""
     return subprocess.run(["/bin/bash", "-c", f"{before} {TOOL} {words}"], capture_output=True, check=False)
 
 
 def test_first_folder_of_pythonpath_counts() -> None:
-    """Where Python does not put the current folder before it (-P), it is not taken for that."""
+    """The first directory of PYTHONPATH is kept if Python does not put the current directory before it (-P)."""
     packages = dict.fromkeys(str(Path(package.__file__ or "").parents[1]) for package in (attrs, orjson))
     env = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([*packages, str(FIXTURES.parent)])}
     command = [sys.executable, "-S", "-m", "ascend_runner.rank_table_tool", "show", PLAIN]
@@ -55,7 +55,7 @@ def test_first_folder_of_pythonpath_counts() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_an_example(name: str, capsys: Capture) -> None:
-    """Every command's help shows how it is typed."""
+    """The help of every command has an example."""
     assert 0 == main([name, "--help"])
     assert f"example: ascend-rank-table {name} " in capsys.readouterr().out
 
@@ -82,7 +82,7 @@ def test_help_has_an_example(name: str, capsys: Capture) -> None:
     ],
 )
 def test_usage(args: list[str], sentence: str, capsys: Capture) -> None:
-    """Wrong words end with 2 and one sentence."""
+    """Wrong usage ends with status 2 and one sentence."""
     assert 2 == main(args)
     assert f"error: {sentence}" in capsys.readouterr().err.splitlines()[-1]
 
@@ -103,8 +103,8 @@ def test_usage(args: list[str], sentence: str, capsys: Capture) -> None:
         (["show", PLAIN, "--svg", "-", "--json"], "both write to standard output; use --svg FILE"),
     ],
 )
-def test_words_that_do_not_go_together(args: list[str], sentence: str, capsys: Capture) -> None:
-    """Words that are right one by one are refused before anything is read or written."""
+def test_contradictory_arguments(args: list[str], sentence: str, capsys: Capture) -> None:
+    """Arguments that contradict each other are rejected before anything is read or written."""
     before = Path(PLAIN).read_bytes()
 
     assert 2 == main(args)
@@ -115,7 +115,7 @@ def test_words_that_do_not_go_together(args: list[str], sentence: str, capsys: C
 
 
 def test_show(capsys: Capture) -> None:
-    """A table is listed."""
+    """`show` lists a table."""
     assert 0 == main(["show", PODS])
     assert f"{PODS}: server list (template 1), version 1.2\n2 super-pods, " in capsys.readouterr().out
 
@@ -128,14 +128,14 @@ def test_show_json_and_picture(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_show_of_a_folder(tmp_path: Path, capsys: Capture) -> None:
-    """A folder means its jobstart_hccl.json."""
+    """A directory stands for its jobstart_hccl.json."""
     (tmp_path / "jobstart_hccl.json").write_bytes(valid("group_list_8_devices"))
 
     assert 0 == main(["show", str(tmp_path)])
     assert f"{tmp_path}/jobstart_hccl.json: group list" in capsys.readouterr().out
 
 
-def test_what_is_no_table(capsys: Capture) -> None:
+def test_invalid_table(capsys: Capture) -> None:
     """All errors of a document are reported, one line each."""
     both = edited("server_list_8_devices", **{"server_count": "9", "server_list[0].device[0].rank_id": "x"})
     ran = _tool("show", "-", data=both)
@@ -149,8 +149,8 @@ def test_what_is_no_table(capsys: Capture) -> None:
     assert not capsys.readouterr().out
 
 
-def test_file_that_is_not_there(capsys: Capture) -> None:
-    """A file that cannot be read is no bad table: 2."""
+def test_missing_file(capsys: Capture) -> None:
+    """A file that cannot be read ends with status 2."""
     assert 2 == main(["show", "/nowhere/a.json"])
     assert "ascend-rank-table: cannot read /nowhere/a.json: No such file or directory\n" == capsys.readouterr().err
 
@@ -192,21 +192,21 @@ def test_validate_looks_at_the_name(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_validate_what_is_not_completed(capsys: Capture) -> None:
-    """A table that is not completed is none yet."""
+    """A table that is not completed is an error."""
     path = FIXTURES / "invalid" / "not_ready_initializing.json"
 
     assert 1 == main(["validate", str(path)])
     assert f"error: {path} is not a completed rank table: its status is 'initializing'\n" == capsys.readouterr().out
 
 
-def test_warnings_are_no_errors(capsys: Capture) -> None:
-    """What is odd but works ends with 0."""
+def test_warnings_alone(capsys: Capture) -> None:
+    """Warnings alone end with status 0."""
     assert 0 == main(["validate", str(FIXTURES / "valid" / "server_list_version_1_1.json")])
     assert capsys.readouterr().out.startswith("warning: version is '1.1'")
 
 
 def test_convert_through_pipes() -> None:
-    """- is standard input and output; the output is what the runner gives HCCL."""
+    """A dash stands for standard input and output; the output is what the runner gives HCCL."""
     data = valid("group_list_8_devices")
     ran = _tool("convert", "-", data=data)
 
@@ -226,7 +226,7 @@ def test_convert_there_and_back(tmp_path: Path, capsys: Capture) -> None:
     assert f"ascend-rank-table: wrote {there}: 3 servers, 6 devices\n" in capsys.readouterr().err
 
 
-def test_convert_hands_on_what_hccl_reads(tmp_path: Path) -> None:
+def test_convert_copies_what_hccl_reads(tmp_path: Path) -> None:
     """A server list is passed on byte for byte."""
     assert 0 == main(["convert", PODS, "-o", str(tmp_path / "a.json")])
     assert Path(PODS).read_bytes() == (tmp_path / "a.json").read_bytes()
@@ -249,7 +249,7 @@ def test_wait(tmp_path: Path, capsys: Capture) -> None:
     assert f"ascend-rank-table: {path} is completed: 1 server, 8 devices" == capsys.readouterr().err.splitlines()[-1]
 
 
-def test_wait_in_vain(tmp_path: Path, capsys: Capture) -> None:
+def test_wait_times_out(tmp_path: Path, capsys: Capture) -> None:
     """At the limit the reason is reported, with status 1."""
     path = tmp_path / "a.json"
     path.write_bytes(b'{"status": "initializing"}')
@@ -260,7 +260,7 @@ def test_wait_in_vain(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_generate(tmp_path: Path, capsys: Capture) -> None:
-    """A machine's table comes from its hccn.conf."""
+    """Addresses come from hccn.conf."""
     conf = tmp_path / "hccn.conf"
     conf.write_text("".join(f"address_{index}=192.168.1.{index}\n" for index in (0, 1, 2, 10)))
 
@@ -339,7 +339,7 @@ def test_merge_and_subset(tmp_path: Path, capsys: Capture) -> None:
     assert f"server 'node-0' is in both {PODS} and {parts[0]}\n" in capsys.readouterr().err
 
 
-def test_merge_writes_nothing_that_hccl_would_refuse(tmp_path: Path, capsys: Capture) -> None:
+def test_merge_writes_nothing_that_hccl_would_reject(tmp_path: Path, capsys: Capture) -> None:
     """Sound tables may conflict when merged: the problem names its place in the new table, with status 1."""
     other = tmp_path / "a.json"
     other.write_bytes(edited("server_list_8_devices", **{"server_list[0].server_id": "10.0.0.2"}))
@@ -352,7 +352,7 @@ def test_merge_writes_nothing_that_hccl_would_refuse(tmp_path: Path, capsys: Cap
     assert not (tmp_path / "b.json").exists()
 
 
-def test_convert_writes_nothing_that_hccl_would_refuse(tmp_path: Path, capsys: Capture) -> None:
+def test_convert_writes_nothing_that_hccl_would_reject(tmp_path: Path, capsys: Capture) -> None:
     """Errors of the output are printed as validate does, and --no-checks writes the table."""
     source_path, target = tmp_path / "a.json", tmp_path / "b.json"
     source_path.write_bytes(edited("group_list_8_devices", **{f"{DEVICES}[0].device_ip": "10.0.0.256"}))
@@ -394,7 +394,7 @@ def test_count_that_contradicts_its_list(command: str, tmp_path: Path, capsys: C
 
 @pytest.mark.parametrize("args", [("convert", "-o"), ("show", "--svg")])
 def test_output_to_a_folder_that_is_not_there(args: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
-    """No folder is made: its name may be mistyped."""
+    """Missing directories are not created: the name may be mistyped."""
     command, option = args
 
     assert 2 == main([command, PLAIN, option, str(tmp_path / "there" / "a.json")])
@@ -403,8 +403,8 @@ def test_output_to_a_folder_that_is_not_there(args: tuple[str, str], tmp_path: P
     assert [] == [*tmp_path.iterdir()]
 
 
-def test_chip_of_what_is_made(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is cut, merged or generated is checked for the chip that is given, or that the environment tells."""
+def test_chip_of_the_output(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output is checked for the chip of --chip, or else of SOC_VERSION."""
     args = ["subset", PLAIN, "--devices", "0-2,4", "-o", str(tmp_path / "a.json")]
 
     assert 0 == main([*args, "--chip", "910B"])
@@ -416,14 +416,14 @@ def test_chip_of_what_is_made(tmp_path: Path, capsys: Capture, monkeypatch: pyte
     assert 4 == capsys.readouterr().err.count("which do not form a ring on the 910")
 
 
-def test_name_of_what_is_written(tmp_path: Path, capsys: Capture) -> None:
-    """A file that HCCL would not read for its name is written, with a warning: it may get its name later."""
+def test_name_of_the_output(tmp_path: Path, capsys: Capture) -> None:
+    """A file whose name HCCL cannot read is written, with a warning."""
     assert 0 == main(["convert", PLAIN, "-o", str(tmp_path / "a.txt")])
     assert f"warning: HCCL cannot read {tmp_path}/a.txt: " in capsys.readouterr().err
 
 
 def test_diff(tmp_path: Path, capsys: Capture) -> None:
-    """Equal tables end with 0, others with 1 and what differs by rank, and 2 is for trouble."""
+    """Equal tables end with 0, different ones with 1 and their differences by rank, and errors with 2."""
     other = tmp_path / "a.json"
     other.write_bytes(edited("server_list_8_devices", **{"server_list[0].device[5].device_ip": "10.9.9.9"}))
 
@@ -439,7 +439,7 @@ def test_diff(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_diff_of_documents(tmp_path: Path, capsys: Capture) -> None:
-    """Tables that say the same of every rank can be different documents, which is what HCCL compares."""
+    """Documents are compared, because HCCL compares documents; equal ranks are not enough."""
     document = json.loads(valid("server_list_8_devices"))
     document["server_list"][0]["device"].reverse()
     document["server_count"] = 1
@@ -455,7 +455,7 @@ def test_diff_of_documents(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_diff_of_null_and_a_text(tmp_path: Path, capsys: Capture) -> None:
-    """Null is not the text 'null'."""
+    """Null differs from the string 'null'."""
     (tmp_path / "a.json").write_bytes(edited("server_list_8_devices", note=None))
     (tmp_path / "b.json").write_bytes(edited("server_list_8_devices", note="null"))
 
@@ -476,7 +476,7 @@ def test_diff_of_dialects(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_reader_that_leaves() -> None:
-    """A pipe that is closed early is no traceback."""
+    """A reader that closes the pipe early causes no traceback."""
     data = valid("server_list_8_devices")
     script = f"{sys.executable} -m ascend_runner.rank_table_tool show --json - | true; exit ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["/bin/bash", "-c", script], input=data, capture_output=True, check=False)
@@ -502,7 +502,7 @@ def test_reader_that_leaves() -> None:
     ],
 )
 def test_streams_that_fail(words: str, status: int, sentence: str) -> None:
-    """A stream that is closed or full is one sentence at most, and never a traceback."""
+    """A stream that is closed or full causes at most one sentence, never a traceback."""
     ran = _shell(words)
 
     assert status == ran.returncode
@@ -540,7 +540,7 @@ def test_interrupt_while_it_starts(tmp_path: Path) -> None:
 
 
 def test_user_files_of_python_names(tmp_path: Path) -> None:
-    """A json.py in the current folder is not taken for Python's."""
+    """A json.py in the current directory does not shadow Python's."""
     for name in ("json.py", "argparse.py"):
         (tmp_path / name).write_text("raise SystemExit('taken')\n")
     program = [sys.executable, "-m", "ascend_runner.rank_table_tool", "show", "--json", PLAIN]
@@ -561,7 +561,7 @@ def test_output_to_a_pipe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/dev/fd/5", "/proc/self/fd/5", "/dev/stdout"])
 def test_output_to_a_descriptor(name: str, tmp_path: Path) -> None:
-    """What the shell has opened is written where the shell is, between what it writes itself."""
+    """Output to a descriptor of the shell is written at the shell's position."""
     there = tmp_path / "a.txt"
     number = "1" if name == "/dev/stdout" else "5"
     script = f"{{ echo a >&{number}; {TOOL} convert {PODS} -o {name}; echo b >&{number}; }} {number}>{there}"
@@ -571,14 +571,14 @@ def test_output_to_a_descriptor(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/dev/fd/99", "/dev/fd/99999999999", "/proc/self/fd/²", "/dev"])
-def test_output_to_what_is_not_there(name: str, capsys: Capture) -> None:
-    """A descriptor that is not open, or a folder, is one sentence."""
+def test_output_to_an_invalid_target(name: str, capsys: Capture) -> None:
+    """A descriptor that is not open, or a directory, causes one sentence."""
     assert 2 == main(["convert", PLAIN, "-o", name])
     assert 1 == capsys.readouterr().err.count("\n")
 
 
 def test_output_to_a_link(tmp_path: Path) -> None:
-    """A link stays, and what it names is replaced, or made."""
+    """A symlink is kept, and its target is replaced or created."""
     link, there = tmp_path / "link.json", tmp_path / "there.json"
     link.symlink_to("there.json")
 
@@ -589,8 +589,8 @@ def test_output_to_a_link(tmp_path: Path) -> None:
     assert ["link.json", "there.json"] == sorted(path.name for path in tmp_path.iterdir())
 
 
-def test_names_of_pipes_are_not_looked_at(tmp_path: Path) -> None:
-    """HCCL's rule for names is for files: a table that comes through a pipe has none."""
+def test_names_of_pipes(tmp_path: Path) -> None:
+    """The rule for file names does not apply to pipes."""
     ran = _shell(f"validate <(cat {PLAIN}) - <{PLAIN}")
 
     assert 0 == ran.returncode
@@ -601,8 +601,8 @@ def test_names_of_pipes_are_not_looked_at(tmp_path: Path) -> None:
     assert 0 == main(["validate", str(link)])  # it is the real name that HCCL looks at
 
 
-def test_names_are_written_out(tmp_path: Path, capsys: Capture) -> None:
-    """What a file's name would do to a terminal is not done."""
+def test_control_characters_in_names(tmp_path: Path, capsys: Capture) -> None:
+    """Control characters in file names are escaped."""
     path = tmp_path / "\x1b[31m.json"
     path.write_bytes(valid("server_list_8_devices"))
     for command in (["validate"], ["show"], ["diff", PODS], ["convert", "-o", str(path)]):
@@ -611,8 +611,8 @@ def test_names_are_written_out(tmp_path: Path, capsys: Capture) -> None:
     assert "\x1b" not in "".join(capsys.readouterr())
 
 
-def test_wait_for_what_cannot_be_read(tmp_path: Path, capsys: Capture) -> None:
-    """What cannot be read is 2 in every command."""
+def test_wait_for_an_unreadable_file(tmp_path: Path, capsys: Capture) -> None:
+    """A file that cannot be read ends with status 2 in `wait` as well."""
     os.mkfifo(tmp_path / "a.json")
 
     assert 2 == main(["wait", str(tmp_path / "a.json")])
@@ -620,7 +620,7 @@ def test_wait_for_what_cannot_be_read(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_names_of_any_script() -> None:
-    """What the terminal's encoding lacks is written out."""
+    """Characters that the output's encoding lacks are escaped."""
     data = valid("server_list_8_devices").replace(b"10.0.0.1", "节点".encode())
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""The picture of a table: every rank is in it, it is XML, and it stays small."""
+"""The picture of a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _size(picture: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("servers", [1, 2, 8, 32, 128, 512])
 def test_every_rank_is_in_the_picture(servers: int) -> None:
-    """Up to some thousands of devices, each has a cell with its rank, under its server."""
+    """Up to some thousands of devices, each device has a cell with its rank."""
     table = _table(servers)
     texts = _texts(draw(table, "a.json"))
 
@@ -55,7 +55,7 @@ def test_every_rank_is_in_the_picture(servers: int) -> None:
 
 
 def test_small_picture_says_all() -> None:
-    """Few devices have room for their ids and addresses, and pods are named."""
+    """A small picture also has device ids, addresses and pods."""
     texts = _texts(draw(codec.loads(valid("group_list_2_pods_on_1_server")), "a.json"))
 
     assert {"device 7", "192.168.101.8", "job-worker-0", "job-worker-1", "10.0.0.1"} <= set(texts)
@@ -63,7 +63,7 @@ def test_small_picture_says_all() -> None:
 
 
 def test_large_picture_has_a_tile_per_server() -> None:
-    """65,536 devices are 8,192 tiles, which a viewer opens."""
+    """A large picture has one tile per server, so that viewers can open it."""
     picture = draw(_table(8192), "a.json")
 
     assert "65528-65535" in _texts(picture)
@@ -72,7 +72,7 @@ def test_large_picture_has_a_tile_per_server() -> None:
 
 @pytest.mark.parametrize(("servers", "pods"), [(8, 0), (32, 0), (128, 0), (128, 4), (1024, 0), (8192, 0)])
 def test_shape(servers: int, pods: int) -> None:
-    """A picture is neither a strip nor a tower."""
+    """The picture is neither very wide nor very high."""
     width, height = _size(draw(_table(servers, pods=pods), "a.json"))
 
     assert 0.5 < width / height < 3
@@ -88,13 +88,13 @@ def test_super_pods_are_boxes() -> None:
 
 
 def test_first_rank_is_outlined() -> None:
-    """Rank 0 is found at once, and is one."""
+    """Rank 0 is outlined once."""
     for servers in (1, 32, 128, 1024):
         assert 1 == draw(_table(servers), "a.json").count(FIRST)
 
 
 def test_long_names_are_cut_and_whole_under_the_pointer() -> None:
-    """A name never leaves its card."""
+    """A long name is shortened, and the tooltip has all of it."""
     name = "node-" + "x" * 60
     table = RankTable(servers=(Server(server_id=name, devices=(Device(device_id=0, rank_id=0),)),))
     picture = draw(table, "a.json")
@@ -104,7 +104,7 @@ def test_long_names_are_cut_and_whole_under_the_pointer() -> None:
 
 
 def test_table_without_devices() -> None:
-    """There is a picture of nothing, too."""
+    """An empty table has a picture."""
     assert ["a.json", "server list (template 1), version 1.0: 0 servers, 0 devices"] == _texts(
         draw(RankTable(servers=()), "a.json")
     )[:2]
@@ -113,7 +113,7 @@ def test_table_without_devices() -> None:
 @patient
 @given(server_list_tables())
 def test_any_table_is_xml(table: RankTable) -> None:
-    """Whatever names a table has, the picture is XML, and the same each time."""
+    """The picture of any table is valid XML, and the same each time."""
     picture = draw(table, "a\x00<&>.json")
 
     assert _texts(picture)

@@ -12,7 +12,7 @@ from tests.rank_table.rank_table_files import valid
 
 
 def test_small_table_is_listed_by_device() -> None:
-    """Each device has a line; what it shares with the line above is left out."""
+    """Each device has a line, without the cells that equal those above."""
     table = codec.loads(valid("group_list_3_groups"))
 
     assert (
@@ -29,7 +29,7 @@ def test_small_table_is_listed_by_device() -> None:
 
 
 def test_super_pods_have_a_column() -> None:
-    """Where there are super-pods, they come first."""
+    """Super-pods are the first column, if there are any."""
     lines = text_of(codec.loads(valid("server_list_2_super_pods")), "a.json").splitlines()
 
     assert "super-pod  server  rank  device  device_ip" == lines[3]
@@ -54,14 +54,14 @@ def test_large_table_is_listed_by_server() -> None:
 
 
 def test_empty_table() -> None:
-    """A table without devices is a table."""
+    """An empty table is described."""
     assert "a.json: group list (template 2)\n0 servers, 0 devices\npods without devices: job-worker-0\n" == text_of(
         codec.loads(valid("group_list_without_devices")), "a.json"
     )
 
 
-def test_nothing_of_a_document_reaches_the_terminal() -> None:
-    """A server's name cannot steer the terminal that shows it."""
+def test_control_characters_are_escaped() -> None:
+    """Control characters in names are escaped."""
     data = valid("server_list_8_devices").replace(b"10.0.0.1", b"\\u001b[31mred")
 
     assert "\x1b" not in text_of(codec.loads(data), "a.json")

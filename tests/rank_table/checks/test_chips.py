@@ -18,7 +18,7 @@ def test_rings_of_the_910(ids: tuple[int, ...]) -> None:
     assert [] == sentences(servers_with(ids), "910")
 
 
-def test_no_ring_of_the_910() -> None:
+def test_devices_that_are_not_a_ring_of_the_910() -> None:
     """Other sets of four are refused on a 910, and on no other chip."""
     sentence = "server '10.0.0.0' has devices 0, 1, 2, 4, which do not form a ring on the 910"
 
@@ -27,14 +27,14 @@ def test_no_ring_of_the_910() -> None:
 
 
 def test_odd_number_of_devices_on_the_910() -> None:
-    """CANN's document allows 1, 2, 4 and 8 devices."""
+    """CANN's documentation allows 1, 2, 4 or 8 devices."""
     sentence = "server '10.0.0.0' has 3 devices, expected 1, 2, 4 or 8 on the 910"
 
     assert [(WARNING, sentence)] == sentences(servers_with((0, 1, 2)), "910")
 
 
 def test_uneven_servers() -> None:
-    """On a 910, and on no other chip, every server must have as many devices as the others."""
+    """Only the 910 requires the same number of devices on every server."""
     sentence = (
         "server '10.0.0.1' has 1 device, but the first server has 2; the 910 requires the same number on every server"
     )
@@ -59,7 +59,7 @@ def test_version_of_another_chip(version: str, chip: str, found: tuple[Severity,
 
 
 def test_rank_list_on_another_chip() -> None:
-    """Version 2.0 is the 950's alone."""
+    """Only the 950 reads version 2.0."""
     sentence = "version is '2.0' (950 only), but the 910B requires '1.0' or '1.2'"
 
     assert [(ERROR, "version", sentence, BAD_VALUE)] == problems(valid("rank_list_2_servers"), "910B")
@@ -76,7 +76,7 @@ def test_chip_that_a_table_implies(name: str, chip: str) -> None:
 
 @pytest.mark.parametrize("name", ["server_list_8_devices", "group_list_8_devices"])
 def test_table_that_implies_no_chip(name: str) -> None:
-    """Version 1.0 is that of several chips."""
+    """Version 1.0 is valid for several chips."""
     assert chips.implied_chip(codec.loads(valid(name))) is None
 
 

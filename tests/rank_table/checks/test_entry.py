@@ -20,20 +20,20 @@ CLEAN = [
 
 
 @pytest.mark.parametrize("name", CLEAN)
-def test_nothing_is_found_about_a_good_table(name: str) -> None:
+def test_good_table_has_no_problems(name: str) -> None:
     """Every valid fixture that decodes without a warning is clean."""
     assert [] == problems(valid(name))
 
 
 def test_notes_of_the_decoder_are_findings() -> None:
-    """What was odd on reading is among the findings."""
+    """Warnings of the decoder are included in the problems."""
     sentence = "version is '1.1', so HCCL would parse the table as heterogeneous; rewritten as '1.0'"
 
     assert [(WARNING, "version", sentence, BAD_VALUE)] == problems(valid("server_list_version_1_1"))
 
 
 def test_problems_of_the_decoder_are_findings() -> None:
-    """What keeps a document from being a table is among the findings, with what HCCL would refuse besides."""
+    """Errors of the decoder are included in the problems, along with everything else that HCCL would reject."""
     data = edited(
         "server_list_ranks_do_not_rise",
         **{"server_list[0].device[0].rank_id": "x"},
@@ -48,7 +48,7 @@ def test_problems_of_the_decoder_are_findings() -> None:
 
 @pytest.mark.parametrize(("chip", "last"), [("910", 7), ("910B", 15), ("A3", 15), ("310P", 31)])
 def test_device_id_limit(chip: str, last: int) -> None:
-    """Each chip has a highest device_id."""
+    """A device_id above the maximum of its chip is an error."""
     assert [] == sentences(servers_with((last,)), chip)
     assert [(ERROR, f"device_id is {last + 1}, but the highest on the {chip} is {last}")] == sentences(
         servers_with((last + 1,)), chip
@@ -56,12 +56,12 @@ def test_device_id_limit(chip: str, last: int) -> None:
 
 
 def test_device_id_limit_of_an_unknown_chip() -> None:
-    """Without a known chip, only what no chip accepts is an error."""
+    """If the chip is unknown, only a device_id that no chip accepts is an error."""
     assert [] == sentences(servers_with((64,)))
     assert [(ERROR, "device_id is 65, but the highest on any chip is 64")] == sentences(servers_with((65,)))
 
 
-def test_table_without_anything() -> None:
+def test_empty_table() -> None:
     """HCCL requires devices in a server list or rank list; a job without devices has a group list."""
     no_server = (ERROR, "server_list", "server_list is empty, expected at least one server", BAD_VALUE)
     no_device = (ERROR, "server_list[0].device", "server '10.0.0.1' has no devices", BAD_TABLE)
@@ -75,8 +75,8 @@ def test_table_without_anything() -> None:
 
 
 @pytest.mark.parametrize("path", ["server_list[0]", "server_list[0].device[0]"])
-def test_array_whose_only_item_is_lost(path: str) -> None:
-    """An unreadable item is reported, and its array is not called empty."""
+def test_array_whose_only_item_is_unreadable(path: str) -> None:
+    """An unreadable item is reported, but its array is not reported as empty."""
     document = json.loads(valid("server_list_8_devices"))
     del document["server_list"][0]["device"][1:]
     steps = document["server_list"] if path == "server_list[0]" else document["server_list"][0]["device"]
@@ -97,8 +97,8 @@ def test_length_of_server_id() -> None:
     )
 
 
-def test_ranks_of_servers_that_mix() -> None:
-    """CANN does not support ranks of one server between another's."""
+def test_interleaved_ranks() -> None:
+    """Ranks of one server that are interleaved with another's are a warning: CANN does not support them."""
     data = edited(
         "server_list_ranks_do_not_rise",
         **{"server_list[0].device[0].rank_id": "0"},
@@ -120,14 +120,14 @@ def test_ranks_of_servers_that_mix() -> None:
     ],
 )
 def test_path_of_the_file(path: str, sentence: str) -> None:
-    """HCCL wants one ".json" in the path, at its end, and a path that fits."""
+    """HCCL requires a path with one ".json", at its end, of limited length."""
     assert [sentence] == [finding.sentence for finding in checks.check(servers_with((0,)), path=path)]
     assert () == checks.check(servers_with((0,)), path="/t/jobstart_hccl.json")
 
 
 @pytest.mark.parametrize(("name", "limit"), [("server_list_8_devices", 40 << 20), ("rank_list_2_servers", 1 << 30)])
 def test_size_of_the_file(name: str, limit: int) -> None:
-    """HCCL reads 40 MB, and 1 GB of a rank list."""
+    """HCCL reads at most 40 MB, and 1 GB of a rank list."""
     table = codec.loads(valid(name))
 
     assert () == checks.check(table, path="/t/a.json", size=limit)
@@ -137,7 +137,7 @@ def test_size_of_the_file(name: str, limit: int) -> None:
 
 
 def test_order_of_findings() -> None:
-    """Errors come first; each part is in the order of the document, where 10 comes after 9."""
+    """Errors come first; each part is in document order, with indices compared as numbers."""
     document = json.loads(valid("server_list_8_devices"))
     devices = document["server_list"][0]["device"]
     for index in range(8, 12):

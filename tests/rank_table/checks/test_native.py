@@ -1,4 +1,4 @@
-"""What would come of a group list that is handed to HCCL as it stands."""
+"""What would go wrong if HCCL read a group list without conversion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _found(name: str, **changes: Any) -> list[Found]:
     return problems(edited(name, **changes), is_unconverted=True)
 
 
-def test_nothing_of_it_matters_to_a_table_that_is_converted() -> None:
+def test_converted_table() -> None:
     """These checks run only for tables that are not converted."""
     data = edited("group_list_1_device", **{"group_list[0].instance_list[0].devices[0].device_id": "8"})
 
@@ -23,7 +23,7 @@ def test_nothing_of_it_matters_to_a_table_that_is_converted() -> None:
 
 
 def test_device_id() -> None:
-    """HCCL takes a group list up to device 7, whatever the chip."""
+    """In a group list, HCCL accepts device ids up to 7 on every chip."""
     path = "group_list[0].instance_list[0].devices[0].device_id"
     sentence = "device_id is 8, but HCCL accepts at most 7 without conversion"
 
@@ -31,7 +31,7 @@ def test_device_id() -> None:
 
 
 def test_order_of_ranks() -> None:
-    """HCCL orders by server_id as text: ranks would not be those of a converted table."""
+    """HCCL numbers ranks by server_id as text, which may differ from the ranks of the converted table."""
     sentence = (
         "HCCL numbers the ranks differently without conversion (by server_id as text, then device_id);"
         " convert the table on every node or on none"
@@ -45,7 +45,7 @@ def test_order_of_ranks() -> None:
 
 @pytest.mark.parametrize("name", ["group_list_version", "lab_2_servers"])
 def test_version(name: str) -> None:
-    """HCCL goes by the version alone, and looks for a server list where there is one."""
+    """HCCL selects its parser by the version, so a group list must not have one."""
     sentence = "version is '1.0', for which HCCL selects another parser unless the table is converted"
 
     assert [(WARNING, "version", sentence, BAD_TABLE)] == _found(name, version="1.0")
@@ -61,7 +61,7 @@ def test_lab_form() -> None:
 
 
 def test_lab_form_with_odd_servers() -> None:
-    """Devices do not divide evenly."""
+    """The lab form requires the same number of devices on every server."""
     changes = {
         "group_list[0].instance_list[1].server_id": "10.0.0.2",
         "group_list[0].instance_list[1].devices[0].device_id": "5",
@@ -79,5 +79,5 @@ def test_lab_form_with_odd_servers() -> None:
 
 
 def test_server_list() -> None:
-    """A server list is what HCCL reads anyway."""
+    """A server list needs no conversion."""
     assert [] == _found("server_list_8_devices")

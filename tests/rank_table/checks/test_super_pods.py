@@ -26,8 +26,8 @@ def test_pod_without_an_id(value: Any) -> None:
     assert [(ERROR, POD, "super_pod_id is empty or missing", BAD_VALUE)] == _found(**{POD: value})
 
 
-def test_pod_id_that_is_there_twice() -> None:
-    """An id is that of one super-pod, so that no device number of one meets one of another."""
+def test_duplicate_pod_id() -> None:
+    """A super_pod_id is unique."""
     changes = {POD: "0", **{f"server_list[{s}].device[{d}].super_device_id": f"{s}{d}" for s in (2, 3) for d in (0, 1)}}
 
     assert [(ERROR, POD, "duplicate super_pod_id '0'", BAD_VALUE)] == _found(**changes)
@@ -41,8 +41,8 @@ def test_length_of_pod_id() -> None:
     )
 
 
-def test_server_that_is_not_there() -> None:
-    """A super-pod's servers are those of server_list, and each of these is in a super-pod."""
+def test_unknown_server() -> None:
+    """Members of super-pods must be in server_list, and every server must be in a super-pod."""
     assert [
         (
             ERROR,
@@ -55,7 +55,7 @@ def test_server_that_is_not_there() -> None:
 
 
 def test_server_that_is_in_two_pods() -> None:
-    """A server is in one super-pod."""
+    """A server must not be in two super-pods."""
     document = json.loads(valid("server_list_2_super_pods"))
     document["super_pod_list"][1]["server_list"].append({"server_id": "node-0"})
     path = "super_pod_list[1].server_list[2].server_id"
@@ -65,7 +65,7 @@ def test_server_that_is_in_two_pods() -> None:
     )
 
 
-def test_servers_of_a_pod_stand_together() -> None:
+def test_scattered_servers_of_a_pod() -> None:
     """CANN's documentation requires the servers of one super-pod to be listed next to each other."""
     document = json.loads(valid("server_list_2_super_pods"))
     servers = document["server_list"]
@@ -79,7 +79,7 @@ def test_servers_of_a_pod_stand_together() -> None:
 
 
 def test_missing_device_number() -> None:
-    """Every device has a super_device_id or none has: one that lacks it is refused where there are super-pods."""
+    """Either all devices have a super_device_id or none; a missing one is an error if there are super-pods."""
     sentence = "super_device_id is missing, but other devices have one"
 
     assert [(ERROR, NUMBER, sentence, MISSING_FIELD)] == _found(**{NUMBER: GONE})
@@ -87,7 +87,7 @@ def test_missing_device_number() -> None:
 
 
 def test_no_device_has_a_number() -> None:
-    """Without a super_device_id servers are plain ones, which does not go with super-pods, and is fine without."""
+    """Without any super_device_id HCCL ignores the super-pods, which is a warning if there are any."""
     none = {f"server_list[{server}].device[{device}].super_device_id": GONE for server in range(4) for device in (0, 1)}
     sentence = "no device has a super_device_id, so HCCL treats the servers as plain ones despite super_pod_list"
 
@@ -96,15 +96,15 @@ def test_no_device_has_a_number() -> None:
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "", "4294967295", "9" * 50])
-def test_device_number_that_is_none(value: str) -> None:
-    """A super_device_id is a number of 32 bits, the highest of which HCCL uses for none."""
+def test_invalid_device_number(value: str) -> None:
+    """A super_device_id is a 32-bit number; HCCL reserves the highest one."""
     assert [(ERROR, NUMBER, f"super_device_id is '{value}', expected 0 to 4294967294", BAD_VALUE)] == _found(
         **{NUMBER: value}
     )
 
 
-def test_device_number_that_is_there_twice() -> None:
-    """A super_device_id is one device's in its super-pod; another super-pod may use it again."""
+def test_duplicate_device_number() -> None:
+    """A super_device_id is unique in its super-pod."""
     sentence = "duplicate super_device_id 1 in super-pod '0' (first used in server_list[0].device[1])"
 
     assert [(ERROR, NUMBER, sentence, BAD_TABLE)] == _found(**{NUMBER: "1"})

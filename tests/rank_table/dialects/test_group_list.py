@@ -55,12 +55,12 @@ def _order(table: RankTable) -> list[str]:
     ],
 )
 def test_order_of_instances(listed: tuple[str, ...], ordered: list[str]) -> None:
-    """Instances stand in the order of their numbers; the list decides where these do not."""
+    """Instances are ordered by the numbers of their names; those without a number keep their position."""
     assert ordered == _order(_decode(listed))
 
 
 def test_each_group_is_ordered_by_itself() -> None:
-    """Groups stay as they are listed, and every one of them is ordered."""
+    """Groups keep their order, and instances are ordered within each group."""
     assert ["b-0", "b-1", "a-0", "a-1"] == _order(_decode(("b-1", "b-0"), ("a-1", "a-0")))
 
 
@@ -73,7 +73,7 @@ def test_each_group_is_ordered_by_itself() -> None:
     ],
 )
 def test_warnings_where_the_list_decides(listed: tuple[str, ...], told: str) -> None:
-    """A warning names the pods whose names do not settle the order."""
+    """A warning lists the pods whose names do not determine the order."""
     (note,) = _decode(listed).notes
 
     assert f"pod names {told}, so ranks follow the order of the list" == note.sentence
@@ -82,12 +82,12 @@ def test_warnings_where_the_list_decides(listed: tuple[str, ...], told: str) -> 
 
 @pytest.mark.parametrize("listed", [("j-0", "j-1"), ("1", "0"), ("npu8p",)])
 def test_no_warning_where_names_settle_the_order(listed: tuple[str, ...]) -> None:
-    """Different numbers settle it, and one instance needs no order."""
+    """There is no warning if all numbers differ, or if there is only one instance."""
     assert () == _decode(listed).warnings
 
 
 def test_device_ids_stay_physical() -> None:
-    """The device_id is the table's own, not an index."""
+    """A device_id is the physical id of the document, not an index."""
     table = codec.loads(valid("group_list_1_device"))
 
     assert [(4, "192.168.101.5", 0)] == [(d.device_id, d.device_ip, d.rank_id) for d in table.devices]
@@ -103,7 +103,7 @@ def test_pods_of_one_server_are_one_server() -> None:
 
 
 def test_groups_and_instances_without_devices() -> None:
-    """They take no ranks; their pods are known as idle."""
+    """Instances without devices get no rank; their pods are listed as idle."""
     table = codec.loads(valid("group_list_3_groups"))
 
     assert ["job-chief-0", "job-chief-1", "job-worker-0", "job-worker-1"] == _order(table)
@@ -111,7 +111,7 @@ def test_groups_and_instances_without_devices() -> None:
 
 
 def test_table_without_any_device() -> None:
-    """A job without devices has a table too: an empty one."""
+    """A group list without devices is an empty table."""
     table = codec.loads(valid("group_list_without_devices"))
 
     assert 0 == table.rank_size
@@ -120,8 +120,8 @@ def test_table_without_any_device() -> None:
 
 
 @pytest.mark.parametrize("name", ["group_list_integers", "group_list_without_counts"])
-def test_scalars_and_counts_are_taken_as_they_come(name: str) -> None:
-    """Numbers may be numbers, and a count may be left out."""
+def test_numbers_and_missing_counts(name: str) -> None:
+    """Ids may be JSON numbers, and counts may be missing."""
     table = codec.loads(valid(name))
 
     assert [(0, 0), (1, 1)] == [(device.device_id, device.rank_id) for device in table.devices]
@@ -142,7 +142,7 @@ def _said(table: RankTable) -> list[tuple[int, int, str, str]]:
 @patient
 @given(group_list_documents())
 def test_round_trip(document: dict[str, object]) -> None:
-    """What is written as a group list gives the same ranks, pods included."""
+    """Writing and reading a group list keeps ranks, devices and pods."""
     table = codec.loads(orjson.dumps(document))
 
     assert sorted(_said(table)) == sorted(_said(_again(table)))
@@ -151,7 +151,7 @@ def test_round_trip(document: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("name", ["server_list_8_devices", "server_list_ranks_do_not_rise", "lab_2_servers"])
 def test_table_without_pods_becomes_a_group_list(name: str) -> None:
-    """Servers become pods, named after their place among the ranks."""
+    """Each server becomes a pod, named after its position."""
     table = codec.loads(valid(name))
     again = _again(table)
 
@@ -166,8 +166,8 @@ def test_table_without_pods_becomes_a_group_list(name: str) -> None:
         ("rank_list_2_servers", "the levels of a rank list"),
     ],
 )
-def test_table_that_says_more_than_a_group_list(name: str, what: str) -> None:
-    """What would be lost is named."""
+def test_table_that_a_group_list_cannot_express(name: str, what: str) -> None:
+    """A table that a group list cannot express is rejected with the reason."""
     with pytest.raises(RankTableError) as caught:
         codec.dumps_group_list(codec.loads(valid(name)))
 
@@ -175,14 +175,14 @@ def test_table_that_says_more_than_a_group_list(name: str, what: str) -> None:
 
 
 def test_version_for_super_pods_that_lists_none() -> None:
-    """One super-pod need not be listed, yet its devices have numbers in it."""
+    """Version 1.2 without super_pod_list cannot be converted either."""
     table = codec.loads(edited("server_list_2_super_pods", super_pod_list=GONE))
     with pytest.raises(RankTableError, match="no fields for super-pods"):
         codec.dumps_group_list(table)
 
 
-def test_ranks_that_no_group_list_can_say() -> None:
-    """A pod's ranks follow each other in a group list."""
+def test_ranks_that_are_not_contiguous() -> None:
+    """A table whose servers do not have contiguous ranks cannot be converted."""
     table = codec.loads(
         edited(
             "server_list_ranks_do_not_rise",

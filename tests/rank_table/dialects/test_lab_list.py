@@ -1,4 +1,4 @@
-"""The lab form of the group list: its ranks are kept."""
+"""The lab form of the group list."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from ascend_runner.rank_table import codec
 from tests.rank_table.rank_table_files import valid
 
 
-def test_ranks_are_what_the_document_says() -> None:
-    """Each instance is a device with a rank; numbers may be numbers; a server's devices are by rank."""
+def test_stated_ranks_are_kept() -> None:
+    """The stated ranks are kept, also as JSON numbers; devices of a server are ordered by rank."""
     table = codec.loads(valid("lab_integers_ranks_reversed"))
 
     assert [(0, 0), (1, 1)] == [(device.device_id, device.rank_id) for device in table.devices]
@@ -15,7 +15,7 @@ def test_ranks_are_what_the_document_says() -> None:
 
 
 def test_devices_of_one_server_come_together() -> None:
-    """Instances with one server_id are one server."""
+    """Instances with the same server_id form one server."""
     table = codec.loads(valid("lab_2_servers"))
 
     assert [("10.0.0.1", [0, 1]), ("10.0.0.2", [2, 3])] == [

@@ -19,8 +19,8 @@ from tests.rank_table.rank_table_edits import WARNING, problems
 from tests.rank_table.rank_table_files import valid
 
 
-def test_packed_table_is_handed_on_unpacked() -> None:
-    """HCCL cannot unpack, so it is given the document inside, byte for byte."""
+def test_packed_table_is_unpacked() -> None:
+    """HCCL is given the unpacked document, byte for byte."""
     data = valid("server_list_packed")
     document = gzip.decompress(base64.b64decode(data))
 
@@ -29,14 +29,14 @@ def test_packed_table_is_handed_on_unpacked() -> None:
 
 
 @pytest.mark.parametrize("end", range(4, 150, 7))
-def test_half_of_a_packed_table_may_become_one(end: int) -> None:
-    """A part of a packed table is never taken for the whole."""
+def test_truncated_packed_table(end: int) -> None:
+    """A truncated packed table is not ready yet."""
     with pytest.raises(RankTableNotReadyError):
         codec.unpack(valid("server_list_packed")[:end], Document("a.json"))
 
 
 def test_size_is_bounded() -> None:
-    """A small file cannot fill the memory: beyond the bound it is refused."""
+    """A document that exceeds the limit when unpacked is rejected."""
     bomb = base64.b64encode(gzip.compress(b" " * 1001))
 
     assert 1001 == len(codec.unpack(bomb, Document("a.json"), largest=1001))
@@ -47,8 +47,8 @@ def test_size_is_bounded() -> None:
     ]
 
 
-def test_bomb_is_refused_without_filling_the_memory() -> None:
-    """What unpacks to more than the bound is counted, not kept."""
+def test_large_document_is_rejected_without_keeping_it() -> None:
+    """Rejecting a document that is too large does not keep it in memory."""
     bomb = base64.b64encode(gzip.compress(bytes(64 << 20)))
 
     tracemalloc.start()
@@ -62,14 +62,14 @@ def test_bomb_is_refused_without_filling_the_memory() -> None:
 
 @pytest.mark.parametrize("size", [codec.CHUNK - 1, codec.CHUNK, codec.CHUNK + 1, 5 * codec.CHUNK + 3])
 def test_chunks_are_joined(size: int) -> None:
-    """A document of several chunks, which do not compress, is complete."""
+    """A document of several chunks is unpacked completely."""
     document = random.Random(size).randbytes(size)  # noqa: S311 - the same each time
 
     assert document == codec.unpack(base64.b64encode(gzip.compress(document, 1)), Document("a.json"))
 
 
-def test_validate_tells_that_hccl_cannot_unpack() -> None:
-    """Unconverted, a packed table is none for HCCL; its size is that of the document inside."""
+def test_packed_table_without_conversion() -> None:
+    """A packed table is a warning if it is used without conversion; its size is that of the unpacked document."""
     data = valid("server_list_packed")
     sentence = "the table is packed (base64 of gzip), which HCCL cannot read without conversion"
 
@@ -79,7 +79,7 @@ def test_validate_tells_that_hccl_cannot_unpack() -> None:
 
 
 def test_mark() -> None:
-    """Packed documents are known by their first bytes, never by a name."""
+    """Packed documents are recognised by their first bytes."""
     for data in (b"{}", b"", b" H4s"):
         assert data is codec.unpack(data, Document("a.json"))
     for data in (b"H4sIAAAA", b"\nH4sI"):

@@ -13,7 +13,7 @@ from tests.rank_table.rank_table_files import valid
 
 
 def test_lowest_level_is_the_server() -> None:
-    """Ranks of one instance of the lowest level share a server, which its machine may know by the host's addresses."""
+    """Ranks with the same net_instance_id on the lowest level form one server; host addresses are addresses of it."""
     table = codec.loads(valid("rank_list_2_servers"))
 
     assert [("az0-rack0-pod0", [0, 1]), ("az0-rack0-pod1", [2, 3])] == [
@@ -24,7 +24,7 @@ def test_lowest_level_is_the_server() -> None:
 
 
 def test_rack_of_several_machines() -> None:
-    """Where device ids come again in one instance, a further server is counted."""
+    """A repeated device_id in one instance starts another server."""
     table = codec.loads(valid("rank_list_rack_of_2_servers"))
 
     assert [("az0-rack0", [0, 1]), ("az0-rack0/1", [0, 1])] == [
@@ -33,7 +33,7 @@ def test_rack_of_several_machines() -> None:
 
 
 @pytest.mark.parametrize("name", ["rank_list_2_servers", "rank_list_without_status", "rank_list_rack_of_2_servers"])
-def test_native_table_is_handed_on(name: str) -> None:
+def test_native_table_is_copied(name: str) -> None:
     """HCCL reads a rank list without conversion; its status is optional."""
     data = valid(name)
 
@@ -41,8 +41,8 @@ def test_native_table_is_handed_on(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [["IPV4"], {}, None, 4])
-def test_type_of_an_address_that_is_no_string(value: object) -> None:
-    """What is wrong inside of a level is a finding, and does not keep the table from being read."""
+def test_type_of_an_address_that_is_not_a_string(value: object) -> None:
+    """An error inside a level is found by the checks and does not prevent decoding."""
     path = "rank_list[0].level_list[1].rank_addr_list[0].addr_type"
     table = codec.loads(edited("rank_list_2_servers", **{path: value}))
 

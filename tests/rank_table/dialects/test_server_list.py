@@ -1,4 +1,4 @@
-"""The server-list dialect: what is read, and what HCCL is given."""
+"""The server-list dialect."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ascend_runner.rank_table.model import Device, RankTable, Server
 from tests.rank_table.rank_table_files import valid
 
 
-def test_ranks_are_what_the_document_says() -> None:
-    """Servers stay as they are listed, ranks as they are stated, and a server's devices are by rank."""
+def test_stated_ranks_are_kept() -> None:
+    """Servers keep their order, and devices their stated ranks, by which they are ordered."""
     table = codec.loads(valid("server_list_ranks_do_not_rise"))
 
     assert [("10.0.0.2", [2, 3]), ("10.0.0.1", [0, 1])] == [
@@ -28,7 +28,7 @@ def test_numbers_are_rewritten() -> None:
 
 
 def test_encoding_has_the_key_order_of_hccl_and_strings_only() -> None:
-    """The document is what ModelArts' own launcher writes."""
+    """The document equals what ModelArts' own launcher writes, including the order of keys."""
     devices = (Device(device_id=4, device_ip="192.1.10.254", rank_id=0),)
     servers = (Server(server_id="192.168.0.25", devices=devices),)
     document = encode(RankTable(servers=servers))

@@ -69,7 +69,7 @@ def _found(**changes: Any) -> list[Found]:
         ("detour", True, "detour is true, expected one of 'true', 'false'", BAD_VALUE),
     ],
 )
-def test_value_that_hccl_refuses(path: str, value: Any, sentence: str, code: str) -> None:
+def test_invalid_value(path: str, value: Any, sentence: str, code: str) -> None:
     """Each field has its range; a wrong value is reported once, with its path."""
     assert [(ERROR, path, sentence, code)] == _found(**{path: value})
 
@@ -112,7 +112,7 @@ def test_control_plane_and_backup_addresses(path: str, value: Any, sentence: str
 
 
 @pytest.mark.parametrize("path", [PLANE, f"{ONLY_ADDRESS}.backup_addr"])
-def test_what_need_not_be_there(path: str) -> None:
+def test_optional_keys(path: str) -> None:
     """Most tables have neither a control plane nor backup addresses."""
     assert [] == problems(edited("rank_list_control_plane", **{path: GONE}))
     assert [] == problems(
@@ -129,7 +129,7 @@ def test_backup_addresses_of_no_type() -> None:
 
 
 def test_levels_and_addresses_have_a_bound() -> None:
-    """HCCL takes 8 levels, and 24 addresses on each."""
+    """HCCL accepts at most 8 levels, with at most 24 addresses each."""
     document = json.loads(valid("rank_list_2_servers"))
     for rank in document["rank_list"]:
         level = rank["level_list"][1]
@@ -144,8 +144,8 @@ def test_levels_and_addresses_have_a_bound() -> None:
     } == found
 
 
-def test_missing_addresses_are_no_count() -> None:
-    """What a first rank lacks, or holds beside addresses, is no reason to refuse the ranks after it."""
+def test_missing_addresses() -> None:
+    """Missing or invalid addresses of the first rank are reported once, and not as a wrong count of the other ranks."""
     path = "rank_list[0].level_list[0].rank_addr_list"
     missing = "missing field 'rank_addr_list'"
     stranger = "rank_addr_list[0] is 'x', expected an object"
@@ -161,8 +161,8 @@ def test_long_instance_of_the_lowest_level() -> None:
     assert [] == _found(**changes)
 
 
-def test_local_id_that_is_there_twice() -> None:
-    """A local_id is one device's on its server."""
+def test_duplicate_local_id() -> None:
+    """A local_id is unique on its server."""
     sentence = "duplicate local_id 0 on server 'az0-rack0-pod0' (first used in rank_list[0])"
 
     assert [(ERROR, f"{RANK}.local_id", sentence, BAD_VALUE)] == _found(**{f"{RANK}.local_id": 0})
@@ -182,7 +182,7 @@ def test_spare_device() -> None:
 
 
 def test_two_spare_devices() -> None:
-    """HCCL takes one spare device in a table."""
+    """HCCL accepts one spare device per table."""
     changes = {
         f"rank_list[{rank}].{key}": value
         for rank in (1, 3)
@@ -194,7 +194,7 @@ def test_two_spare_devices() -> None:
 
 
 def test_number_of_ranks() -> None:
-    """HCCL takes 65,536 ranks."""
+    """HCCL accepts at most 65,536 ranks."""
     levels: list[object] = [{"net_layer": 0, "net_instance_id": "a", "rank_addr_list": []}]
     table = RankTable(
         dialect=Dialect.RANK_LIST,
@@ -211,6 +211,6 @@ def test_number_of_ranks() -> None:
     assert ["rank_count is 65537, but HCCL accepts at most 65536"] == [found.sentence for found in checks.check(table)]
 
 
-def test_item_that_is_no_object() -> None:
-    """An array of levels or addresses holds objects."""
+def test_item_that_is_not_an_object() -> None:
+    """Items of level_list must be objects."""
     assert [(ERROR, LEVEL, "level_list[1] is 3, expected an object", BAD_TABLE)] == _found(**{LEVEL: 3})

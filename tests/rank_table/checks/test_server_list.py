@@ -25,8 +25,8 @@ def _found(name: str, chip: str | None = None, **changes: Any) -> list[Found]:
 @pytest.mark.parametrize(
     "value", ["192.168.0.300", "192.168.1", "x", " 10.0.0.1", "10.0.0.01", "a\x00b", "1.2.3.4,x"], ids=repr
 )
-def test_address_that_is_none(value: str) -> None:
-    """An address that is none is refused, on one server too."""
+def test_invalid_address(value: str) -> None:
+    """An invalid address is rejected, even on a single server."""
     bad = value.rsplit(",", maxsplit=1)[-1]
     found = _found("server_list_device_ip_null", **{FIRST_IP: value})
 
@@ -35,7 +35,7 @@ def test_address_that_is_none(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["loop", "-1", "-.-.-.-"])
 def test_placeholder(value: str) -> None:
-    """What platforms write where there is no address is odd on one server, and refused on several."""
+    """A platform's placeholder for a missing address is a warning on one server, and an error on several."""
     alone = f"device_ip is '{value}', which is not an address and works on a single server only"
     several = f"device_ip is '{value}', but every device needs one with several servers"
 
@@ -48,7 +48,7 @@ def test_placeholder(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["", GONE])
 def test_missing_address(value: Any) -> None:
-    """One server needs no addresses, several do."""
+    """Addresses are required only with several servers."""
     sentence = "device_ip is missing, but every device needs one with several servers"
 
     assert [] == _found(ONE, **{FIRST_IP: value})
@@ -56,7 +56,7 @@ def test_missing_address(value: Any) -> None:
 
 
 def test_host_ip_stands_in_for_missing_addresses() -> None:
-    """With a host_ip HCCL can do without, but not on a 910B."""
+    """A host_ip replaces missing device addresses, except on a 910B."""
     sentence = "device_ip is missing, but every device needs one with several servers"
     changes = {FIRST_IP: "", "server_list[0].host_ip": "172.16.0.1"}
 
@@ -65,7 +65,7 @@ def test_host_ip_stands_in_for_missing_addresses() -> None:
 
 
 def test_one_super_pod_needs_no_addresses() -> None:
-    """Inside of one super-pod devices reach each other over its fabric; several super-pods need addresses."""
+    """Devices of one super-pod reach each other over its fabric; several super-pods need addresses."""
     changes: dict[str, Any] = {FIRST_IP: GONE, "server_list[0].host_ip": GONE}
     sentence = "device_ip is missing, but every device needs one with several servers"
 
@@ -74,8 +74,8 @@ def test_one_super_pod_needs_no_addresses() -> None:
     assert (ERROR, FIRST_PATH, sentence, BAD_VALUE) in _found(PODS, **changes)
 
 
-def test_address_that_is_there_twice() -> None:
-    """A device_ip is one device's, in the whole table."""
+def test_duplicate_address() -> None:
+    """A device_ip is unique in the whole table."""
     sentence = "duplicate device_ip '192.168.102.1' (first used in server_list[0].device[0])"
     path = "server_list[1].device[1].device_ip"
 
@@ -84,8 +84,8 @@ def test_address_that_is_there_twice() -> None:
     )
 
 
-def test_address_that_is_spelled_in_two_ways() -> None:
-    """An IPv6 address is the same however it is spelled, and another one on another interface."""
+def test_two_spellings_of_an_address() -> None:
+    """Two spellings of an IPv6 address are the same address, but not on two interfaces."""
     sentence = "duplicate device_ip 'FD00:0::1' (first used in server_list[0].device[0])"
     alone = "server_list_device_ip_null"  # one device, which may have several
 
@@ -93,8 +93,8 @@ def test_address_that_is_spelled_in_two_ways() -> None:
     assert [] == _found(alone, **{FIRST_IP: "fe80::1%eth0,fe80::1%eth1"})
 
 
-def test_address_that_a_device_has_twice() -> None:
-    """Not even one device may have it twice."""
+def test_duplicate_address_of_one_device() -> None:
+    """A device must not list an address twice."""
     sentence = "duplicate device_ip '10.0.0.1' (first used in server_list[0].device[0])"
 
     assert [(ERROR, FIRST_PATH, sentence, BAD_VALUE)] == _found(
@@ -103,7 +103,7 @@ def test_address_that_a_device_has_twice() -> None:
 
 
 def test_several_addresses() -> None:
-    """A device may have several addresses, all of them as many; HCCL passes over a last comma."""
+    """Devices may have several addresses, all of them equally many; HCCL ignores a trailing comma."""
     changes = {f"server_list[{s}].device[{d}].device_ip": f"10.{s}.{d}.1,10.{s}.{d}.2" for s in (0, 1) for d in (0, 1)}
 
     assert [] == _found(TWO, **changes)
@@ -115,7 +115,7 @@ def test_several_addresses() -> None:
 
 
 def test_families_do_not_mix() -> None:
-    """On several servers all addresses are of one family; on one server HCCL does not look."""
+    """On several servers all addresses are of one family; on a single server HCCL ignores the family."""
     path = "server_list[1].device[1].device_ip"
     sentence = "device_ip 'fe80::1%eth0' is IPv6, but the first is IPv4"
 
@@ -126,15 +126,15 @@ def test_families_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "node-0", "reserve"])
-def test_host_ip_that_is_none(value: str) -> None:
-    """A host_ip, where there is one, is an address."""
+def test_invalid_host_ip(value: str) -> None:
+    """A host_ip must be an address."""
     sentence = f"host_ip is '{value}', expected an IP address"
 
     assert [(ERROR, "server_list[0].host_ip", sentence, BAD_VALUE)] == _found(ONE, **{"server_list[0].host_ip": value})
 
 
 def test_host_ip_of_another_family() -> None:
-    """The servers' addresses are of one family, too."""
+    """All host addresses are of one family."""
     sentence = "host_ip 'fe80::1' is IPv6, but the first is IPv4"
     changes = {"server_list[0].host_ip": "10.0.0.1", "server_list[1].host_ip": "fe80::1"}
 
@@ -143,7 +143,7 @@ def test_host_ip_of_another_family() -> None:
 
 @pytest.mark.parametrize("key", ["device_port", "host_port", "backup_device_port", "device_vnic_port"])
 @pytest.mark.parametrize("value", ["0", "65536", "-1", "x", "", "1" * 500], ids=len)
-def test_port_that_is_none(key: str, value: str) -> None:
+def test_invalid_port(key: str, value: str) -> None:
     """A port is a number from 1 to 65535."""
     said = repr(value) if len(value) < 60 else f"'{'1' * 60}'..."
     path = f"server_list[0].device[0].{key}"
@@ -161,16 +161,16 @@ def test_reserved_port() -> None:
     assert [(WARNING, "server_list[0].device[0].device_port", sentence, "")] == _found(ONE, **changes)
 
 
-def test_host_port_that_is_there_twice() -> None:
-    """The devices of a server listen on ports of their own."""
+def test_duplicate_host_port() -> None:
+    """Devices of one server must not share a host_port."""
     sentence = "duplicate host_port 60001 on this server (first used in server_list[0].device[0])"
     changes = {"server_list[0].device[1].host_port": "60001"}
 
     assert [(WARNING, "server_list[0].device[1].host_port", sentence, "")] == _found(PODS, **changes)
 
 
-def test_backup_address_that_is_none() -> None:
-    """HCCL reads backup addresses only for some retries, so one that is none is odd."""
+def test_invalid_backup_address() -> None:
+    """An invalid backup address is only a warning, as HCCL reads backup addresses only for some retries."""
     sentence = "backup_device_ip is 'x', expected an IP address"
     changes = {"server_list[0].device[1].backup_device_ip": "x"}
 
@@ -178,7 +178,7 @@ def test_backup_address_that_is_none() -> None:
 
 
 def test_paths_of_a_group_list() -> None:
-    """A table that will be converted is checked as what it becomes; the paths are those of its own document."""
+    """A group list is checked as the server list that it becomes; paths refer to the group list."""
     changes: dict[str, Any] = {"group_list[0].instance_list[0].devices[1].device_ip": GONE}
     path = "group_list[0].instance_list[0].devices[1].device_ip"
     sentence = "device_ip is missing, but every device needs one with several servers"
@@ -197,5 +197,5 @@ def test_paths_of_a_group_list() -> None:
     ],
 )
 def test_family(address: str, family: int) -> None:
-    """An address is what inet_pton takes, with an interface behind it if it is IPv6."""
+    """An address is what inet_pton accepts; an IPv6 address may name an interface."""
     assert family == family_of(address)
