@@ -102,8 +102,10 @@ def unpacked(bundle, folders):
         except EnvironmentError as error:
             failure = error
 
-    folder = os.path.join(tempfile.mkdtemp(prefix="ascend-runner-"), name)
     try:
+        folder = tempfile.mkdtemp(prefix="ascend-runner-")
+        make_private(folder)
+        folder = os.path.join(folder, name)
         unpack(bundle, folder)
     except EnvironmentError:
         raise failure or sys.exc_info()[1]  # noqa: B904  Python 2.7 has no `raise ... from`
@@ -111,12 +113,14 @@ def unpacked(bundle, folders):
 
 
 def make_private(folder):
-    """Make the folder, or refuse one that another user can write to."""
+    """Make the folder, or refuse one that another user can write to, or whose disk has no programs and libraries."""
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o700)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise EnvironmentError("{} is not a private folder of this user".format(folder))
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise EnvironmentError("{} is on a disk that is mounted with noexec: set XDG_CACHE_HOME".format(folder))
 
 
 def unpack(bundle, target):

@@ -12,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.pythons import python_of
+from tests.helpers.surroundings import permitted
+from tests.helpers.waiting import LIMIT
+
 SCRIPTS = Path(__file__).parents[1] / "scripts"
+CONDA_FOLDERS = runpy.run_path(str(SCRIPTS / "bundle_main.py"))["CONDA_FOLDERS"]
+OLD = ("2.7", "3.6", "3.7", "3.8")
 PRINTS_ITS_FOLDER = "import os, sys\ndef main(): print(os.path.dirname(os.path.dirname(__file__)), *sys.argv[1:])\n"
 
 
@@ -66,7 +72,22 @@ def test_wheels_of_this_python_are_unpacked_once(bundle: Path, tmp_path: Path) -
     assert 0o700 == folder.parent.stat().st_mode & 0o777
 
 
-@pytest.mark.parametrize("home", ["missing", "file"])
+def test_several_at_once(bundle: Path, tmp_path: Path) -> None:
+    """The nodes of a job may share HOME and start at once: all find the wheels, and nothing else is left."""
+    cache = tmp_path / "cache"
+    command = [sys.executable, str(bundle)]
+    started = [
+        subprocess.Popen(command, env={"XDG_CACHE_HOME": str(cache)}, stdout=subprocess.PIPE, text=True)
+        for _ in range(6)
+    ]
+    folders = {process.communicate(timeout=LIMIT)[0] for process in started}
+
+    assert [0] * 6 == [process.returncode for process in started]
+    assert 1 == len(folders)
+    assert 1 == len([*(cache / f"ascend-runner-{os.getuid()}").iterdir()])
+
+
+@pytest.mark.parametrize("home", ["missing", "file", "/proc/self"])  # nobody can write to the last one
 def test_home_that_cannot_be_used(bundle: Path, tmp_path: Path, home: str) -> None:
     """Without a usable HOME the temporary folder serves, and no HOME is made."""
     (tmp_path / "file").touch()
@@ -86,6 +107,22 @@ def test_folder_that_others_can_write_to_is_not_used(bundle: Path, tmp_path: Pat
     folder = folder_of(run(bundle, XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "tmp")))
 
     assert shared not in folder.parents
+
+
+def test_disk_without_programs(bundle: Path, tmp_path: Path) -> None:
+    """A cache on a disk with noexec is not used: the wheels have libraries."""
+    (tmp_path / "cache").mkdir()
+    under = permitted("unshare", "--mount")
+    script = 'mount -t tmpfs -o noexec none "$XDG_CACHE_HOME" && exec "$@"'
+    ran = subprocess.run(
+        [*under, "sh", "-c", script, "sh", sys.executable, str(bundle)],
+        env={"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert tmp_path == folder_of(ran).parent.parent
 
 
 def test_other_architecture(bundle: Path, tmp_path: Path) -> None:
@@ -116,6 +153,35 @@ def test_old_python_finds_another(tmp_path: Path) -> None:
     assert str(tmp_path / "bin" / "python3.12") == on_path
     assert str(conda / "envs" / "train" / "bin" / "python3") == in_conda
     assert find_python({"PATH": ""}, ()) is None
+
+
+@pytest.fixture(params=OLD)
+def old_python(request: pytest.FixtureRequest) -> str:
+    """Give a Python that is too old, for which the bundle has no wheels."""
+    return python_of(request.param) or pytest.skip(f"Python {request.param} is not installed")
+
+
+def test_old_python_says_what_it_needs(old_python: str, bundle: Path) -> None:
+    """A Python that is too old names those that are not, in one line, if it finds none."""
+    if any(Path(folder).exists() for folder in CONDA_FOLDERS):
+        pytest.skip("this machine has conda")
+    ran = subprocess.run([old_python, str(bundle), "x"], env={"PATH": ""}, capture_output=True, text=True, check=False)
+
+    assert (125, "", 1) == (ran.returncode, ran.stdout, len(ran.stderr.splitlines()))
+    assert "3.9 to 3.14" in ran.stderr
+
+
+def test_old_python_hands_over(old_python: str, bundle: Path, tmp_path: Path) -> None:
+    """A Python that is too old runs the bundle on one that is not."""
+    newer = tmp_path / "bin" / "python3"
+    newer.parent.mkdir()
+    newer.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    newer.chmod(0o755)
+    env = {"PATH": str(newer.parent), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    ran = subprocess.run([old_python, str(bundle), "a"], env=env, capture_output=True, text=True, check=False)
+
+    assert tmp_path / "cache" in folder_of(ran).parents
+    assert "a" == ran.stdout.split()[1]
 
 
 def test_start_parses_on_every_python() -> None:
