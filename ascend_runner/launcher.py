@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
@@ -61,11 +62,13 @@ class Launcher:
             SettingsError: the current directory cannot be used.
             StopRequestedError: a stop signal arrived during a wait.
         """
+        cwd = current_folder()
         context = PlanContext(
             settings=self._settings,
             command=tuple(command),
             environ=self._environ,
-            cwd=current_folder(),
+            cwd=cwd,
+            logs=_logs(cwd),
             started_at=datetime.now().strftime("%Y%m%d-%H%M%S.%f"),  # noqa: DTZ005  local time, as in all messages
             host_name=os.uname().nodename,
             is_folder=os.path.isdir,
@@ -193,6 +196,18 @@ def write_table(table: TableFile, warn: Callable[[str], None]) -> str:
 
     source.write(table.fallback_path, table.data)
     return table.fallback_path
+
+
+def _logs(cwd: str) -> str:
+    """Return the directory for the log directories of runs: ./logs, unless this user cannot write there."""
+    logs = os.path.join(cwd, "logs")
+    is_writable = os.access(logs if os.path.isdir(logs) else cwd, os.W_OK | os.X_OK)
+    return logs if is_writable else os.path.join(own_temporary_folder(), "logs")
+
+
+def own_temporary_folder() -> str:
+    """Return a directory that no other user has, for what cannot be written elsewhere."""
+    return os.path.join(tempfile.gettempdir(), f"ascend-runner-{os.geteuid()}")
 
 
 def current_folder() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import attrs
 
 from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
-from ascend_runner.launcher import write_table
+from ascend_runner.launcher import own_temporary_folder, write_table
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.platforms import detect, folders
 from ascend_runner.platforms import table as platform_table
@@ -55,7 +54,7 @@ def prepare(
         return found
 
     data = codec.to_hccl_bytes(found)
-    own = None if detect.log_dirs(environ) else os.path.join(tempfile.gettempdir(), f"ascend-runner-{os.geteuid()}")
+    own = None if detect.log_dirs(environ) else own_temporary_folder()
     context = PlanContext(
         settings=Settings(log_dir=own),
         environ=environ,

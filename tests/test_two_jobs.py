@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from ascend_runner.platforms.node import MASTER_PORT
 from tests.helpers.program import Program
+from tests.helpers.surroundings import CLEAN, permitted
+from tests.helpers.waiting import LIMIT
+
+ROOT = Path(__file__).parents[1]
 
 # Rank 0 serves at MASTER_PORT, as torch's rendezvous does; rank 1 meets it there. Both end when the file exists.
 MEETS = """
@@ -28,6 +37,20 @@ else:
 while not pathlib.Path("both").exists():
     time.sleep(0.01)
 """
+
+
+def test_user_who_cannot_write_here() -> None:
+    """Where a user cannot write, such as in another user's directory, the logs are below a directory of the user's."""
+    drop = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups") if os.geteuid() == 0 else ()
+    under = permitted(*drop, sys.executable, "-c", "")[:-2]
+    with tempfile.TemporaryDirectory() as folder:  # not below pytest's, which are its user's alone
+        os.chmod(folder, 0o1777)  # noqa: S103  as /tmp is
+        command = [*under, "-m", "ascend_runner", "--nproc-per-node", "1", "true"]
+        env = {**CLEAN, "TMPDIR": folder, "PYTHONPATH": str(ROOT)}
+        ended = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
+        (newest,) = Path(folder).glob("ascend-runner-*/logs/latest")
+
+        assert (0, 1) == (ended.returncode, len([*newest.glob("true-proc-rank-*.txt")])), ended.stderr
 
 
 @pytest.fixture

@@ -32,7 +32,10 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
     Raises:
         OutputError: another job writes to it, or it cannot be used.
     """
-    files.make_folder(job.log_dir)
+    try:
+        files.make_folder(job.log_dir)
+    except OutputError as error:
+        raise OutputError(f"{error}; use another --log-dir") from error
     fd = _locked(job)
     try:
         _put_aside(job, warn)
@@ -94,7 +97,7 @@ def put_aside(
         OutputError: the folder cannot be made.
         OSError: a file cannot be moved; those that were moved stay where they are.
     """
-    earlier = _ours(log_dir, is_ours)
+    earlier = sorted(_ours(log_dir, is_ours), key=lambda name: "-proc-" in name)  # the report before large files
     if not earlier:
         return ()
 

@@ -18,9 +18,8 @@ from ascend_runner.settings.options import WORKDIR_DEVICE, WORKDIR_INHERIT
 
 TABLE_NAME: Final = "jobstart_hccl.json"
 CACHE: Final = "/cache"  # the local disk of a ModelArts node
-LOGS: Final = "logs"  # below the current directory: the log directories of all jobs, where no platform has one
 LONGEST_NAME: Final = 64  # characters of a command in the name of a job; its files add to it
-LATEST: Final = "latest"  # beside them, a link to the newest
+LATEST: Final = "latest"  # beside the log directories of all jobs, a link to the newest
 
 
 def _no_file(_path: str) -> str:
@@ -39,7 +38,8 @@ class Command:
 class PlanContext:
     """The settings, the command, the environment, the caller's working directory and facts of the machine.
 
-    `started_at` is the time as a part of a file name. `cores` is the number of cores that this node may use (None:
+    `logs` is where each run gets a log directory unless the user or the platform has one, and `started_at` is the time
+    as a part of its name. `cores` is the number of cores that this node may use (None:
     unknown). Facts that take long to find, or are rarely needed, are functions: `is_folder` looks at a path,
     `read_text` reads a file ("": there is none), `own_addresses` lists the addresses of this machine, `resolve` turns a
     host name into an address, and `hold_port` returns a port that no other job on this machine uses, the given one if
@@ -50,6 +50,7 @@ class PlanContext:
     command: tuple[str, ...] = ()
     environ: Mapping[str, str]
     cwd: str
+    logs: str = "/"
     started_at: str = ""
     host_name: str
     is_folder: Callable[[str], bool]
@@ -85,13 +86,13 @@ class PlanContext:
         """The log directory: --log-dir, else the platform's, else a new one for each run."""
         folders = detect.log_dirs(self.environ)
         own = self.settings.log_dir or next(filter(self.is_folder, folders), "") or (folders[-1] if folders else "")
-        return os.path.join(self.cwd, own or os.path.join(LOGS, f"{self.job_id}-{self.started_at}"))
+        return os.path.join(self.cwd, own or os.path.join(self.logs, f"{self.job_id}-{self.started_at}"))
 
     @property
     def newest_link(self) -> str:
         """The link to the newest log directory, if each run has a new one, else ""."""
         has_new_one = not self.settings.log_dir and not detect.log_dirs(self.environ)
-        return os.path.join(self.cwd, LOGS, LATEST) if has_new_one else ""
+        return os.path.join(self.logs, LATEST) if has_new_one else ""
 
     @property
     def has_own_workdirs(self) -> bool:

@@ -158,13 +158,14 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
 
 
 def test_store_on_which_a_rename_copies(tmp_path: Path) -> None:
-    """When moving takes too long the rest is left in its place and named."""
+    """When moving takes too long the rest is left in its place and named; the report moves first."""
     run(tmp_path, "one")
     ticks = count(step=MOVE_LIMIT * 0.6)
     left = put_aside(str(tmp_path), NAMES.__contains__, keep=10, clock=lambda: next(ticks))
 
-    assert ("job-report.json",) == left
-    assert (tmp_path / "job-report.json").exists()
+    assert ("job-proc-rank-0-device-0.txt",) == left
+    assert (tmp_path / "job-proc-rank-0-device-0.txt").exists()
+    assert (tmp_path / "run-1" / "job-report.json").exists()
 
 
 def test_folder_that_cannot_be_written(tmp_path: Path) -> None:

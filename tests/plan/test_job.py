@@ -37,6 +37,7 @@ def _plan(
         command=("python", "train.py"),
         environ=environ,
         cwd="/here",
+        logs="/here/logs",
         started_at="noon",
         host_name="some-host",
         is_folder=lambda path: path in existing,
