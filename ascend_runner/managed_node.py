@@ -46,7 +46,7 @@ class Processes(Protocol):
         """Send each rank (by rank id) its signal. A process that has ended meanwhile is no error."""
 
     def reap(self, rank_id: int) -> RankReaped:
-        """Give the pid of a rank of which nothing is left back to the kernel."""
+        """Return the pid of a rank of which nothing is left back to the kernel."""
 
     def pids(self) -> Mapping[int, int]:
         """Return the pid of each rank whose first process is alive, by rank id."""
@@ -86,7 +86,7 @@ class Output(Protocol):
         """
 
     def open(self, rank_id: int) -> AbstractContextManager[int]:
-        """Give the fd for a rank to write to, valid within `with`.
+        """Return the fd for a rank to write to, valid within `with`.
 
         Raises:
             OSError: There are no descriptors left.

@@ -58,7 +58,7 @@ TABLE = ROOT / "fixtures" / "valid" / "group_list_8_devices.json"
 
 
 def someone_else(user: int) -> tuple[str, ...]:
-    """Give the command line that starts a program as another user, who may still read an interpreter below /root."""
+    """Return the command line that starts a program as another user, who may still read an interpreter below /root."""
     ids = (f"--reuid={user}", f"--regid={user}", "--clear-groups")
     return ("setpriv", *ids, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 
@@ -79,7 +79,7 @@ FORBIDDEN = {
 
 @attrs.frozen
 class Schedule:
-    """The plan of each rank, and the blows to the runner: after how many seconds, which signal, to which process."""
+    """The plan of each rank, and the signals to the runner: after how many seconds, which one, to which process."""
 
     seed: int
     plans: tuple[str, ...]
@@ -89,7 +89,7 @@ class Schedule:
 
     @property
     def is_beheaded(self) -> bool:
-        """Whether runner or guardian is killed, so that the ranks' status and last bytes may be lost."""
+        """Whether the runner or the guardian is killed, so that the status and last bytes of ranks may be lost."""
         return any(name == "KILL" for _moment, name, _whom in self.blows)
 
 
@@ -201,7 +201,7 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
 
 
 def own_lines(folder: Path) -> list[str]:
-    """Give the last lines of the runner itself, and any traceback, for the report of a failure."""
+    """Return the last lines of the runner itself, and any traceback, for the report of a failure."""
     lines = (folder / "screen").read_text(errors="replace").splitlines()
     return [line for line in lines if not line.startswith(("[rank ", "  | "))][-40:]
 
@@ -235,7 +235,7 @@ class Place:
         self.removed: dict[str, int] = {}  # descriptors of removed log files, by their names
 
     def command(self) -> list[str]:
-        """Give the command line that starts the program here."""
+        """Return the command line that starts the program here."""
         command = [*CONTAINER] if "container" in self.words else []
         if "full" in self.words:
             command += ["prlimit", f"--fsize={FULL}"]
@@ -257,7 +257,7 @@ class Place:
         return [*command, sys.executable, *program, *ranks]
 
     def env(self) -> dict[str, str]:
-        """Give the environment."""
+        """Return the environment."""
         env = {"PATH": os.environ["PATH"], "MA_VJ_NAME": "chaos", "PYTHONPATH": str(ROOT)}
         env["CHAOS_START"] = str(time.monotonic_ns())
         if "long" in self.words:
@@ -270,7 +270,7 @@ class Place:
         return self.folder / "jobstart_hccl.json"
 
     def guardian(self, popen: subprocess.Popen[bytes]) -> int | None:
-        """Give the pid of the program's first process."""
+        """Return the pid of the program's first process."""
         if "container" not in self.words:
             return popen.pid
         return next(iter(process_tree.children(popen.pid)), None)
@@ -304,7 +304,7 @@ class Place:
 
 
 def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, place: Place) -> list[tuple[str, int]]:
-    """Deal the blows at their times; return those that were dealt, with the time in nanoseconds."""
+    """Send the signals at their times; return those that were sent, with the times in nanoseconds."""
     struck: list[tuple[str, int]] = []
     for moment, name, whom in schedule.blows:
         try:

@@ -66,7 +66,7 @@ class Seen:
 
 
 def possible(state: State, *, has_deadline: bool) -> Iterator[tuple[Words, Event]]:
-    """Give every event that can happen next."""
+    """Return every event that can happen next."""
     if state.spawning is not None:
         yield START, Spawned(state.spawning, 1)
         yield NO_START, SpawnFailed(state.spawning, "no memory", 125)
@@ -108,7 +108,7 @@ def walk() -> list[Seen]:
 
 
 def diagram() -> str:
-    """Give the diagram as the README holds it."""
+    """Return the diagram as the README holds it."""
     seen = walk()
     idle = {(one.before, one.words) for one in seen if one.after == one.before}
     edges: dict[tuple[Phase, Phase], dict[str, frozenset[int]]] = {}

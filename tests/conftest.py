@@ -48,7 +48,7 @@ def no_process_left_behind(_adopt_orphans: None) -> Iterator[None]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
-    """Give a way to run the program."""
+    """Return a way to run the program."""
     program = Program(tmp_path)
     yield program
     program.close()

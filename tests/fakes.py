@@ -228,7 +228,7 @@ class FakeProcesses:
         self.end(rank_id, Ending(signum=signum))
 
     def reap(self, rank_id: int) -> RankReaped:
-        """Give the pid of a rank back."""
+        """Return the pid of a rank back."""
         rank = self._ranks.pop(rank_id)
         assert rank.is_reported
         assert not rank.is_child_alive
@@ -285,7 +285,7 @@ class FakeOutput:
 
     @contextmanager
     def open(self, rank_id: int) -> Iterator[int]:
-        """Give an fd for a rank."""
+        """Return an fd for a rank."""
         if rank_id in self.open_errors:
             raise self.open_errors[rank_id]
         yield rank_id

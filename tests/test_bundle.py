@@ -157,7 +157,7 @@ def test_old_python_finds_another(tmp_path: Path) -> None:
 
 @pytest.fixture(params=OLD)
 def old_python(request: pytest.FixtureRequest) -> str:
-    """Give a Python that is too old, for which the bundle has no wheels."""
+    """Return a Python that is too old, for which the bundle has no wheels."""
     return python_of(request.param) or pytest.skip(f"Python {request.param} is not installed")
 
 

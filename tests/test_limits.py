@@ -21,7 +21,7 @@ NOBODYS = 54321  # a user without processes
 
 @pytest.fixture
 def elsewhere() -> Iterator[Program]:
-    """Give a way to run the program as another user, who can read the interpreter and write its folder."""
+    """Return a way to run the program as another user, who can read the interpreter and write its folder."""
     folder = Path(tempfile.mkdtemp(prefix="ascend-runner-test-"))
     folder.chmod(0o777)
     program = Program(folder)
@@ -111,7 +111,7 @@ def test_long_job_id(program: Program, name: str) -> None:
 
 
 def with_processes(limit: int) -> tuple[str, ...]:
-    """Give the words that start a program as a user who may have so many processes."""
+    """Return the words that start a program as a user who may have so many processes."""
     user = f"{NOBODYS + os.getpid() % 1000}"
     capability = "+dac_read_search"  # the interpreter may stand in a folder of root's
     ids = ("--reuid", user, "--regid", user, "--clear-groups")
@@ -120,5 +120,5 @@ def with_processes(limit: int) -> tuple[str, ...]:
 
 
 def limited(options: str) -> tuple[str, ...]:
-    """Give the words that start a program under a shell's limits."""
+    """Return the words that start a program under a shell's limits."""
     return ("sh", "-c", f'ulimit {options} && exec "$@"', "sh")

@@ -22,18 +22,18 @@ UNKILLABLE = Behaviour(dies_of={})
 
 @pytest.fixture
 def node() -> FakeNode:
-    """Give a node."""
+    """Return a node."""
     return FakeNode()
 
 
 @pytest.fixture
 def recording() -> Recording:
-    """Give an observer."""
+    """Return an observer."""
     return Recording()
 
 
 def exits(ending: Ending, after: float = 1.0) -> Behaviour:
-    """Give a rank that ends by itself."""
+    """Return a rank that ends by itself."""
     return Behaviour(exits=(after, ending))
 
 

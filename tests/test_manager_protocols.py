@@ -142,7 +142,7 @@ class FakeBench:
 
 @pytest.fixture(params=["real", "fake"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    """Give a node, and see that nothing of it is left."""
+    """Return a node, and see that nothing of it is left."""
     with ExitStack() as stack:
         if request.param == "fake":
             yield FakeBench()

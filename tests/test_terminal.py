@@ -30,7 +30,7 @@ class Start(Protocol):
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Give a way to start the program in a terminal."""
+    """Return a way to start the program in a terminal."""
     started: list[Terminal] = []
 
     def start(*args: str, env: dict[str, str] | None = None, columns: int = 80) -> Terminal:

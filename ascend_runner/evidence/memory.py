@@ -7,7 +7,7 @@ from ascend_runner.host.memory import MemorySample
 
 
 def between(before: MemorySample, now: MemorySample) -> Circumstances:
-    """Give the OOM kills since `before`, and the limits and uses as they are now."""
+    """Return the OOM kills since `before`, and the limits and uses as they are now."""
     return Circumstances(
         own_oom_kills=_difference(before.own_oom_kills, now.own_oom_kills),
         machine_oom_kills=_difference(before.machine_oom_kills, now.machine_oom_kills),

@@ -16,7 +16,7 @@ VISIBLE_DEVICES: Final = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def ranks(context: LaunchContext) -> EnvPatch:
-    """Give each rank its number and its device."""
+    """Return each rank its number and its device."""
     own = tuple(
         {"RANK_ID": str(rank_id), **device} for rank_id, device in zip(context.rank_ids, devices(context).ranks)
     )
@@ -24,7 +24,7 @@ def ranks(context: LaunchContext) -> EnvPatch:
 
 
 def devices(context: LaunchContext) -> EnvPatch:
-    """Give each rank the device with its local rank: one of all visible devices, or the only one if isolated."""
+    """Return each rank the device with its local rank: one of all visible devices, or the only one if isolated."""
     return EnvPatch(ranks=tuple(_device(context, local_rank) for local_rank in range(context.nproc)))
 
 

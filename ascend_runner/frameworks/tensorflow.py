@@ -19,7 +19,7 @@ OWN_ADDRESSES: Final = ("POD_IP", "XDL_IP", "MA_CURRENT_IP", "HOST_IP")
 
 
 def cluster(context: LaunchContext) -> EnvPatch:
-    """Give the ranks the rank table or the address of the chief.
+    """Return the ranks the rank table or the address of the chief.
 
     Raises:
         SettingsError: this node's address is unknown, or TF_CONFIG cannot describe its ranks.

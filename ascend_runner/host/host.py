@@ -30,7 +30,7 @@ class Host:
         return not self.root
 
     def path(self, path: str) -> str:
-        """Give the path to open for a path of the machine."""
+        """Return the path to open for a path of the machine."""
         return self.root + path
 
     def exists(self, path: str) -> bool:

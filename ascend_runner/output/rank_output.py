@@ -61,7 +61,7 @@ class RankOutputs:
 
     @contextmanager
     def open(self, rank_id: int) -> Iterator[int]:
-        """Give the fd for a rank to write to, valid within `with`.
+        """Return the fd for a rank to write to, valid within `with`.
 
         Raises:
             OSError: There are no descriptors left.

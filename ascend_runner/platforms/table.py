@@ -84,7 +84,7 @@ def contradiction(node: Node, table: TableFacts) -> str:
 
 
 def with_table(node: Node, table: TableFacts) -> Node:
-    """Give the node its number in the table; the ranks meet at the table's rank 0.
+    """Return the node its number in the table; the ranks meet at the table's rank 0.
 
     An address of node 0 from an option, MASTER_ADDR or a platform's variable of that meaning stays.
     """

@@ -15,7 +15,7 @@ from ascend_runner.plan.this_node import NodeShare
 
 
 def bind(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
-    """Give each rank cores next to its NPU, as --bind asks for."""
+    """Return each rank cores next to its NPU, as --bind asks for."""
     host, nproc = Host(), len(job.ranks)
     devices = npu.of_ranks(host, nproc, hccl.visible_devices(context.environ))
     placement = cores.place(host, context.settings.bind or cores.CORES, nproc, devices)

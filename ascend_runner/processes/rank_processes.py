@@ -140,7 +140,7 @@ class RankProcesses:
                 process_tree.send(found.identity, by_session[found.session])
 
     def reap(self, rank_id: int) -> RankReaped:
-        """Give the pid of a rank of which nothing is left back to the kernel."""
+        """Return the pid of a rank of which nothing is left back to the kernel."""
         self._ended.discard(rank_id)
         return self._leaders.pop(rank_id).reap()
 

@@ -92,7 +92,7 @@ def to_hccl_bytes(table: RankTable) -> bytes:
 
 
 def unpack(data: bytes, document: Document, *, largest: int = LARGEST) -> bytes:
-    """Return the document inside of base64 of gzip, which CCE writes if compression is enabled; others as they are.
+    """Return the document inside base64 of gzip, which CCE writes if compression is enabled; others as they are.
 
     Raises:
         RankTableNotReadyError: The packed data is damaged or truncated.

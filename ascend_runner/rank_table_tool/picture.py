@@ -23,7 +23,7 @@ from ascend_runner.text import format_numbers, printable
 
 MARGIN: Final = 28
 GAP: Final = 14  # between cards
-PADDING: Final = 10  # inside of a card or a super-pod
+PADDING: Final = 10  # inside a card or a super-pod
 CELL_GAP: Final = 4
 LINE_GAP: Final = 6
 SHAPE: Final = 1.5  # width of the picture over its height, as far as cards allow

@@ -42,7 +42,7 @@ class Watch:
         self._reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
 
     def rank(self, work: str = "") -> Sequence[str]:
-        """Give the command line of a rank that does some work, reports that it is ready, and sleeps."""
+        """Return the command line of a rank that does some work, reports that it is ready, and sleeps."""
         return ("sh", "-c", (READY % work).replace("$FIFO", self.path))
 
     def await_ready(self, ranks: int) -> None:

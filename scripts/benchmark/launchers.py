@@ -24,12 +24,12 @@ class Launcher:
     starts_scripts_only: bool = False  # Python scripts, no other programs
 
     def command(self, log_dir: str, *argv: str, ranks: int) -> list[str]:
-        """Give the command line that starts so many ranks."""
+        """Return the command line that starts so many ranks."""
         return [*self.words(ranks, log_dir), *argv]
 
 
 def peers() -> list[Launcher]:
-    """Give the peers that are in PATH."""
+    """Return the peers that are in PATH."""
     return [peer for peer in PEERS if shutil.which(peer.name)]
 
 

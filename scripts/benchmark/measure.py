@@ -1,4 +1,4 @@
-"""Ways to measure: alternating runs and their medians, each in an empty folder and a clean environment."""
+"""Ways to measure: alternating runs and their medians, each in an empty directory and a clean environment."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def sleeping(launcher: Launcher, ranks: int) -> Iterator[list[int]]:
 
 
 def pss(pid: int) -> int:
-    """Give the proportional set size of a process in bytes (proc(5), smaps_rollup)."""
+    """Return the proportional set size of a process in bytes (proc(5), smaps_rollup)."""
     found = re.search(rb"^Pss: +(\d+) kB", read(f"/proc/{pid}/smaps_rollup"), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 

@@ -40,12 +40,12 @@ class Row:
 
 
 def head() -> str:
-    """Give the header."""
+    """Return the header."""
     return COLUMNS.format("what", "ours", "peer", "ratio", "reach", "") + "\n" + "-" * 117
 
 
 def line(row: Row) -> str:
-    """Give one row as text."""
+    """Return one row as text."""
     ours, theirs = (NOT_INSTALLED if figure is None else row.show(figure) for figure in (row.ours, row.theirs))
     peer = f"{row.peer} {theirs}" if row.peer else ""
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"

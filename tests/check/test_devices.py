@@ -258,7 +258,7 @@ def with_npu_smi(folder: Path, script: str) -> dict[str, str]:
 
 
 def printing(screen: str) -> str:
-    """Give a script that prints a screen, if it is asked for it."""
+    """Return a script that prints a screen, if it is asked for it."""
     return f"[ \"$*\" = info ] || exit 9\ncat <<'END'\n{screen}END"
 
 

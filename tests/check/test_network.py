@@ -18,7 +18,7 @@ HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrn
 
 
 def row(port: int, state: str, inode: int, address: str = "0100007F") -> str:
-    """Give a socket as /proc/net/tcp shows it."""
+    """Return a socket as /proc/net/tcp shows it."""
     return f"   0: {address}:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000  0  0 {inode} 1\n"
 
 

@@ -81,7 +81,7 @@ def run(*argv: str, env: Mapping[str, str] | None = None, cwd: Path) -> Ended:
 
 
 def failed_ranks(folder: Path) -> set[tuple[int, int | None, int | None]]:
-    """Give rank, exit status and signal of the causes in the reports of the nodes below a folder."""
+    """Return rank, exit status and signal of the causes in the reports of the nodes below a folder."""
     reports = [json.loads(path.read_bytes()) for path in folder.rglob("*-report*.json")]
     return {
         (rank["rank_id"], rank["exit_code"], rank["signal"])
@@ -92,7 +92,7 @@ def failed_ranks(folder: Path) -> set[tuple[int, int | None, int | None]]:
 
 
 def free_port() -> str:
-    """Give a free port."""
+    """Return a free port."""
     with bound_to_free_port() as bound:
         return str(bound.getsockname()[1])
 
@@ -121,7 +121,7 @@ class TwoNodes:
             _ip("netns", "del", name)
 
     def on(self, index: int) -> tuple[str, ...]:
-        """Give the command line that runs a command on a node, with a host name of its own."""
+        """Return the command line that runs a command on a node, with a host name of its own."""
         rename = f'hostname node-{index}; exec "$@"'
         return ("ip", "netns", "exec", self.names[index], "unshare", "--uts", "sh", "-c", rename, "sh")
 
@@ -132,6 +132,6 @@ def _ip(*words: str) -> None:
 
 @pytest.fixture
 def nodes() -> Iterator[TwoNodes]:
-    """Give two nodes."""
+    """Return two nodes."""
     with TwoNodes() as nodes:
         yield nodes

@@ -16,7 +16,7 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 @pytest.fixture
 def job(nodes: TwoNodes, tmp_path: Path) -> Callable[[str], Ended]:
-    """Give a way to run `mpirun -N 1 ascend-runner ... sh -c SCRIPT` on two nodes, called on node 0."""
+    """Return a way to run `mpirun -N 1 ascend-runner ... sh -c SCRIPT` on two nodes, called on node 0."""
     # In place of ssh: called as `agent HOST COMMAND ...`, it runs the command on node 1.
     agent = tmp_path / "agent"
     agent.write_text(f'#!/bin/sh\nshift\nexec {_quoted(nodes.on(1))} sh -c "$*"\n')

@@ -100,7 +100,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Give a cluster of two nodes."""
+    """Return a cluster of two nodes."""
     cluster = Cluster(tmp_path)
     try:
         cluster.start()

@@ -47,7 +47,7 @@ def find(data: bytes) -> Traceback:
 
 
 def short(data: bytes) -> tuple[str, str]:
-    """Give the exception, and the function it was raised in."""
+    """Return the exception, and the function it was raised in."""
     found = find(data)
     return found.exception, found.place.partition(" in ")[2]
 

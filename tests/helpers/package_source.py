@@ -1,4 +1,4 @@
-"""The package as its source shows it: modules, what they import, and which names of other packages they use."""
+"""The package's source: modules, their imports, and the names of other packages that they use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 @attrs.frozen
 class Import:
-    """One import, wherever it stands; `target` is a module of the package ("plan.job") or a name outside of it."""
+    """One import, wherever it is; `target` is a module of the package ("plan.job") or a name outside of it."""
 
     target: str
     is_own: bool
@@ -60,7 +60,7 @@ class Module:
         return tuple(dict.fromkeys(found))
 
     def _by_string(self, node: ast.AST) -> Iterator[Import]:
-        """Give what a string imports: "ascend_runner.plan.job" anywhere, and what an import function is called with."""
+        """Yield what a string imports: "ascend_runner.plan.job" anywhere, and the arguments of import functions."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _own_module(node.value)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in IMPORTERS:
@@ -122,7 +122,7 @@ def _module_of(name: str) -> str:
 
 
 def _own_module(name: str) -> Iterator[Import]:
-    """Give a string as an import if it is the full name of a module of the package."""
+    """Return a string as an import if it is the full name of a module of the package."""
     target = _module_of(name)
     if target and name == f"ascend_runner.{target}":
         yield Import(target, is_own=True)

@@ -1,4 +1,4 @@
-"""Plans of jobs, made without planning: only what a test is about needs to be given."""
+"""Job specifications built directly, so that a test states only what it is about."""
 
 from __future__ import annotations
 

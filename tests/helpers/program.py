@@ -38,7 +38,7 @@ def run_to_end(
 
 
 def sentence(line: str) -> str:
-    """Give one of the runner's own lines without prefix and time: "ERROR command not found: 'x'"."""
+    """Return one of the runner's own lines without prefix and time: "ERROR command not found: 'x'"."""
     return " ".join(line.split(" ")[2:])
 
 
@@ -70,7 +70,7 @@ class Run:
         return process_tree.children(self.popen.pid)[0]
 
     def wait_for(self, text: str, times: int = 1) -> None:
-        """Wait until this text has been shown in so many lines in all."""
+        """Wait until this text has been shown in the given number of lines."""
         deadline = time.monotonic() + LIMIT
         while sum(text in line for line in self.lines) < times:
             try:
@@ -134,7 +134,7 @@ class Program:
         return run
 
     def act(self, ranks: int, *steps: str, options: tuple[str, ...] = (), under: tuple[str, ...] = ()) -> Run:
-        """Start so many ranks that take the steps, see tests/workers/actor.py."""
+        """Start ranks that perform the steps; see tests/workers/actor.py."""
         return self.start("--nproc-per-node", str(ranks), *options, *ACTOR, *steps, under=under)
 
     def shell(self, command: str) -> subprocess.CompletedProcess[bytes]:

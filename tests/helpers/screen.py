@@ -19,7 +19,7 @@ class Reader:
 
     @property
     def data(self) -> bytes:
-        """What has come so far."""
+        """The data read so far."""
         return b"".join(self.chunks)
 
     def start(self) -> None:
@@ -28,17 +28,17 @@ class Reader:
             self._thread.start()
 
     def read(self, size: int) -> None:
-        """Read on until so many bytes have come."""
+        """Read until the given number of bytes has arrived."""
         self.start()
         wait_until(lambda: self.size >= size)
 
     def leave(self) -> None:
-        """Go away: whoever writes gets EPIPE. Blocked writers, too."""
+        """Close the pipe, so that writers get EPIPE, even blocked ones."""
         os.close(self.fd)
         self.fd = -1
 
     def finish(self) -> None:
-        """Read what is left; the writers must be gone, or be about to go."""
+        """Read the rest; the writers must have closed the pipe, or be about to."""
         if self.fd >= 0:
             self._thread.join(LIMIT)
             assert not self._thread.is_alive(), "somebody still holds the output open"
@@ -81,7 +81,7 @@ class Screen:
             reader.finish()
 
     def join(self) -> None:
-        """Make stderr what stdout is, as on a terminal."""
+        """Redirect stderr to stdout, as on a terminal."""
         os.dup2(1, 2)
 
     def _is_quiet(self) -> bool:

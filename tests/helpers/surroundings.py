@@ -1,4 +1,4 @@
-"""What a test may rely on in the machine it runs on: variables, ports, and programs that start others."""
+"""What a test may rely on from the machine: variables, ports, and programs that start others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bound_to_free_port() -> socket.socket:
 
 
 def permitted(*words: str) -> tuple[str, ...]:
-    """Give the command line of a program that starts others, or skip the test if it is not permitted here."""
+    """Return the command line of a program that starts others, or skip the test if it is not permitted here."""
     try:
         tried = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=LIMIT, check=False)
     except FileNotFoundError:

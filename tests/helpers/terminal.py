@@ -1,4 +1,4 @@
-"""A pseudo-terminal with the program in its foreground, as a person has it."""
+"""A pseudo-terminal with the program in its foreground, as at an interactive shell."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Terminal:
                 pytest.fail(f"not seen in {LIMIT:g} s: {text!r}; the screen:\n{self.screen}")
 
     def finish(self, typing: str = "") -> int:
-        """Read to the end, typing this whenever nothing has come for a moment, and return the exit status."""
+        """Read to the end, typing this text whenever there was no output for a moment, and return the exit status."""
         deadline = time.monotonic() + LIMIT
         while self.popen.poll() is None and time.monotonic() < deadline:
             if not self._read(MOMENT):
@@ -64,7 +64,7 @@ class Terminal:
         return self.popen.wait(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """End what is still running."""
+        """Kill the command if it is still running."""
         self.popen.kill()
         self.popen.wait()
         os.close(self._master)

@@ -9,7 +9,7 @@ from ascend_runner.host.host import Host
 
 
 def tree(folder: Path, files: Mapping[str, str]) -> str:
-    """Lay out files by their paths; the folder that stands for the machine's root."""
+    """Create files by their paths, and return the directory that stands for the machine's root."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -18,5 +18,5 @@ def tree(folder: Path, files: Mapping[str, str]) -> str:
 
 
 def host(folder: Path, files: Mapping[str, str]) -> Host:
-    """Lay out files by their paths, as a machine."""
+    """Create files by their paths, and return the machine that they describe."""
     return Host(tree(folder, files))

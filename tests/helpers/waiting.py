@@ -11,7 +11,7 @@ LIMIT: Final = 60.0  # seconds that any fact may take to come true on a busy mac
 
 
 def wait_until(is_true: Callable[..., object], *, limit: float = LIMIT) -> None:
-    """Wait until a condition holds that nothing announces."""
+    """Poll until a condition holds."""
     deadline = time.monotonic() + limit
     while not is_true():
         assert time.monotonic() < deadline, f"still false after {limit:g} s"

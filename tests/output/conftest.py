@@ -1,4 +1,4 @@
-"""This process' standard output and error, made pipes that a test reads."""
+"""This process's standard output and error, redirected to pipes that a test reads."""
 
 from __future__ import annotations
 

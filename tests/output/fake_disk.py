@@ -1,4 +1,4 @@
-"""A disk that fails, hangs or takes few bytes at a time, as a test wants it."""
+"""A disk that fails, hangs or accepts few bytes at a time, as a test requires."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.helpers.waiting import LIMIT
 
 
 class FakeDisk(Disk):
-    """The real disk, but for what a test has set."""
+    """The real disk, except for what a test has set."""
 
     def __init__(self) -> None:
         self.bytes_per_write = 1 << 30
@@ -23,11 +23,11 @@ class FakeDisk(Disk):
         self._open: set[int] = set()
 
     def lose(self, error: int) -> None:
-        """Let every call on the files that are open now fail."""
+        """Make every call on the currently open files fail."""
         self._lost = dict.fromkeys(self._open, error)
 
     def write(self, fd: int, data: memoryview) -> int:
-        """Write as many bytes as the disk takes at a time."""
+        """Write as many bytes as the disk accepts at a time."""
         if not self.answers.is_set():
             self.is_hanging.set()
             self.answers.wait(LIMIT)

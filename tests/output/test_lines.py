@@ -43,14 +43,14 @@ def cut(data: bytes, prefix: bytes, ends: list[int]) -> bytes:
 
 @attrs.frozen
 class Stream:
-    """The output of a rank in brief: its lines by length and ending, and the ends of the reads."""
+    """A compact description of a rank's output: the length and ending of each line, and the ends of the reads."""
 
     lines: list[tuple[int, bytes]]
     ends: list[int]
 
     @property
     def data(self) -> bytes:
-        """The bytes; each line of another letter, so that a mix-up shows."""
+        """The bytes; each line consists of a different letter, so that mix-ups are visible."""
         return b"".join(b"%c" % (97 + index) * length + end for index, (length, end) in enumerate(self.lines))
 
 
@@ -104,7 +104,7 @@ def test_no_byte_is_lost(stream: Stream) -> None:
     ids=["two", "cut", "empty", "unended", "bar", "dos", "bar-at-end", "long", "just-not", "just-not-dos", "nothing"],
 )
 def test_lines_by_example(reads: list[bytes], shown: bytes) -> None:
-    """The same in examples: a prefix at each line, wrapped line and step of a progress bar."""
+    """Each line, each part of a wrapped line and each state of a progress bar has a prefix."""
     cutter = LineCutter(b"> ")
 
     assert shown == b"".join(piece for read in reads for piece in cutter.feed(read)) + cutter.finish()
@@ -166,7 +166,7 @@ def test_folded_lines_are_their_last_states(reads: list[bytes]) -> None:
 
 @given(streams(), st.data())
 def test_folding_skips_as_many_lines_as_it_would_show(stream: Stream, choices: st.DataObject) -> None:
-    """Also with progress bars and lines that are wrapped, whatever is left out is counted."""
+    """Skipped lines are counted with progress bars and wrapped lines as well."""
     shown, skipped = LineCutter(PREFIX, folds=True), LineCutter(PREFIX, folds=True)
     for start, end in zip([0, *stream.ends], [*stream.ends, len(stream.data)]):
         read = stream.data[start:end]
@@ -217,7 +217,7 @@ def test_unfinished_line_by_example(reads: list[bytes], shown: bytes) -> None:
 
 
 def test_last_state_of_a_bar_is_shown_when_its_line_ends() -> None:
-    """A state that was shown already is shown once more with the newline."""
+    """A state that has already been shown is shown again with the newline."""
     cutter = LineCutter(b"> ", folds=True)
     cutter.feed(b"\r10%")
     cutter.show_unfinished()

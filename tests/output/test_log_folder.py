@@ -79,7 +79,7 @@ def test_folder_in_use_is_refused_and_left_alone(tmp_path: Path) -> None:
 
 
 def test_question_makes_nothing(tmp_path: Path) -> None:
-    """Whether a folder is in use is asked without making anything."""
+    """Asking whether a directory is in use creates nothing."""
     assert not log_folder.is_in_use(job(tmp_path / "missing"))
     assert [] == list(tmp_path.iterdir())
 
@@ -113,7 +113,7 @@ def content_of(folder: Path) -> list[str]:
 
 
 def test_first_run_moves_nothing(tmp_path: Path) -> None:
-    """Where nothing of the job is there, no folder is made."""
+    """If there are no files of the job, no directory is created."""
     assert () == run(tmp_path, "one")
     assert sorted(NAMES) == sorted(path.name for path in tmp_path.iterdir())
 
@@ -128,7 +128,7 @@ def test_each_run_has_a_folder(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_runs_are_kept(tmp_path: Path) -> None:
-    """Older folders go, and numbers are not used again."""
+    """Older directories are deleted, and their numbers are not reused."""
     for number in range(6):
         run(tmp_path, str(number), keep=2)
 
@@ -148,7 +148,7 @@ def test_nodes_that_share_a_folder_choose_the_same_number(tmp_path: Path) -> Non
 
 
 def test_files_of_others_stay(tmp_path: Path) -> None:
-    """A folder that is thinned out keeps what is not this job's."""
+    """Deleting an earlier run keeps files of other jobs."""
     run(tmp_path, "one")
     run(tmp_path, "two")
     (tmp_path / "run-1" / "notes").touch()
@@ -169,7 +169,7 @@ def test_store_on_which_a_rename_copies(tmp_path: Path) -> None:
 
 
 def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """The error of the disk is handed on."""
+    """An error of the disk is raised."""
     run(tmp_path, "one")
     (tmp_path / "run-1").write_text("in the way")
 

@@ -54,7 +54,7 @@ def writing(tmp_path: Path) -> Iterator[Writing]:
 
 
 def test_bytes_arrive_in_order(writing: Writing) -> None:
-    """What is put into the queue is in the file, once the writer has ended."""
+    """Everything that was queued is in the file once the writer has ended."""
     for number in range(1000):
         writing.writer.put(b"%d\n" % number)
     writing.finish()
@@ -143,7 +143,7 @@ def test_what_a_hung_disk_has_not_written_at_the_end_is_lost(writing: Writing) -
 
 
 def test_part_of_a_piece_that_was_written_is_not_lost(writing: Writing) -> None:
-    """Loss is counted from the first byte that the disk did not take."""
+    """Lost bytes are counted from the first one that the disk did not accept."""
     writing.disk.bytes_per_write = 3
     writing.writer.put(b"abc")
     wait_until(lambda: writing.writer.file.offset == 3)

@@ -49,7 +49,7 @@ class Pumping:
         return self.pump.add(self.streams[rank_id])
 
     def pass_time(self, seconds: float) -> None:
-        """Let everything written so far be read, and then time pass."""
+        """Wait until everything written so far has been read, then advance the clock."""
         self.pump.settle(LIMIT)
         self.now += seconds
         self.pump.settle(LIMIT)

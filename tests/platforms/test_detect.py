@@ -1,4 +1,4 @@
-"""Finding this node's place: fixtures of the platforms, their order, overrides, invalid values."""
+"""Finding this node's position: fixtures of the platforms, their order, overrides, invalid values."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_address_of_node_0_is_unknown() -> None:
 
 
 def test_mpirun_comes_before_the_platform_around() -> None:
-    """What started this process comes before what started its container."""
+    """The launcher of this process takes precedence over the platform of its container."""
     found = find_node({**MODELARTS, "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3", "MASTER_ADDR": "a"})
 
     assert ("Open MPI", 3, 4) == (found.platform, found.node_rank, found.nnodes)
@@ -93,14 +93,14 @@ def test_hydra_inside_a_slurm_step_takes_its_hosts() -> None:
 
 
 def test_route_plan_that_is_off() -> None:
-    """ROUTE_PLAN=false leaves the numbers as they are."""
+    """With ROUTE_PLAN=false the usual variables count."""
     found = find_node({**platform_cases.load("modelarts_route_plan").variables, "ROUTE_PLAN": "false"})
 
     assert ("ModelArts", 0, 3) == (found.platform, found.node_rank, found.nnodes)
 
 
 def test_route_plan_with_an_address_of_the_users() -> None:
-    """A MASTER_ADDR that the user has set stays."""
+    """A MASTER_ADDR that the user has set is kept."""
     found = find_node({**platform_cases.load("modelarts_route_plan").variables, "MASTER_ADDR": "mine"})
 
     assert "mine" == found.master_addr
@@ -122,7 +122,7 @@ def test_acjob_by_its_list_of_ranks() -> None:
 
 @pytest.mark.parametrize("variables", [{"HOSTNAME": "somewhere"}, {"MASTER_ADDR": "10.0.0.1"}])
 def test_pytorchjob_is_not_believed_without_its_name(variables: dict[str, str]) -> None:
-    """The same variables in a pod of another name may be torchrun's."""
+    """In a pod with another name, the same variables may be torchrun's."""
     found = find_node({**platform_cases.load("kubeflow_pytorchjob").variables, **variables})
 
     assert "no platform detected" == found.platform
@@ -138,7 +138,7 @@ def test_pytorchjob_is_not_believed_without_its_name(variables: dict[str, str]) 
     ],
 )
 def test_volcano_pod_without_a_certain_number(variables: dict[str, str]) -> None:
-    """The tasks that take part are not guessed."""
+    """If it is unclear which tasks take part, the node is ambiguous."""
     expected = (
         "cannot tell the number of nodes or this node's rank from Volcano's variables (VC_TASK_INDEX): set --nnodes,"
         " --node-rank and --master-addr (or --nnodes 1 to use this node alone)"
@@ -171,7 +171,7 @@ def test_half_of_a_platform_of_one_node(variables: dict[str, str]) -> None:
 
 
 def test_several_nodes_without_a_number_of_this_one() -> None:
-    """Without a rank each node of ModelArts would take itself for node 0."""
+    """Without a rank, each ModelArts node would assume that it is node 0."""
     variables = {name: value for name, value in MODELARTS.items() if name != "VC_TASK_INDEX"}
     expected = (
         "cannot tell this node's rank among 2 nodes (MA_NUM_HOSTS): set --node-rank (or --nnodes 1 to use this node"
@@ -235,7 +235,7 @@ def test_user_overrules_the_platform() -> None:
 
 @pytest.mark.parametrize("overrides", [Overrides(master_port=4000), Overrides(nnodes=1, master_port=4000)])
 def test_port_of_the_users_overrules_one_that_will_not_do(overrides: Overrides) -> None:
-    """The port that counts is checked, not the one that it replaces."""
+    """Only the effective port is checked, not the one that it overrides."""
     assert 4000 == find_node({**MODELARTS, "MASTER_PORT": "60005"}, overrides).master_port
 
 
@@ -368,7 +368,7 @@ def test_cards_that_are_no_multiple() -> None:
 
 @pytest.mark.parametrize("nproc", ["auto", "gpu", "cpu"])
 def test_trainer_that_leaves_the_count_to_torchrun(nproc: str) -> None:
-    """The words of torchrun for "as many as there are" give no number of devices."""
+    """Values of torchrun such as `auto` give no number of devices."""
     found = find_node({"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": nproc})
 
     assert found.devices_per_node is None

@@ -63,7 +63,7 @@ def test_defaults_that_exist(there: set[str], expected: dict[str, str]) -> None:
 
 
 def test_datasets_by_name() -> None:
-    """Names may be of any script."""
+    """Names may be in any script."""
     listed = {"道路 1": "/home/ma-user/datasets/dataset-0", "b": "/home/ma-user/cached-datasets/5f9c/dataset"}
 
     assert listed == folders.mapped_datasets({"DATASET_MAP": json.dumps(listed)})

@@ -1,4 +1,4 @@
-"""Lists of hosts: what is read of a file, and what it says of this node."""
+"""Host lists: how files are parsed, and what they say about this node."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ HOSTS: Hosts = (("a", 4), ("b.job", 4))
     ],
 )
 def test_formats(text: str, hosts: Hosts) -> None:
-    """The lines of Open MPI, DeepSpeed and MPICH give names and slots."""
+    """Host files of Open MPI, DeepSpeed and MPICH give names and slots."""
     assert hosts == decode(text, "/etc/mpi/hostfile")
 
 
 def test_malformed_line() -> None:
-    """A line of another form is named."""
+    """A malformed line is quoted in the error."""
     with pytest.raises(SettingsError) as caught:
         decode("a:4\nb:x\n", "/etc/mpi/hostfile")
 
@@ -53,7 +53,7 @@ def test_list_gives_the_place(own: tuple[str, ...]) -> None:
 
 
 def test_variables_stay() -> None:
-    """What variables give stays; --hosts replaces the platform's names."""
+    """Variables take precedence over a host file; --hosts overrides the platform's names."""
     given = Node(
         node_rank=1,
         nnodes=2,

@@ -35,7 +35,7 @@ def test_list(text: str, hosts: str) -> None:
              "n[1-2-3]", "n[0-65536]", "n[1-9999999999999]", "r[0-999]n[0-999]", "a ,b", "n[\u0661]"],
 )  # fmt: skip
 def test_no_list(text: str) -> None:
-    """A malformed or huge list is an error, and never fills the memory."""
+    """A malformed or huge list is an error and does not exhaust the memory."""
     with pytest.raises(SettingsError) as caught:
         hosts_of(text, "SLURM_STEP_NODELIST")
 

@@ -59,7 +59,7 @@ def test_agreement() -> None:
 
 
 def test_nobody_says_anything() -> None:
-    """A fact that no variable gives cannot contradict the table."""
+    """A fact without a variable cannot contradict the table."""
     assert "" == contradiction(find_node({}), TABLE)
 
 
@@ -81,12 +81,12 @@ def test_nobody_says_anything() -> None:
     ],
 )
 def test_contradiction(table: TableFacts, sentence: str) -> None:
-    """Counts and the own address are compared, and the sentence names the variable."""
+    """Counts and the node's address are compared with the table, and the sentence names the variable."""
     assert sentence == contradiction(find_node(MODELARTS), table)
 
 
 def test_node_rank_of_the_users() -> None:
-    """A rank from the user must be the table's; a platform's may differ after pods were rescheduled."""
+    """--node-rank must match the table; a platform's rank may differ after pods were rescheduled."""
     table = attrs.evolve(TABLE, position=0)
 
     assert "" == contradiction(find_node(MODELARTS), table)

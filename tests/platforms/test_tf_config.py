@@ -54,7 +54,7 @@ def test_evaluator_is_not_in_the_cluster() -> None:
     ],
 )
 def test_no_cluster(text: str) -> None:
-    """Anything else is an error."""
+    """Any other value is an error."""
     with pytest.raises(SettingsError) as caught:
         tf_config.decode(text)
 

@@ -111,5 +111,5 @@ def test_copy_of_the_descriptor_elsewhere(watch: ExitWatch) -> None:
 
 
 def open_descriptors() -> set[int]:
-    """Give this process's."""
+    """Return this process's."""
     return {int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}

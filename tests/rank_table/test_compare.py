@@ -19,7 +19,7 @@ def _differences(first: bytes, second: bytes) -> list[Difference]:
 
 
 def _moved(name: str, path: str, *, key: str = "") -> bytes:
-    """Give a fixture with a list turned around."""
+    """Return a fixture with a list turned around."""
     document = json.loads(valid(name))
     holder = document[path][0] if key else document
     holder[key or path].reverse()

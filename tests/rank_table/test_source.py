@@ -22,7 +22,7 @@ INITIALIZING = b'{"status": "initializing"}'
 
 @pytest.fixture
 def table() -> bytes:
-    """Give a completed table of 8 devices."""
+    """Return a completed table of 8 devices."""
     return valid("server_list_8_devices")
 
 
@@ -36,13 +36,13 @@ class FakeTime:
         self._steps: Iterator[Callable[[], object]] = iter(steps)
 
     def pause(self, seconds: float) -> None:
-        """Let time pass, and something happen."""
+        """Advance the clock and perform the next step."""
         self.pauses.append(seconds)
         self.now += seconds
         next(self._steps, lambda: None)()
 
     def wait(self, path: Path, *, timeout: float = 10.0) -> RankTable:
-        """Wait in this time."""
+        """Wait for a table with this clock."""
         return source.wait(path, timeout=timeout, pause=self.pause, say=self.said.append, clock=lambda: self.now)
 
 

@@ -63,7 +63,7 @@ class Lines:
     ],
 )
 def test_levels(levels: list[str], seen: list[Fact]) -> None:
-    """A fact is shown with the level that it deserves, and what happens in every job is shown by --verbose only."""
+    """Each fact has its level; facts of every job are shown by --verbose only."""
     lines = Lines()
     progress = Progress(JOB, lines)
     for fact in seen:

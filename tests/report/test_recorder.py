@@ -35,7 +35,7 @@ JOB = job_spec([spec(0), spec(1)], server_id="10.0.0.4", has_own_process_logs=Tr
 def play(
     recorder: Recorder, cause: Cause | None, *exits: Exited, stopped: Sequence[int] = (), output: bytes = b""
 ) -> Outcome:
-    """Tell a recorder the facts of a job that started at 100 s and ran for 50 s; return its outcome.
+    """Pass a recorder the facts of a job that started at 100 s and ran for 50 s; return its outcome.
 
     `stopped` are the ranks that were asked to stop; `output` is that of rank 0.
     """

@@ -20,7 +20,7 @@ STOPPED = Ending(signum=SIGTERM)
 
 
 def job(*rank_ids: int, pod_name: str = "") -> JobSpec:
-    """Give a plan of these ranks, of 16 in all."""
+    """Return a plan of these ranks, of 16 in all."""
     ranks = [
         rank_spec(rank_id, local_rank=local_rank, env={"ASCEND_PROCESS_LOG_PATH": f"/plog/{rank_id}"})
         for local_rank, rank_id in enumerate(rank_ids)
@@ -45,7 +45,7 @@ def rank(rank_id: int, ending: Ending | None = OK, *, is_stopped: bool = False) 
 
 
 def test_beginning_says_what_runs_where() -> None:
-    """Ranks, of how many, on which server and pod, and where the logs are."""
+    """The first message states the ranks, the size of the job, the server and pod, and the log directory."""
     assert "starting ranks 8, 9 of 16 on 10.0.0.1 (pod job-1), logs in /log" == screen.starting(
         job(8, 9, pod_name="job-1")
     )
@@ -54,7 +54,7 @@ def test_beginning_says_what_runs_where() -> None:
 
 
 def test_auxiliary_process_is_called_by_its_name() -> None:
-    """Whether it starts, ends or fails, a number below 0 is never shown."""
+    """The name of an auxiliary process is shown, never its negative rank id."""
     scheduler = attrs.evolve(job(-1).ranks[0], name="scheduler")
     both = attrs.evolve(job(0, 1), beside=(scheduler,))
     ranks = (rank(-1, STOPPED, is_stopped=True), rank(0), rank(1))
@@ -182,7 +182,7 @@ def test_lost_output() -> None:
     ],
 )
 def test_suspected_peer(line: str, suspected: Peer) -> None:
-    """A suspected peer is named first of all places to look."""
+    """A suspected peer is the first place to look."""
     outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED),), suspected_peer=suspected)
 
     assert line == screen.ended(outcome, job(0)).splitlines()[1]
@@ -199,7 +199,7 @@ def test_suspected_peer(line: str, suspected: Peer) -> None:
     ],
 )
 def test_peer(text: str, peer: Peer) -> None:
-    """A peer is named by all that is known of it."""
+    """A peer is described by everything that is known about it."""
     failed = attrs.evolve(rank(0, FAILED), finding=Finding(points_at=(peer,)))
 
     assert f"  peer   {text}" == ended(Exited(0, FAILED), failed)[1]
@@ -266,7 +266,7 @@ def test_victim_that_ended_first() -> None:
 
 
 def test_open_cause() -> None:
-    """Where nobody tells the cause, the rank that ended first is the head, and the candidates are named."""
+    """If the cause is unclear, the head names the rank that ended first, and the next line the candidates."""
     root = attrs.evolve(NAN, rank_id=0, certainty=Certainty.OPEN, candidates=(7, 0))
 
     assert "  cause  unclear: it may be rank 7 or rank 0" == caused(root)[1]
