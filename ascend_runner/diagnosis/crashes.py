@@ -151,9 +151,10 @@ def _mindspore(lines: Sequence[str], index: int, _match: re.Match[str]) -> Trace
 
 _RULED: Final = re.compile(r"- C\+\+ Call Stack")
 _HINT: Final = re.compile(
-    r"Fatal Python error|^- [A-Z]|terminate called|\*\*\*|^F\d{4}|Check failed|panic|Exception in thread|Signal: "
-    r"|: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Segmentation|Bus error|Killed|Aborted"
-    r"|noticed that process|MPI_ABORT|not enough slots|command not found|FatalError|detected by the"
+    r"Fatal Python error|^- [A-Z]|terminate called|\*\*\*|^F\d{4}|\[F\d{4}|Check failed|panic|Exception in thread"
+    r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Segmentation|Bus error|Killed|Aborted"
+    r"|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots|command not found"
+    r"|FatalError|detected by the"
 )
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
     (re.compile(pattern), read)
@@ -163,6 +164,7 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"\*\*\* (?P<text>SIG[A-Z]+ .*?received by PID \d+).*", _native_stack),
         (r"\[[\w.-]+:\d+\] (?P<text>Signal: [A-Z][\w ]+\(\d+\))", _native_stack),
         (r"^- (?:Framework|Ascend|C\+\+|Memory|The |Internal|Illegal)[\w +]*(?: Message| Raised| Stack)?:", _mindspore),
+        (r"\[F\d{4} [\d:.]+ (?P<text>\S+:\d+\] .+)", _line),
         (r"^F\d{4} \d\d:\d\d:\d\d\S*\s+\d+ (?P<text>\S+:\d+\] .+)", _line),
         (r"(?P<text>Check failed: .+)", _line),
         (r"FatalError: .*is detected by the operating system.*", _line),
@@ -174,10 +176,11 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"thread '[^']*' (?:\(\d+\) )?panicked at (?:'(?P<text>[^']*)', )?(?P<place>\S+?):?$", _next_line),
         (r'Exception in thread "[^"]*" (?P<text>[\w.$]+(?::.*)?)$', _java),
         (r"\S+: error while loading shared libraries: .+", _line),
-        (r"^\S+: can't open file .+", _line),
+        (r"^\S*python[\d.]*: (?:can't open file|No module named|Error while finding) .+", _line),
         (r"^[\w./-]+\.py: error: .+", _line),
         (r"^\S+: line \d+: +\d+ (?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction).*", _line),
         (r"^\S+: (?:line \d+: |\d+: )?\S+: command not found", _line),
+        (r"(?P<text>Process name: \[\[\d+,\d+\],\d+\])", _line),
         (r"There are not enough slots available in the system.*", _line),
         (r"(?:mpirun|prterun|mpiexec|orterun) noticed that process rank \d+ with PID .+", _line),
         (r"MPI_ABORT was invoked on rank \d+.*", _line),

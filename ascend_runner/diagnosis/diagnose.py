@@ -79,7 +79,13 @@ def _meaning(death: Death, circumstances: Circumstances) -> str:
     if death.is_stopped and ending.signum not in endings.CRASHES:
         ending = Ending(signum=next((signum for form, signum in _CRASHES if form.match(evidence.exception)), 0))
     is_consequence = evidence.kind is Kind.SECONDARY
-    return endings.meaning(ending, circumstances, has_stack=evidence.has_native_stack, is_consequence=is_consequence)
+    return endings.meaning(
+        ending,
+        circumstances,
+        evidence.exception,
+        has_stack=evidence.has_native_stack,
+        is_consequence=is_consequence,
+    )
 
 
 _CRASHES: Final = tuple(

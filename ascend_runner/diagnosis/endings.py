@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Final
@@ -51,11 +52,17 @@ def is_out_of_memory(ending: Ending, circumstances: Circumstances) -> bool:
 
 
 def meaning(
-    ending: Ending, circumstances: Circumstances, *, has_stack: bool = False, is_consequence: bool = False
+    ending: Ending,
+    circumstances: Circumstances,
+    told: str = "",
+    *,
+    has_stack: bool = False,
+    is_consequence: bool = False,
 ) -> str:
     """Explain an ending in one sentence; "" if there is nothing to add to the exit status.
 
-    With `has_stack` the log has the stack of the crash. With `is_consequence` it tells of a lost peer.
+    `told` is the error in the log, "" if there is none; with `has_stack` it has the stack of the crash, and with
+    `is_consequence` it tells of a lost peer.
     """
     signum = signal_behind(ending)
     if signum == SIGKILL:
@@ -66,6 +73,8 @@ def meaning(
         sentence = _MEANINGS.get(signum, "")
     if signum == SIGABRT and is_consequence:
         sentence = "a library ended the process because it cannot go on without a peer"
+    elif signum == SIGABRT:
+        sentence = next((sentence for form, sentence in _ABORTS if form.search(told)), sentence)
     elif signum == SIGSEGV and not has_stack:
         sentence += _NO_STACK
     if not signum or ending.signum:
@@ -90,6 +99,18 @@ _MEANINGS: Final[Mapping[int, str]] = {
 }
 
 
+_ABORTS: Final = tuple(
+    (re.compile(pattern), f"native code aborted: {reason}")
+    for pattern, reason in (
+        (
+            r"\(\): |double free|corrupted |smashing|overflow detected",
+            "a corrupted heap or stack",
+        ),
+        (r"Assertion|Check failed", "a failed assertion"),
+        (r"^\w+(?:::\w+)+|terminate called", "an uncaught C++ exception"),
+        (r"Fatal Python error", "the interpreter cannot go on"),
+    )
+)
 _NO_STACK: Final = "; set PYTHONFAULTHANDLER=1 to get the Python stack"
 
 

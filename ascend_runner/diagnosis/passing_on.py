@@ -19,7 +19,7 @@ _WORDS: Final = re.compile(
     r"|Worker failed with error|Distributed job exited with|scheduler is dead|Engine loop (?:is dead|has died)"
     r"|terminated with (?:the following error|exit code|signal)|exited with (?:a )?non-?zero"
     r"|returned non-zero exit status"
-    r"|exits with return code|Killing subprocess|noticed that process rank|MPI_ABORT was invoked"
+    r"|exits with return code|Process name: \[\[|Killing subprocess|noticed that process rank|MPI_ABORT was invoked"
     r"|exited? (?:unexpectedly|with (?:exit ?)?code:? -?\d+)",
     re.IGNORECASE,
 )

@@ -74,13 +74,13 @@ PHRASES: Final = (
         "SIGKILL",
         "killed by SIGKILL, usually by the OOM killer",
         _ROOT,
-        r"Signal 9 \(SIGKILL\)|exitcode\s*: -9|return code = -9\b",
+        r"signal SIGKILL|Signal 9 \(SIGKILL\)|exitcode\s*: -9|return code = -9\b",
     ),
     _phrase(
-        "std::bad_alloc",
+        "out of host memory",
         "not enough memory",
         _ROOT,
-        r"std::bad_alloc|\bMemoryError\b|cannot allocate memory(?! in static)|DefaultCPUAllocator",
+        r"std::bad_alloc|MemoryError\b|cannot allocate memory(?! in static)|DefaultCPUAllocator",
     ),
     _phrase("Out of memory", "not enough memory", _ROOT, r"\bout of memory\b"),
     _phrase("No space left on device", "a disk or /dev/shm is full", _ROOT),
@@ -94,6 +94,13 @@ PHRASES: Final = (
     _phrase("input/output error", "a disk or network file system failed", _ROOT, r"\[Errno 5\]|Stale file handle"),
     _phrase("Too many open files", "the limit of open files is reached: raise ulimit -n", _ROOT),
     _phrase("Read-only file system", "a file cannot be written: its file system is mounted read-only", _ROOT),
+    _phrase("DUE TO TIME LIMIT", "the time limit of the platform's job is over", _ROOT),
+    _phrase(
+        "server not reachable",
+        "a server cannot be reached: check the network and its proxy, or use local files",
+        _ROOT,
+        r"couldn't connect to 'https?://|Max retries exceeded with url",
+    ),
     _phrase("KeyboardInterrupt", "interrupted by SIGINT: Ctrl-C, or a platform that stops the job", _ROOT),
     _phrase(
         "illegal memory access", "a kernel accessed an invalid address of the device", _ROOT, r"illegal memory access"
@@ -114,7 +121,7 @@ PHRASES: Final = (
         "SIGSEGV",
         "killed by SIGSEGV: native code accessed invalid memory",
         _ROOT,
-        r"Signal 11 \(SIGSEGV\)|exitcode\s*: -11",
+        r"signal SIGSEGV|Signal 11 \(SIGSEGV\)|exitcode\s*: -11",
     ),
     _phrase("SIGABRT", "killed by SIGABRT: native code aborted", _ROOT, r"Signal 6 \(SIGABRT\)|exitcode\s*: -6"),
     _phrase(
@@ -141,6 +148,8 @@ PHRASES: Final = (
         _ROOT,
         r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found",
     ),
+    _phrase("static TLS block", "a library is loaded too late: add it to LD_PRELOAD", _ROOT),
+    _phrase("No module named", "a package is not installed in this Python", _ROOT, r"No module named '?[\w.]+"),
     _phrase(
         "undefined symbol", "two packages do not fit together: check the versions of torch, torch_npu and CANN", _ROOT
     ),
@@ -209,6 +218,9 @@ PHRASES: Final = (
         "a process group's watchdog is stuck, usually because a peer did not come to a collective",
         _EITHER,
         r"heartbeat monitor (?:timed out|thread)",
+    ),
+    _phrase(
+        "collective timeout", _LATE, _SECONDARY, r"due to (?:collective timeout|watchdog hang)|watchdog got stuck for"
     ),
     _phrase("ncclRemoteError", _LOST, _SECONDARY),
     _phrase("remote process exited or there was a network error", _LOST, _SECONDARY),

@@ -123,6 +123,9 @@ def _telling(chain: Chain) -> Block:
     """
     told = chain[-1][0]
     for (earlier, link), (later, _link) in zip(chain[-2::-1], chain[:0:-1]):
+        if earlier.exception == later.exception:  # a pool has passed on what its worker raised
+            told = earlier
+            continue
         if link != _CONTEXT or later.source.startswith("raise ") or not any(map(_CLEANUP.search, later.frames)):
             break
         told = earlier

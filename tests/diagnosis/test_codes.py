@@ -27,6 +27,10 @@ def name_of(*lines: str) -> str:
             "RuntimeError: npuSynchronizeDevice NPU function error: AclrtSynchronizeDevice, error code is 507015",
         ),
         ("507018", "[ERROR] RUNTIME(4711,python):ACL stream synchronize failed, error code:507018"),
+        ("507035", "synchronize stream failed, runtime result = 507035[FUNC:ReportCallError]"),
+        ("507033", "[ERROR] aclrtSetDevice(deviceId) failed: 507033 (main.cpp:98)"),
+        ("EE1001", "2026-07-21-09:16:41.017.602 Invalid_Argument(EE1001): The argument is invalid."),
+        ("561103", "NPU function error: call aclnnInplaceZero failed, error code is 561103"),
         ("507049", "call rtStreamSynchronize failed, ret = 507049, dev=0"),
         ("107001", "aclrtSetDevice failed, retCode=107001"),
     ],
@@ -67,6 +71,7 @@ def test_wrapper_gives_way() -> None:
 
     assert "EI0002" == name_of(wrapper, "EI0002: [PID: 7277] The wait execution of the Notify register times out.")
     assert "507048" == name_of(wrapper, "EZ9999: Inner Error!")
+    assert "107020" == name_of("EH9999: Inner Error!", "failed, runtime result = 107020.")
 
 
 def test_line_of_the_code() -> None:
@@ -99,6 +104,17 @@ def test_every_meaning_is_one_line() -> None:
         ("NPU out of memory", Kind.ROOT, "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB"),
         ("Connection reset by peer", Kind.EITHER, "requests.exceptions.ConnectionError: Connection reset by peer"),
         ("recvValue failed", Kind.SECONDARY, "recvValue failed on SocketImpl: Connection reset by peer"),
+        ("out of host memory", Kind.ROOT, "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7 GiB"),
+        ("out of host memory", Kind.ROOT, "  what():  std::bad_alloc"),
+        ("static TLS block", Kind.ROOT, "ImportError: libgomp.so.1: cannot allocate memory in static TLS block"),
+        ("Address already in use", Kind.ROOT, "code: -98, name: EADDRINUSE, message: address already in use"),
+        (
+            "watchdog timeout",
+            Kind.SECONDARY,
+            "Watchdog caught collective operation timeout: WorkHCCL(SeqNum=1)",
+        ),
+        ("ncclInvalidUsage", Kind.ROOT, "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 5000"),
+        ("SIGKILL", Kind.ROOT, "  traceback : Signal 9 (SIGKILL) received by PID 4711"),
         (
             "libhccl.so",
             Kind.ROOT,

@@ -146,3 +146,17 @@ def test_abort_of_a_watchdog() -> None:
     """A library that aborts because of a peer has no corrupted heap."""
     assert "corrupted heap" in meaning(Ending(signum=SIGABRT), Circumstances())
     assert "peer" in meaning(Ending(signum=SIGABRT), Circumstances(), is_consequence=True)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("a corrupted heap", "free(): invalid pointer"),
+        ("an uncaught C++ exception", "std::bad_alloc: std::bad_alloc"),
+        ("a failed assertion", "python: a.c:7: f: Assertion `n' failed."),
+        ("see the last lines", ""),
+    ],
+)
+def test_reason_of_an_abort(reason: str, told: str) -> None:
+    """What the log says of an abort is not contradicted by a list of what else it might be."""
+    assert reason in meaning(Ending(signum=SIGABRT), Circumstances(), told)

@@ -71,3 +71,8 @@ def test_each_peer_once() -> None:
 def test_no_message() -> None:
     """A log without such messages names no peer."""
     assert () == peers_in(["loss [0.25] (step 3)", ""])
+
+
+def test_minus_one_is_no_rank() -> None:
+    """HCCL prints -1 as an unsigned number, of which no part is a rank."""
+    assert () == peers_in(["has not received the Notify record from remote rank [4294967295].base information"])
