@@ -152,7 +152,8 @@ def _mindspore(lines: Sequence[str], index: int, _match: re.Match[str]) -> Trace
 _RULED: Final = re.compile(r"- C\+\+ Call Stack")
 _HINT: Final = re.compile(
     r"Fatal Python error|^- [A-Z]|terminate called|\*\*\*|^F\d{4}|\[F\d{4}|Check failed|panic|Exception in thread"
-    r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Segmentation|Bus error|Killed|Aborted"
+    r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Segmentation|Bus error|Killed"
+    r"|Aborted"
     r"|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots|command not found"
     r"|FatalError|detected by the"
 )

@@ -37,7 +37,7 @@ class RootCause:
     """The rank that caused a failure, and in one line why. `first_exit` is the rank that ended first.
 
     `alike` are the ranks that failed of the same cause, this one included. `candidates` are the ranks that may have
-    caused a failure whose cause is open, the likeliest first.
+    caused a failure whose cause is open, the likeliest first, or the others that tell of an error where it is likely.
     """
 
     rank_id: int
@@ -48,6 +48,11 @@ class RootCause:
     is_first_a_consequence: bool = False
     alike: tuple[int, ...] = ()
     candidates: tuple[int, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not known which rank is the cause."""
+        return self.certainty is Certainty.OPEN
 
     @property
     def is_certain(self) -> bool:

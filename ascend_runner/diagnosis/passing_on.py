@@ -28,3 +28,12 @@ _WORDS: Final = re.compile(
 def only_passes_on(message: Sequence[str]) -> bool:
     """Whether an error, by the first lines of its message, speaks of another one."""
     return any(_WORDS.search(line) for line in message[:3])
+
+
+def log_directory(message: str) -> str:
+    """Return the directory with the logs of the workers that a launcher's error points to, "" if it does not."""
+    match = _DIRECTORY.search(message)
+    return match[1] if match else ""
+
+
+_DIRECTORY: Final = re.compile(r"[Cc]heck (?:the )?logs? in (?:the )?(?:directory|path|folder):? (/\S+?)[.,]?$")

@@ -25,6 +25,8 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
     certainty = _certainty(root, first, [death for death in deaths if death not in alike])
     candidates = [] if suspected is None or suspected.rank_id is None else [suspected.rank_id]
     candidates += [death.rank_id for death in deaths if suspicion(death) is suspicion(root)]
+    if certainty is Certainty.LIKELY:
+        candidates = [rank_id for rank_id in candidates if rank_id not in {death.rank_id for death in alike}]
 
     return RootCause(
         rank_id=root.rank_id,
@@ -34,7 +36,7 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
         first_summary=first.summary,
         is_first_a_consequence=suspicion(first) is Suspicion.REPORTS_A_PEER,
         alike=tuple(sorted(death.rank_id for death in alike)),
-        candidates=tuple(dict.fromkeys(candidates))[:CANDIDATES] if certainty is Certainty.OPEN else (),
+        candidates=tuple(dict.fromkeys(candidates))[:CANDIDATES] if certainty is not Certainty.CERTAIN else (),
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from ascend_runner import files
-from ascend_runner.diagnosis import endings, log_evidence
+from ascend_runner.diagnosis import endings, log_evidence, passing_on
+from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.first_cause import Death, Place
 from ascend_runner.diagnosis.log_evidence import Evidence
@@ -21,6 +23,8 @@ from ascend_runner.supervision.events import Ending
 from ascend_runner.text import shown
 
 FAR_BACK: Final = 1024 * 1024  # bytes of a log to search for an exception if its last bytes contain none
+WORKERS_LIMIT: Final = 64  # logs of a launcher's workers that are read, and the bytes of each
+WORKER_END: Final = 64 * 1024
 DISK_LIMIT: Final = 5.0  # seconds; logs and plogs may be on a network disk that no longer responds
 
 
@@ -115,11 +119,28 @@ def _read(rank: FailedRank, masker: Masker) -> Evidence:
         if earlier.exception or earlier.code:
             evidence = attrs.evolve(earlier, last_lines=evidence.last_lines)
 
+    directory = passing_on.log_directory(evidence.exception)
+    evidence = (_read_workers(directory, masker) if directory else None) or evidence
+
     return (
         attrs.evolve(evidence, plog_path=found.path, plog_error=shown(errors[0]) if errors else "")
         if found
         else evidence
     )
+
+
+def _read_workers(directory: str, masker: Masker) -> Evidence | None:
+    """Return the evidence in the logs of a launcher's workers: of the first one that tells of an error of its own."""
+    try:
+        names = sorted(name for name in os.listdir(directory) if name.startswith("worker") and name.endswith(".log"))
+    except OSError:
+        return None  # missing or not readable: the launcher's own words are all there is
+
+    for name in names[:WORKERS_LIMIT]:
+        evidence = log_evidence.read(masker.data(files.read_end(os.path.join(directory, name), WORKER_END)))
+        if evidence.place and evidence.kind is Kind.ROOT:
+            return evidence
+    return None
 
 
 def _plog(rank: FailedRank) -> plog.Plog | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from ascend_runner.diagnosis import first_cause, root_cause, stack_groups
+from ascend_runner.diagnosis import first_cause, root_cause, stack_groups, tracebacks
 from ascend_runner.diagnosis.diagnose import Diagnosis, diagnose
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.evidence import failed_rank
@@ -22,6 +22,7 @@ from ascend_runner.host.memory import MemorySample
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.supervision.events import Ending, Exited
+from ascend_runner.text import lines_of
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -51,7 +52,7 @@ class Investigation:
     def diagnose(
         self,
         failures: Sequence[tuple[Exited, RankOutput]],
-        stopped: Sequence[tuple[Exited, RankOutput]],
+        stopped: Sequence[tuple[Exited, RankOutput, RankOutput]],
         first_exit: int | None,
         warn: Callable[[str], None],
         *,
@@ -59,9 +60,9 @@ class Investigation:
     ) -> Diagnosis:
         """Explain why ranks failed.
 
-        `failures` are those that failed by themselves, in the order of their ends, and `stopped` those that the runner
-        stopped then, with what they had written before. `first_exit` is the rank whose failure ended the job, None
-        where something else did. `warn` is called if a disk does not respond that is not known to hang.
+        `failures` are those that failed by themselves, in the order of their ends. `stopped` are those that the runner
+        stopped then, with what they had written before, and in the end. `first_exit` is the rank whose failure ended
+        the job, None where something else did. `warn` is called if a disk does not respond that is not known to hang.
         """
         ranks, circumstances = self._failed_ranks(failures), self._circumstances()
         if is_disk_hung:  # plogs are on the same disk
@@ -70,7 +71,10 @@ class Investigation:
             read = functools.partial(failed_rank.read_disks, masker=self.masker)
             deaths = failed_rank.gather(ranks, circumstances, warn, read)
         others = [
-            attrs.evolve(rank, is_stopped=True, log_path="", plog_folder="") for rank in self._failed_ranks(stopped)
+            attrs.evolve(rank, is_stopped=True, log_path="", plog_folder="")
+            for rank in self._failed_ranks(
+                [(exited, end if _is_cut_off(before) else before) for exited, before, end in stopped]
+            )
         ]
         deaths = (*deaths, *failed_rank.in_memory(others, circumstances))
         return diagnose(deaths, circumstances, failed_rank.places_of(self.job), first_exit)
@@ -98,3 +102,8 @@ class Investigation:
             )
             for exited, output in failures
         ]
+
+
+def _is_cut_off(output: RankOutput) -> bool:
+    """Whether an output ends within a traceback: what follows belongs to it."""
+    return tracebacks.has_begun(lines_of(output.tail))

@@ -131,7 +131,9 @@ class Recorder:
             return None
 
         stopped = [
-            (event, self._written[event.rank_id]) for event, _at in exited if event.rank_id in self._state.stopped
+            (event, self._written[event.rank_id], self._outputs[event.rank_id])
+            for event, _at in exited
+            if event.rank_id in self._state.stopped
         ]
         first = self._state.cause.rank_id if isinstance(self._state.cause, Exited) else None
         return self._investigation(masker).diagnose(failures, stopped, first, warn, is_disk_hung=self.is_disk_hung)

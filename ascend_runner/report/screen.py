@@ -92,9 +92,7 @@ def _headline(cause: Exited, failed: RankRecord, root: RootCause | None) -> list
     """Name the rank that caused the failure, and where another one ended first, that one too."""
     if root is None or root.rank_id == cause.rank_id:
         lines = [f"{cause} after {duration(failed.seconds)}"]
-        if root and root.candidates:
-            lines.append(f"  cause  unclear: it may be {' or '.join(f'rank {rank_id}' for rank_id in root.candidates)}")
-        return lines
+        return [*lines, *_doubts(root)] if root else lines
 
     sure = "" if root.is_certain else f" ({root.certainty.value})"
     first = str(cause).replace(" failed: ", " ended first: ", 1)
@@ -103,7 +101,21 @@ def _headline(cause: Exited, failed: RankRecord, root: RootCause | None) -> list
     return [
         f"{failed.name or f'rank {failed.rank_id}'} caused the failure{sure}: {root.summary}",
         f"  ended  {first}{quoted}{consequence}",
+        *_doubts(root),
     ]
+
+
+def _doubts(root: RootCause) -> list[str]:
+    """Say what else may be the cause, and which ranks failed of the same one."""
+    lines = []
+    if root.is_open:
+        lines.append(f"  cause  unclear: it may be {' or '.join(f'rank {rank_id}' for rank_id in root.candidates)}")
+    elif root.candidates:
+        verb = "reports" if len(root.candidates) == 1 else "report"
+        lines.append(f"  cause  likely: {rank_list(root.candidates)} {verb} an error as well")
+    if len(root.alike) > 1:
+        lines.append(f"  alike  {rank_list(root.alike)} failed for the same reason")
+    return lines
 
 
 def _has_read_nothing(finding: Finding) -> bool:

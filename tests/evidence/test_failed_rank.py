@@ -174,3 +174,20 @@ def test_secrets_on_disk(tmp_path: Path) -> None:
     assert finding.plog_error.startswith("[ERROR] \\x07 --api-key *** ")
     assert finding.plog_error.isprintable()
     assert len(finding.plog_error) < 1000
+
+
+def test_logs_of_a_launchers_workers(tmp_path: Path) -> None:
+    """Where a launcher's error points to the logs of its workers, the worker with an error of its own is the cause."""
+    nan = b'Traceback (most recent call last):\n  File "train.py", line 5, in step\nValueError: loss is nan\n'
+    (tmp_path / "scheduler.log").write_bytes(nan)
+    (tmp_path / "worker_0.log").write_bytes(REPORT)
+    (tmp_path / "worker_1.log").write_bytes(nan)
+    msrun = (
+        b'Traceback (most recent call last):\n  File "/x/process_entity/_api.py", line 5, in run\n'
+        b"RuntimeError: Distributed job exited with exception. Please check logs in directory: %s.\n"
+    )
+    (finding,), _ = findings_of(FailedRank(rank_id=0, pid=1, ending=FAILED, tail=msrun % str(tmp_path).encode()))
+    (missing,), _ = findings_of(FailedRank(rank_id=0, pid=1, ending=FAILED, tail=msrun % b"/missing"))
+
+    assert "ValueError: loss is nan" == finding.exception
+    assert missing.exception.startswith("RuntimeError: Distributed job exited")

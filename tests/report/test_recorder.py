@@ -149,6 +149,25 @@ def test_cause_of_a_rank_that_was_stopped(recorder: Recorder) -> None:
     assert "ValueError: loss is nan" == outcome.ranks[2].finding.exception
 
 
+def test_traceback_that_was_being_printed(recorder: Recorder) -> None:
+    """A traceback that had begun when the rank was asked to stop is read to its end."""
+    first, stopped = Exited(0, FAILED), Exited(1, Ending(signum=15))
+    recorder.observe(RankOutput(rank_id=1, size=60, tail=NAN[:60]), 141.0)
+    recorder.observe(RankOutput(rank_id=1, size=len(NAN), tail=NAN), 141.5)
+    recorder.observe(State(grace=15.0), 100.0)
+    for rank_id in (0, 1):
+        recorder.observe(Spawned(rank_id, 4711), 101.0)
+    recorder.observe(first, 141.0)
+    recorder.observe(stopped, 142.0)
+    for rank_id, tail in ((-1, b""), (0, REPORT)):
+        recorder.observe(RankOutput(rank_id=rank_id, size=len(tail), tail=tail), 150.0)
+    recorder.observe(State(grace=15.0, phase=Phase.DONE, cause=first, stopped=frozenset({1})), 150.0)
+    root = recorder.finish(pytest.fail).root
+
+    assert root
+    assert (1, "ValueError: loss is nan") == (root.rank_id, root.summary)
+
+
 def test_order_of_failures(recorder: Recorder) -> None:
     """Of failures at the same moment, a rank that reports a peer comes last."""
     for rank_id in (0, 1):

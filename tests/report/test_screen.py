@@ -270,3 +270,17 @@ def test_open_cause() -> None:
     root = attrs.evolve(NAN, rank_id=0, certainty=Certainty.OPEN, candidates=(7, 0))
 
     assert "  cause  unclear: it may be rank 7 or rank 0" == caused(root)[1]
+
+
+def test_same_cause_on_several_ranks() -> None:
+    """Ranks that failed alike are told once."""
+    root = attrs.evolve(NAN, rank_id=0, certainty=Certainty.CERTAIN, alike=(0, 1))
+
+    assert "  alike  ranks 0, 1 failed for the same reason" == caused(root)[1]
+
+
+def test_likely_cause_beside_others() -> None:
+    """Where other ranks tell of errors of their own as well, these are named."""
+    root = attrs.evolve(NAN, rank_id=0, candidates=(1,))
+
+    assert "  cause  likely: rank 1 reports an error as well" == caused(root)[1]
