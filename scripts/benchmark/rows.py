@@ -94,6 +94,7 @@ def output() -> Iterator[Row]:
         ours = OURS.command(f"{path}/log", "sh", "-c", f"exec cat {lines.path}-$RANK", ranks=RANKS)
         tee = _for_each_rank(f"cat {lines.path}-$rank | tee {path}/log/$rank")
         alone = _for_each_rank(f"cat {lines.path}-$rank | cat >/dev/null")
+        nothing = OURS.command(f"{path}/log", "true", ranks=RANKS)
 
         def run(command: list[str], console: str = os.devnull) -> float:
             nonlocal warnings
@@ -108,6 +109,7 @@ def output() -> Iterator[Row]:
                 "ours": (9, functools.partial(run, ours)),
                 "tee": (9, functools.partial(run, tee)),
                 "alone": (9, functools.partial(run, alone)),
+                "nothing": (9, functools.partial(run, nothing)),
             }
         )
         shown = f"{path}/console"
@@ -116,6 +118,7 @@ def output() -> Iterator[Row]:
 
     what = f"{RANKS} ranks write 20 MB each, to files and a console"
     yield Row(what, medians["ours"], seconds, f"{RANKS} x tee, unprefixed", medians["tee"], 1.5, is_ratio=True)
+    yield Row("  of this, start to exit of ranks that write nothing", medians["nothing"], seconds)
     yield Row("  the writers alone, to /dev/null", medians["alone"], seconds)
     yield Row("  lines cut, merged, missing in files and console", wrong, count, reach=0)
     yield Row("  warnings (lines skipped on the console), in all runs", warnings, count, reach=0)
