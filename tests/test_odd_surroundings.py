@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from tests.helpers.program import Program
+from tests.helpers.surroundings import permitted
 
 
 def test_second_job_of_the_same_name_is_refused(program: Program) -> None:
@@ -64,3 +65,36 @@ def test_modules_in_the_working_directory_are_not_imported(program: Program) -> 
         (program.folder / f"{name}.py").write_text("raise SystemExit('not me')")
 
     assert 3 == program.act(1, "exit=3").finish()
+
+
+@pytest.mark.parametrize("value", ["abc", ":", "1:2:3", "1:999", "-1:-1", "1:99999999999999999999"])
+def test_variable_that_looks_like_a_call_of_launch(program: Program, value: str) -> None:
+    """A value of ASCEND_RUNNER_LAUNCH that `launch()` has not set is ignored with a warning."""
+    run = program.start("--nproc-per-node", "1", "true", env={"ASCEND_RUNNER_LAUNCH": value})
+
+    assert 0 == run.finish()
+    assert "WARNING ASCEND_RUNNER_LAUNCH" in run.screen
+
+
+@pytest.mark.parametrize("stdin", ["", "<&-"])
+def test_empty_dev(program: Program, stdin: str) -> None:
+    """In a container without /dev/null the program says that this is missing, not that the command is."""
+    permitted("unshare", "--mount")
+    words = f"{program.python} -m ascend_runner --nproc-per-node 1 --log-dir log true"
+    ended = program.shell(f"unshare --mount sh -c 'mount -t tmpfs none /dev && exec {words} {stdin}'")
+
+    assert 125 == ended.returncode
+    assert b"/dev/null" in ended.stdout
+    assert b"Traceback" not in ended.stdout
+
+
+@pytest.mark.parametrize("how", ["PYTHONPATH", "current directory"])
+def test_modules_that_are_meant_for_the_ranks(program: Program, how: str) -> None:
+    """Modules named like Python's own, or like those of the runner's libraries, reach the ranks alone, unchanged."""
+    for name in ("typing", "signal", "select", "errno", "json", "threading", "subprocess", "attr", "attrs", "orjson"):
+        (program.folder / f"{name}.py").write_text("raise RuntimeError\n")
+    env = {"PYTHONPATH": str(program.folder)} if how == "PYTHONPATH" else {}
+    run = program.start("--nproc-per-node", "1", "sh", "-c", 'echo "path=$PYTHONPATH"', env=env)
+
+    assert 0 == run.finish()
+    assert f"path={env.get('PYTHONPATH', '')}\n".encode() == program.log(0)

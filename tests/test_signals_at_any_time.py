@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM
 
 import pytest
 
 from ascend_runner.guardian import process_tree
+from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from tests.helpers.program import WORKERS, Program, Run
 from tests.helpers.waiting import wait_until
 
@@ -42,6 +44,16 @@ def test_while_the_runner_imports(program: Program, module: str, signum: signal.
     assert 128 + signum == run.finish()
     assert f"ERROR stopped by {signum.name} before any rank was started\n" in run.screen
     assert "Traceback" not in run.screen
+
+
+def test_runner_that_hangs_at_a_disk(program: Program) -> None:
+    """While the runner can take note of nothing, the second signal ends it: the guardian kills it."""
+    run = start_held(program, "ascend_runner.cli", "/bin/sleep", "1000")
+    run.send(SIGTERM)
+    time.sleep(2 * ONE_SIGNAL)
+    run.send(SIGTERM)
+
+    assert 143 == run.finish()
 
 
 @pytest.mark.parametrize("signums", [(SIGTERM, SIGINT), (SIGINT, SIGTERM), (SIGTERM, SIGHUP, SIGQUIT, SIGINT, SIGTERM)])

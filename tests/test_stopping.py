@@ -6,10 +6,12 @@ training starts around it.
 
 from __future__ import annotations
 
+import os
 from signal import SIGINT, SIGTERM, SIGUSR1
 
 import pytest
 
+from ascend_runner.guardian import process_tree
 from tests.helpers.program import Program, Run
 
 # Saves for 2.1 of the 3 seconds of grace: all steps of the back-off (0.2, 0.6 and 1.4 s) fall into it.
@@ -122,6 +124,22 @@ def test_daemon_of_its_own_session_has_the_grace(program: Program) -> None:
     stopped(program, run)
 
     assert (program.folder / "done").exists()
+
+
+def test_signal_to_guardian_and_runner_alike(program: Program) -> None:
+    """pkill(1), systemd and Slurm signal all processes of ours, also those of a runner under a runner: one request."""
+    inner = (program.python, "-m", "ascend_runner", "--nproc-per-node", "1", "--nnodes", "1", "--no-prefix", *GRACE)
+    logs = ("--log-dir", str(program.folder / "inner"))
+    run = start(program, *inner, *logs, program.python, "-c", SAVES + WAITS, options=("--grace", "6"))
+    ours = [run.popen.pid]
+    while below := process_tree.children(ours[-1]):
+        ours += below
+    for pid in ours[:-1]:
+        os.kill(pid, SIGTERM)
+
+    assert 143 == run.finish()
+    lines = program.log(0).splitlines()
+    assert [b"asked SIGTERM", b"saved"] == [line for line in lines if line.startswith((b"asked", b"saved"))]
 
 
 def test_nested_runners_ask_once(program: Program) -> None:

@@ -24,6 +24,28 @@ def tree(folder: Path, cgroups: str, mounts: str, *files: str) -> Host:
     return Host(str(folder))
 
 
+V1_FREEZER = "34 31 0:31 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "file", "text", "expected"),
+    [
+        (V1_FREEZER, "sys/fs/cgroup/freezer/own/freezer.state", "FROZEN\n", True),
+        (V1_FREEZER, "sys/fs/cgroup/freezer/own/freezer.state", "THAWED\n", False),
+        (V2_MOUNT.format(root="/", hybrid=""), "sys/fs/cgroup/own/cgroup.events", "populated 1\nfrozen 1\n", True),
+        (V2_MOUNT.format(root="/", hybrid=""), "sys/fs/cgroup/own/cgroup.events", "populated 1\nfrozen 0\n", False),
+        ("", "else", "", False),
+    ],
+)
+def test_frozen(tmp_path: Path, mounts: str, file: str, text: str, *, expected: bool) -> None:
+    """The control group of another process is looked at, in both versions."""
+    host = tree(tmp_path, "", mounts, file, "proc/7/cgroup")
+    (tmp_path / "proc/7/cgroup").write_text("5:freezer:/own\n0::/own\n")
+    (tmp_path / file).write_text(text)
+
+    assert expected == cgroup.is_frozen(host, 7)
+
+
 @pytest.mark.parametrize(
     ("cgroups", "mounts", "files", "expected"),
     [

@@ -1,0 +1,66 @@
+"""The processes of ranks, where the contract tests of the manager's protocols do not reach."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.guardian import process_tree
+from ascend_runner.plan.job import RankSpec
+from ascend_runner.processes.rank_processes import RankProcesses
+from ascend_runner.supervision.events import Emptied, Ending, Exited
+from tests.helpers.waiting import LIMIT, wait_until
+
+
+@pytest.fixture
+def processes() -> Iterator[RankProcesses]:
+    """Yield a node without ranks."""
+    with closing(RankProcesses()) as processes:
+        yield processes
+
+
+def spawn(processes: RankProcesses, folder: Path, script: str) -> None:
+    """Start rank 0 as a shell."""
+    spec = RankSpec(
+        rank_id=0,
+        local_rank=0,
+        executable="/bin/sh",
+        argv=("sh", "-c", script),
+        env={"PATH": os.defpath},
+        cwd=str(folder),
+        log_path="",
+        prefix=None,
+    )
+    with open(os.devnull, "wb") as output:
+        processes.spawn(spec, output.fileno())
+
+
+def test_death_of_a_straggler_that_is_no_child_is_noticed(processes: RankProcesses, tmp_path: Path) -> None:
+    """Its parent has left the session and gets its SIGCHLD; the watch wakes all the same."""
+    spawn(processes, tmp_path, "(sleep 1000 & echo $! >straggler; exec setsid sleep 999) & wait; exit 7")
+    wait_until(lambda: [name for name in names() if name == "sleep"] == ["sleep", "sleep"])
+    (leader,) = processes.pids().values()
+    os.kill(leader, signal.SIGKILL)
+    poll = select.poll()
+    poll.register(processes.exits, select.POLLIN)
+    assert poll.poll(LIMIT * 1000)
+    assert ([Exited(0, Ending(signum=signal.SIGKILL), has_stragglers=True)], True) == processes.look()
+    assert [] == poll.poll(0)
+
+    os.kill(int((tmp_path / "straggler").read_text()), signal.SIGKILL)
+    assert poll.poll(LIMIT * 1000)
+    assert [Emptied(0)] == list(processes.look()[0])
+    processes.reap(0)
+    while processes.has_escaped():
+        processes.kill_escaped()
+
+
+def names() -> list[str]:
+    """List the names of all processes below this one."""
+    return [found.name for found in process_tree.descendants(os.getpid())]
