@@ -26,14 +26,15 @@ def hold_port(ports: Iterable[int]) -> socket.socket | None:
     """Bind the first of some ports that nothing on this machine uses, so that no other runner chooses it.
 
     A server may still listen on it, as all of them set SO_REUSEADDR (socket(7)). Whether a port is free is found out
-    before the option is set: with it, two runners could hold the same one.
-
-    Raises:
-        OSError: no socket can be made or bound, for another reason than that the port is used.
+    before the option is set: with it, two runners could hold the same one. Returns None if none of them is free, or if
+    this process may not bind any.
     """
     is_dual = socket.has_dualstack_ipv6()
     for port in ports:
-        held = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
+        try:
+            held = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
+        except OSError:
+            return None
         try:
             if is_dual:
                 held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -42,7 +43,7 @@ def hold_port(ports: Iterable[int]) -> socket.socket | None:
         except OSError as error:
             held.close()
             if error.errno != errno.EADDRINUSE:
-                raise
+                return None
         else:
             return held
     return None

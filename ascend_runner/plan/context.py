@@ -13,6 +13,7 @@ from ascend_runner.engines.command import python_command
 from ascend_runner.errors import SettingsError
 from ascend_runner.plan.job import TableFile
 from ascend_runner.platforms import detect
+from ascend_runner.settings.command_line import VARIABLES
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import WORKDIR_DEVICE, WORKDIR_INHERIT
 
@@ -80,6 +81,11 @@ class PlanContext:
         """The variable with the name of the job, which is the same on all nodes; a name that the user has set stays."""
         own = "" if self.settings.job_name or detect.job_id(self.environ) else self.environ.get("JOB_ID", "")
         return {"JOB_ID": own or self.job_id}
+
+    @property
+    def rank_environ(self) -> Mapping[str, str]:
+        """The environment of the ranks: without the options of this runner, which one inside a rank must not take."""
+        return {name: value for name, value in self.environ.items() if name not in VARIABLES}
 
     @property
     def log_dir(self) -> str:

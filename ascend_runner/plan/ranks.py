@@ -23,12 +23,12 @@ def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: 
         SettingsError: the environment holds variables that must not be set together.
     """
     patch = patch_environment(launch_context(share, context, table))
-    own = context.job_variable
+    environ, own = context.rank_environ, context.job_variable
 
     ranks = tuple(
         plan_process(
             command,
-            {**patch.environment_of_rank(local_rank, context.environ), **own},
+            {**patch.environment_of_rank(local_rank, environ), **own},
             context,
             rank_id=rank_id,
             local_rank=local_rank,
@@ -36,7 +36,7 @@ def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: 
         for local_rank, rank_id in enumerate(share.rank_ids)
     )
     auxiliary = tuple(
-        plan_process(command, {**patch.environment_of_process(name, context.environ), **own}, context, name=name)
+        plan_process(command, {**patch.environment_of_process(name, environ), **own}, context, name=name)
         for name in patch.beside
     )
     job = plan_job(share, context, ranks, auxiliary)
@@ -87,7 +87,7 @@ def plan_job(
     settings, log_dir, processes = context.settings, context.log_dir, (*ranks, *beside)
     has_own_process_logs = not context.environ.get("ASCEND_PROCESS_LOG_PATH")
     workdirs = [process.cwd for process in processes] if context.has_own_workdirs else ()
-    process_logs = [process.env["ASCEND_PROCESS_LOG_PATH"] for process in processes] if has_own_process_logs else ()
+    process_logs = dict.fromkeys(process.env["ASCEND_PROCESS_LOG_PATH"] for process in processes)
     return JobSpec(
         job_id=context.job_id,
         ranks=ranks,

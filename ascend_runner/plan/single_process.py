@@ -29,7 +29,7 @@ def in_place(context: PlanContext) -> PlanContext:
 
 def plan_single(command: Command, single: SingleProcess, context: PlanContext) -> JobSpec:
     """Plan the command as one process in the environment as it is: another launcher has prepared both."""
-    env = {**context.job_variable, "PYTHONUNBUFFERED": "1", **context.environ}
+    env = {**context.job_variable, "PYTHONUNBUFFERED": "1", **context.rank_environ}
     share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name)
     if single.rank_id is None or single.local_rank is None:
         node = "" if single.node_rank is None else f"-node-{single.node_rank}"
@@ -111,7 +111,7 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
     patch = merge([conflicts.resolve(launched), hccl.defaults(launched)], nproc=0)
     process = plan_process(
         Command(executable, engine.argv),
-        {**patch.environment(context.environ), **engine.variables, **context.job_variable},
+        {**patch.environment(context.rank_environ), **engine.variables, **context.job_variable},
         context,
         name=launcher if node.nnodes == 1 else f"{launcher}-node-{node.node_rank}",
     )

@@ -127,7 +127,7 @@ class Preparer:
         if not self._share or not has_name:
             return None
         if not self._found.error:
-            self._share = machine.choose_port(self._share, self.context, self.messages.info)
+            self._share = machine.choose_port(self._share, self.context, self.messages.debug)
             self._node = self._share.node
             self._why = self._node.why
         return self._plan_ranks(command, self._share, file) if command else self._plan_handover(self._share)

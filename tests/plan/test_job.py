@@ -150,16 +150,18 @@ def test_what_the_user_may_choose_is_kept(name: str) -> None:
     assert _env({})[name] == _env({name: ""})[name]
 
 
-def test_chosen_process_log_path_is_not_made() -> None:
-    """A folder that the user named is not created; those that the runner chose are."""
-    assert (LOGS,) == _plan({"ASCEND_PROCESS_LOG_PATH": "/chosen"}).folders
+def test_chosen_process_log_path_is_made() -> None:
+    """CANN's log directory is created, whether the user or the runner chose it."""
+    assert (LOGS, "/chosen") == _plan({"ASCEND_PROCESS_LOG_PATH": "/chosen"}).folders
 
 
 def test_other_variables_are_handed_on() -> None:
-    """A rank gets the caller's environment, including the runner's own variables."""
-    environ = {"PATH": "/bin", "PYTHONPATH": "", "ASCEND_RUNNER_GRACE": "3"}
+    """A rank gets the caller's environment, but for the runner's options: a runner inside a rank has its own."""
+    environ = {"PATH": "/bin", "PYTHONPATH": "", "ASCEND_RUNNER_OWN": "3"}
+    env = _env({**environ, "ASCEND_RUNNER_GRACE": "3", "ASCEND_RUNNER_NPROC_PER_NODE": "8"})
 
-    assert environ.items() <= _env(environ).items()
+    assert environ.items() <= env.items()
+    assert set() == {"ASCEND_RUNNER_GRACE", "ASCEND_RUNNER_NPROC_PER_NODE"} & env.keys()
 
 
 @pytest.mark.parametrize("name", ["RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"])
