@@ -137,6 +137,33 @@ def _race(seed: int) -> bool:
     return cause.get("rank_id") != culprit or popen.returncode != 7
 
 
+def late_cause() -> Iterator[Row]:
+    """Count the races with a wrong root cause: one rank fails, and others end 50 to 300 ms before it because of it."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        wrong = sum(pool.map(_late_race, range(RACES)))
+    yield Row(f"wrong root cause behind earlier victims, in {RACES} races", wrong, count, reach=0)
+
+
+def _late_race(seed: int) -> bool:
+    """Run one race; return whether the runner named the wrong rank or did not return the status of a victim."""
+    dice = random.Random(seed)
+    culprit, lag = dice.randrange(RANKS), dice.uniform(0.05, 0.3)
+    ignore = dice.choice(('trap "" TERM;', ""))  # it cleans up to the end, or SIGTERM cuts that short
+    header = 'Traceback (most recent call last):\\n  File "train.py", line 5, in step\\n'
+    nan = f"{header}ValueError: loss is nan\\n"
+    lost = f"{header}    dist.all_reduce(loss)\\nRuntimeError: [gloo/pair.cc:534] Connection closed by peer\\n"
+    script = (
+        f"if [ $RANK = {culprit} ]; then {ignore} printf '{nan}'; sleep {0.2 + lag:.3f}; exit 7; fi;"
+        f" sleep 0.2; printf '{lost}'; exit 1"
+    )
+    with folder() as path:
+        with measure.started(OURS.command(path, "sh", "-c", script, ranks=RANKS)) as popen:
+            popen.wait()
+        (report,) = glob.glob(f"{path}/*-report.json")
+        cause = json.loads(measure.read(report))["cause"]
+    return cause.get("rank_id") != culprit or popen.returncode != 1
+
+
 def _is_rank(pid: int, rank_id: int) -> bool:
     """Whether a process is that rank; pids wrap around, so their order proves nothing."""
     with open(f"/proc/{pid}/environ", "rb") as environ:
@@ -208,4 +235,4 @@ def teardown_in_any_state() -> Iterator[Row]:
         yield Row("  the runner gone", statistics.median(gone for _ended, gone in found), seconds)
 
 
-ROWS: Final = (killed_runner, first_cause, stalled_console, teardown_in_any_state)
+ROWS: Final = (killed_runner, first_cause, late_cause, stalled_console, teardown_in_any_state)
