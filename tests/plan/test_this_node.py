@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import attrs
 import pytest
 
 from ascend_runner import rank_table
 from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
+from ascend_runner.plan import this_node
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.this_node import NodeShare, agreed, find_share, without_table
 from ascend_runner.platforms.detect import find_node
@@ -437,3 +439,69 @@ def test_address_of_no_server() -> None:
 
     with pytest.raises(NodeNotFoundError):
         find_share(table, _context({"MA_CURRENT_HOST_IP": "10.0.0.9"}, addresses=list))
+
+
+# --- Lists of hosts ---------------------------------------------------------------------------------------------------
+
+OPEN_MPI = "server1 slots=4\nserver2 slots=4\n"
+MPICH = "server1:4\nserver2:4\n"
+PYTORCH = {"MASTER_ADDR": "server1", "MASTER_PORT": "2222", "WORLD_SIZE": "2", "RANK": "1", "SLOTS": "4"}
+
+
+def _on_host(host_name: str, engine: str, environ: dict[str, str], **files: str) -> Node:
+    """Find the node of an engine, with host files by their paths, in which "_" stands for a slash."""
+    by_path = {name.replace("_", "/"): text for name, text in files.items()}
+    found = attrs.evolve(_context(environ, host_name, tuple), read_text=lambda path: by_path.get(path, ""))
+    return this_node.find_node(found, engine)
+
+
+@pytest.mark.parametrize(
+    ("engine", "environ", "files"),
+    [
+        ("mpirun", {"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"}, {"_etc_mpi_hostfile": OPEN_MPI}),
+        ("mpirun", {"HYDRA_HOST_FILE": "/x", "HYDRA_IFACE": "eth0"}, {"_x": MPICH}),
+        ("mpirun", {"VK_TASK_INDEX": "1"}, {"_etc_mpi_hostfile": OPEN_MPI}),
+        ("deepspeed", PYTORCH, {"_job_hostfile": OPEN_MPI}),
+        ("deepspeed", {}, {"_job_hostfile": OPEN_MPI, "_etc_mpi_hostfile": "other slots=1"}),
+    ],
+)
+def test_documented_modes(engine: str, environ: dict[str, str], files: dict[str, str]) -> None:
+    """In the task-training platform's modes for Horovod and DeepSpeed, its host file gives what no variable does."""
+    node = _on_host("server2", engine, environ, **files)
+
+    assert (1, 2, ("server1", "server2"), 4) == (node.node_rank, node.nnodes, node.hosts, node.devices_per_node)
+    assert ("server1", "") == (node.master_addr, node.ambiguity)
+
+
+@pytest.mark.parametrize(("environ", "node_rank"), [({}, 0), ({"VK_TASK_INDEX": "1"}, 1), ({"VC_TASK_INDEX": "7"}, 0)])
+def test_node_that_is_not_listed(environ: dict[str, str], node_rank: int) -> None:
+    """A node outside the list starts the engine, unless its task has an index above 0 that fits."""
+    node = _on_host("elsewhere", "mpirun", environ, _etc_mpi_hostfile=OPEN_MPI)
+
+    assert (node_rank, "") == (node.node_rank, node.ambiguity)
+
+
+def test_host_files_are_the_engines() -> None:
+    """Without such an engine, or with --nnodes 1, host files mean nothing."""
+    alone = _context(settings=Settings(nnodes=1))
+    alone = attrs.evolve(alone, read_text=lambda _: OPEN_MPI)
+
+    assert () == _on_host("server2", "direct", {}, _etc_mpi_hostfile=OPEN_MPI).hosts
+    assert () == this_node.find_node(alone, "mpirun").hosts
+
+
+def test_variables_name_the_hosts_first() -> None:
+    """A list in the variables counts more than a host file, which then gives the slots only."""
+    environ = {"VC_TASK_INDEX": "1", "VC_WORKER_HOSTS": "a.job,b.job"}
+    node = _on_host("b", "mpirun", environ, _etc_mpi_hostfile=OPEN_MPI)
+
+    assert (("a.job", "b.job"), (4, 4), 1) == (node.hosts, node.slots, node.node_rank)
+
+
+def test_own_address_in_a_list() -> None:
+    """A list of addresses names a node by an address of its own."""
+    settings = Settings(hosts=(("10.0.0.1", 2), ("10.0.0.2", 2)))
+    by_variable = _context({"POD_IP": "10.0.0.2"}, "pod", settings=settings)
+    by_interface = _context({}, "10", lambda: ["10.0.0.2"], settings)
+
+    assert [1, 1] == [this_node.find_node(found).node_rank for found in (by_variable, by_interface)]
