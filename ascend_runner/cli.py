@@ -14,6 +14,7 @@ import ascend_runner
 from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError, StopRequestedError, reason
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
+from ascend_runner.host import terminal
 from ascend_runner.launcher import Launcher
 from ascend_runner.output.console import STDERR, Console
 from ascend_runner.output.messages import Level, Messages, format_message
@@ -26,6 +27,7 @@ from ascend_runner.report import result, screen
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.model import Settings, decode
+from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.supervision.events import SignalReceived
 from ascend_runner.text import printable
 
@@ -51,7 +53,8 @@ def main(
         try:
             # The kernel accepts "=x", which is not a variable that can be set for a rank.
             variables = {name: value for name, value in environ.items() if name}
-            ended, text = Program(variables, signals, console, Messages(console.show_message)).run(argv)
+            messages = Messages(console.show_message, has_colors=terminal.has_colors(STDERR, variables))
+            ended, text = Program(variables, signals, console, messages).run(argv)
         finally:
             console.close()
 
@@ -95,6 +98,9 @@ class Program:
             return NO_JOB, f"{ascend_runner.__version__}\n"
         settings = decode(line.values, self.environ)
         self.messages.lowest = _lowest_level(settings)
+        self.messages.begins_with_time = settings.timestamps
+        if settings.color != COLOR_AUTO:
+            self.messages.has_colors = settings.color == COLOR_ALWAYS
         for sentence in command_line.unknown_variables(self.environ):
             self.messages.warning(printable(sentence))
         if settings.check:

@@ -20,7 +20,7 @@ from ascend_runner.host.host import Host
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.manager import Manager
 from ascend_runner.output import log_folder
-from ascend_runner.output.console import Console
+from ascend_runner.output.console import STDOUT, Console
 from ascend_runner.output.messages import Messages
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.plan.context import PlanContext
@@ -39,6 +39,7 @@ from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.report.report_file import REPORT_LIMIT, ReportFile
 from ascend_runner.settings.model import Settings
+from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.supervision.events import SignalReceived, signal_name
 from ascend_runner.text import printable
 
@@ -76,8 +77,14 @@ class Launcher:
             own_addresses=network.own_addresses,
             hold_port=self._hold_port if not (self._settings.dry_run and may_wait) else int,
             cores=cores.available(Host()),
+            columns=terminal.columns(STDOUT),
+            has_colors=self._has_colors(),
         )
         return Preparer(context, self._messages, self._check_for_signals, may_wait=may_wait).prepare()
+
+    def _has_colors(self) -> bool:
+        color = self._settings.color
+        return terminal.has_colors(STDOUT, self._environ) if color == COLOR_AUTO else color == COLOR_ALWAYS
 
     def tell(self, prepared: Preparation) -> None:
         """Show the problems of a job, and notes on its plan."""

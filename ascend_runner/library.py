@@ -59,6 +59,8 @@ class Options(TypedDict, total=False):
     log_backups: int | None
     console: str | Iterable[int] | None
     no_prefix: bool
+    timestamps: bool
+    color: str | None
     progress_bars: str | None
     quiet: bool
     verbose: bool

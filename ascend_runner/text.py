@@ -26,6 +26,11 @@ def printable(text: str) -> str:
     )
 
 
+def colored(text: str, style: str) -> str:
+    """Color a text for a terminal; `style` is an ECMA-48 style such as "31"."""
+    return f"\x1b[{style}m{text}\x1b[0m"
+
+
 def without_escapes(text: str) -> str:
     """Remove colours and other control sequences of a terminal."""
     return _ESCAPE_SEQUENCE.sub("", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -159,3 +160,63 @@ def test_rank_that_does_not_exist(program: Program) -> None:
 
     assert 0 == run.finish()
     assert "--stdin names rank 7" in run.screen
+
+
+# --- Width, colors and time -------------------------------------------------------------------------------------------
+
+
+def test_ranks_get_the_width_beside_the_prefix(start: Start) -> None:
+    """COLUMNS is the width of the terminal without the prefix, so that a progress bar fits into a line."""
+    terminal = start("--nproc-per-node", "1", "--timestamps", "sh", "-c", "echo width $COLUMNS", columns=100)
+
+    assert 0 == terminal.finish()
+    assert f"width {100 - len('03:12:45 [rank 0] ')}\n" in terminal.screen
+
+
+@pytest.mark.parametrize(("env", "width"), [({"COLUMNS": "7"}, "7"), ({}, "")])
+def test_width_that_is_set_or_unknown(program: Program, env: dict[str, str], width: str) -> None:
+    """A COLUMNS of the user's stays, and without a terminal there is none."""
+    run = program.start("--nproc-per-node", "1", "sh", "-c", "echo width $COLUMNS end", env=env)
+
+    assert 0 == run.finish()
+    assert f"width {width} end\n".replace("  ", " ") in run.screen
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "is_colored"),
+    [
+        ((), {}, True),
+        (("--color", "never"), {}, False),
+        ((), {"NO_COLOR": "1"}, False),
+        ((), {"TERM": "dumb"}, False),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+    ],
+)
+def test_colors(start: Start, options: tuple[str, ...], env: dict[str, str], *, is_colored: bool) -> None:
+    """Prefixes and the heads of messages are colored on a terminal, unless the user or the terminal says otherwise."""
+    terminal = start(*options, "--nproc-per-node", "1", "echo", "hello", env={"NO_COLOR": "", **env})
+
+    assert 0 == terminal.finish()
+    assert is_colored == ("\x1b[36m[rank 0] \x1b[0mhello\n" in terminal.screen)
+    assert is_colored == ("\x1b[1m[ascend-runner] " in terminal.screen)
+    assert is_colored == ("\x1b" in terminal.screen)
+
+
+@pytest.mark.parametrize(("options", "is_colored"), [((), False), (("--color", "always"), True)])
+def test_colors_in_a_file(program: Program, options: tuple[str, ...], *, is_colored: bool) -> None:
+    """What is no terminal gets no color unless it is asked for, and a log file never does."""
+    run = program.start(*options, "--nproc-per-node", "1", "echo", "hello")
+
+    assert 0 == run.finish()
+    assert is_colored == ("\x1b[36m[rank 0]" in run.screen)
+    assert b"hello\n" == program.log(0)
+
+
+def test_timestamps(program: Program) -> None:
+    """Each line begins with the time, also one that had no newline; the log file has none."""
+    run = program.start("--nproc-per-node", "1", "--timestamps", "sh", "-c", "echo a; echo b; printf c")
+
+    assert 0 == run.finish()
+    assert [] == [line for line in run.lines if not re.match(r"\d\d:\d\d:\d\d \[", line)]
+    assert ["a", "b", "c"] == [line.split("] ")[1].strip() for line in run.lines if "[rank 0]" in line]
+    assert b"a\nb\nc" == program.log(0)

@@ -1,8 +1,9 @@
-"""The terminal that this process may have."""
+"""The terminal that this process may have: its width, its colors, and whether this process is in its foreground."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 
 def is_in_background(group: int) -> bool:
@@ -11,3 +12,18 @@ def is_in_background(group: int) -> bool:
         return os.tcgetpgrp(0) != group
     except OSError:  # no terminal, or that of another session
         return False
+
+
+def columns(fd: int) -> int:
+    """Return the width of the terminal that a file is; 0 if it is none, or of unknown width."""
+    try:
+        return os.get_terminal_size(fd).columns
+    except OSError:
+        return 0
+
+
+def has_colors(fd: int, environ: Mapping[str, str]) -> bool:
+    """Whether output to a file may be colored: NO_COLOR, FORCE_COLOR (no-color.org) or the terminal decides."""
+    if environ.get("NO_COLOR") or environ.get("FORCE_COLOR"):
+        return not environ.get("NO_COLOR")
+    return environ.get("TERM") != "dumb" and os.isatty(fd)

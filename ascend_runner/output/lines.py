@@ -18,10 +18,13 @@ class LineCutter:
     """Cuts one stream. Keeps its unfinished line between two reads."""
 
     def __init__(self, prefix: bytes, *, folds: bool = False) -> None:
-        """With `folds`, only the last state of a line that is drawn again with carriage returns is returned."""
+        """With `folds`, only the last state of a line that is drawn again with carriage returns is returned.
+
+        The prefix may change between two calls, but not its length.
+        """
         self.continued: int | None = None
         """If what was returned last continues the line before it: the length of its prefix."""
-        self._prefix = prefix
+        self.prefix = prefix
         self._folds = folds
         self._rest = b""
         self._has_return = False  # whether the unfinished line had a carriage return
@@ -48,7 +51,7 @@ class LineCutter:
         if self._is_begun:
             return self._feed_slowly(data)
         # One pass over the bytes: insert the prefix after each newline, then leave out the unfinished line.
-        prefix, first = self._prefix, self._prefix + self._rest
+        prefix, first = self.prefix, self.prefix + self._rest
         prefixed = data.replace(b"\n", b"\n" + prefix) if prefix else data
         self._begin_line(data[end:])
         return [first, memoryview(prefixed)[: len(prefixed) - len(prefix) - len(self._rest)]]
@@ -76,20 +79,20 @@ class LineCutter:
             return b""
         if self._has_return and self._folds:
             self._is_rest_shown = True
-            return self._prefix + self._rest.rstrip(b"\r") + b"\r"
-        shown, self._rest = self._prefix + self._rest, b""
+            return self.prefix + self._rest.rstrip(b"\r") + b"\r"
+        shown, self._rest = self.prefix + self._rest, b""
         self._is_begun = not shown.endswith(b"\r")
         return shown
 
     def finish(self) -> bytes:
         """Return the end of the last line with a newline added, if the stream ended without one."""
         self._note_continuation()
-        last = self._prefix + self._rest + b"\n" if self._rest or self._is_begun else b""
+        last = self.prefix + self._rest + b"\n" if self._rest or self._is_begun else b""
         self._begin_line(b"")
         return last
 
     def _note_continuation(self) -> None:
-        self.continued = len(self._prefix) if self._is_begun else None
+        self.continued = len(self.prefix) if self._is_begun else None
 
     def _begin_line(self, rest: bytes) -> None:
         self._rest = rest
@@ -117,7 +120,7 @@ class LineCutter:
             if end is None:
                 break
             ending = b"" if text[end - 1] in b"\r\n" else b"\n"
-            pieces.append(self._prefix + text[start:end] + ending)
+            pieces.append(self.prefix + text[start:end] + ending)
             start = end
         if start:
             self._begin_line(b"")
@@ -132,7 +135,7 @@ class LineCutter:
             self.continued = None  # what was shown of the line is drawn over
         for line in lines:
             wrapped, state = self._last_state(line)
-            pieces += [*wrapped, self._prefix + state + b"\n"]
+            pieces += [*wrapped, self.prefix + state + b"\n"]
             self._begin_line(b"")
         wrapped, self._rest = self._last_state(unfinished)
         if b"\r" in unfinished[:-1] or wrapped:
@@ -147,7 +150,7 @@ class LineCutter:
         for state in line.split(b"\r"):
             start = 0
             while len(state) - start > WRAP_AT:
-                wrapped.append(self._prefix + state[start : start + WRAP_AT] + b"\n")
+                wrapped.append(self.prefix + state[start : start + WRAP_AT] + b"\n")
                 start += WRAP_AT
             last = state[start:] or last
         return wrapped, last + b"\r" if line.endswith(b"\r") else last

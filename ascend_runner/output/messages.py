@@ -9,7 +9,7 @@ import enum
 import time
 from typing import Callable, Final
 
-from ascend_runner.text import printable
+from ascend_runner.text import colored, printable
 
 NAME: Final = "[ascend-runner]"
 FURTHER_LINE: Final = "\n  "
@@ -25,14 +25,17 @@ class Level(enum.Enum):
 
 
 _ORDER: Final = tuple(Level)
+_STYLES: Final = {Level.DEBUG: "2", Level.INFO: "1", Level.WARNING: "1;33", Level.ERROR: "1;31"}
 
 
 class Messages:
     """Writes messages of at least the `lowest` level. All warnings are kept in `warnings`, shown or not."""
 
-    def __init__(self, write: Callable[[bytes], None], lowest: Level = Level.INFO) -> None:
+    def __init__(self, write: Callable[[bytes], None], lowest: Level = Level.INFO, *, has_colors: bool = False) -> None:
         """`write` takes one whole message, with a newline at its end."""
         self.lowest = lowest
+        self.has_colors = has_colors
+        self.begins_with_time = False
         self.warnings: list[str] = []
         self._write = write
 
@@ -55,13 +58,17 @@ class Messages:
 
     def _send(self, level: Level, text: str) -> None:
         if _ORDER.index(level) >= _ORDER.index(self.lowest):
-            self._write(format_message(level, text))
+            self._write(format_message(level, text, has_colors=self.has_colors, begins_with_time=self.begins_with_time))
 
 
-def format_message(level: Level, text: str) -> bytes:
+def format_message(level: Level, text: str, *, has_colors: bool = False, begins_with_time: bool = False) -> bytes:
     """Format a message as it is written; whatever could control a terminal is escaped.
 
     Further lines stay indented, so that a newline in a name cannot forge a message of the runner.
     """
     clean = FURTHER_LINE.join(map(printable, text.split(FURTHER_LINE)))
-    return f"{NAME} {time.strftime('%H:%M:%S')} {level.value} {clean}\n".encode(errors="backslashreplace")
+    now = time.strftime("%H:%M:%S")
+    head = f"{now} {NAME} {level.value}" if begins_with_time else f"{NAME} {now} {level.value}"
+    if has_colors:
+        head = colored(head, _STYLES[level])
+    return f"{head} {clean}\n".encode(errors="backslashreplace")

@@ -35,16 +35,29 @@ class Stream:
     """The output of one rank. Changed by the pump's thread only."""
 
     def __init__(
-        self, rank_id: int, log: LogWriter, cutter: LineCutter | None, *, show_after: float = SHOW_AFTER
+        self,
+        rank_id: int,
+        log: LogWriter,
+        cutter: LineCutter | None,
+        *,
+        show_after: float = SHOW_AFTER,
+        has_timestamps: bool = False,
     ) -> None:
         """Without `cutter` the rank's lines are not shown; an unfinished line is shown `show_after` seconds later."""
         self.rank_id = rank_id
         self.log = log
-        self.cutter = cutter
         self.show_after = show_after
+        self._cutter = cutter
+        self._timeless = cutter.prefix if cutter and has_timestamps else None
         self.size = 0  # bytes read so far
         self._tail: list[bytes] = []
         self._tail_size = 0
+
+    def cutter_now(self) -> LineCutter | None:
+        """Return what cuts the lines to show, with the present time in their prefix if they are to have it."""
+        if self._cutter and self._timeless is not None:
+            self._cutter.prefix = time.strftime("%H:%M:%S ").encode() + self._timeless
+        return self._cutter
 
     @property
     def tail(self) -> bytes:
@@ -185,8 +198,9 @@ class Pump:
         self.last_activity = self._now()
         stream.remember(data)
         try:
-            if stream.cutter is not None:
-                self._show(fd, data, stream, stream.cutter)
+            cutter = stream.cutter_now()
+            if cutter:
+                self._show(fd, data, stream, cutter)
         finally:
             if not stream.log.put(data) and not self._is_finishing:
                 self._epoll.unregister(fd)
@@ -211,8 +225,9 @@ class Pump:
         del self._streams[fd]
         os.close(fd)
         stream.log.close()
-        if stream.cutter:
-            self._console.show(stream.rank_id, [stream.cutter.finish()], stream.cutter.continued)
+        cutter = stream.cutter_now()
+        if cutter:
+            self._console.show(stream.rank_id, [cutter.finish()], cutter.continued)
 
     # --- Ranks that are ahead of their disk ---------------------------------------------------------------------------
 
@@ -251,8 +266,9 @@ class Pump:
             if now < show_at:
                 continue
             stream = self._streams[fd]
-            if stream.cutter and self._console.has_room(0):
-                self._console.show(stream.rank_id, [stream.cutter.show_unfinished()], stream.cutter.continued)
+            cutter = stream.cutter_now()
+            if cutter and self._console.has_room(0):
+                self._console.show(stream.rank_id, [cutter.show_unfinished()], cutter.continued)
                 del self._unfinished[fd]
             else:
                 self._unfinished[fd] = now + SHOW_AFTER

@@ -56,7 +56,10 @@ class RankOutputs:
             # A person waits for a prompt.
             show_after = 0.0 if spec.has_stdin else SHOW_AFTER
             writer = LogWriter(file, limit, warnings)
-            self._streams[spec.rank_id] = Stream(spec.rank_id, writer, cutter, show_after=show_after)
+            has_timestamps = self._job.has_timestamps and not spec.has_stdin
+            self._streams[spec.rank_id] = Stream(
+                spec.rank_id, writer, cutter, show_after=show_after, has_timestamps=has_timestamps
+            )
         self._pump.start()
 
     @contextmanager

@@ -44,7 +44,8 @@ class PlanContext:
     unknown). Facts that take long to find, or are rarely needed, are functions: `is_folder` looks at a path,
     `read_text` reads a file ("": there is none), `own_addresses` lists the addresses of this machine, `resolve` turns a
     host name into an address, and `hold_port` returns a port that no other job on this machine uses, the given one if
-    it is free.
+    it is free. `columns` is the width of the terminal that shows lines of ranks (0: there is none), `has_colors` is
+    whether their prefixes are colored.
     """
 
     settings: Settings = attrs.field(factory=Settings)
@@ -60,6 +61,8 @@ class PlanContext:
     resolve: Callable[[str], str] = str
     hold_port: Callable[[int], int] = int
     cores: int | None = None
+    columns: int = 0
+    has_colors: bool = False
 
     @property
     def job_id(self) -> str:

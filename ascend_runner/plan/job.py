@@ -66,10 +66,11 @@ class JobSpec:
     `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit) are in
     seconds. `folders` must be made and `host_files` (content by path) written before the first process starts. `beside`
     holds at most one auxiliary process. `is_passed_through` means that another launcher has started one process per
-    device, and that this process is one of them. `folds_progress_bars` limits how often a redrawn line is shown.
-    `log_runs` is the number of earlier runs whose files are kept, `newest_link` the symlink that points at the newest
-    log folder ("": none). `stop_signum` asks the ranks to stop. `node_rank` is set if each of several nodes has one
-    process without a rank. `notes` and `warnings` are sentences about the plan.
+    device, and that this process is one of them. `folds_progress_bars` limits how often a redrawn line is shown, and
+    with `has_timestamps` each line on the console begins with the time. `log_runs` is the number of earlier runs whose
+    files are kept, `newest_link` the symlink that points at the newest log folder ("": none). `stop_signum` asks the
+    ranks to stop. `node_rank` is set if each of several nodes has one process without a rank. `notes` and
+    `warnings` are sentences about the plan.
     """
 
     job_id: str
@@ -88,6 +89,7 @@ class JobSpec:
     host_files: Mapping[str, bytes] = {}
     is_passed_through: bool = False
     folds_progress_bars: bool = True
+    has_timestamps: bool = False
     log_runs: int = 10
     newest_link: str = ""
     node_rank: int | None = None

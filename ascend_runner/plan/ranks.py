@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
@@ -14,6 +15,10 @@ from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.settings.options import FOLD, STOP_SIGNALS
+from ascend_runner.text import colored
+
+COLORS: Final = ("36", "32", "35", "34", "33", "96")  # of prefixes; red is for errors
+TIME_WIDTH: Final = len("03:12:45 ")
 
 
 def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: TableFile | None) -> JobSpec:
@@ -53,9 +58,7 @@ def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process
     name: str = "",
 ) -> RankSpec:
     """Plan a rank, or an auxiliary process, which has a `name`. `env` lacks only CANN's log directory."""
-    log_dir, job_id, shown = context.log_dir, context.job_id, context.settings.console
-    if context.settings.stdin not in {None, rank_id}:
-        env = {"PYTHONBREAKPOINT": "0", **env}  # breakpoint() does nothing where nobody can type
+    log_dir, job_id = context.log_dir, context.job_id
     process_log = os.path.join(log_dir, job_id, "ascend", "process_log", name or f"rank_{rank_id}")
     spec = RankSpec(
         rank_id=rank_id,
@@ -68,11 +71,25 @@ def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process
         prefix=None,
         name=name,
     )
-    if context.settings.stdin == rank_id:
-        return with_stdin(spec)
-    if shown is not None and rank_id not in shown:
-        return spec
-    return attrs.evolve(spec, prefix=b"" if context.settings.no_prefix else f"[{spec.title}] ".encode())
+    return _with_console(spec, context)
+
+
+def _with_console(spec: RankSpec, context: PlanContext) -> RankSpec:
+    """Plan how the lines of a process are shown, and tell it how wide the terminal is, which it cannot see itself."""
+    settings, env = context.settings, spec.env
+    prefix = "" if settings.no_prefix else f"[{spec.title}] "
+    width = context.columns - len(prefix) - (TIME_WIDTH if settings.timestamps else 0)
+    if width > 0:
+        env = {"COLUMNS": str(width), **env}
+    if settings.stdin == spec.rank_id:
+        return with_stdin(attrs.evolve(spec, env=env))
+
+    if settings.stdin is not None:
+        env = {"PYTHONBREAKPOINT": "0", **env}  # breakpoint() does nothing where nobody can type
+    if prefix and context.has_colors:
+        prefix = colored(prefix, COLORS[spec.rank_id % len(COLORS)])
+    is_shown = settings.console is None or spec.rank_id in settings.console
+    return attrs.evolve(spec, env=env, prefix=prefix.encode() if is_shown else None)
 
 
 def with_stdin(spec: RankSpec) -> RankSpec:
@@ -102,6 +119,7 @@ def plan_job(
         folders=(log_dir, *workdirs, *process_logs),
         beside=beside,
         folds_progress_bars=settings.progress_bars == FOLD,
+        has_timestamps=settings.timestamps,
         log_runs=settings.log_runs,
         newest_link=context.newest_link,
         stop_signum=STOP_SIGNALS[settings.stop_signal],

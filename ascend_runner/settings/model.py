@@ -46,6 +46,8 @@ class Settings:
     log_backups: int = 3
     console: frozenset[int] | None = None
     no_prefix: bool = False
+    timestamps: bool = False
+    color: str = "auto"
     progress_bars: str = "fold"
     quiet: bool = False
     verbose: bool = False

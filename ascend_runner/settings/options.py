@@ -22,6 +22,9 @@ WORKDIR_INHERIT: Final = "inherit"
 FOLD: Final = "fold"
 PROGRESS_BARS: Final = (FOLD, "pass")
 STOP_SIGNALS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
+COLOR_AUTO: Final = "auto"
+COLOR_ALWAYS: Final = "always"
+COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, "never")
 BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
 
 OPTIONS: Final = (
@@ -254,6 +257,21 @@ OPTIONS: Final = (
         is_common=True,
     ),
     Option(name="no_prefix", topic=Topic.OUTPUT, help="show the lines of ranks without '[rank N] '"),
+    Option(
+        name="timestamps",
+        topic=Topic.OUTPUT,
+        default=False,
+        help="begin each line on the console with the time",
+    ),
+    Option(
+        name="color",
+        topic=Topic.OUTPUT,
+        parse=parsing.one_of(COLORS),
+        default=COLOR_AUTO,
+        metavar="|".join(COLORS),
+        help="color prefixes and messages; auto means on a terminal, unless NO_COLOR or TERM=dumb is set, or with"
+        " FORCE_COLOR",
+    ),
     Option(
         name="progress_bars",
         topic=Topic.OUTPUT,

@@ -32,7 +32,7 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.popen = subprocess.Popen(
             [sys.executable, "-S", "-c", TAKE_IT, *command],
-            env={**CLEAN, "TERM": "xterm", **(env or {})},
+            env={**CLEAN, "TERM": "xterm", "NO_COLOR": "1", **(env or {})},
             cwd=folder,
             stdin=slave,
             stdout=slave,

@@ -14,6 +14,21 @@ def test_message_has_name_time_and_level() -> None:
     assert re.fullmatch(rb"\[ascend-runner\] \d\d:\d\d:\d\d WARNING odd\n", format_message(Level.WARNING, "odd"))
 
 
+def test_time_may_come_first() -> None:
+    """With --timestamps, messages begin with the time as all other lines do."""
+    message = format_message(Level.INFO, "well", begins_with_time=True)
+
+    assert re.fullmatch(rb"\d\d:\d\d:\d\d \[ascend-runner\] INFO well\n", message)
+
+
+def test_head_is_colored() -> None:
+    """Color ends before the sentence, which has none of its own."""
+    message = format_message(Level.ERROR, "\x1b[32mbad", has_colors=True)
+
+    assert message.startswith(b"\x1b[1;31m[ascend-runner] ")
+    assert message.endswith(b" ERROR\x1b[0m \\x1b[32mbad\n")
+
+
 @pytest.mark.parametrize(
     ("sentence", "shown"),
     [
