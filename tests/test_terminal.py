@@ -159,7 +159,7 @@ def test_rank_that_does_not_exist(program: Program) -> None:
     run = program.start("--nproc-per-node", "2", "--stdin", "7", "true")
 
     assert 0 == run.finish()
-    assert "--stdin names rank 7" in run.screen
+    assert "--stdin selects rank 7" in run.screen
 
 
 # --- Width, colors and time -------------------------------------------------------------------------------------------
