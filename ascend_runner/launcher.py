@@ -156,7 +156,7 @@ class Launcher:
         readers = [process for process in job.processes if process.has_stdin]
         if not readers or not terminal.is_in_background(os.getpgid(os.getppid())):
             return job
-        self._messages.warning("--stdin is ignored because this job runs in the background of its terminal")
+        self._messages.warning("--stdin is ignored because the job runs in the background")
         return attrs.evolve(
             job,
             ranks=tuple(attrs.evolve(rank, has_stdin=False) for rank in job.ranks),

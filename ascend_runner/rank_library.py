@@ -139,7 +139,7 @@ def platform(environ: Mapping[str, str] | None = None) -> Platform:
     try:
         named["datasets"] = folders.mapped_datasets(environ) or named["datasets"]
     except errors.SettingsError as error:  # the other folders are of use without it
-        warnings.warn(f"{error}; the folders of DATASET are listed instead", stacklevel=2)
+        warnings.warn(f"{error}; the directories below DATASET are listed instead", stacklevel=2)
 
     lists = {name: {key: Path(path) for key, path in paths.items()} for name, paths in named.items()}
     return Platform(

@@ -126,7 +126,10 @@ def engine(context: CheckContext) -> Findings:
         yield warning(f"{' '.join(python)} did not import {module} within {context.patience:g} s")
     elif answer.returncode:
         last = next(filter(None, map(str.strip, reversed(answer.stderr.splitlines()))), f"status {answer.returncode}")
-        yield error(f"{' '.join(python)} cannot import {module}: {last}", "install it, or name its --conda-env")
+        yield error(
+            f"{' '.join(python)} cannot import {module}: {last}",
+            "install it, or select its environment with --conda-env",
+        )
     else:
         yield f"{module} can be imported by {' '.join(python)}"
 

@@ -72,7 +72,7 @@ def meaning(
     else:
         sentence = _MEANINGS.get(signum, "")
     if signum == SIGABRT and is_consequence:
-        sentence = "a library ended the process because it cannot go on without a peer"
+        sentence = "a library ended the process because it cannot continue without a peer"
     elif signum == SIGABRT:
         sentence = next((sentence for form, sentence in _ABORTS if form.search(told)), sentence)
     elif signum == SIGSEGV and not has_stack:

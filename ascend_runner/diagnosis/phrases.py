@@ -29,7 +29,7 @@ def _connection(name: str, meaning: str, pattern: str = "") -> tuple[re.Pattern[
 _ROOT, _EITHER, _SECONDARY = Kind.ROOT, Kind.EITHER, Kind.SECONDARY
 _NO_MEMORY: Final = "not enough device memory: use a smaller batch, or free the device of other processes"
 _LOST: Final = "a peer exited, or the network failed"
-_LATE: Final = "a collective timed out: a peer did not come to it, is slow, or exited"
+_LATE: Final = "a collective timed out: a peer did not join it, is slow, or exited"
 
 # The first one that matches counts: what a rank does wrong itself precedes what it notices of others.
 PHRASES: Final = (
@@ -84,7 +84,7 @@ PHRASES: Final = (
     ),
     _phrase("Out of memory", "not enough memory", _ROOT, r"\bout of memory\b"),
     _phrase("No space left on device", "a disk or /dev/shm is full", _ROOT),
-    _phrase("Disk quota exceeded", "the quota of a disk is used up", _ROOT),
+    _phrase("Disk quota exceeded", "disk quota exceeded", _ROOT),
     _phrase(
         "file write failed",
         "a file cannot be written, usually because its disk is full or over quota",
@@ -92,7 +92,7 @@ PHRASES: Final = (
         r"PytorchStreamWriter failed",
     ),
     _phrase("input/output error", "a disk or network file system failed", _ROOT, r"\[Errno 5\]|Stale file handle"),
-    _phrase("Too many open files", "the limit of open files is reached: raise ulimit -n", _ROOT),
+    _phrase("Too many open files", "too many open files: raise ulimit -n", _ROOT),
     _phrase("Read-only file system", "a file cannot be written: its file system is mounted read-only", _ROOT),
     _phrase("DUE TO TIME LIMIT", "the time limit of the platform's job is over", _ROOT),
     _phrase(
@@ -107,7 +107,7 @@ PHRASES: Final = (
     ),
     _phrase(
         "Can't start new thread",
-        "the limit of processes is reached: raise ulimit -u",
+        "too many processes: raise ulimit -u",
         _ROOT,
         r"can't start new thread|Resource temporarily unavailable|fork: retry",
     ),
@@ -150,12 +150,10 @@ PHRASES: Final = (
     ),
     _phrase("static TLS block", "a library is loaded too late: add it to LD_PRELOAD", _ROOT),
     _phrase("No module named", "a package is not installed in this Python", _ROOT, r"No module named '?[\w.]+"),
-    _phrase(
-        "undefined symbol", "two packages do not fit together: check the versions of torch, torch_npu and CANN", _ROOT
-    ),
+    _phrase("undefined symbol", "incompatible packages: check the versions of torch, torch_npu and CANN", _ROOT),
     _phrase(
         "not in libopapi.so",
-        "this CANN lacks an operator: check the versions of CANN and torch_npu",
+        "this version of CANN lacks an operator: check the versions of CANN and torch_npu",
         _ROOT,
         r"not in libopapi\.so",
     ),
@@ -166,7 +164,7 @@ PHRASES: Final = (
     # What a program does wrong with collectives.
     _phrase(
         "ncclInvalidUsage",
-        "a collective was called wrongly, such as two ranks on one device",
+        "a collective was called incorrectly, for example by two ranks on one device",
         _ROOT,
         r"ncclInvalidUsage|Duplicate GPU detected",
     ),
@@ -182,11 +180,11 @@ PHRASES: Final = (
         _ROOT,
         r"mismatch between collectives on ranks",
     ),
-    _phrase("ncclUnhandledCudaError", "NCCL met an error of the device", _EITHER),
-    _phrase("ncclSystemError", "NCCL met an error of the system or the network", _EITHER),
+    _phrase("ncclUnhandledCudaError", "NCCL reported a device error", _EITHER),
+    _phrase("ncclSystemError", "NCCL reported a system or network error", _EITHER),
     _phrase(
         "Name or service not known",
-        "the name of the master cannot be resolved: check MASTER_ADDR",
+        "cannot resolve the host name of node 0: check MASTER_ADDR",
         _ROOT,
         r"Name or service not known|Temporary failure in name resolution|gai error",
     ),
@@ -215,7 +213,7 @@ PHRASES: Final = (
     ),
     _phrase(
         "heartbeat monitor",
-        "a process group's watchdog is stuck, usually because a peer did not come to a collective",
+        "a process group's watchdog is stuck, usually because a peer did not join a collective",
         _EITHER,
         r"heartbeat monitor (?:timed out|thread)",
     ),
