@@ -8,7 +8,8 @@ from typing import Callable
 
 import pytest
 
-from tests.clients.conftest import RUNNER, Ended, TwoNodes, failed_ranks, run
+from tests.clients.conftest import LIMIT, RUNNER, Ended, Started, TwoNodes, failed_ranks, run
+from tests.helpers.waiting import wait_until
 
 TELL = 'echo "$RANK of $WORLD_SIZE, node $NODE_RANK, on $(hostname), meets at $MASTER_ADDR"'
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -17,11 +18,7 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 @pytest.fixture
 def job(nodes: TwoNodes, tmp_path: Path) -> Callable[[str], Ended]:
     """Return a way to run `mpirun -N 1 ascend-runner ... sh -c SCRIPT` on two nodes, called on node 0."""
-    # In place of ssh: called as `agent HOST COMMAND ...`, it runs the command on node 1.
-    agent = tmp_path / "agent"
-    agent.write_text(f'#!/bin/sh\nshift\nexec {_quoted(nodes.on(1))} sh -c "$*"\n')
-    agent.chmod(0o755)
-    network = ("--mca", "oob_tcp_if_include", "10.77.0.0/24", "--mca", "plm_rsh_agent", str(agent))
+    network = ("--mca", "oob_tcp_if_include", "10.77.0.0/24", "--mca", "plm_rsh_agent", _agent(nodes, tmp_path))
     hosts = ",".join(f"{address}:1" for address in nodes.addresses)
     options = ("--nproc-per-node", "2", "--master-addr", nodes.addresses[0], "--log-dir", str(tmp_path / "log"))
 
@@ -30,6 +27,14 @@ def job(nodes: TwoNodes, tmp_path: Path) -> Callable[[str], Ended]:
         return run(*nodes.on(0), *words, env=AS_ROOT, cwd=tmp_path)
 
     return start
+
+
+def _agent(nodes: TwoNodes, folder: Path) -> str:
+    """Make what mpirun calls in place of ssh, as `agent HOST COMMAND ...`: it runs the command on node 1."""
+    agent = folder / "agent"
+    agent.write_text(f'#!/bin/sh\nshift\nexec {_quoted(nodes.on(1))} sh -c "$*"\n')
+    agent.chmod(0o755)
+    return str(agent)
 
 
 def _quoted(words: tuple[str, ...]) -> str:
@@ -78,3 +83,28 @@ def test_mpirun_as_launcher(tmp_path: Path) -> None:
         assert status == ended.status, ended.screen
         assert "[mpirun] 0 of 2\n" in ended.screen
         assert "[mpirun] 1 of 2\n" in ended.screen
+
+
+@pytest.mark.parametrize("command", [("--launcher", "mpirun"), ("mpirun", "-np", "4")])
+def test_one_boot_command_with_a_host_file(command: tuple[str, ...], nodes: TwoNodes, tmp_path: Path) -> None:
+    """With the platform's host file both nodes run one command: node 0 starts all ranks, and node 1 ends as node 0."""
+    hosts = tmp_path / "hostfile"
+    hosts.write_text("".join(f"{address} slots=2\n" for address in nodes.addresses))
+    env = {
+        **AS_ROOT,
+        "OMPI_MCA_orte_default_hostfile": str(hosts),
+        "OMPI_MCA_plm_rsh_agent": _agent(nodes, tmp_path),
+        "OMPI_MCA_oob_tcp_if_include": "10.77.0.0/24",
+        "MA_VJ_NAME": "job",
+    }
+    script = 'echo "$OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"; exit 5'
+    words = (*RUNNER, "--log-dir", str(tmp_path / "log"), *command, "sh", "-c", script)
+    waiting = Started((*nodes.on(1), *words), env, tmp_path)
+    log = tmp_path / "log" / "job-proc-mpirun-node-1.txt"
+    wait_until(lambda: log.exists() and log.stat().st_size, limit=LIMIT)
+    first = run(*nodes.on(0), *words, env=env, cwd=tmp_path)
+    second = waiting.finish()
+
+    assert (5, 5) == (first.status, second.status), first.screen + second.screen
+    shown = {line.partition("] ")[2] for line in first.screen.splitlines() if line.startswith("[mpirun")}
+    assert shown & {f"{rank} of 4 on node-{rank // 2}" for rank in range(4)}
