@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Optional, Protocol, Union
 
 import attrs
 
-from ascend_runner.supervision.events import Emptied, Exited, Spawned, SpawnFailed
+from ascend_runner.supervision.events import DeadlineReached, Emptied, Exited, Spawned, SpawnFailed
 from ascend_runner.supervision.state import State
 
 if TYPE_CHECKING:
@@ -86,8 +86,21 @@ class Swept:
     survivors: tuple[str, ...]
 
 
-# A State is a fact whenever its phase is a new one; DONE comes last, after the output is complete.
-Fact = Union[State, Spawned, SpawnFailed, Exited, Emptied, RankReaped, RankOutput, SignalUnhandled, HangSeen, Swept]
+# A State is a fact whenever its phase is a new one; DONE comes last, after the output is complete. While ranks are
+# asked to stop, DeadlineReached is the next step of the back-off.
+Fact = Union[
+    State,
+    Spawned,
+    SpawnFailed,
+    Exited,
+    Emptied,
+    DeadlineReached,
+    RankReaped,
+    RankOutput,
+    SignalUnhandled,
+    HangSeen,
+    Swept,
+]
 
 
 class Observer(Protocol):

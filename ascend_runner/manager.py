@@ -99,6 +99,8 @@ class Manager:
     def _handle(self, event: Event) -> None:
         before = self._state.phase
         self._state, actions = machine.transition(self._state, event)
+        if isinstance(event, DeadlineReached) and before is Phase.TERMINATING:
+            self._tell(event)
         if self._state.phase not in {before, Phase.DONE}:
             if self._state.is_tearing_down:
                 is_killing = self._state.phase is Phase.KILLING

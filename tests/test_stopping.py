@@ -171,6 +171,30 @@ def test_user_signal_without_a_handler_is_reported(program: Program) -> None:
     assert [] == stopped(program, run)
 
 
+def test_failure_is_announced_at_once_and_again_at_the_end(program: Program) -> None:
+    """A rank that fails is named while the others still stop, then once more with all that is known."""
+    waits = "trap 'until [ -e go ]; do sleep 0.01; done; exit 0' TERM; touch ready; while :; do sleep 0.01; done"
+    script = f'if [ "$RANK" = 1 ]; then {waits}; fi; until [ -e ready ]; do sleep 0.01; done; exit 7'
+    run = program.start("--nproc-per-node", "2", "--grace", "60", "sh", "-c", script)
+    run.wait_for("INFO rank 0 failed (exit status 7); stopping the other rank, up to 60 s")
+    (program.folder / "go").touch()
+
+    assert 7 == run.finish()
+    run.wait_for("ERROR rank 0 failed: exit status 7")
+
+
+def test_steps_of_the_grace_are_shown_with_verbose(program: Program) -> None:
+    """With --verbose, each step says which ranks are still running."""
+    run = program.start(
+        "--nproc-per-node", "1", "--grace", "1", "--verbose", "sh", "-c", "trap '' TERM; echo ready; sleep 1000"
+    )
+    run.wait_for("ready")
+    run.send(SIGTERM)
+    run.wait_for("DEBUG still running: rank 0")
+
+    assert 143 == run.finish()
+
+
 def test_stop_is_announced_at_once(program: Program) -> None:
     """Before anything is waited for, one line says what is being done and how to cut it short."""
     run = start(program, program.python, "-c", SAVES + WAITS)

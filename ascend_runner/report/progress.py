@@ -7,7 +7,7 @@ from typing import Callable, Protocol
 from ascend_runner.facts import Fact, HangSeen, RankOutput, SignalUnhandled, Swept
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import screen
-from ascend_runner.supervision.events import Exited, Spawned, signal_name
+from ascend_runner.supervision.events import DeadlineReached, Emptied, Exited, Spawned, signal_name
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import rank_list
 
@@ -35,12 +35,15 @@ class Progress:
         self._job = job
         self._messages = messages
         self._specs = {spec.rank_id: spec for spec in job.processes}
+        self._living: set[int] = set()
         self._lost: dict[int, int] = {}  # bytes that log files lack, by rank
         self._is_cut_off = False
         self._writers: dict[type[Fact], Callable[..., None]] = {
             State: self._phase_began,
             Spawned: self._started,
             Exited: self._exited,
+            Emptied: self._emptied,
+            DeadlineReached: self._still_stopping,
             SignalUnhandled: self._unhandled,
             HangSeen: self._hanging,
             Swept: self._swept,
@@ -57,16 +60,25 @@ class Progress:
         if state.phase is Phase.STARTING:
             self._messages.info(screen.starting(self._job))
         elif state.phase is Phase.TERMINATING and state.cause is not None and state.alive:
-            self._messages.info(screen.stopping(state, self._job))
+            self._messages.info(screen.stopping(state, self._job, len(state.alive | self._living)))
         elif state.phase is Phase.DONE:
             self._end()
 
+    def _still_stopping(self, _fact: DeadlineReached) -> None:
+        self._messages.debug(f"still running: {screen.names(self._living, self._job)}")
+
     def _started(self, fact: Spawned) -> None:
+        self._living.add(fact.rank_id)
         spec = self._specs[fact.rank_id]
         self._messages.debug(f"{spec.title} has pid {fact.pid}, working directory {spec.cwd}")
 
     def _exited(self, fact: Exited) -> None:
+        if not fact.has_stragglers:
+            self._living.discard(fact.rank_id)
         self._messages.debug(f"{self._specs[fact.rank_id].title} ended: {fact.ending}")
+
+    def _emptied(self, fact: Emptied) -> None:
+        self._living.discard(fact.rank_id)
 
     def _unhandled(self, fact: SignalUnhandled) -> None:
         name = signal_name(fact.signum)

@@ -6,7 +6,7 @@ other ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from signal import SIGINT
 from typing import TYPE_CHECKING, Final
 
@@ -36,9 +36,9 @@ def placed(job: JobSpec) -> str:
     return f"{' and '.join(started)} on {_node(job)}"
 
 
-def stopping(state: State, job: JobSpec) -> str:
-    """Announce that the ranks are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks, ..."."""
-    cause, count = state.cause, len(state.alive)
+def stopping(state: State, job: JobSpec, count: int) -> str:
+    """Announce that `count` ranks are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
+    cause = state.cause
     reason, others, way_out = str(cause), "", "Ctrl-C twice to kill"
     if isinstance(cause, Exited):
         title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
@@ -191,15 +191,15 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
             fates.setdefault(_fate(rank), []).append(rank.rank_id)
 
     label = "ranks " if culprit is None else "others"
-    lines = [f"{fate}: {_names(rank_ids, job)}" for fate, rank_ids in fates.items()]
+    lines = [f"{fate}: {names(rank_ids, job)}" for fate, rank_ids in fates.items()]
     return [f"  {'      ' if number else label} {line}" for number, line in enumerate(lines)]
 
 
-def _names(rank_ids: list[int], job: JobSpec) -> str:
+def names(rank_ids: Collection[int], job: JobSpec) -> str:
     """List ranks by number and auxiliary processes by name: "ranks 0, 1 and scheduler"."""
-    names = [process.name for process in job.beside if process.rank_id in rank_ids]
+    auxiliary = [process.name for process in job.beside if process.rank_id in rank_ids]
     ranks = [rank_id for rank_id in rank_ids if rank_id >= 0]
-    return " and ".join([*([rank_list(ranks)] if ranks else []), *names])
+    return " and ".join([*([rank_list(ranks)] if ranks else []), *auxiliary])
 
 
 def _fate(rank: RankRecord) -> str:

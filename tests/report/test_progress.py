@@ -7,7 +7,7 @@ import pytest
 
 from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.report.progress import Progress
-from ascend_runner.supervision.events import Ending, Exited, SignalReceived, Spawned
+from ascend_runner.supervision.events import DeadlineReached, Emptied, Ending, Exited, SignalReceived, Spawned
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
 
@@ -70,6 +70,31 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
         progress.observe(fact, 1.0)
 
     assert levels == [level for level, _sentence in lines.said]
+
+
+def test_ranks_that_are_still_stopping() -> None:
+    """Each step of the back-off names the ranks of which any process is left, also those that were just started."""
+    lines = Lines()
+    progress = Progress(job_spec([rank_spec(rank_id) for rank_id in range(3)]), lines)
+    seen: list[Fact] = [
+        *(Spawned(rank_id, 4711) for rank_id in range(3)),
+        Exited(0, Ending(exit_code=7)),
+        attrs.evolve(STOPPING, cause=Exited(0, Ending(exit_code=7)), leaders=frozenset({1})),
+        Exited(1, Ending(), has_stragglers=True),
+        DeadlineReached(),
+        Exited(2, Ending()),
+        DeadlineReached(),
+        Emptied(1),
+    ]
+    for fact in seen:
+        progress.observe(fact, 1.0)
+
+    assert ["rank 0 failed (exit status 7); stopping the other 2 ranks, up to 15 s (Ctrl-C twice to kill)"] == [
+        sentence for level, sentence in lines.said if level == "info"
+    ]
+    assert ["still running: ranks 1, 2", "still running: rank 1"] == [
+        sentence for _level, sentence in lines.said if sentence.startswith("still")
+    ]
 
 
 def test_output_cut_off_for_one_rank() -> None:
