@@ -18,14 +18,14 @@ from ascend_runner.plan.secrets import MASK, Masker, is_secret
 from ascend_runner.text import printable
 
 # Variables of a terminal or a login, which the shell that runs the script has itself.
-_OF_A_SESSION: Final = re.compile(r"_|SHLVL|PWD|OLDPWD|TERM|COLUMNS|LINES|DISPLAY|LS_COLORS|(SSH|XDG|DBUS|GPG)_.*")
+_OF_A_SESSION: Final = r"_|SHLVL|PWD|OLDPWD|TERM|COLUMNS|LINES|DISPLAY|LS_COLORS|(SSH|XDG|DBUS|GPG)_.*"
 # Of the only rank of a job, if the rank has them at all.
 _ALONE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("RANK_SIZE", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"), "1"),
     **dict.fromkeys(("RANK_ID", "RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "DEVICE_ID", "ASCEND_DEVICE_ID"), "0"),
     "MASTER_ADDR": "127.0.0.1",
 }
-_NOT_ALONE: Final = re.compile(r"RANK_TABLE_FILE|TF_CONFIG|(CM|MS|OMPI|PMI|PMIX|SLURM)_.*")
+_NOT_ALONE: Final = r"RANK_TABLE_FILE|TF_CONFIG|(CM|MS|OMPI|PMI|PMIX|SLURM)_.*"
 
 _HEAD: Final = """\
 #!/bin/sh
@@ -81,14 +81,14 @@ def _alone(spec: RankSpec) -> list[str]:
     if len(devices) != 1:
         changed[VISIBLE_DEVICES] = devices[spec.local_rank] if spec.local_rank < len(devices) else str(spec.local_rank)
     return [
-        *(f"-u {shlex.quote(name)}" for name in sorted(spec.env) if _NOT_ALONE.fullmatch(name)),
+        *(f"-u {shlex.quote(name)}" for name in sorted(spec.env) if re.fullmatch(_NOT_ALONE, name)),
         *(f"{name}={shlex.quote(value)}" for name, value in changed.items()),
     ]
 
 
 def _assigned(name: str, value: str) -> str:
     """Return a variable as a word for env(1); "" if the shell that runs the script has its own."""
-    if _OF_A_SESSION.fullmatch(name):
+    if re.fullmatch(_OF_A_SESSION, name):
         return ""
     if is_secret(name, value) or Masker().text(value) != value:
         return f'{name}="${{{name}:?}}"' if name.isidentifier() else ""

@@ -30,10 +30,11 @@ NOT_SECRETS: Final = frozenset({"", "0", "1", "true", "false", "none", "null", "
 FOLDERS: Final = frozenset({"PWD", "OLDPWD"})  # the shell's current and previous folder
 
 _QUOTED: Final = r"\"[^\"\n]*\"|'[^'\n]*'"
+_VALUE: Final = rf"(?P<value>{_QUOTED}|[^\s'\"]+)"
 _PROSE: Final = r"(?:and|are|as|expected|for|from|in|is|must|not|or|require[ds]?|to|was|were|with)\b"
-# Each shape, and the words of which a text must contain one: most logs have none of the first, so that `re` need not
-# even compile them. What comes before the secret stays: the user of a URL, the scheme of a header, the name of an
-# option. The numbers bound the time that an odd text takes.
+# Each shape, and the words of which a text must contain one: most texts have none, and a search takes time, as does
+# compiling the pattern, which `re` does at the first search. What comes before the secret stays: the user of a URL, the
+# scheme of a header, the name of an option. The numbers bound the time that an odd text takes.
 _SHAPES: Final = (
     (
         ("PRIVATE KEY-----",),
@@ -47,32 +48,26 @@ _SHAPES: Final = (
         ("hf_", "ghp_", "gho_", "ghs_", "github_pat_", "sk-", "AKIA", "LTAI"),
         r"\b(?:(?:hf_|ghp_|gho_|ghs_|github_pat_|sk-)[\w-]{16,}|(?:AKIA|LTAI)[A-Za-z0-9]{12,})",
     ),
-    (
-        ("://",),
-        r"(?i)(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,256}:)[^\s/@]{1,1024}(?=@)",
-    ),
+    (("://",), r"(?i)(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,256}:)[^\s/@]{1,1024}(?=@)"),
     (("Bearer", "Basic"), r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}"),
     (
         ("-",),
-        (
-            rf"(?P<before>(?<![\w-])--?(?P<name>[A-Za-z][\w-]{{0,99}})(?:=|[ \t]+(?!-|{_PROSE})))"
-            rf"(?P<value>{_QUOTED}|[^\s'\"]+)"
-        ),
+        rf"(?P<before>(?<![\w-])--?(?P<name>[A-Za-z][\w-]{{0,99}})(?:=|[ \t]+(?!-|{_PROSE}))){_VALUE}",
     ),
-    (("=",), rf"(?P<before>(?<![\w-])(?P<name>[A-Z_][A-Z0-9_]{{0,99}})=)(?P<value>{_QUOTED}|[^\s'\"]+)"),
+    (("=",), rf"(?P<before>(?<![\w-])(?P<name>[A-Z_][A-Z0-9_]{{0,99}})=){_VALUE}"),
     # In Python's source and its records; a plain word such as `key` is a parameter of everything.
     (("='", '="'), rf"(?P<before>\b(?P<name>[a-z]+(?:_[a-z]+)*)=)(?P<value>{_QUOTED})"),
 )
 _WORDS_OF_CODE: Final = frozenset({"key", "keys", "session"})
-_REFERENCE: Final = re.compile(r"\$[({A-Za-z_]")  # of a shell, to a variable or a command
-_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)")
+_REFERENCE: Final = r"\$[({A-Za-z_]"  # of a shell, to a variable or a command
+_OPTION: Final = r"--?([A-Za-z][\w-]*)"
 
 
 def is_secret(name: str, value: str = "x") -> bool:
     """Return whether a variable or an option of this name looks as if its value were a secret."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper().replace("-", "_")
     found = SECRET_WORDS.intersection(words.split("_")) if words not in FOLDERS else set()
-    if not found or value.lower() in NOT_SECRETS or _REFERENCE.match(value):
+    if not found or value.lower() in NOT_SECRETS or re.match(_REFERENCE, value):
         return False
     return not (found <= NOT_NUMBERS and re.fullmatch(r"[0-9.,]{1,9}", value))
 
@@ -94,7 +89,7 @@ class Masker:
         for word in argv:
             follows = bool(option) and not word.startswith("-") and is_secret(option, word)
             masked.append(self._mask() if follows else self.text(word))
-            found = _OPTION.fullmatch(word)
+            found = re.fullmatch(_OPTION, word)
             option = found[1] if found else ""
         return tuple(masked)
 
