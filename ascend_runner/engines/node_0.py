@@ -124,9 +124,10 @@ def rewrite_for_deepspeed(request: Request) -> Handover:
     engine = (command.interpreter, "-m", DEEPSPEED_MODULE) if "/" in command.interpreter else ("deepspeed",)
     # Without a list of hosts DeepSpeed would use all visible devices.
     here = () if is_several else (f"--num_gpus={request.nproc}",)
+    port = (f"--master_port={request.node.master_port}",) if request.node.has_own_port else ()
     module = ("--module",) if command.is_module else ()
 
-    argv = (*engine, *hostfile, *here, *module, command.target, *command.arguments)
+    argv = (*engine, *hostfile, *here, *port, *module, command.target, *command.arguments)
     return Handover(argv=argv, note="handed over to deepspeed", files=files)
 
 

@@ -110,7 +110,7 @@ def _arguments(request: Request) -> tuple[str, ...]:
     nproc = f"--nproc_per_node={request.nproc}"
     port = f"--master_port={node.master_port}"
     if not task_training.is_platform_of(node) and node.nnodes == 1:
-        return (nproc, port) if node.sources.get("master_port") == "--master-port" else (nproc,)
+        return (nproc, port) if node.has_own_port else (nproc,)
 
     is_localhost = task_training.is_platform_of(node) and (node.node_rank == 0 or node.master_addr == LOCALHOST)
     master_addr = "localhost" if is_localhost else node.master_addr

@@ -9,6 +9,7 @@ import attrs
 
 LOCALHOST: Final = "127.0.0.1"
 MASTER_PORT: Final = 29500  # torch's default; not one of HCCL's ports
+FREE_PORT: Final = "the first free port"  # the source of a port that was chosen because the default is in use
 ALONE: Final = "or --nnodes 1 to use this node alone"  # the way out of every ambiguity
 
 
@@ -44,6 +45,11 @@ class Node:
         master = f"node 0 at {self.master_addr or 'an unknown address'}{self._from('master_addr')}"
         port = f"port {self.master_port}{self._from('master_port')}"
         return f"{self.platform}{seen}: {place}, {master}, {port}"
+
+    @property
+    def has_own_port(self) -> bool:
+        """Whether a single node has another port than engines take by themselves."""
+        return self.sources.get("master_port") in {"--master-port", FREE_PORT}
 
     def rank_ids(self, nproc: int) -> tuple[int, ...]:
         """Return this node's ranks in a job without a rank table: `nproc` on every node, in the order of the nodes."""

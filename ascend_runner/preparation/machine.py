@@ -12,6 +12,7 @@ from ascend_runner.host.host import Host
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec, with_cores
 from ascend_runner.plan.this_node import NodeShare
+from ascend_runner.platforms.node import FREE_PORT
 
 
 def bind(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
@@ -30,6 +31,9 @@ def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], Non
     if node.nnodes > 1 or "master_port" in node.sources:
         return share
     port = context.hold_port(node.master_port)
-    if port != node.master_port:
-        say(f"port {node.master_port} is in use; using port {port} instead")
-    return attrs.evolve(share, node=attrs.evolve(node, master_port=port))
+    if port == node.master_port:
+        return share
+
+    say(f"port {node.master_port} is in use; using port {port} instead")
+    sources = {**node.sources, "master_port": FREE_PORT}
+    return attrs.evolve(share, node=attrs.evolve(node, master_port=port, sources=sources))

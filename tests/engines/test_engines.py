@@ -14,11 +14,12 @@ from ascend_runner.engines.handover import Handover, Request
 from ascend_runner.engines.registry import ENGINES, NAMES
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.detect import find_node
-from ascend_runner.platforms.node import Node, Overrides
+from ascend_runner.platforms.node import FREE_PORT, Node, Overrides
 from tests.helpers.waiting import LIMIT
 from tests.platforms import platform_cases
 
 ALONE = Node(master_addr="127.0.0.1")
+BUSY = attrs.evolve(ALONE, master_port=29501, sources={"master_port": FREE_PORT})  # where something listens on 29500
 OCTOPUS = find_node(platform_cases.load("octopus").variables)  # node 1 of 2
 MODELARTS = find_node(platform_cases.load("modelarts").variables)  # node 1 of 2
 ONE_NODE = find_node(platform_cases.load("modelarts_one_node").variables)
@@ -102,6 +103,7 @@ def test_torch_distributed_launch(line: str, node: Node, nproc: int, given: str)
             2,
             "torchrun --nproc_per_node=2 --master_port=4000 train.py",
         ),
+        ("python train.py", BUSY, 2, "torchrun --nproc_per_node=2 --master_port=29501 train.py"),
     ],
 )
 def test_torchrun(line: str, node: Node, nproc: int, given: str) -> None:
@@ -384,6 +386,8 @@ def test_deepspeed_on_one_node() -> None:
 
     assert ("deepspeed", "--num_gpus=4", "entry.py") == handover.argv
     assert {} == handover.files
+    busy = ENGINES["deepspeed"](_request("python entry.py", BUSY, 4))
+    assert ("deepspeed", "--num_gpus=4", "--master_port=29501", "entry.py") == busy.argv
 
 
 # --- msrun -----------------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ class Preparing:
         *argv: str,
         environ: Mapping[str, str] | None = None,
         may_wait: bool = True,
+        hold_port: Callable[[int], int] = int,
     ) -> Preparation:
         """Prepare a command, by default one that exists."""
         context = PlanContext(
@@ -48,6 +49,7 @@ class Preparing:
             cwd=str(self.folder),
             host_name="some-host",
             is_folder=lambda _: False,
+            hold_port=hold_port,
         )
         preparer = Preparer(context, Messages(lambda _: None), self._pause, may_wait=may_wait)
         return preparer.prepare()
@@ -337,3 +339,20 @@ def test_tasks_of_volcano(preparing: Preparing) -> None:
     assert '"type": "ps"' in server.processes[0].env["TF_CONFIG"]
     assert [2, 3] == [rank.rank_id for rank in worker.ranks]
     assert 2 == len({rank.env["TF_CONFIG"] for rank in worker.ranks})
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ", "port"),
+    [
+        (TWO_RANKS, {}, "29501"),
+        (attrs.evolve(TWO_RANKS, master_port=4000), {}, "4000"),
+        (TWO_RANKS, {"MASTER_PORT": "4001"}, "4001"),
+        (attrs.evolve(TWO_RANKS, nnodes=2, node_rank=0, master_addr="127.0.0.1"), {}, "29500"),
+    ],
+    ids=["single", "flag", "variable", "several"],
+)
+def test_port_of_a_single_node(preparing: Preparing, settings: Settings, environ: dict[str, str], port: str) -> None:
+    """Only a single node whose port nobody names gets a free one, and all of its ranks the same."""
+    job = preparing.prepare(settings, environ=environ, hold_port=lambda first: first + 1).job()
+
+    assert {port} == {rank.env["MASTER_PORT"] for rank in job.ranks}
