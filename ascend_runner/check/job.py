@@ -15,6 +15,7 @@ from ascend_runner.host import bounded
 from ascend_runner.host.executables import find_executable
 from ascend_runner.host.host import Host
 from ascend_runner.output import log_folder
+from ascend_runner.plan.secrets import Masker
 from ascend_runner.preparation import table as tables
 from ascend_runner.problems import Severity, Subject, error, problems_of, warning, without_repeated_remedies
 from ascend_runner.report import screen
@@ -94,7 +95,7 @@ def _check_program(context: CheckContext) -> Findings:
         yield error(f"{script} does not exist", "use its full path, or one relative to the working directory")
     else:
         real = os.path.realpath(program)
-        words = [*argv[:ARGUMENTS_SHOWN], *(["..."] if len(argv) > ARGUMENTS_SHOWN else [])]
+        words = [*Masker().arguments(argv)[:ARGUMENTS_SHOWN], *(["..."] if len(argv) > ARGUMENTS_SHOWN else [])]
         yield f"{' '.join(words)}: {program}{'' if real == program else f' ({real})'}"
 
 

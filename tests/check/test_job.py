@@ -138,6 +138,9 @@ def test_script_exists(tmp_path: Path) -> None:
         tmp_path, python, "train.py", "--epochs", "5", "--lr", "1"
     )
     assert [("ok", f"{python} -m train: {python} ({python}3.9)")] == check_command(tmp_path, python, "-m", "train")
+    assert [("ok", f"{python} train.py --token ***: {python} ({python}3.9)")] == check_command(
+        tmp_path, python, "train.py", "--token", "hidden"
+    )
 
 
 def test_script_is_missing(tmp_path: Path) -> None:
