@@ -88,6 +88,17 @@ class Schedule:
     surroundings: tuple[str, ...] = ()  # see `Place`
 
     @property
+    def is_held(self) -> bool:
+        """Whether processes are stopped for a while, so that what happens meanwhile is seen in no certain order."""
+        return any(name == "STOP" for _moment, name, _whom in self.blows)
+
+    @property
+    def has_patience(self) -> bool:
+        """Whether the program is asked to stop once, or twice at the same moment: every rank has its grace."""
+        stops = {(moment, name) for moment, name, _whom in self.blows if name in STOPPING}
+        return len(stops) < 2 and not (self.is_beheaded or self.is_held)
+
+    @property
     def is_beheaded(self) -> bool:
         """Whether the runner or the guardian is killed, so that the status and last bytes of ranks may be lost."""
         return any(name == "KILL" for _moment, name, _whom in self.blows)
@@ -103,13 +114,13 @@ def draw(seed: int) -> Schedule:
     for _ in range(RANKS):
         words = []
         if dice.random() < 0.15:
-            words.append("ignore=TERM")
+            words.append(dice.choice(("ignore=TERM", "save=200")))
         if dice.random() < 0.25:
-            words.append("child=" + dice.choice(("plain", "group", "session", "daemon")))
+            words.append("child=" + dice.choice(("plain", "group", "session", "daemon", "headless")))
         if dice.random() < 0.03:
-            words.append(f"forks={dice.choice((10, 60, 500))}")
+            words.append(dice.choice(("forks=10", "forks=60", "forks=500", "chains=8")))
         if "crowded" in surroundings:  # a rank that cannot fork does not follow its plan
-            words = [word for word in words if not word.startswith(("child", "forks"))]
+            words = [word for word in words if not word.startswith(("child", "forks", "chains"))]
         works = (f"write={dice.randrange(20_000)}", f"write={dice.randrange(900_000)}", f"nap={dice.randrange(60)}")
         words += dice.choices(works, k=dice.randrange(3))
         words += filter(None, [meeting])
@@ -139,10 +150,24 @@ def _draw_blows(dice: random.Random, plans: list[str], surroundings: tuple[str, 
         blows += [(moment, dice.choice(STOPPING), "guardian") for _ in range(dice.choice((2, 5)))]
     if dice.random() < 0.1:
         blows.append((dice.uniform(0.1, 0.6), "REMOVE", "logs"))
+    blows += _draw_odd_blows(dice)
     if "table" in surroundings:
         blows.append((dice.uniform(0, 0.6), "CHANGE", "table"))
     if "container" in surroundings:  # the kernel kills all others with its first process
         blows = [blow for blow in blows if blow[1] != "KILL"]
+    return blows
+
+
+def _draw_odd_blows(dice: random.Random) -> list[tuple[float, str, str]]:
+    """Draw signals that reach guardian and runner alike, floods, and processes that are stopped for a while."""
+    blows: list[tuple[float, str, str]] = []
+    if dice.random() < 0.15:
+        blows.append((dice.uniform(0, 0.8), dice.choice(("TERM", "INT")), "both"))
+    if dice.random() < 0.1:
+        blows.append((dice.uniform(0, 0.6), "USR1", "flood"))
+    if dice.random() < 0.2:
+        moment, whom = dice.uniform(0, 0.6), dice.choice(("runner", "guardian", "ranks"))
+        blows += [(moment, "STOP", whom), (moment + dice.uniform(0.05, 1.5), "CONT", whom)]
     return blows
 
 
@@ -195,6 +220,9 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
     guardian_killed = status == -signal.SIGKILL
     wrong = survivors(LIMIT if guardian_killed else 0.0)
     wrong += wrong_logs(schedule, folder, place)
+    if schedule.has_patience:
+        asked, saved = ({path.suffix for path in folder.glob(f"{what}.*")} for what in ("asked", "saved"))
+        wrong += [f"rank {suffix[1:]} was not allowed to save" for suffix in asked - saved]
     if not schedule.is_beheaded and not (status == 125 and place.words & {"little", "crowded"}):
         wrong += wrong_status(schedule, status, struck, folder)
     return [*wrong, *own_lines(folder)] if wrong else []
@@ -324,12 +352,24 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, pla
         if guardian is None:  # it has already ended; kill(0) would signal our own group
             continue
         try:
-            pid = guardian if whom == "guardian" else process_tree.children(guardian)[0]
-            os.kill(pid, signal.Signals["SIG" + name])
+            for pid in targets(whom, guardian):
+                os.kill(pid, signal.Signals["SIG" + name])
             struck.append((name, time.monotonic_ns()))
         except (IndexError, ProcessLookupError):
             continue
     return struck
+
+
+def targets(whom: str, guardian: int) -> list[int]:
+    """Return the pids of those to strike, one for each signal."""
+    runner = process_tree.children(guardian)[0]
+    return {
+        "guardian": [guardian],
+        "runner": [runner],
+        "both": [guardian, runner],
+        "ranks": process_tree.children(runner),
+        "flood": [guardian, runner] * 500,
+    }[whom]
 
 
 def survivors(seconds: float) -> list[str]:
@@ -372,10 +412,9 @@ def wrong_logs(schedule: Schedule, folder: Path, place: Place) -> list[str]:
 def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]], folder: Path) -> list[str]:
     """Compare the exit status with the order of deaths and signals."""
     book = (folder / "book").read_bytes()
-    # SIGUSR1 is forwarded, and kills a rank that has not yet installed a handler for it (128 + 10).
     if "nohup" in schedule.surroundings:
         struck = [(name, moment) for name, moment in struck if name != "HUP"]
-    causes = [(moment, 128 + signal.Signals["SIG" + name]) for name, moment in struck if name in (*STOPPING, "USR1")]
+    causes = [(moment, 128 + signal.Signals["SIG" + name]) for name, moment in struck if name in STOPPING]
     for rank_id, plan in enumerate(schedule.plans):
         _written, death = struct.unpack_from("=QQ", book, chatter.ENTRY.size * rank_id)
         last = plan.rpartition(",")[2]
@@ -389,8 +428,8 @@ def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]],
     if allowed & {128 + signal.Signals["SIG" + name] for name in STOPPING}:
         # Signals that are pending while the runner starts arrive in no particular order.
         allowed |= {128 + signal.Signals["SIG" + name] for name, _moment in struck if name in STOPPING}
-    if 128 + signal.SIGUSR1 in allowed:
-        allowed |= {expected for _moment, expected in causes} | {0}
+    if schedule.is_held:
+        allowed |= {expected for _moment, expected in causes}
     # A signal may arrive after the last rank has ended.
     if not any(plan.endswith("linger") for plan in schedule.plans) and all(expected > 128 for expected in allowed):
         allowed.add(0)
@@ -410,7 +449,8 @@ def main() -> int:
 
     if FORBIDDEN:
         print(f"without {' and '.join(sorted(FORBIDDEN))}, which need root", flush=True)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # schedules send it and expect an effect
+    for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # schedules send them and expect an effect
+        signal.signal(signum, signal.SIG_DFL)
     seeds = range(args.seed, args.seed + args.schedules)
     failed = 0
     start = time.monotonic()

@@ -5,7 +5,8 @@ die=SIGNAL kill itself with that signal      sleep       do nothing until a sign
 ignore=SIG ignore that signal                answer=SIG:TEXT:N  on that signal print TEXT and exit N
 note=SIG   print the signal's name whenever it comes
 await=PATH go on when that file exists       touch=PATH  make that file
-child=HOW  leave a sleeping child behind: plain, group (its own), session (its own), daemon (double-forked, own session)
+child=HOW  leave a sleeping child behind: plain, group (its own), session (its own), daemon (double-forked, own
+           session), headless (its main thread ends)
 stubborn=HOW  the same, ignoring SIGTERM
 forks=N    leave that many sleeping children behind, every other one in a session of its own
 chains=N   leave that many chains of processes behind, each of which starts the next one and ends
@@ -107,6 +108,8 @@ def leave_child(how: str, on_term: signal.Handlers = signal.SIG_DFL) -> None:
         signal.signal(signal.SIGTERM, on_term)
         os.write(ready, b"\0")
         os.close(ready)
+        if how == "headless":
+            end_main_thread()
         while True:
             signal.pause()
     os.close(ready)
@@ -132,9 +135,13 @@ def start_chains(count: str) -> None:
                 os.setsid()
 
 
-def end_main_thread(_: str) -> None:
-    threading.Thread(target=time.sleep, args=(1000,)).start()
+def become_headless(_: str) -> None:
     say("ready")
+    end_main_thread()
+
+
+def end_main_thread() -> None:
+    threading.Thread(target=time.sleep, args=(1000,)).start()
     ctypes.CDLL(None).pthread_exit(None)
 
 
@@ -171,7 +178,7 @@ STEPS = {
     "stubborn": stubborn,
     "forks": fork_many,
     "chains": start_chains,
-    "headless": end_main_thread,
+    "headless": become_headless,
     "hide": hide,
     "orphans": make_orphans,
 }

@@ -3,7 +3,8 @@
 usage: chatter.py BOOK RANK_PLAN...    the plan of this rank is the argument at RANK_ID, words joined by commas
 plan words: write=N (bytes), nap=MS, at=MS (sleep until so long after CHAOS_START), exit=N, die=SIGNAL, ignore=SIGNAL,
             stop (SIGSTOP to itself), linger (until a signal ends it), child=HOW (as actor.py),
-            forks=N (that many sleeping children)
+            forks=N (that many sleeping children), chains=N (as actor.py),
+            save=MS (on SIGTERM and SIGINT, save for so long, and exit; "asked.N" and "saved.N" beside BOOK tell)
 """
 
 from __future__ import annotations
@@ -52,13 +53,24 @@ def perform(writer: Writer, name: str, value: str) -> None:
     elif name == "forks":
         fork(int(value))
     else:
-        {"exit": end, "die": actor.die, "linger": actor.sleep, "ignore": actor.ignore, "child": actor.leave_child}[
-            name
-        ](value)
+        WORDS[name](value)
 
 
 def end(status: str) -> None:
     os._exit(int(status))
+
+
+def save(milliseconds: str) -> None:
+    book = sys.argv[1].rpartition("/")[0]
+
+    def end_later(_signum: int, _frame: object) -> None:
+        actor.touch(f"{book}/asked.{os.environ['RANK_ID']}")
+        time.sleep(int(milliseconds) / 1000)
+        actor.touch(f"{book}/saved.{os.environ['RANK_ID']}")
+        os._exit(0)
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, end_later)
 
 
 def fork(count: int) -> None:
@@ -94,6 +106,16 @@ class Writer:
         """Record the time of the imminent exit."""
         struct.pack_into("=Q", self.book, self.place + 8, time.monotonic_ns())
 
+
+WORDS = {
+    "exit": end,
+    "die": actor.die,
+    "linger": actor.sleep,
+    "ignore": actor.ignore,
+    "child": actor.leave_child,
+    "chains": actor.start_chains,
+    "save": save,
+}
 
 if __name__ == "__main__":
     main()
