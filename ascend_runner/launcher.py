@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import datetime
 
 import attrs
@@ -53,11 +54,15 @@ class Launcher:
         self._signals = signals
         self._messages = messages
         self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
+        self._log_dir = ExitStack()  # holds the log directory
+        self._report: ReportFile | None = None
 
-    def prepare(self, command: Sequence[str], *, may_wait: bool = True) -> Preparation:
-        """Plan the job, or find all problems; nothing is written. Waits for the rank table if `may_wait`.
+    def prepare(self, command: Sequence[str], *, may_wait: bool = True, version: str = "") -> Preparation:
+        """Plan the job, or find all problems. Waits for the rank table if `may_wait`.
 
-        The port of a job on a single node is held from now on, except for a dry run, which shows the default.
+        The port of a job on a single node is held from now on, except for a dry run, which shows the default. Nothing
+        is written unless a job waits whose report has a name that is known before: then it is written, with `version`,
+        the runner's, and fails with the job.
 
         Raises:
             SettingsError: the current directory cannot be used.
@@ -80,7 +85,16 @@ class Launcher:
             columns=terminal.columns(STDOUT),
             has_colors=self._has_colors(),
         )
-        return Preparer(context, self._messages, self._check_for_signals, may_wait=may_wait).prepare()
+        begin = None if self._settings.dry_run else functools.partial(self._begin, version=version)
+        preparer = Preparer(context, self._messages, self._check_for_signals, begin=begin, may_wait=may_wait)
+        try:
+            prepared = preparer.prepare()
+        except errors.StopRequestedError as stop:
+            self._fail(stop)
+            raise
+        if prepared.error:
+            self._fail(prepared.error)
+        return prepared
 
     def _has_colors(self) -> bool:
         color = self._settings.color
@@ -101,9 +115,9 @@ class Launcher:
             OutputError: a folder or file cannot be made; nothing was started.
             RankTableError: HCCL would not read the rank table where it had to be written; nothing was started.
         """
-        with log_folder.entered(job, self._messages.warning):
-            report = ReportFile(job, version, self._messages.warning)
-            report.begin()
+        with self._log_dir:
+            report = self._report or self._begin(job, version)
+            report.job = job
             try:
                 job = self._without_stolen_stdin(self._write_files(job))
                 self._check_for_signals()
@@ -124,6 +138,19 @@ class Launcher:
             document = build.build(outcome, job, self._environ, version)
             report.finish(document, limit)
             return attrs.evolve(outcome, report=document)
+
+    def _begin(self, job: JobSpec, version: str) -> ReportFile:
+        """Hold the log directory of a job, and report that it is being prepared."""
+        self._log_dir.enter_context(log_folder.entered(job, self._messages.warning))
+        self._report = ReportFile(job, version, self._messages.warning)
+        self._report.begin()
+        return self._report
+
+    def _fail(self, error: errors.AscendRunnerError) -> None:
+        """Report that a job that was waiting will not run, if its report was begun."""
+        with self._log_dir:
+            if self._report:
+                self._report.fail(error)
 
     def _hold_port(self, first: int) -> int:
         """Hold a port until the end of the job: the first one, or else the next that is free and not HCCL's."""

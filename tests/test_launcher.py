@@ -317,6 +317,76 @@ def test_signal_during_the_wait_ends_it(
     assert {"config"} == {path.name for path in program.folder.iterdir()}
 
 
+def start_waiting_alone(program: Program, table: Path, *command: str) -> Run:
+    """Start a run of a job that is known to have one node, after an earlier one, and return when it waits."""
+    program.log_dir.mkdir()
+    (program.log_dir / "job-report.json").write_text('{"state": "succeeded"}')
+    return start_waiting(program, table, "--nnodes", "1", *command)
+
+
+def names_in(folder: Path) -> set[str]:
+    """Return the relative paths of all files below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_report_says_that_the_job_waits(program: Program, table: Path) -> None:
+    """If the job has one node, its report is about this run from the start of the wait, not about an earlier one."""
+    run = start_waiting_alone(program, table, *TELL)
+    assert "preparing" == program.report()["state"]
+    assert '{"state": "succeeded"}' == (program.log_dir / "run-1" / "job-report.json").read_text()
+    complete(table)
+
+    assert 0 == run.finish()
+    assert ("succeeded", 8) == (program.report()["state"], len(program.report()["ranks"]))
+    assert not (program.log_dir / "run-2").exists()
+
+
+def test_interrupted_wait_leaves_a_true_report(program: Program, table: Path) -> None:
+    """A job that is stopped while it waits has failed, with the exit status of the signal and no ranks."""
+    run = start_waiting_alone(program, table, "touch", "ran")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    report = program.report()
+    assert ("failed", 143, []) == (report["state"], report["status"], report["ranks"])
+    assert not (program.folder / "ran").exists()
+
+
+def test_wait_that_ends_in_an_error_leaves_a_true_report(program: Program, table: Path) -> None:
+    """A table that turns out to be unusable is the cause in the report."""
+    run = start_waiting_alone(program, table, "touch", "ran")
+    complete(table, b'{"status": "completed", "server_list": 5}')
+
+    assert 125 == run.finish()
+    assert ("failed", 125, "runner_failed") == (
+        program.report()["state"],
+        program.report()["status"],
+        program.report()["cause"]["kind"],
+    )
+
+
+def test_refused_second_start_moves_nothing(program: Program, table: Path) -> None:
+    """While a job waits, a second one in its log directory is refused, and the files of the first stay."""
+    first = start_waiting_alone(program, table, *TELL)
+    before = names_in(program.log_dir)
+    second = program.start("--nnodes", "1", "touch", "ran", env={"RANK_TABLE_FILE": str(table.parent)})
+
+    assert 125 == second.finish()
+    assert before == names_in(program.log_dir)
+    assert "preparing" == program.report()["state"]
+    complete(table)
+    assert 0 == first.finish()
+
+
+@pytest.mark.parametrize("options", [("--dry-run",), ("--check",)])
+def test_look_at_a_job_of_one_node_writes_nothing(program: Program, table: Path, options: tuple[str, ...]) -> None:
+    """A dry run may wait, but leaves no trace."""
+    complete(table)
+    program.start("--nnodes", "1", *options, *TELL, env={"RANK_TABLE_FILE": str(table.parent)}).finish()
+
+    assert not program.log_dir.exists()
+
+
 def test_user_signals_during_the_wait_are_nobodys(program: Program, table: Path) -> None:
     """User signals do not end the wait, as there is no rank to forward them to."""
     run = start_waiting(program, table, *TELL)

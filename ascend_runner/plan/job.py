@@ -104,7 +104,12 @@ class JobSpec:
 
     @property
     def has_all_ranks(self) -> bool:
-        """Whether this node runs the whole job, so that each file of the job in the log folder is its own."""
+        """Whether this node runs the whole job, so that each file of the job in the log folder is its own.
+
+        A plan without processes is that of a job on a single node, which waits for its ranks.
+        """
+        if not self.processes:
+            return True
         return bool(self.ranks) and len(self.ranks) == self.rank_size and not self.is_passed_through
 
     @property

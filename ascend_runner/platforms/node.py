@@ -51,6 +51,11 @@ class Node:
         """Whether a single node has another port than engines take by themselves."""
         return self.sources.get("master_port") in {"--master-port", FREE_PORT}
 
+    @property
+    def is_known_to_be_alone(self) -> bool:
+        """Whether the user or the platform says that the job has one node."""
+        return self.nnodes == 1 and "nnodes" in self.sources
+
     def rank_ids(self, nproc: int) -> tuple[int, ...]:
         """Return this node's ranks in a job without a rank table: `nproc` on every node, in the order of the nodes."""
         return tuple(range(self.node_rank * nproc, (self.node_rank + 1) * nproc))

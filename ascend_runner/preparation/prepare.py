@@ -22,7 +22,7 @@ from ascend_runner.output.messages import Messages
 from ascend_runner.plan import single_process, this_node
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import JobSpec, TableFile
-from ascend_runner.plan.ranks import launch_context, plan_ranks
+from ascend_runner.plan.ranks import launch_context, plan_job, plan_ranks
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.already_started import SingleProcess
@@ -41,12 +41,14 @@ from ascend_runner.text import rank_list
 class Preparer:
     """Asks the questions and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
 
-    Without `may_wait`, a rank table or a host name that is not known yet is a warning.
+    `begin` is called before a wait with what is known of the job, if it is certain that this node runs all of it: until
+    then its files have no name. Without `may_wait`, a rank table or a host name that is not known yet is a warning.
     """
 
     context: PlanContext
     messages: Messages
     pause: Callable[[float], None]
+    begin: Callable[[JobSpec], object] | None = None
     may_wait: bool = True
     _found: Collector = attrs.field(factory=Collector, init=False)
     _node: Node | None = attrs.field(default=None, init=False)
@@ -200,6 +202,8 @@ class Preparer:
 
     def _read_table(self) -> RankTable | None:
         if self._is_worth_waiting:
+            if self.begin and self._is_direct and self._node and self._node.is_known_to_be_alone:
+                self.begin(plan_job(NodeShare(rank_ids=(), rank_size=0, node=self._node), self.context, ()))
             return tables.wait(self.context, pause=self.pause, say=self.messages.info)
 
         found = tables.read(self.context)

@@ -28,22 +28,22 @@ class ReportFile:
     """Writes the report of one job. A failure is a warning: the job's own exit status must not be lost for that."""
 
     def __init__(self, job: JobSpec, version: str, warn: Callable[[str], None]) -> None:
-        self._job = job
+        self.job = job  # without ranks while they are not known
         self._version = version
         self._warn = warn
 
     def begin(self) -> None:
         """Write that the job is being prepared."""
-        self._write(build.unfinished(self._job, JobState.PREPARING, self._version))
+        self._write(build.unfinished(self.job, JobState.PREPARING, self._version))
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Write that the job is running, once it is."""
         if isinstance(fact, State) and fact.phase is Phase.STARTING:
-            self._write(build.unfinished(self._job, JobState.RUNNING, self._version))
+            self._write(build.unfinished(self.job, JobState.RUNNING, self._version))
 
     def fail(self, error: AscendRunnerError) -> None:
         """Write that the runner itself has failed."""
-        self._write(build.unfinished(self._job, JobState.FAILED, self._version, error))
+        self._write(build.unfinished(self.job, JobState.FAILED, self._version, error))
 
     def finish(self, document: Mapping[str, object], limit: float) -> None:
         """Write the report of a job that has ended; its disk has `limit` seconds."""
@@ -66,7 +66,7 @@ class ReportFile:
         return dict(written)  # a copy, because the thread may still be running
 
     def _write(self, document: Mapping[str, object], limit: float = REPORT_LIMIT) -> None:
-        path = self._job.report_path
+        path = self.job.report_path
         self._in_time(limit, path, lambda: files.write_atomically(path, build.encode(document)))
 
     def _in_time(self, limit: float, path: str, write: Callable[[], None]) -> None:

@@ -50,6 +50,11 @@ def job(ranks: int = 2, rank_size: int = 2, pod_name: str = "pod-0") -> JobSpec:
     )
 
 
+def handed_over(pod_name: str) -> JobSpec:
+    """Return the plan of a job whose ranks another engine starts."""
+    return attrs.evolve(job(ranks=0, rank_size=16, pod_name=pod_name), beside=(plans.rank_spec(-1, name="torchrun"),))
+
+
 ENVIRON = {"PATH": "/bin", "HOME": "/root"}
 FAILED = Outcome(
     cause=Exited(0, Ending(exit_code=1)),
@@ -224,13 +229,17 @@ def test_bytes_that_are_not_utf8() -> None:
         ("job-7-report.json", job()),
         ("job-7-report-ranks-0-1.json", job(rank_size=16)),
         ("job-7-report-rank-0.json", job(ranks=1, rank_size=16)),
-        ("job-7-report-.._.._x_.json", job(ranks=0, rank_size=16, pod_name="../../x\n")),
-        ("job-7-report-10.0.0.4.json", job(ranks=0, rank_size=16, pod_name="")),
+        ("job-7-report-.._.._x_.json", handed_over(pod_name="../../x\n")),
+        ("job-7-report-10.0.0.4.json", handed_over(pod_name="")),
         ("job-7-report-rank-0.json", attrs.evolve(job(ranks=1, rank_size=0), is_passed_through=True)),
         ("job-7-report-rank-0.json", attrs.evolve(job(ranks=1, rank_size=1), is_passed_through=True)),
-        ("job-7-report-pod-0.json", job(ranks=0, rank_size=0)),
+        ("job-7-report-pod-0.json", attrs.evolve(handed_over(pod_name="pod-0"), rank_size=0)),
+        ("job-7-report.json", job(ranks=0, rank_size=0)),
     ],
 )
 def test_file_name(name: str, made: JobSpec) -> None:
-    """If nodes may share the folder, the name contains the node; it never leaves the folder."""
+    """If nodes may share the folder, the name contains the node; it never leaves the folder.
+
+    A plan without processes waits for the ranks of its only node.
+    """
     assert f"/log/{name}" == made.report_path
