@@ -185,6 +185,13 @@ def test_engine_of_one_node_runs_at_once() -> None:
     assert "--together" not in script(engine, job_spec([], rank_size=8, beside=(engine,)), {}).decode()
 
 
+def test_engine_of_several_nodes_waits_for_the_others() -> None:
+    """An engine on one of several nodes waits for those on the others."""
+    engine = rank("true", name="torchrun-node-1")
+
+    assert "--together" in script(engine, job_spec([], rank_size=8, beside=(engine,), node_rank=1), {}).decode()
+
+
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 def test_exported_function_of_bash() -> None:
     """A variable whose name is no identifier, as bash exports functions, does not break the script."""
