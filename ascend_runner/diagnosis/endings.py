@@ -108,7 +108,7 @@ _ABORTS: Final = tuple(
         ),
         (r"Assertion|Check failed", "a failed assertion"),
         (r"^\w+(?:::\w+)+|terminate called", "an uncaught C++ exception"),
-        (r"Fatal Python error", "the interpreter cannot go on"),
+        (r"Fatal Python error", "the Python interpreter cannot continue"),
     )
 )
 _NO_STACK: Final = "; set PYTHONFAULTHANDLER=1 to get the Python stack"

@@ -94,7 +94,7 @@ PHRASES: Final = (
     _phrase("input/output error", "a disk or network file system failed", _ROOT, r"\[Errno 5\]|Stale file handle"),
     _phrase("Too many open files", "too many open files: raise ulimit -n", _ROOT),
     _phrase("Read-only file system", "a file cannot be written: its file system is mounted read-only", _ROOT),
-    _phrase("DUE TO TIME LIMIT", "the time limit of the platform's job is over", _ROOT),
+    _phrase("DUE TO TIME LIMIT", "the job reached the platform's time limit", _ROOT),
     _phrase(
         "server not reachable",
         "a server cannot be reached: check the network and its proxy, or use local files",

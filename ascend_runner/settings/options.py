@@ -269,7 +269,7 @@ OPTIONS: Final = (
         parse=parsing.one_of(COLORS),
         default=COLOR_AUTO,
         metavar="|".join(COLORS),
-        help="color prefixes and messages; auto means on a terminal, unless NO_COLOR or TERM=dumb is set, or with"
+        help="color prefixes and messages; auto: on a terminal, unless NO_COLOR or TERM=dumb is set, and always with"
         " FORCE_COLOR",
     ),
     Option(
