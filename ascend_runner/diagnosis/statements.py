@@ -28,7 +28,7 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     told = sorted([*raised, *crashed], key=lambda error: error.start)
     if is_late:
         told = [error for error in told if len(lines) - error.end <= LAST_LINES]
-        told = [error for error in told if error in crashed] or told
+        told = _at_the_crash(told, crashed) or told
     together = _last_together(told)
     own = [error for error in together if not only_passes_on([error.exception, *error.message])]
     roots = [error for error in own if _kind(error) is Kind.ROOT]
@@ -36,6 +36,13 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
         return roots[-1]
 
     return next(iter([*own[::-1], *together[::-1]]), None)
+
+
+def _at_the_crash(told: Sequence[Traceback], crashed: Sequence[Traceback]) -> list[Traceback]:
+    """Return what explains a crash: the crash itself, unless the program had failed and was on its way out."""
+    crashes_told = [error for error in told if error in crashed]
+    before = told[: told.index(crashes_told[-1])] if crashes_told else []
+    return [error for error in before if is_of_the_program(error)] or crashes_told
 
 
 def is_of_the_program(error: Traceback) -> bool:

@@ -56,6 +56,14 @@ def test_late_error() -> None:
     """After a death by a signal only the last lines count, and of these a crash first."""
     assert "" == chosen(NAN, STEPS[:30], is_late=True)
     assert "free(): invalid pointer" == chosen(["free(): invalid pointer"], NAN, is_late=True)
+    assert "free(): invalid pointer" == chosen(LOST, ["free(): invalid pointer"], is_late=True)
+
+
+def test_crash_on_the_way_out() -> None:
+    """Where native threads crash while the interpreter ends after an exception, the exception is the cause."""
+    terminate = ["terminate called after throwing an instance of 'std::system_error'", "  what():  aborted"]
+
+    assert "ValueError: loss is nan" == chosen(NAN, terminate, is_late=True)
 
 
 @pytest.mark.parametrize(
