@@ -36,7 +36,8 @@ def error_of(*args: str, env: dict[str, str] | None = None, cwd: Path | None = N
     """Return the status and the only message of a run that fails before it starts anything."""
     ended = run_to_end(*args, env=env, cwd=cwd)
     assert "" == ended.stdout
-    (line,) = ended.stderr.splitlines()
+    # Another job on this machine may hold the default port, which is announced.
+    (line,) = (line for line in ended.stderr.splitlines() if " is in use; using port " not in line)
     return ended.returncode, sentence(line)
 
 
