@@ -24,7 +24,7 @@ WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | 
 NEIGHBOUR: Final = ".ascend-runner-"  # a new file before it is renamed
 LEFTOVER_AGE: Final = 60.0  # seconds by the clock of the file system; a writer needs milliseconds
 ENTRIES_LIMIT: Final = 10_000  # folder entries examined, as a folder on a network disk may be large
-# O_APPEND: after `: > log` the file goes on at its beginning, instead of behind as many NULs as it was long.
+# O_APPEND: after `: > log` the output continues at the beginning, not after as many NULs as the file was long.
 LOG_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -112,7 +112,7 @@ class Clock(Protocol):
         """Return the time in seconds; it never goes back."""
 
     def wait(self, seconds: float | None) -> Sequence[int]:
-        """Block until a signal arrives, at most `seconds` (None: for ever); return all signals that have arrived.
+        """Block until a signal arrives, at most `seconds` (None: forever); return all signals that have arrived.
 
         Stop signals come first. It may return earlier, without a signal, when a process has ended.
         """
@@ -128,7 +128,7 @@ class Evidence(Protocol):
         """
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
-        """Whether a failure tells only of a lost peer, and no living rank has told why so far."""
+        """Whether a failure only reports a lost peer, and no living rank has reported the cause yet."""
 
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
         """Return where the ranks stand; `pids` are those of their first processes by rank id."""

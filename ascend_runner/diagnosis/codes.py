@@ -26,7 +26,7 @@ class Kind(enum.Enum):
 class Code:
     """An error code, or a telling phrase, `name`.
 
-    With `is_wrapper` it only announces an inner error. With `is_connection` it tells of a lost connection, which in a
+    With `is_wrapper` it only announces another error. With `is_connection` it reports a lost connection, which in a
     collective is a lost peer, and elsewhere may be a storage or a database.
     """
 

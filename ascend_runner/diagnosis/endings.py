@@ -62,7 +62,7 @@ def meaning(
     """Explain an ending in one sentence; "" if there is nothing to add to the exit status.
 
     `told` is the error in the log, "" if there is none; with `has_stack` it has the stack of the crash, and with
-    `is_consequence` it tells of a lost peer.
+    `is_consequence` it reports a lost peer.
     """
     signum = signal_behind(ending)
     if signum == SIGKILL:

@@ -41,7 +41,7 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
 
 
 def is_open(failed: Death, living: Sequence[Death]) -> bool:
-    """Whether a rank tells of what may be a lost peer, and no living rank has told of a failure of its own."""
+    """Whether a rank reports what may be a lost peer, and no living rank has reported a failure of its own."""
     if suspicion(failed) not in {Suspicion.ITSELF_OR_A_PEER, Suspicion.REPORTS_A_PEER}:
         return False
     return all(suspicion(death) is not Suspicion.FAILED_BY_ITSELF for death in living)

@@ -1,4 +1,4 @@
-"""Chooses, of all errors that a log tells of, the one that explains the end of its rank."""
+"""Chooses, of all errors in a log, the one that explains the end of its rank."""
 
 from __future__ import annotations
 

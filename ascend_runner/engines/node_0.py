@@ -142,7 +142,7 @@ def _check_hosts(request: Request, engine: str) -> None:
 def _host_file(request: Request, chosen: str | None, usual: str, separator: str) -> tuple[str, dict[str, bytes]]:
     """Return the path of a file of hosts, and its content by its path if it must be written.
 
-    A file that exists is left alone. If the user says something else than the platform, another one is written.
+    A file that exists is left alone. If the options differ from the platform, another file is written.
     """
     node = request.node
     slots = node.slots or (request.nproc,) * len(node.hosts)

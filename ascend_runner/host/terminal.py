@@ -15,7 +15,7 @@ def is_in_background(group: int) -> bool:
 
 
 def columns(fd: int) -> int:
-    """Return the width of the terminal that a file is; 0 if it is none, or of unknown width."""
+    """Return the width of a terminal; 0 if the file is not a terminal, or its width is unknown."""
     try:
         return os.get_terminal_size(fd).columns
     except OSError:

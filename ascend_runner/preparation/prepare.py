@@ -155,7 +155,7 @@ class Preparer:
     # --- Questions ----------------------------------------------------------------------------------------------------
 
     def _find_command(self) -> Command:
-        """Find the program of a command; if it is missing, the plan goes on with its name."""
+        """Find the program of a command; if it is missing, planning continues with its name."""
         name = program = self.context.command[0]
         # A line for a shell has no program, and without its conda environment PATH is unknown. `commands.check_program`
         # looks for relative paths.

@@ -1,4 +1,4 @@
-"""What came of preparing a job: the plan or all problems, and the facts that were found on the way."""
+"""The result of preparing a job: the plan or all problems, and the facts that were found on the way."""
 
 from __future__ import annotations
 

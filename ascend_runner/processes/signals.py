@@ -79,7 +79,7 @@ class Signals:
         return time.monotonic()
 
     def wait(self, seconds: float | None) -> list[int]:
-        """Block until a signal arrives, at most `seconds` (None: for ever); return all signals that have arrived.
+        """Block until a signal arrives, at most `seconds` (None: forever); return all signals that have arrived.
 
         Stop signals come first, in order of arrival. Of several equal others only the last one counts.
         """

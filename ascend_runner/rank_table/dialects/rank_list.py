@@ -110,5 +110,5 @@ def _address(value: object) -> Iterator[str]:
 
 
 def _objects(value: object) -> list[dict[str, object]]:
-    """Return the objects of an array, and [] for what is not one: the checks report that."""
+    """Return the objects of an array; [] if it is not an array, which the checks report."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
