@@ -1,4 +1,4 @@
-"""The facts that observers of a job receive: events and phases of its supervision, and what else the manager sees.
+"""The facts that observers of a job receive: events and phases of its supervision, and what the manager sees.
 
 The screen and the report are made from these facts alone.
 """
@@ -35,7 +35,7 @@ class RankReaped:
 class RankOutput:
     """The output of a rank so far: its size in bytes and its end. Observers get it when it is complete.
 
-    After a failure, those of the ranks that are asked to stop are reported before they are asked, too: what they write from
+    After a failure, those of the ranks that are asked to stop are reported before they are asked: what they write from
     then on may be about being stopped.
 
     The log file lacks `lost` of these bytes, the first of them at offset `lost_from` (None: it lacks none).

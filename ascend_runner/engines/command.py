@@ -107,7 +107,7 @@ def calls(argv: Sequence[str], program: str, module: str) -> bool:
 
 
 def engine_in(argv: Sequence[str]) -> str:
-    """Return the name of the engine that a command is, also behind a wrapper such as `env`; "" if it is not an engine."""
+    """Return the name of the engine that a command is, also behind a wrapper such as `env`; "" if it is not one."""
     command = without_wrappers(argv)
     if not command:
         return ""

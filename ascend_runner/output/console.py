@@ -161,7 +161,7 @@ class Console:
             self._end_line()
 
     def _without_prefix(self, piece: Data, size: int) -> Data:
-        """Return the continuation of a line: without its prefix on its own line, and without an end that it already has."""
+        """Return the rest of a line: without its prefix on its own line, and without an end that it already has."""
         if self._cursor is not None:
             return piece[size:]
         return piece[size + 1 :] if piece[size : size + 1] == b"\n" else piece
