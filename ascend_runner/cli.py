@@ -123,7 +123,7 @@ class Program:
 
     def _launch(self, launcher: Launcher, job: JobSpec) -> Outcome:
         guardian = os.getppid()
-        outcome = launcher.run(job, self.console, version=ascend_runner.__version__)
+        outcome = launcher.run(job, self.console)
         if os.getppid() != guardian:
             self.messages.warning(
                 "ascend-runner's parent process was killed: the job was stopped, and its exit status is lost"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import socket
 import tempfile
@@ -61,8 +60,8 @@ class Launcher:
         """Plan the job, or find all problems. Waits for the rank table if `may_wait`.
 
         The port of a job on a single node is held from now on, except for a dry run, which shows the default. Nothing
-        is written unless a job waits whose report has a name that is known before: then it is written, with `version`,
-        the runner's, and fails with the job.
+        is written unless a job waits whose report has a name that is known before: then it is written, and fails with
+        the job. `version` is the runner's, for the report.
 
         Raises:
             SettingsError: the current directory cannot be used.
@@ -75,6 +74,7 @@ class Launcher:
             environ=self._environ,
             cwd=cwd,
             logs=_logs(cwd),
+            version=version,
             started_at=datetime.now().strftime("%Y%m%d-%H%M%S.%f"),  # noqa: DTZ005  local time, as in all messages
             host_name=os.uname().nodename,
             is_folder=os.path.isdir,
@@ -85,7 +85,7 @@ class Launcher:
             columns=terminal.columns(STDOUT),
             has_colors=self._has_colors(),
         )
-        begin = None if self._settings.dry_run else functools.partial(self._begin, version=version)
+        begin = None if self._settings.dry_run else self._begin
         preparer = Preparer(context, self._messages, self._check_for_signals, begin=begin, may_wait=may_wait)
         try:
             prepared = preparer.prepare()
@@ -108,15 +108,15 @@ class Launcher:
             show = self._messages.warning if problem.severity is Severity.WARNING else self._messages.error
             show(printable(str(problem)))
 
-    def run(self, job: JobSpec, console: Console, *, version: str) -> Outcome:
-        """Make what the plan needs on disk, and run it. `version` is the runner's, for the report.
+    def run(self, job: JobSpec, console: Console) -> Outcome:
+        """Make what the plan needs on disk, and run it.
 
         Raises:
             OutputError: a folder or file cannot be made; nothing was started.
             RankTableError: HCCL would not read the rank table where it had to be written; nothing was started.
         """
         with self._log_dir:
-            report = self._report or self._begin(job, version)
+            report = self._report or self._begin(job)
             report.job = job
             try:
                 job = self._without_stolen_stdin(self._write_files(job))
@@ -135,14 +135,14 @@ class Launcher:
                 ranks = tuple(attrs.evolve(rank, rerun=reruns.get(rank.rank_id, "")) for rank in outcome.ranks)
                 outcome = attrs.evolve(outcome, ranks=ranks)
             outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings))
-            document = build.build(outcome, job, self._environ, version)
+            document = build.build(outcome, job, self._environ)
             report.finish(document, limit)
             return attrs.evolve(outcome, report=document)
 
-    def _begin(self, job: JobSpec, version: str) -> ReportFile:
+    def _begin(self, job: JobSpec) -> ReportFile:
         """Hold the log directory of a job, and report that it is being prepared."""
         self._log_dir.enter_context(log_folder.entered(job, self._messages.warning))
-        self._report = ReportFile(job, version, self._messages.warning)
+        self._report = ReportFile(job, self._messages.warning)
         self._report.begin()
         return self._report
 

@@ -40,7 +40,7 @@ class PlanContext:
     """The settings, the command, the environment, the caller's working directory and facts of the machine.
 
     `logs` is where each run gets a log directory unless the user or the platform has one, and `started_at` is the time
-    as a part of its name. `cores` is the number of cores that this node may use (None:
+    as a part of its name. `version` is the runner's. `cores` is the number of cores that this node may use (None:
     unknown). Facts that take long to find, or are rarely needed, are functions: `is_folder` looks at a path,
     `read_text` reads a file ("": there is none), `own_addresses` lists the addresses of this machine, `resolve` turns a
     host name into an address, and `hold_port` returns a port that no other job on this machine uses, the given one if
@@ -54,6 +54,7 @@ class PlanContext:
     cwd: str
     logs: str = "/"
     started_at: str = ""
+    version: str = ""
     host_name: str
     is_folder: Callable[[str], bool]
     read_text: Callable[[str], str] = _no_file

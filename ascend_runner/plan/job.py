@@ -69,8 +69,8 @@ class JobSpec:
     device, and that this process is one of them. `folds_progress_bars` limits how often a redrawn line is shown, and
     with `has_timestamps` each line on the console begins with the time. `log_runs` is the number of earlier runs whose
     files are kept, `newest_link` the symlink that points at the newest log folder ("": none). `stop_signum` asks the
-    ranks to stop. `node_rank` is set if each of several nodes has one process without a rank. `notes` and
-    `warnings` are sentences about the plan.
+    ranks to stop. `node_rank` is set if each of several nodes has one process without a rank. `runner_version` is for
+    the report. `notes` and `warnings` are sentences about the plan.
     """
 
     job_id: str
@@ -94,6 +94,7 @@ class JobSpec:
     newest_link: str = ""
     node_rank: int | None = None
     stop_signum: int = SIGTERM
+    runner_version: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

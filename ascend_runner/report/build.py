@@ -39,14 +39,14 @@ class JobState(enum.Enum):
     FAILED = "failed"
 
 
-def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str], runner_version: str) -> dict[str, object]:
+def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[str, object]:
     """Build the report of a job that has ended; `environ` is the environment that the runner was started with."""
     specs = {spec.rank_id: spec for spec in job.processes}
     masker = Masker(count=outcome.secrets_masked)
     variables = {rank_id: masker.variables(spec.changes(environ)) for rank_id, spec in specs.items()}
     return _plain_members(
         {
-            **_members(job, runner_version),
+            **_members(job),
             "state": JobState.FAILED if outcome.cause else JobState.SUCCEEDED,
             "status": outcome.status,
             "started_at": _iso(outcome.started_at),
@@ -64,11 +64,9 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str], runner_ver
     )
 
 
-def unfinished(
-    job: JobSpec, state: JobState, runner_version: str, error: AscendRunnerError | None = None
-) -> dict[str, object]:
+def unfinished(job: JobSpec, state: JobState, error: AscendRunnerError | None = None) -> dict[str, object]:
     """Build the report of a job that has not ended, or of one that the runner could not run because of `error`."""
-    report = {**_members(job, runner_version), "state": state}
+    report = {**_members(job), "state": state}
     if error:
         cause = {**_NO_CAUSE, "kind": "runner_failed", "sentence": str(error)}
         report |= {"status": error.exit_status, "ended_at": report["started_at"], "cause": cause}
@@ -105,7 +103,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _members(job: JobSpec, runner_version: str) -> dict[str, object]:
+def _members(job: JobSpec) -> dict[str, object]:
     """Return all members of a report, with the values of a job that begins now.
 
     `status` is null until the job has ended; `ranks` is empty until then, and in rank order. `rank_size` is 0 if
@@ -127,7 +125,7 @@ def _members(job: JobSpec, runner_version: str) -> dict[str, object]:
         "ranks": [],
         "hang": [],
         "warnings": [],
-        "runner_version": runner_version,
+        "runner_version": job.runner_version,
         "secrets_masked": 0,
         "schema_version": SCHEMA_VERSION,
     }

@@ -27,23 +27,22 @@ REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is
 class ReportFile:
     """Writes the report of one job. A failure is a warning: the job's own exit status must not be lost for that."""
 
-    def __init__(self, job: JobSpec, version: str, warn: Callable[[str], None]) -> None:
+    def __init__(self, job: JobSpec, warn: Callable[[str], None]) -> None:
         self.job = job  # without ranks while they are not known
-        self._version = version
         self._warn = warn
 
     def begin(self) -> None:
         """Write that the job is being prepared."""
-        self._write(build.unfinished(self.job, JobState.PREPARING, self._version))
+        self._write(build.unfinished(self.job, JobState.PREPARING))
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Write that the job is running, once it is."""
         if isinstance(fact, State) and fact.phase is Phase.STARTING:
-            self._write(build.unfinished(self.job, JobState.RUNNING, self._version))
+            self._write(build.unfinished(self.job, JobState.RUNNING))
 
     def fail(self, error: AscendRunnerError) -> None:
         """Write that the runner itself has failed."""
-        self._write(build.unfinished(self.job, JobState.FAILED, self._version, error))
+        self._write(build.unfinished(self.job, JobState.FAILED, error))
 
     def finish(self, document: Mapping[str, object], limit: float) -> None:
         """Write the report of a job that has ended; its disk has `limit` seconds."""

@@ -90,7 +90,7 @@ FAILED = Outcome(
 
 def report_of(outcome: Outcome) -> Any:  # Any: what JSON contains
     """Build the report of a job of two ranks, write it, and read it again."""
-    return json.loads(build.encode(build.build(outcome, job(), ENVIRON, "1.2.3")))
+    return json.loads(build.encode(build.build(outcome, job(), ENVIRON)))
 
 
 def test_failed_job() -> None:
@@ -177,15 +177,15 @@ def test_stopped_job() -> None:
 
 def test_job_that_has_not_ended() -> None:
     """A report has the same members at any time, with no end, status or cause until the job has them."""
-    made = build.unfinished(job(), build.JobState.RUNNING, "1.2.3")
+    made = build.unfinished(job(), build.JobState.RUNNING)
 
-    assert list(build.build(FAILED, job(), ENVIRON, "1.2.3")) == list(made)
+    assert list(build.build(FAILED, job(), ENVIRON)) == list(made)
     assert ("running", None, "", None) == (made["state"], made["status"], made["ended_at"], made["cause"])
 
 
 def test_job_that_the_runner_could_not_run() -> None:
     """The error is the cause, with the members that every cause has."""
-    made = json.loads(build.encode(build.unfinished(job(), build.JobState.FAILED, "1.2.3", OutputError("no room"))))
+    made = json.loads(build.encode(build.unfinished(job(), build.JobState.FAILED, OutputError("no room"))))
 
     assert ("failed", 125, made["started_at"]) == (made["state"], made["status"], made["ended_at"])
     assert {
@@ -211,7 +211,7 @@ def test_document() -> None:
 
 def test_one_line_for_each_rank() -> None:
     """Grep finds a rank's part of the file on one line."""
-    lines = build.encode(build.build(FAILED, job(), ENVIRON, "1.2.3")).splitlines()
+    lines = build.encode(build.build(FAILED, job(), ENVIRON)).splitlines()
 
     assert 2 == sum(line.startswith(b'  {"rank_id":') for line in lines)
 

@@ -46,7 +46,7 @@ def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> i
     with Signals() as signals:
         launcher = Launcher(settings, dict(os.environ), signals, Messages(say, Level.WARNING))
         try:
-            return launcher.run(launcher.prepare(command).job(), console, version="test").status
+            return launcher.run(launcher.prepare(command).job(), console).status
         except AscendRunnerError as error:
             say(format_message(Level.ERROR, str(error)))
             return error.exit_status
