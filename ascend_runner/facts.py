@@ -35,7 +35,7 @@ class RankReaped:
 class RankOutput:
     """The output of a rank so far: its size in bytes and its end. Observers get it when it is complete.
 
-    After a failure, those of the ranks that are asked to stop are reported before they are asked: what they write from
+    After a failure, those of the ranks that are asked to stop are also reported before that: what they write from
     then on may be about being stopped.
 
     The log file lacks `lost` of these bytes, the first of them at offset `lost_from` (None: it lacks none).

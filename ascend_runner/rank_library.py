@@ -1,4 +1,4 @@
-"""The functions for programs inside a job: prepare a rank table, identify the current rank, find the folders."""
+"""The functions for programs inside a job: prepare a rank table, identify the current rank, find directories."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def prepare(
 ) -> RankTable:
     """Wait for the rank table, convert it, and set RANK_TABLE_FILE and RANK_SIZE for this process.
 
-    For a script that something else starts and that needs a rank table its framework can read. `table` is a file or a
-    folder, by default the one that `ascend-runner` uses. `timeout` is in seconds. `environ` is by default `os.environ`.
+    For a script that is started by another program and needs a rank table its framework can read. `table` is a file or a
+    directory, by default the one that `ascend-runner` uses. `timeout` is in seconds. `environ` is by default `os.environ`.
 
         import ascend_runner
 
@@ -103,12 +103,12 @@ def current_rank(environ: Mapping[str, str] | None = None) -> CurrentRank:
 
 @attrs.frozen(kw_only=True)
 class Platform:
-    """The folders where the platform keeps the data of a job; None for one that it does not have.
+    """The directories where the platform keeps the data of a job; None for one that it does not have.
 
-    `datasets` are those in DATASET_MAP by name, else the folders in `dataset`. The task-training platform sorts them
+    `datasets` are those in DATASET_MAP by name, else the directories in `dataset`. The task-training platform sorts them
     and the `models` in `model`: names are then such as "private/cifar" and "favorite/cifar/v2". It also has
-    `annotations` by dataset, and `volumes`. The platform collects what is in `result` when the job ends. A folder that
-    a variable names may not exist yet.
+    `annotations` by dataset, and `volumes`. The platform collects what is in `result` when the job ends. A directory
+    that a variable names may not exist yet.
     """
 
     dataset: Path | None
@@ -123,7 +123,7 @@ class Platform:
 
 
 def platform(environ: Mapping[str, str] | None = None) -> Platform:
-    """Find the folders of the platform: by its variables, else in their usual places. Works inside and outside a rank.
+    """Find the directories of the platform: by its variables, else in their usual places. Works inside and outside a rank.
 
         import ascend_runner
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RankState(enum.Enum):
-    """What became of a rank."""
+    """How a rank ended, if it did."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -60,7 +60,7 @@ class RankRecord:
 
     @property
     def state(self) -> RankState:
-        """What became of the rank."""
+        """How the rank ended, if it did."""
         if not self.is_started:
             return RankState.NOT_STARTED
         if self.ending is None:
@@ -72,7 +72,7 @@ class RankRecord:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What a job came to. `cause` is None if and only if every rank exited with 0; `ranks` is in rank order.
+    """The outcome of a job. `cause` is None if and only if every rank exited with 0; `ranks` is in rank order.
 
     `started_at` is in seconds since the epoch, `seconds` is how long the job ran. `suspected_peer` is set if the failed
     ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung. `secrets_masked` counts
