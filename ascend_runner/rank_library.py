@@ -28,8 +28,9 @@ def prepare(
 ) -> RankTable:
     """Wait for the rank table, convert it, and set RANK_TABLE_FILE and RANK_SIZE for this process.
 
-    For a script that is started by another program and needs a rank table its framework can read. `table` is a file or a
-    directory, by default the one that `ascend-runner` uses. `timeout` is in seconds. `environ` is by default `os.environ`.
+    For a script that is started by another program and needs a rank table that its framework can read. `table` is a
+    file or a directory, by default the one that `ascend-runner` uses. `timeout` is in seconds. `environ` is by default
+    `os.environ`.
 
         import ascend_runner
 
@@ -105,8 +106,8 @@ def current_rank(environ: Mapping[str, str] | None = None) -> CurrentRank:
 class Platform:
     """The directories where the platform keeps the data of a job; None for one that it does not have.
 
-    `datasets` are those in DATASET_MAP by name, else the directories in `dataset`. The task-training platform sorts them
-    and the `models` in `model`: names are then such as "private/cifar" and "favorite/cifar/v2". It also has
+    `datasets` are those in DATASET_MAP by name, else the directories in `dataset`. The task-training platform sorts
+    them and the `models` in `model`: names are then such as "private/cifar" and "favorite/cifar/v2". It also has
     `annotations` by dataset, and `volumes`. The platform collects what is in `result` when the job ends. A directory
     that a variable names may not exist yet.
     """
@@ -123,7 +124,7 @@ class Platform:
 
 
 def platform(environ: Mapping[str, str] | None = None) -> Platform:
-    """Find the directories of the platform: by its variables, else in their usual places. Works inside and outside a rank.
+    """Find the platform's directories: by its variables, else in their usual places. Works inside and outside a rank.
 
         import ascend_runner
 
