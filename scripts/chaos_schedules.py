@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import os
 import random
 import shutil
@@ -334,12 +335,14 @@ class Place:
 def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, place: Place) -> list[tuple[str, int]]:
     """Send the signals at their times; return those that were sent, with the times in nanoseconds."""
     struck: list[tuple[str, int]] = []
+    stopped: list[int] = []
     for moment, name, whom in schedule.blows:
         try:
             popen.wait(max(0.0, start + moment - time.monotonic()))
         except subprocess.TimeoutExpired:
             pass
         else:
+            proceed(stopped)  # a runner whose guardian was killed meanwhile
             return struck
         # Before it forks the runner, the guardian dies of a signal like any program.
         guardian = place.guardian(popen)
@@ -352,12 +355,21 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, pla
         if guardian is None:  # it has already ended; kill(0) would signal our own group
             continue
         try:
-            for pid in targets(whom, guardian):
+            pids = targets(whom, guardian)
+            stopped += pids if name == "STOP" else []
+            for pid in pids:
                 os.kill(pid, signal.Signals["SIG" + name])
             struck.append((name, time.monotonic_ns()))
         except (IndexError, ProcessLookupError):
             continue
     return struck
+
+
+def proceed(pids: list[int]) -> None:
+    """Continue processes, if they are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def targets(whom: str, guardian: int) -> list[int]:

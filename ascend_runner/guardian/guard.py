@@ -100,14 +100,16 @@ class Runner:
                 self._forward(info.si_signo)
 
     def _forward(self, signum: int) -> None:
-        if signum in STOP_SIGNALS:
+        is_stop = signum in STOP_SIGNALS
+        if is_stop:
+            is_impatient = self._stops and signum in {signal.SIGTERM, signal.SIGINT}
             self._stops.append(signum)
-            if len(self._stops) > 1 and not self._deadline:
+            if is_impatient and not self._deadline:
                 self._read()
                 self._has_answered = False
                 self._deadline = time.monotonic() + ANSWER_LIMIT
         os.kill(self.pid, signum)  # not reaped yet, so its pid is not reused
-        if signum in STOP_SIGNALS and self._is_stopped():
+        if is_stop and self._is_stopped():
             os.kill(self.pid, signal.SIGCONT)
         if signum == signal.SIGTSTP:
             os.kill(os.getpid(), signal.SIGSTOP)  # what Ctrl-Z would do if the signal were not blocked
