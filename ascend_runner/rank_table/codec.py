@@ -21,9 +21,9 @@ import orjson
 from ascend_runner.errors import RankTableError
 from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.rank_table.dialects import group_list, rank_list, registry, server_list
+from ascend_runner.rank_table.dialects import group_list, registry, server_list
 from ascend_runner.rank_table.fields import Document, Fields, shown
-from ascend_runner.rank_table.model import Dialect, RankTable, find_errors
+from ascend_runner.rank_table.model import RankTable, find_errors
 
 NAME: Final = "the rank table"  # of a document in sentences, unless it has one
 PACKED: Final = b"H4sI"  # base64 of gzip's magic number and method; no JSON begins with it
@@ -72,7 +72,7 @@ def dumps(table: RankTable) -> bytes:
 
     A server list ("template 1"), or a rank list if that is the dialect of the table.
     """
-    encode = rank_list.encode if table.dialect is Dialect.RANK_LIST else server_list.encode
+    encode = registry.ENCODERS.get(table.dialect, server_list.encode)
 
     return _encode(encode(table))
 

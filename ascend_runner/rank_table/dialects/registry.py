@@ -24,6 +24,11 @@ DECODERS: Final[Mapping[Dialect, Callable[[Fields], RankTable]]] = {
     Dialect.GROUP_LIST: group_list.decode,
     Dialect.LAB_LIST: group_list.decode_lab,
 }
+# The dialects that HCCL reads; the others are written as a server list.
+ENCODERS: Final[Mapping[Dialect, Callable[[RankTable], dict[str, object]]]] = {
+    Dialect.SERVER_LIST: server_list.encode,
+    Dialect.RANK_LIST: rank_list.encode,
+}
 # What a dialect is called besides its name.
 TEMPLATES: Final[Mapping[Dialect, str]] = {
     Dialect.GROUP_LIST: "template 2",
