@@ -35,8 +35,10 @@ ACCELERATE: Final = (("accelerate", "accelerate"), ("accelerate", "accelerate.co
 # Programs that run the rest of their words as a command, each with its options that take the next word as a value.
 WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
     "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
-    "numactl": frozenset({"-m", "--membind", "-N", "--cpunodebind", "-C", "--physcpubind", "-i", "--interleave", "-p"}),
-    "nice": frozenset({"-n"}),
+    "numactl": frozenset(
+        {"-m", "--membind", "-N", "--cpunodebind", "-C", "--physcpubind", "-i", "--interleave", "-p", "--preferred"}
+    ),
+    "nice": frozenset({"-n", "--adjustment"}),
     "ionice": frozenset({"-c", "-n"}),
     "taskset": frozenset(),
     "stdbuf": frozenset({"-i", "-o", "-e"}),
@@ -44,6 +46,7 @@ WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
     "setsid": frozenset(),
     "timeout": frozenset({"-s", "--signal", "-k", "--kill-after"}),
     "time": frozenset({"-f", "-o"}),
+    "conda": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
 }
 TAKES_A_WORD: Final = frozenset({"taskset", "timeout"})  # a mask or list of cores, a duration
 
@@ -123,7 +126,7 @@ def without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:
     """Return a command without `env A=B`, `numactl -N 0`, `nice -n 5` and the like before it."""
     words = list(argv)
     while words and (wrapper := os.path.basename(words[0])) in WRAPPERS:
-        words.pop(0)
+        del words[: 2 if wrapper == "conda" else 1]  # conda run
         while words and (words[0].startswith("-") or (wrapper == "env" and "=" in words[0])):
             if words.pop(0) in WRAPPERS[wrapper]:
                 del words[:1]

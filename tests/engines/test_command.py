@@ -94,6 +94,9 @@ def test_words_as_the_interpreter_takes_them() -> None:
         ("env -i -u RANK torchrun x.py", "torchrun"),
         ("numactl -m 0,1 --cpunodebind=0 nice -n 5 torchrun x.py", "torchrun"),
         ("timeout -k 5 72h deepspeed x.py", "deepspeed"),
+        ("numactl --preferred 0 nice --adjustment 5 mpirun x", "mpirun"),
+        ("/opt/conda/bin/conda run --no-capture-output -n job torchrun x.py", "torchrun"),
+        ("stdbuf -oL setsid -w timeout --signal=KILL 5 horovodrun x", "horovodrun"),
         ("taskset -c 0-7 python -m torch.distributed.run x.py", "torchrun"),
     ],
 )
@@ -110,6 +113,8 @@ def test_engines(line: str, engine: str) -> None:
         "accelerate config",
         "bash train.sh torchrun",
         "nice -n 5 python train.py",
+        "conda run -n torchrun python train.py",
+        "conda",
         "env",
         "timeout",
     ],
