@@ -93,7 +93,7 @@ def rewrite_for_mpirun(request: Request) -> Handover:
         path, content = _host_file(request, request.mpich_hostfile, request.environ.get(HYDRA) or MPICH_FILE, ":")
         variables.update({HYDRA: path} if request.environ.get(HYDRA) != path else {})
         files.update(content)
-        if path == MPICH_FILE and _is_documented(request) and not request.environ.get("HYDRA_IFACE"):
+        if _is_documented(request) and not request.environ.get("HYDRA_IFACE"):
             variables["HYDRA_IFACE"] = task_training.HYDRA_INTERFACE
 
     if any("mpirun" in word for word in request.argv):
@@ -142,21 +142,24 @@ def _check_hosts(request: Request, engine: str) -> None:
 def _host_file(request: Request, chosen: str | None, usual: str, separator: str) -> tuple[str, dict[str, bytes]]:
     """Return the path of a file of hosts, and its content by its path if it must be written.
 
-    A file that exists is left alone. If the options differ from the platform, another file is written.
+    A file that exists is left alone. If it is missing, or if the options differ from the platform, another file is
+    written below the log directory: in the usual place a later job would take it for the platform's.
     """
     node = request.node
     slots = node.slots or (request.nproc,) * len(node.hosts)
     content = "".join(f"{host}{separator}{count}\n" for host, count in zip(node.hosts, slots)).encode()
     if chosen:
         return chosen, {chosen: content}
-    if not request.read_text(usual):
-        return usual, {usual: content}
-    if node.sources.get("hosts") == host_list.OPTION or node.sources.get("devices_per_node") == "--nproc-per-node":
-        own = os.path.join(request.log_dir, os.path.basename(usual))
-        return own, {own: content}
-    return usual, {}
+    by_option = (node.sources.get("hosts"), node.sources.get("devices_per_node"))
+    is_contradicted = by_option[0] == host_list.OPTION or by_option[1] == "--nproc-per-node"
+    if request.read_text(usual) and not is_contradicted:
+        return usual, {}
+    own = os.path.join(request.log_dir, os.path.basename(usual))
+    return own, {own: content}
 
 
 def _is_documented(request: Request) -> bool:
     """Whether the task-training platform has written the file of hosts, or its variables describe this node."""
+    if request.environ.get(HYDRA, MPICH_FILE) != MPICH_FILE:
+        return False
     return bool(request.read_text(MPICH_FILE)) or task_training.is_platform_of(request.node)

@@ -186,7 +186,7 @@ OPTIONS: Final = (
         topic=Topic.LAUNCHERS,
         metavar="PATH",
         parse=parsing.path,
-        default_text="/etc/mpi/hostfile",
+        default_text="the platform's, else in the log directory",
         help="host file to write for Open MPI",
     ),
     Option(
@@ -194,7 +194,7 @@ OPTIONS: Final = (
         topic=Topic.LAUNCHERS,
         metavar="PATH",
         parse=parsing.path,
-        default_text="/etc/mpi/mpich_hostfile",
+        default_text="the platform's, else in the log directory",
         help="host file to write for MPICH",
     ),
     Option(
@@ -202,7 +202,7 @@ OPTIONS: Final = (
         topic=Topic.LAUNCHERS,
         metavar="PATH",
         parse=parsing.path,
-        default_text="/job/hostfile",
+        default_text="the platform's, else in the log directory",
         help="host file to write for DeepSpeed",
     ),
     Option(

@@ -180,12 +180,12 @@ def test_mpirun() -> None:
         argv=tuple(f"mpirun --allow-run-as-root -np 16 {HOROVOD}".split()),
         note="handed over to mpirun",
         variables={
-            "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
-            "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile",
-            "HYDRA_HOST_FILE": "/etc/mpi/mpich_hostfile",
+            "OMPI_MCA_orte_default_hostfile": "/log/hostfile",
+            "PRTE_MCA_prte_default_hostfile": "/log/hostfile",
+            "HYDRA_HOST_FILE": "/log/mpich_hostfile",
             "HYDRA_IFACE": "eth0",
         },
-        files={"/etc/mpi/hostfile": OPEN_MPI_HOSTS, "/etc/mpi/mpich_hostfile": HYDRA_HOSTS},
+        files={"/log/hostfile": OPEN_MPI_HOSTS, "/log/mpich_hostfile": HYDRA_HOSTS},
     )
 
     assert expected == ENGINES["mpirun"](_request("python3 entry.py", TASK_MASTER, 4))
@@ -196,7 +196,7 @@ def test_mpirun_elsewhere() -> None:
     handover = ENGINES["mpirun"](_request("python3 entry.py", attrs.evolve(OCTOPUS, node_rank=0)))
 
     assert "HYDRA_IFACE" not in handover.variables
-    assert b"octopus-worker-0.octopus:8\noctopus-worker-1.octopus:8\n" == handover.files["/etc/mpi/mpich_hostfile"]
+    assert b"octopus-worker-0.octopus:8\noctopus-worker-1.octopus:8\n" == handover.files["/log/mpich_hostfile"]
 
 
 def test_mpirun_of_the_users() -> None:
@@ -222,7 +222,7 @@ def test_host_files_of_the_platform() -> None:
     handover = ENGINES["mpirun"](attrs.evolve(request, environ=named))
 
     assert ({"PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile"}, {}) == (handover.variables, handover.files)
-    assert ["/etc/mpi/mpich_hostfile"] == [*ENGINES["mpirun"](request).files]
+    assert ["/log/mpich_hostfile"] == [*ENGINES["mpirun"](request).files]
     assert {} == ENGINES["deepspeed"](_with_files(request, "/job/hostfile")).files
 
 
@@ -245,7 +245,7 @@ def test_slots_of_each_host() -> None:
     handover = ENGINES["mpirun"](_request("python3 entry.py", node, 4))
 
     assert ("-np", "12") == handover.argv[2:4]
-    assert b"s1:4\ns2:4\ns3:2\ns4:2\n" == handover.files["/etc/mpi/mpich_hostfile"]
+    assert b"s1:4\ns2:4\ns3:2\ns4:2\n" == handover.files["/log/mpich_hostfile"]
 
 
 def test_documented_interface() -> None:
@@ -372,12 +372,19 @@ def test_engine_that_does_not_know_the_others(launcher: str) -> None:
     ],
 )
 def test_deepspeed(line: str, given: str) -> None:
-    """DeepSpeed reads its host file; a command that calls it stays as it is."""
-    handover = ENGINES["deepspeed"](_request(line, TASK_MASTER, 4))
+    """DeepSpeed reads the platform's host file; a command that calls it stays as it is."""
+    handover = ENGINES["deepspeed"](_with_files(_request(line, TASK_MASTER, 4), "/job/hostfile"))
 
     assert given == " ".join(handover.argv)
-    if not line.startswith("bash"):
-        assert {"/job/hostfile": OPEN_MPI_HOSTS} == handover.files
+    assert {} == handover.files
+
+
+def test_deepspeed_without_a_host_file() -> None:
+    """Without the platform's host file DeepSpeed gets one."""
+    handover = ENGINES["deepspeed"](_request("deepspeed entry.py", TASK_MASTER, 4))
+
+    assert ("deepspeed", "--hostfile=/log/hostfile", "entry.py") == handover.argv
+    assert {"/log/hostfile": OPEN_MPI_HOSTS} == handover.files
 
 
 def test_deepspeed_on_one_node() -> None:
