@@ -173,6 +173,7 @@ def test_command_of_an_engine_that_is_not_there(tmp_path: Path) -> None:
 
     assert [("error", "command not found: 'torchrun'")] == found["settings"]
     assert "command" not in found
+    assert "devices" in found
 
 
 def test_folder_that_is_gone(program: Program) -> None:
