@@ -10,7 +10,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.diagnosis import endings, root_cause
-from ascend_runner.diagnosis.codes import Kind
+from ascend_runner.diagnosis.codes import Code, Kind
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
 from ascend_runner.diagnosis.first_cause import Death, Place, Suspicion, located, suspected_peer, suspicion
@@ -64,13 +64,23 @@ def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Pl
         last_lines=evidence.last_lines,
         excerpt=evidence.excerpt,
         code=code.name if code else "",
-        code_meaning=code.meaning if code else "",
+        code_meaning=_code_meaning(code, circumstances) if code else "",
         code_kind=code.kind.value if code else "",
         code_line=evidence.code_line,
         points_at=tuple(located(peer, places) for peer in evidence.peers),
         plog_path=evidence.plog_path,
         plog_error=evidence.plog_error,
     )
+
+
+def _code_meaning(code: Code, circumstances: Circumstances) -> str:
+    """Explain a code, and name the disks that are full if it tells of one."""
+    if code.name not in _OF_DISKS or not circumstances.full_disks:
+        return code.meaning
+    return f"{code.meaning}; full now: {', '.join(circumstances.full_disks)}"
+
+
+_OF_DISKS: Final = frozenset({"No space left on device", "file write failed"})
 
 
 def _meaning(death: Death, circumstances: Circumstances) -> str:

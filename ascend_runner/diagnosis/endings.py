@@ -22,7 +22,7 @@ _NEGATIVE: Final = {256 - signum: signum for signum in (SIGILL, SIGABRT, SIGBUS,
 
 @attrs.frozen(kw_only=True)
 class Circumstances:
-    """The memory counters of the machine after the rank ended. None means unknown. Sizes are in bytes.
+    """The memory counters and full disks of the machine after the rank ended. None means unknown. Sizes are in bytes.
 
     `own_oom_kills` and `machine_oom_kills` count the processes that the OOM killer has ended since the job began: in
     the runner's memory cgroup, and on the whole machine, where the victims may belong to others.
@@ -34,6 +34,7 @@ class Circumstances:
     memory_peak: int | None = None
     shm_size: int | None = None
     shm_used: int | None = None
+    full_disks: tuple[str, ...] = ()
 
 
 def signal_behind(ending: Ending) -> int:

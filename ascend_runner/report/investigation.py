@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.diagnosis import first_cause, root_cause, stack_groups, tracebacks
 from ascend_runner.diagnosis.diagnose import Diagnosis, diagnose
 from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.evidence import failed_rank
+from ascend_runner.evidence import disks, failed_rank
 from ascend_runner.evidence import memory as memory_evidence
 from ascend_runner.evidence.failed_rank import FailedRank
 from ascend_runner.evidence.stacks import StackCollector
@@ -70,6 +70,7 @@ class Investigation:
         else:
             read = functools.partial(failed_rank.read_disks, masker=self.masker)
             deaths = failed_rank.gather(ranks, circumstances, warn, read)
+            circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
         others = [
             attrs.evolve(rank, is_stopped=True, log_path="", plog_folder="")
             for rank in self._failed_ranks(
@@ -86,6 +87,10 @@ class Investigation:
 
     def _circumstances(self) -> Circumstances:
         return memory_evidence.between(self.memory, memory.sample(Host()))
+
+    def _full_disks(self) -> tuple[str, ...]:
+        paths = [self.job.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  looked at
+        return disks.full(paths)
 
     def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:
         specs = {spec.rank_id: spec for spec in self.job.processes}
