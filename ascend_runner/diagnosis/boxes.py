@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-BOX_LIMIT: Final = 2000  # lines
+BOX_LIMIT: Final = 400  # lines
 _TOP: Final = re.compile(r"[╭┌+][─━-]+ Traceback \(most recent call last\) [─━-]+[╮┐+]?\s*$")
 _BOTTOM: Final = re.compile(r"[╰└+][─━-]{20,}[╯┘+]?\s*$")
 _SIDE: Final = re.compile(r"[│|] ?(.*?)\s*[│|]?\s*$")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -23,6 +24,8 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.supervision.events import Ending, Exited
 from ascend_runner.text import lines_of
+
+LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to look at, while the others wait to be asked to stop
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -46,7 +49,10 @@ class Investigation:
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Whether a failure tells only of a lost peer, and no living rank has told why so far."""
         failed = failed_rank.in_memory(self._failed_ranks([failure]), Circumstances())
-        others = [FailedRank(rank_id=0, pid=0, ending=Ending(), tail=output.tail, is_stopped=True) for output in living]
+        others = [
+            FailedRank(rank_id=0, pid=0, ending=Ending(), tail=output.tail[-LIVING_END:], is_stopped=True)
+            for output in living
+        ]
         return root_cause.is_open(failed[0], failed_rank.in_memory(others, Circumstances()))
 
     def diagnose(
