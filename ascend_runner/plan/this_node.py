@@ -45,7 +45,11 @@ def find_node(context: PlanContext, engine: str = "") -> Node:
         SettingsError: an option, a variable or a host file cannot be used.
     """
     environ = context.environ
-    node = detect.find_node(environ, context.settings.overrides)
+    settings = context.settings
+    overrides = settings.overrides
+    if settings.hosts and settings.node_rank is not None and settings.nnodes is None:
+        overrides = attrs.evolve(overrides, nnodes=len(settings.hosts))
+    node = detect.find_node(environ, overrides)
     hosts, source = context.settings.hosts or (), host_list.OPTION
     if not hosts and engine in node_0.ENGINES and context.settings.nnodes != 1:
         hosts, source = _of_host_file(context, engine)

@@ -505,3 +505,11 @@ def test_own_address_in_a_list() -> None:
     by_interface = _context({}, "10", lambda: ["10.0.0.2"], settings)
 
     assert [1, 1] == [this_node.find_node(found).node_rank for found in (by_variable, by_interface)]
+
+
+def test_node_rank_in_a_list() -> None:
+    """--node-rank says which host of --hosts a node is that the list does not name."""
+    settings = Settings(hosts=(("a", 2), ("b", 2)), node_rank=1)
+    node = this_node.find_node(_context(settings=settings))
+
+    assert (1, 2, "a", "") == (node.node_rank, node.nnodes, node.master_addr, node.ambiguity)
