@@ -57,6 +57,8 @@ if not TYPE_CHECKING:  # a type checker takes the names from above and reports a
             return getattr(import_module("ascend_runner.supervision.events"), name)
         library = import_module("ascend_runner.library")
         inside = import_module("ascend_runner.rank_library")
-        # Their imports have made the packages `plan` and `check` attributes of this one: functions take their place.
+        # The first import of the packages `check` and `plan` makes them attributes; the functions replace them.
+        import_module("ascend_runner.check")
+        import_module("ascend_runner.plan")
         globals().update(check=library.check, plan=library.plan)
         return getattr(library if hasattr(library, name) else inside, name)

@@ -152,6 +152,17 @@ def test_dir_shows_public_names() -> None:
     assert all(hasattr(ascend_runner.rank_table, name) for name in dir(ascend_runner.rank_table))
 
 
+def test_packages_never_replace_functions(tmp_path: Path) -> None:
+    """`check` and `plan` stay functions, although packages of these names are imported afterwards."""
+    imports = "import ascend_runner; ascend_runner.plan; import ascend_runner.check.limits, ascend_runner.plan.job"
+    code = f"{imports}; print(ascend_runner.plan, ascend_runner.check)"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+
+    assert 2 == shown.count("<function ")
+
+
 def test_launch_in_a_thread_leaves_the_programs_signals_alone(tmp_path: Path) -> None:
     """Signal handlers stay unchanged, and any thread may launch."""
     handlers = [signal.getsignal(signum) for signum in signal.valid_signals()]
