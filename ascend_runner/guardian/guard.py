@@ -38,8 +38,8 @@ def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None],
 
     When this returns, no descendant is alive, except children that this process had otherwise: those of a script that
     has called `exec ascend-runner`, and readers of its output (`ascend-runner ... > >(tee log)`). With `parent`, the
-    pid of the parent process, the death of the parent stops everything. `tell` is called with a sentence about
-    processes that survive SIGKILL, unless the runner has reported them.
+    pid of the parent process, the death of the parent stops everything. `tell` is called with a sentence if the
+    runner was killed, and about processes that survive SIGKILL, unless the runner has reported them.
 
     Raises:
         OSError: No process can be forked.
@@ -60,6 +60,8 @@ def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None],
     runner.forward_until_end(watched)
     os.close(reader)
     survivors = _sweep(frozenset(strangers), SWEEP_LIMIT if runner.was_killed else LAST_LOOK)
+    if runner.was_killed:
+        tell(f"{runner.end}; its ranks were killed as well")
     if survivors and (
         runner.was_killed or runner.status == RUNNER_FAILED or pid in [found.pid for found in survivors]
     ):  # otherwise the runner has reported them
@@ -74,6 +76,7 @@ class Runner:
         self.pid = pid
         self.status = RUNNER_FAILED
         self.was_killed = False
+        self.end = ""  # how it was killed, as the beginning of a sentence
         self._reader = reader
         self._strangers = strangers
         self._has_ended = False
@@ -129,6 +132,7 @@ class Runner:
             self._deadline = 0.0
         elif not self._has_ended:
             self.was_killed, self.status = True, 128 + self._stops[0]
+            self.end = "the runner did not respond and was killed"
             os.kill(self.pid, signal.SIGKILL)
             self._deadline = time.monotonic() + KILL_LIMIT
 
@@ -145,6 +149,8 @@ class Runner:
             status = ended[self.pid]
             self.was_killed = os.WIFSIGNALED(status)
             self.status = 128 + os.WTERMSIG(status) if self.was_killed else os.WEXITSTATUS(status)
+            if self.was_killed:
+                self.end = f"the runner was killed by {_name(os.WTERMSIG(status))}"
         self._has_ended |= self.pid in ended
 
     def _read(self) -> None:
@@ -161,6 +167,13 @@ class Runner:
             self._has_ended = True
             self.status, *pids = map(int, text.split())
             self._strangers.update(pids)
+
+
+def _name(signum: int) -> str:
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
 
 
 def _prepare() -> frozenset[int]:

@@ -118,4 +118,4 @@ def main(answer: Callable[[], None]) -> int:
 
 
 if __name__ == "__main__":
-    os._exit(guard.guard(main, say))
+    os._exit(guard.guard(main, lambda sentence: print(sentence, file=sys.stderr, flush=True)))
