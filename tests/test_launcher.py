@@ -341,6 +341,29 @@ def test_report_says_that_the_job_waits(program: Program, table: Path) -> None:
     assert not (program.log_dir / "run-2").exists()
 
 
+def test_report_of_one_of_several_nodes_waits_under_its_number(program: Program, table: Path) -> None:
+    """A node whose number is known before the rank table has a report of its own from the start of the wait."""
+    run = start_waiting(program, table, "--nnodes", "2", "--node-rank", "1", *TELL)
+    report = program.log_dir / "job-report-node-1.json"
+    assert "preparing" == json.loads(report.read_bytes())["state"]
+    servers = [{"server_id": f"10.1.0.{number}", "device": [device(number)]} for number in range(2)]
+    complete(
+        table,
+        json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": servers}).encode(),
+    )
+
+    assert 0 == run.finish()
+    assert ("succeeded", [1]) == (
+        json.loads(report.read_bytes())["state"],
+        [rank["rank_id"] for rank in json.loads(report.read_bytes())["ranks"]],
+    )
+
+
+def device(number: int) -> dict[str, str]:
+    """Return a device of a rank table, the first of its server."""
+    return {"device_id": "0", "device_ip": f"10.2.0.{number}", "rank_id": str(number)}
+
+
 def test_interrupted_wait_leaves_a_true_report(program: Program, table: Path) -> None:
     """A job that is stopped while it waits has failed, with the exit status of the signal and no ranks."""
     run = start_waiting_alone(program, table, "touch", "ran")

@@ -69,8 +69,8 @@ class JobSpec:
     device, and that this process is one of them. `folds_progress_bars` limits how often a redrawn line is shown, and
     with `has_timestamps` each line on the console begins with the time. `log_runs` is the number of earlier runs whose
     files are kept, `newest_link` the symlink that points at the newest log folder ("": none). `stop_signum` asks the
-    ranks to stop. `node_rank` is set if each of several nodes has one process without a rank. `runner_version` is for
-    the report. `notes` and `warnings` are sentences about the plan.
+    ranks to stop. `node_number` tells the files of several nodes apart (None: there is one node, or its number is
+    unknown). `runner_version` is for the report. `notes` and `warnings` are sentences about the plan.
     """
 
     job_id: str
@@ -92,7 +92,7 @@ class JobSpec:
     has_timestamps: bool = False
     log_runs: int = 10
     newest_link: str = ""
-    node_rank: int | None = None
+    node_number: int | None = None
     stop_signum: int = SIGTERM
     runner_version: str = ""
     notes: tuple[str, ...] = ()
@@ -107,26 +107,24 @@ class JobSpec:
     def has_all_ranks(self) -> bool:
         """Whether this node runs the whole job, so that each file of the job in the log folder is its own.
 
-        A plan without processes is that of a job on a single node, which waits for its ranks.
+        A plan without processes is that of a job that waits for its ranks.
         """
         if not self.processes:
-            return True
+            return self.node_number is None
         return bool(self.ranks) and len(self.ranks) == self.rank_size and not self.is_passed_through
 
     @property
     def part(self) -> str:
-        """The end of the names of files of which each part of a job has its own: "", "-rank-3", "-ranks-8-15", "-HOST".
+        """The end of the names of files of which each part of a job has its own: "", "-node-1", "-rank-3", "-HOST".
 
-        Ranks and the node's number come first: two nodes that share a log folder may have the same host name.
+        The host name comes last: two nodes that share a log folder may have the same.
         """
         if self.has_all_ranks:
             return ""
-        if len(self.ranks) == 1:
-            return f"-rank-{self.ranks[0].rank_id}"
+        if self.node_number is not None:
+            return f"-node-{self.node_number}"
         if self.ranks:
-            return f"-ranks-{self.ranks[0].rank_id}-{self.ranks[-1].rank_id}"
-        if self.node_rank is not None:
-            return f"-node-{self.node_rank}"
+            return f"-rank-{self.ranks[0].rank_id}"
         return "-" + "".join(
             char if char.isalnum() or char in "-_." else "_" for char in self.pod_name or self.server_id
         )

@@ -122,6 +122,7 @@ def plan_job(
         has_timestamps=settings.timestamps,
         log_runs=settings.log_runs,
         newest_link=context.newest_link,
+        node_number=share.node.file_number,
         runner_version=context.version,
         stop_signum=STOP_SIGNALS[settings.stop_signal],
     )

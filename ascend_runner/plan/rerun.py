@@ -65,7 +65,7 @@ def _choice(spec: RankSpec, job: JobSpec) -> str:
 
     That is a rank of several, MindSpore's scheduler, and what an engine starts on one of several nodes.
     """
-    if not (job.ranks and job.rank_size > 1) and job.node_rank is None:
+    if not (job.ranks and job.rank_size > 1) and job.node_number is None:
         return _NO_CHOICE
     sentence = (
         f"{printable(spec.title)} is part of a job of {job.rank_size} ranks and waits for the others. Choose one:"

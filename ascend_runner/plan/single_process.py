@@ -36,7 +36,7 @@ def plan_single(command: Command, single: SingleProcess, context: PlanContext) -
         process = plan_process(command, env, context, name=f"{single.name or context.host_name}{node}")
         if context.settings.stdin is not None:
             process = with_stdin(process)  # the only one there is
-        job = attrs.evolve(plan_job(share, context, (), (process,)), node_rank=single.node_rank)
+        job = attrs.evolve(plan_job(share, context, (), (process,)), node_number=single.node_rank)
     else:
         rank = plan_process(command, env, context, rank_id=single.rank_id, local_rank=single.local_rank)
         job = plan_job(share, context, (rank,))
@@ -119,7 +119,6 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
     return attrs.evolve(
         job,
         hang_timeout=None if engine.is_waiting else job.hang_timeout,
-        node_rank=node.node_rank if node.nnodes > 1 else None,
         host_files={os.path.join(context.cwd, path): content for path, content in engine.files.items()},
         notes=patch.notes,
         warnings=patch.warnings,

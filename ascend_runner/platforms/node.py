@@ -21,7 +21,8 @@ class Node:
     unknown), with the devices of each in `slots` (empty: `devices_per_node` each), and `address` is this node's own, as
     its platform calls it. `sources` gives the option or variable of each
     fact, `detected_by` the variables by which the platform was detected. `ambiguity` is a sentence if variables hint at
-    other nodes without being conclusive: an error, unless a rank table or the user decides.
+    other nodes without being conclusive: an error, unless a rank table or the user decides. `announced_rank` is the
+    rank by options or variables where a rank table has given it another.
     """
 
     platform: str = "no platform detected"
@@ -36,6 +37,7 @@ class Node:
     address: str = ""
     sources: Mapping[str, str] = {}
     ambiguity: str = ""
+    announced_rank: int | None = None
 
     @property
     def why(self) -> str:
@@ -52,9 +54,16 @@ class Node:
         return self.sources.get("master_port") in {"--master-port", FREE_PORT}
 
     @property
-    def is_known_to_be_alone(self) -> bool:
-        """Whether the user or the platform says that the job has one node."""
-        return self.nnodes == 1 and "nnodes" in self.sources
+    def file_number(self) -> int | None:
+        """The number of this node in the names of its files, None for the only node: the one that was known first."""
+        if self.nnodes == 1:
+            return None
+        return self.node_rank if self.announced_rank is None else self.announced_rank
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the user or the platform gives this node's number, so that its files can be named."""
+        return "nnodes" in self.sources and (self.nnodes == 1 or "node_rank" in self.sources)
 
     def rank_ids(self, nproc: int) -> tuple[int, ...]:
         """Return this node's ranks in a job without a rank table: `nproc` on every node, in the order of the nodes."""

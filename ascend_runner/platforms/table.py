@@ -88,7 +88,8 @@ def with_table(node: Node, table: TableFacts) -> Node:
 
     An address of node 0 from an option, MASTER_ADDR or a platform's variable of that meaning stays.
     """
-    node = attrs.evolve(node, node_rank=table.position, nnodes=table.nodes, ambiguity="")
+    announced = node.node_rank if "node_rank" in node.sources else None
+    node = attrs.evolve(node, node_rank=table.position, nnodes=table.nodes, ambiguity="", announced_rank=announced)
     if "master_addr" in node.sources:
         return node
     if table.nodes == 1:

@@ -202,7 +202,7 @@ class Preparer:
 
     def _read_table(self) -> RankTable | None:
         if self._is_worth_waiting:
-            if self.begin and self._is_direct and self._node and self._node.is_known_to_be_alone:
+            if self.begin and self._is_direct and self._node and self._node.is_numbered:
                 self.begin(plan_job(NodeShare(rank_ids=(), rank_size=0, node=self._node), self.context, ()))
             return tables.wait(self.context, pause=self.pause, say=self.messages.info)
 

@@ -85,7 +85,7 @@ def test_death_of_one_rank_ends_both_nodes(nodes: TwoNodes, tmp_path: Path) -> N
     # gloo fails with an exception or, in one of its threads, with abort().
     assert (137, True) == (first.status, second.status in {1, 134}), first.screen + second.screen
     assert (1, None, 9) in failed_ranks(tmp_path / "node-0")
-    report = json.loads((tmp_path / "node-1" / "log" / "modelarts-job-1-report-ranks-2-3.json").read_bytes())
+    report = json.loads((tmp_path / "node-1" / "log" / "modelarts-job-1-report-node-1.json").read_bytes())
     finding = next(rank["finding"] for rank in report["ranks"] if rank["rank_id"] == report["cause"]["rank_id"])
     assert report["cause"]["rank_id"] in {2, 3}
     assert f"[{nodes.addresses[0]}]" in finding["exception"]

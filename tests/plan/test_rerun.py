@@ -189,7 +189,7 @@ def test_engine_of_several_nodes_waits_for_the_others() -> None:
     """An engine on one of several nodes waits for those on the others."""
     engine = rank("true", name="torchrun-node-1")
 
-    assert "--together" in script(engine, job_spec([], rank_size=8, beside=(engine,), node_rank=1), {}).decode()
+    assert "--together" in script(engine, job_spec([], rank_size=8, beside=(engine,), node_number=1), {}).decode()
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")

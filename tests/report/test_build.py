@@ -227,7 +227,7 @@ def test_bytes_that_are_not_utf8() -> None:
     ("name", "made"),
     [
         ("job-7-report.json", job()),
-        ("job-7-report-ranks-0-1.json", job(rank_size=16)),
+        ("job-7-report-node-0.json", attrs.evolve(job(rank_size=16), node_number=0)),
         ("job-7-report-rank-0.json", job(ranks=1, rank_size=16)),
         ("job-7-report-.._.._x_.json", handed_over(pod_name="../../x\n")),
         ("job-7-report-10.0.0.4.json", handed_over(pod_name="")),
@@ -235,11 +235,12 @@ def test_bytes_that_are_not_utf8() -> None:
         ("job-7-report-rank-0.json", attrs.evolve(job(ranks=1, rank_size=1), is_passed_through=True)),
         ("job-7-report-pod-0.json", attrs.evolve(handed_over(pod_name="pod-0"), rank_size=0)),
         ("job-7-report.json", job(ranks=0, rank_size=0)),
+        ("job-7-report-node-1.json", attrs.evolve(job(ranks=0, rank_size=0), node_number=1)),
     ],
 )
 def test_file_name(name: str, made: JobSpec) -> None:
     """If nodes may share the folder, the name contains the node; it never leaves the folder.
 
-    A plan without processes waits for the ranks of its only node.
+    A plan without processes waits for the ranks of its node.
     """
     assert f"/log/{name}" == made.report_path

@@ -25,7 +25,7 @@ def job(*rank_ids: int, pod_name: str = "") -> JobSpec:
         rank_spec(rank_id, local_rank=local_rank, env={"ASCEND_PROCESS_LOG_PATH": f"/plog/{rank_id}"})
         for local_rank, rank_id in enumerate(rank_ids)
     ]
-    return job_spec(ranks, rank_size=16, pod_name=pod_name)
+    return job_spec(ranks, rank_size=16, pod_name=pod_name, node_number=2)
 
 
 def ended(cause: Cause | None, *ranks: RankRecord, seconds: float = 3.21) -> list[str]:
@@ -131,7 +131,7 @@ def test_failed_rank() -> None:
         "  rank   5, device 1 on server 10.0.0.1, pid 4711",
         "  log    /l",
         "  plog   /plog/5",
-        "  report /log/job-report-ranks-4-5.json",
+        "  report /log/job-report-node-2.json",
         "  rerun  true",
         "  others stopped by the runner (SIGTERM): rank 4",
     ] == ended(Exited(5, FAILED), rank(4, STOPPED, is_stopped=True), failed)
