@@ -130,7 +130,7 @@ def test_signal_to_guardian_and_runner_alike(program: Program) -> None:
     """pkill(1), systemd and Slurm signal all processes of ours, also those of a runner under a runner: one request."""
     inner = (program.python, "-m", "ascend_runner", "--nproc-per-node", "1", "--nnodes", "1", "--no-prefix", *GRACE)
     logs = ("--log-dir", str(program.folder / "inner"))
-    run = start(program, *inner, *logs, program.python, "-c", SAVES + WAITS, options=("--grace", "6"))
+    run = start(program, *inner, "--grace", "60", *logs, program.python, "-c", SAVES + WAITS, options=("--grace", "60"))
     ours = [run.popen.pid]
     while below := process_tree.children(ours[-1]):
         ours += below
