@@ -510,12 +510,12 @@ def test_engine_is_one_process_that_starts_the_others(program: Program) -> None:
     """An engine gets the arguments of its guide, an environment without the table, and a log of its own."""
     env = {**_engine(program, "torchrun"), "RANK_TABLE_FILE": "/user/config"}
     run = program.start(
-        "--launcher", "torchrun", "--nproc-per-node", "4", "python", "train.py", "--epochs", "5", env=env
+        "--launcher", "torchrun", "--nproc-per-node", "4", "--master-port", "29611", "python", "train.py", env=env
     )
 
     assert 0 == run.finish()
     log = (program.log_dir / "job-proc-torchrun.txt").read_bytes()
-    assert b"torchrun --nproc_per_node=4 train.py --epochs 5\ntable none\n" == log
+    assert b"torchrun --nproc_per_node=4 --master_port=29611 train.py\ntable none\n" == log
     assert " INFO --launcher torchrun: handed over to torchrun\n" in run.screen
     assert " INFO starting torchrun on " in run.screen
     assert " INFO torchrun ended with exit status 0 after " in run.screen

@@ -105,7 +105,7 @@ class Runner:
     def _forward(self, signum: int) -> None:
         is_stop = signum in STOP_SIGNALS
         if is_stop:
-            is_impatient = self._stops and signum in {signal.SIGTERM, signal.SIGINT}
+            is_impatient = bool(self._stops) and signum in {signal.SIGTERM, signal.SIGINT}
             self._stops.append(signum)
             if is_impatient and not self._deadline:
                 self._read()

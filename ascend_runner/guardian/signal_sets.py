@@ -14,9 +14,7 @@ MAY_BE_IGNORED = frozenset({SIGHUP, SIGINT, SIGQUIT})
 
 # pkill(1), systemd and Slurm signal guardian and runner alike, timeout(1) its child and the group, and a runner under
 # another one gets its copies from both. Counted as two, they would mean SIGKILL now and cost the ranks their grace.
-# On a busy node a copy comes late; only Ctrl-C is pressed twice by people, who do not wait for a second.
-ONE_SIGNAL = 1.0  # seconds in which equal stop signals count as one, whoever sends them
-ONE_CTRL_C = 0.2  # the same for SIGINT
+ONE_SIGNAL = 0.2  # seconds in which equal stop signals count as one, whoever sends them
 
 
 def ignored() -> frozenset[int]:
@@ -32,8 +30,8 @@ class Copies:
 
     def has(self, signum: int) -> bool:
         """Whether a signal that arrives now is a copy of an earlier one."""
-        now, window = time.monotonic(), ONE_CTRL_C if signum == SIGINT else ONE_SIGNAL
-        if signum in STOP_SIGNALS and now - self._received.get(signum, -window) < window:
+        now = time.monotonic()
+        if signum in STOP_SIGNALS and now - self._received.get(signum, -ONE_SIGNAL) < ONE_SIGNAL:
             return True
         self._received[signum] = now
         return False

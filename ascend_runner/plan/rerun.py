@@ -30,7 +30,7 @@ _NOT_ALONE: Final = r"RANK_TABLE_FILE|TF_CONFIG|(CM|MS|OMPI|PMI|PMIX|SLURM)_.*"
 _HEAD: Final = """\
 #!/bin/sh
 # Runs {title} of {job} again, with the command, directory and variables that it had on {server}.
-# This file contains no secrets: set the variables written as ${{NAME:?}} before you run it.
+# Recognised secrets are left out: set the variables written as ${{NAME:?}} before you run it.
 """
 _CHOICE: Final = """
 case ${{1-}} in

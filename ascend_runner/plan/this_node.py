@@ -110,12 +110,12 @@ def find_share(table: RankTable, context: PlanContext) -> NodeShare:
     settings = context.settings
     has_pods = any(device.pod_name for device in table.devices)
     if settings.pod_name:
-        return _share_of_pod(table, {"--pod-name": settings.pod_name})
+        return _share_of_pod(table, {"--pod-name": settings.pod_name}, context)
     if settings.server_id:
         return _share_of_named_server(table, settings.server_id)
     if settings.nnodes is not None and settings.node_rank is not None:
         return _share_of_number(table, settings.nnodes, settings.node_rank)
-    return _share_of_pod(table, _names_of_pod(context)) if has_pods else _share_of_server(table, context)
+    return _share_of_pod(table, _names_of_pod(context), context) if has_pods else _share_of_server(table, context)
 
 
 def agreed(share: NodeShare, table: RankTable, node: Node) -> NodeShare:
@@ -160,10 +160,11 @@ def _share_of_number(table: RankTable, nnodes: int, number: int) -> NodeShare:
     if not pods and len(servers) == nnodes > number:
         return _share(table, servers[number].devices, server_id=servers[number].server_id)
 
-    nodes = f"{len(pods)} pods" if pods else f"{len(servers)} servers"
+    unit, count = ("pod", len(pods)) if pods else ("server", len(servers))
+    nodes = f"{count} {unit}" if count == 1 else f"{count} {unit}s"
     raise NodeNotFoundError(
         f"this node is not in the rank table: --nnodes is {nnodes} and --node-rank is {number}, but the rank table has"
-        f" {nodes} with devices"
+        f" {nodes} with devices; correct both options, or use --pod-name or --server-id instead"
     )
 
 
@@ -172,12 +173,13 @@ def _names_of_pod(context: PlanContext) -> dict[str, str]:
     return {**names, "host name": context.host_name}
 
 
-def _share_of_pod(table: RankTable, names: Mapping[str, str]) -> NodeShare:
+def _share_of_pod(table: RankTable, names: Mapping[str, str], context: PlanContext) -> NodeShare:
     """Find the devices of the pod with one of some names, or of the only one unless the user has named it."""
     pods = {pod_name: server for server in table.servers for pod_name in server.pod_names}
     instances = (*pods, *table.idle_pods)
     own = next((name for name in names.values() if name in instances), None)
-    if len(instances) == 1 and "--pod-name" not in names:
+    if own is None and len(instances) == 1 and "--pod-name" not in names:
+        _check_current_address(table, context)
         own = instances[0]
     if own is None:
         raise NodeNotFoundError(
@@ -200,6 +202,13 @@ def _share_of_named_server(table: RankTable, name: str) -> NodeShare:
             f"server {name!r} has several pods in the rank table, {_abbreviated(server.pod_names)}: use --pod-name"
         )
     return _share_of_whole(table, server)
+
+
+def _check_current_address(table: RankTable, context: PlanContext) -> None:
+    """Refuse the only pod of a table if no server has the address that the platform gives this node."""
+    current = context.environ.get(CURRENT_ADDRESS)
+    if current and current not in _by_name(table.servers) and _has_addresses(table):
+        raise _no_server(table, {CURRENT_ADDRESS: current})
 
 
 def _share_of_server(table: RankTable, context: PlanContext) -> NodeShare:

@@ -29,7 +29,7 @@ class Signals:
     """Time and signals.
 
     Collects signals within `with`, in the main thread. Those that were blocked and pending before arrive at once.
-    `answer` is called when a wait returns a stop signal.
+    `answer` is called when a wait returns a stop signal, and for a copy of one.
     """
 
     def __init__(self, answer: Callable[[], None] = lambda: None) -> None:
@@ -99,6 +99,7 @@ class Signals:
 
     def _take_note(self, signum: int, _frame: FrameType | None) -> None:
         if self._copies.has(signum):
+            self._answer()  # the guardian may have forwarded the copy
             return
         if signum not in STOP_SIGNALS and signum in self._arrived:
             self._arrived.remove(signum)

@@ -38,6 +38,7 @@ class Progress:
         self._living: set[int] = set()
         self._lost: dict[int, int] = {}  # bytes that log files lack, by rank
         self._is_cut_off = False
+        self._unhandled_signals: set[int] = set()  # told once each: a user may send hundreds
         self._writers: dict[type[Fact], Callable[..., None]] = {
             State: self._phase_began,
             Spawned: self._started,
@@ -81,8 +82,10 @@ class Progress:
         self._living.discard(fact.rank_id)
 
     def _unhandled(self, fact: SignalUnhandled) -> None:
-        name = signal_name(fact.signum)
-        self._messages.warning(f"{name} was not forwarded: no process of this job handles it")
+        if fact.signum not in self._unhandled_signals:
+            self._unhandled_signals.add(fact.signum)
+            name = signal_name(fact.signum)
+            self._messages.warning(f"{name} was not forwarded: no process of this job handles it")
 
     def _hanging(self, fact: HangSeen) -> None:
         self._messages.error(screen.stacks(fact.stacks, fact.refusal))

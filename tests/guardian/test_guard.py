@@ -224,6 +224,17 @@ def test_runner_that_hangs_ends_with_the_second_signal() -> None:
         assert 143 == popen.wait(LIMIT)
 
 
+def test_first_signal_needs_no_answer() -> None:
+    """A runner that hangs is not killed by the first signal: it may be about to save something."""
+    with running(*GUARDED, "hang") as popen:
+        popen.send_signal(signal.SIGTERM)
+        time.sleep(2 * ANSWER_LIMIT)
+        assert popen.poll() is None
+        popen.send_signal(signal.SIGINT)
+
+        assert 143 == popen.wait(LIMIT)
+
+
 def test_runner_that_answers_is_not_killed() -> None:
     """A runner that has taken note of the second signal has all the time that it needs."""
     with running(*GUARDED, "signals") as popen:

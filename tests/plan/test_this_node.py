@@ -130,6 +130,16 @@ def test_only_pod_is_this_node_whatever_its_name() -> None:
     assert NodeShare(rank_ids=(0, 1), rank_size=2, server_id="10.0.0.1", pod_name="npu8p") == share
 
 
+def test_only_pod_at_another_address_is_not_this_node() -> None:
+    """A table without the address of this node is another node's, unless the pod's name matches."""
+    table = _pods(("npu8p", "10.0.0.1", [0, 1]))
+
+    with pytest.raises(NodeNotFoundError, match=r"MA_CURRENT_HOST_IP"):
+        find_share(table, _context({"MA_CURRENT_HOST_IP": "10.9.9.9"}))
+    assert (0, 1) == find_share(table, _context({"MA_CURRENT_HOST_IP": "10.0.0.1"})).rank_ids
+    assert (0, 1) == find_share(table, _context({"MA_CURRENT_HOST_IP": "10.9.9.9"}, host_name="npu8p")).rank_ids
+
+
 def test_only_pod_with_devices_is_not_taken_for_the_idle_one() -> None:
     """A pod without devices counts: with two pods this node must match by name."""
     table = _pods(("job-0", "10.0.0.1", [0, 1]), ("job-1", "10.0.0.2", []))
