@@ -13,6 +13,7 @@ import pytest
 import ascend_runner
 from ascend_runner.guardian import process_tree
 from tests.helpers.program import WORKERS, Program
+from tests.helpers.waiting import LIMIT
 
 LIBRARY_RUN = f"{sys.executable} {WORKERS / 'library_run.py'}"
 
@@ -83,7 +84,7 @@ def test_many_jobs_in_one_process(program: Program) -> None:
 
     Python's own caches may grow through the first five hundred; of the others not even every other leaves a block.
     """
-    ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 1000")
+    ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 1000", limit=4 * LIMIT)
 
     assert ended.returncode == 0
     seen = [list(map(int, line.split())) for line in ended.stdout.splitlines()]

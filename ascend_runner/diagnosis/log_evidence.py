@@ -11,6 +11,7 @@ import attrs
 from ascend_runner.diagnosis import boxes, collectives, statements
 from ascend_runner.diagnosis.codes import Code, Found, Kind, first_code
 from ascend_runner.diagnosis.finding import Peer
+from ascend_runner.diagnosis.passing_on import only_passes_on
 from ascend_runner.diagnosis.peers import peers_in
 from ascend_runner.diagnosis.phrases import first_phrase
 from ascend_runner.diagnosis.tracebacks import Traceback
@@ -32,7 +33,8 @@ class Evidence:
     `exception` is what else the log says, such as a crash of native code.
     `traceback` holds its lines; `last_lines` is always filled, and `excerpt` is what fits on a screen of either.
     `plog_error` is the first ERROR line of `plog_path`.
-    With `is_in_collective`, the exception was raised where ranks talk to each other.
+    With `is_in_collective`, the exception was raised where ranks talk to each other; with `only_passes_on`, it speaks
+    of another one that the log does not contain.
     """
 
     exception: str = ""
@@ -48,6 +50,7 @@ class Evidence:
     plog_path: str = ""
     plog_error: str = ""
     is_in_collective: bool = False
+    only_passes_on: bool = False
 
     @property
     def summary(self) -> str:
@@ -68,10 +71,10 @@ class Evidence:
     def kind(self) -> Kind:
         """Where the cause lies, by the code, else by where the exception was raised.
 
-        A rank without a code that was not talking to others has failed by itself.
+        A rank without a code that was not talking to others, and that speaks of no other error, has failed by itself.
         """
         if self.code is None:
-            return Kind.EITHER if self.is_in_collective else Kind.ROOT
+            return Kind.EITHER if self.is_in_collective or self.only_passes_on else Kind.ROOT
         return Kind.SECONDARY if self.code.is_connection and self.is_in_collective else self.code.kind
 
 
@@ -147,6 +150,7 @@ def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None)
         origin=shown(told.origin),
         origin_place=shown(told.origin_place),
         is_in_collective=collectives.is_raised_in_one(told.exception, told.lines),
+        only_passes_on=only_passes_on([told.exception, *told.message]),
         traceback=_without_middle([shown(line) for line in told.lines]),
         excerpt=tuple(map(shown, _excerpt(told, found))),
     )

@@ -104,7 +104,9 @@ def _arguments(spec: RankSpec) -> list[str]:
         if masked == word:
             words.append(shlex.quote(word))
         elif masked == option + equals + MASK:
-            words.append(f'{shlex.quote(option + equals)}"${{{variables.get(value) or _variable(option)}:?}}"')
+            own = option if option.isidentifier() else _variable(option)
+            name = variables.get(value) or own or f"ARGUMENT_{index}"
+            words.append(f'{shlex.quote(option + equals)}"${{{name}:?}}"')
         else:
             name = _variable(spec.argv[index - 1]) if masked == MASK else ""
             words.append(f'"${{{variables.get(word) or name or f"ARGUMENT_{index}"}:?}}"')

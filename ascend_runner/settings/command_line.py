@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
 from ascend_runner.settings.option import VARIABLE_PREFIX, Option, Topic
 from ascend_runner.settings.options import OPTIONS
@@ -149,9 +150,9 @@ def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
 def misplaced_options(command: Sequence[str]) -> str:
     """Return a sentence about the runner's options behind a command; "" if there are none.
 
-    An engine has options of the same names, so that only Python's scripts and modules are looked at.
+    An engine, or another runner, has options of the same names.
     """
-    if not os.path.basename(command[0]).startswith("python") or "torch.distributed" in " ".join(command[1:3]):
+    if engine_in(command) or "ascend_runner" in command or os.path.basename(command[0]) == "ascend-runner":
         return ""
     flags = dict.fromkeys(_spelled(word.partition("=")[0]) for word in command[1:])
     found = [flag for flag in flags if flag in FLAGS]

@@ -18,6 +18,10 @@ LOST = (
     b'Traceback (most recent call last):\n  File "train.py", line 7, in step\n    dist.all_reduce(loss)\n'
     b"RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.4]:5012\n"
 )
+PASSED_ON = (
+    b'Traceback (most recent call last):\n  File "serve.py", line 9, in start\n'
+    b"RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
+)
 ROCE = b"EI0013: [PID: 7] An error CQE occurred during operator execution.\n"
 TRAINING = b"step 16 loss 2.31\n"
 
@@ -57,6 +61,9 @@ def named(cause: RootCause) -> tuple[int, str]:
         ((0, "open"), [failed(0, LOST), failed(1, LOST), stopped(2, TRAINING)]),
         ((1, "likely"), [failed(0, LOST), failed(1, ROCE), stopped(2, TRAINING)]),
         ((0, "open"), [failed(0, ROCE), failed(1, ROCE)]),
+        ((2, "likely"), [failed(0, PASSED_ON), stopped(1, TRAINING), stopped(2, NAN)]),
+        ((0, "likely"), [failed(0, PASSED_ON), stopped(1, TRAINING)]),
+        ((0, "certain"), [failed(0, NAN + PASSED_ON), stopped(1, TRAINING)]),
     ],
 )
 def test_strongest_evidence_is_named(expected: tuple[int, str], deaths: list[Death]) -> None:
@@ -102,6 +109,7 @@ def test_candidates_of_an_open_cause() -> None:
         (True, LOST, [TRAINING, LOST]),
         (False, LOST, [TRAINING, NAN]),
         (False, NAN, [TRAINING]),
+        (True, PASSED_ON, [TRAINING]),
         (False, b"", [TRAINING]),
     ],
 )

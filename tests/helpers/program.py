@@ -137,8 +137,8 @@ class Program:
         """Start ranks that perform the steps; see tests/workers/actor.py."""
         return self.start("--nproc-per-node", str(ranks), *options, *ACTOR, *steps, under=under)
 
-    def shell(self, command: str) -> subprocess.CompletedProcess[bytes]:
-        """Run a shell command in the folder, with both outputs in `stdout`."""
+    def shell(self, command: str, *, limit: float = LIMIT) -> subprocess.CompletedProcess[bytes]:
+        """Run a shell command in the folder, with both outputs in `stdout`; it may take `limit` seconds."""
         return subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.folder,
@@ -147,7 +147,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
-            timeout=LIMIT,
+            timeout=limit,
         )
 
     def report(self) -> dict[str, Any]:

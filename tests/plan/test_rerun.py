@@ -136,6 +136,14 @@ def test_secrets_in_arguments() -> None:
     assert "\n".join((*argv[2:], "")).encode() == run(spec, env=set_before).stdout
 
 
+def test_secret_in_an_assignment() -> None:
+    """An assignment, as for env(1), takes its value from the variable that it assigns."""
+    spec = rank("env", "SECRET_KEY=hidden", "printenv", "SECRET_KEY", env=PATH)
+
+    assert b"hidden" not in script(spec, job_of(spec), {})
+    assert b"hidden\n" == run(spec, env={**PATH, "SECRET_KEY": "hidden"}).stdout
+
+
 # --- Ranks that wait for others ---------------------------------------------------------------------------------------
 
 

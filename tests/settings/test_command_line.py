@@ -178,13 +178,15 @@ def test_variable_of_a_short_name() -> None:
     ("command", "flags"),
     [
         (["python", "train.py", "--nproc_per_node", "2", "--grace=3"], "--nproc-per-node, --grace"),
+        (["bash", "train.sh", "--grace", "3"], "--grace"),
         (["python", "train.py", "--lr", "2"], ""),
+        (["python", "-m", "ascend_runner", "--grace", "3", "true"], ""),
         (["torchrun", "--nproc_per_node", "2"], ""),
         (["python", "-m", "torch.distributed.run", "--nproc_per_node", "2"], ""),
     ],
 )
 def test_option_behind_the_command(command: list[str], flags: str) -> None:
-    """Options of the runner behind a Python script are named; an engine's own are not."""
+    """Options of the runner behind a command are named; those of an engine or another runner are not."""
     sentence = command_line.misplaced_options(command)
 
     assert flags == sentence.partition(" is passed")[0].partition(" are passed")[0]
