@@ -23,7 +23,10 @@ def columns(fd: int) -> int:
 
 
 def has_colors(fd: int, environ: Mapping[str, str]) -> bool:
-    """Whether output to a file may be colored: NO_COLOR, FORCE_COLOR (no-color.org) or the terminal decides."""
+    """Whether output to a file may be colored: NO_COLOR, FORCE_COLOR (no-color.org) or the terminal decides.
+
+    Without TERM, as under mpirun started by a batch system, a terminal is no person's.
+    """
     if environ.get("NO_COLOR") or environ.get("FORCE_COLOR"):
         return not environ.get("NO_COLOR")
-    return environ.get("TERM") != "dumb" and os.isatty(fd)
+    return environ.get("TERM", "dumb") != "dumb" and os.isatty(fd)

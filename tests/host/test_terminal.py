@@ -43,7 +43,7 @@ def test_columns(tty: int, pipe: int) -> None:
     [
         ({"TERM": "xterm"}, True, False),
         ({"TERM": "dumb"}, False, False),
-        ({}, True, False),
+        ({}, False, False),
         ({"TERM": "xterm", "NO_COLOR": "1"}, False, False),
         ({"TERM": "xterm", "NO_COLOR": ""}, True, False),
         ({"TERM": "dumb", "FORCE_COLOR": "1"}, True, True),
