@@ -7,6 +7,7 @@ cgroup-v1 and cgroup-v2.rst.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import attrs
 
@@ -23,30 +24,34 @@ class Cgroup:
 
 def is_frozen(host: Host, pid: int) -> bool:
     """Whether the control group of a process is frozen, so that it cannot run, by `docker pause` for instance."""
-    found = find(host, "freezer", "freezer.state", "cgroup.events", process=str(pid))
-    if not found:
-        return False
-    if found.is_v1:
-        return host.read_text(f"{found.folders[0]}/freezer.state").startswith(("FROZEN", "FREEZING"))
-    return "frozen 1" in host.read_lines(f"{found.folders[0]}/cgroup.events")
+    for found in _find_both(host, "freezer", ("freezer.state", "cgroup.events"), str(pid)):
+        if found.is_v1 and host.read_text(f"{found.folders[0]}/freezer.state").startswith(("FROZEN", "FREEZING")):
+            return True
+        if not found.is_v1 and "frozen 1" in host.read_lines(f"{found.folders[0]}/cgroup.events"):
+            return True
+    return False
 
 
-def find(host: Host, controller: str, v1_file: str, v2_file: str, *, process: str = "self") -> Cgroup | None:
+def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | None:
     """Find the folders that hold a controller's file; None if there is none.
 
     With v1 and v2 side by side, the controller belongs to v1 if a v1 hierarchy has it.
     """
+    return next(_find_both(host, controller, (v1_file, v2_file), "self"), None)
+
+
+def _find_both(host: Host, controller: str, files: tuple[str, str], process: str) -> Iterator[Cgroup]:
+    """Find the folders in v1, then those in v2: a process that one of them has frozen may be thawed in the other."""
     paths = _paths(host.read_bytes(f"/proc/{process}/cgroup"), controller.encode())
     mounts = _mounts(host.read_bytes("/proc/self/mountinfo"), controller.encode())
-    for is_v1, file in ((True, v1_file), (False, v2_file)):
+    for is_v1, file in zip((True, False), files):
         if is_v1 not in paths or is_v1 not in mounts:
             continue
         mount_root, mount_point = mounts[is_v1]
         candidates = _folders(mount_point, mount_root, paths[is_v1])
         folders = tuple(folder for folder in candidates if host.exists(f"{folder}/{file}"))
         if folders:
-            return Cgroup(is_v1, folders)
-    return None
+            yield Cgroup(is_v1, folders)
 
 
 def _paths(text: bytes, controller: bytes) -> dict[bool, str]:

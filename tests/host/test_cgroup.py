@@ -28,20 +28,32 @@ V1_FREEZER = "34 31 0:31 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\
 
 
 @pytest.mark.parametrize(
-    ("mounts", "file", "text", "expected"),
+    ("mounts", "states", "expected"),
     [
-        (V1_FREEZER, "sys/fs/cgroup/freezer/own/freezer.state", "FROZEN\n", True),
-        (V1_FREEZER, "sys/fs/cgroup/freezer/own/freezer.state", "THAWED\n", False),
-        (V2_MOUNT.format(root="/", hybrid=""), "sys/fs/cgroup/own/cgroup.events", "populated 1\nfrozen 1\n", True),
-        (V2_MOUNT.format(root="/", hybrid=""), "sys/fs/cgroup/own/cgroup.events", "populated 1\nfrozen 0\n", False),
-        ("", "else", "", False),
+        (V1_FREEZER, {"freezer/own/freezer.state": "FROZEN\n"}, True),
+        (V1_FREEZER, {"freezer/own/freezer.state": "THAWED\n"}, False),
+        (V2_MOUNT.format(root="/", hybrid=""), {"own/cgroup.events": "populated 1\nfrozen 1\n"}, True),
+        (V2_MOUNT.format(root="/", hybrid=""), {"own/cgroup.events": "populated 1\nfrozen 0\n"}, False),
+        (
+            V1_FREEZER + V2_MOUNT.format(root="/", hybrid="/unified"),
+            {"freezer/own/freezer.state": "THAWED\n", "unified/own/cgroup.events": "populated 1\nfrozen 1\n"},
+            True,
+        ),
+        (
+            V1_FREEZER + V2_MOUNT.format(root="/", hybrid="/unified"),
+            {"freezer/own/freezer.state": "FROZEN\n", "unified/own/cgroup.events": "populated 1\nfrozen 0\n"},
+            True,
+        ),
+        ("", {}, False),
     ],
 )
-def test_frozen(tmp_path: Path, mounts: str, file: str, text: str, *, expected: bool) -> None:
-    """The control group of another process is looked at, in both versions."""
-    host = tree(tmp_path, "", mounts, file, "proc/7/cgroup")
+def test_frozen(tmp_path: Path, mounts: str, states: dict[str, str], *, expected: bool) -> None:
+    """The control group of another process is looked at, in both versions where both are mounted."""
+    files = {f"sys/fs/cgroup/{name}": text for name, text in states.items()}
+    host = tree(tmp_path, "", mounts, *files, "proc/7/cgroup")
     (tmp_path / "proc/7/cgroup").write_text("5:freezer:/own\n0::/own\n")
-    (tmp_path / file).write_text(text)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
 
     assert expected == cgroup.is_frozen(host, 7)
 
