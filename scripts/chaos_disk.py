@@ -1,0 +1,81 @@
+"""A disk that is slow, hangs, or fails: a directory mounted with bindfs, whose server is limited, stopped or killed.
+
+A stopped server is a hung disk: system calls on it do not return, and some of them cannot be interrupted by SIGKILL. A
+killed one is a disk that is lost: each call fails with ENOTCONN until it is mounted again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+MOUNT_LIMIT = 30.0  # seconds
+
+
+class Disk:
+    """One mounted directory. `path` is what the program uses, `content` the same files on the real disk."""
+
+    def __init__(self, folder: Path, rate: int = 0) -> None:
+        """Lay it out below `folder`; `rate` limits its writes, in bytes per second."""
+        self.path = folder / "disk"
+        self.content = folder / "content"
+        self.path.mkdir()
+        self.content.mkdir()
+        limit = [f"--write-rate={rate}"] if rate else []
+        self._command = ["bindfs", "-f", "--multithreaded", *limit, str(self.content), str(self.path)]
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The pid of the server; 0 without one."""
+        return self._server.pid if self._server else 0
+
+    def mount(self) -> None:
+        """Mount it, again if it was lost.
+
+        Raises:
+            OSError: It cannot be mounted here.
+        """
+        self.unmount()
+        self._server = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + MOUNT_LIMIT
+        while not os.path.ismount(self.path):
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                raise OSError(f"bindfs cannot mount {self.path}")
+            time.sleep(0.002)
+
+    def strike(self, name: str) -> None:
+        """Let it HANG, RESPOND again, be LOST, or MOUNT it again."""
+        if name == "MOUNT":
+            self.mount()
+        elif self._server and self._server.poll() is None:
+            self._server.send_signal({"HANG": signal.SIGSTOP, "RESPOND": signal.SIGCONT, "LOSE": signal.SIGKILL}[name])
+
+    def unmount(self) -> None:
+        """Kill the server, so that every call that hangs returns, and remove the mount. May be called twice."""
+        if self._server:
+            self._server.kill()
+            self._server.wait()
+            self._server = None
+            umount = shutil.which("umount") or "umount"
+            subprocess.run([umount, "--lazy", str(self.path)], capture_output=True, check=False)
+
+
+def is_possible() -> bool:
+    """Whether such a disk can be mounted here: it needs bindfs, /dev/fuse and, mostly, root."""
+    if shutil.which("bindfs") is None:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        disk = Disk(Path(folder))
+        try:
+            disk.mount()
+        except OSError:
+            return False
+        finally:
+            disk.unmount()
+    return True
