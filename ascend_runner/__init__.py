@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ascend_runner.rank_library import CurrentRank, Platform, current_rank, platform, prepare
     from ascend_runner.rank_record import Outcome, RankRecord
     from ascend_runner.supervision.events import Ending, Exited, HangDetected, SignalReceived, SpawnFailed
+    from ascend_runner.training.checkpoints import latest_checkpoint
 
 __all__ = [
     "CurrentRank",
@@ -27,6 +28,7 @@ __all__ = [
     "check",
     "current_rank",
     "errors",
+    "latest_checkpoint",
     "launch",
     "plan",
     "platform",
@@ -55,6 +57,8 @@ if not TYPE_CHECKING:  # a type checker takes the names from above and reports a
             return getattr(import_module("ascend_runner.rank_record"), name)
         if name in {"Ending", "Exited", "HangDetected", "SignalReceived", "SpawnFailed"}:
             return getattr(import_module("ascend_runner.supervision.events"), name)
+        if name == "latest_checkpoint":
+            return getattr(import_module("ascend_runner.training.checkpoints"), name)
         library = import_module("ascend_runner.library")
         inside = import_module("ascend_runner.rank_library")
         # The first import of the packages `check` and `plan` makes them attributes; the functions replace them.

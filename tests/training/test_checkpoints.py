@@ -1,0 +1,290 @@
+"""The newest complete checkpoint: no part of an interrupted save is ever taken for a whole one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Final
+
+import pytest
+
+from ascend_runner.training import checkpoints
+from tests.helpers.pythons import python_of
+
+Save = list[tuple[str, bytes]]  # the files in the order in which they are written
+
+
+def archive() -> bytes:
+    """Return what torch.save writes."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as file:
+        file.writestr("a/data.pkl", b"PK\x05\x06" + bytes(20))
+        file.writestr("a/data/0", b"tensor")
+    return target.getvalue()
+
+
+def tensors() -> bytes:
+    """Return a safetensors file."""
+    header = json.dumps({"__metadata__": {"format": "pt"}, "w": {"dtype": "F32", "data_offsets": [0, 40]}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(40)
+
+
+def dcp_metadata(*files: str) -> bytes:
+    """Return what torch writes of its files, which hold two archives each."""
+    places = {name: SimpleNamespace(relative_path=name, offset=len(archive()), length=len(archive())) for name in files}
+    return pickle.dumps(SimpleNamespace(state_dict_metadata={}, storage_data=places))
+
+
+def megatron(step: int) -> Save:
+    """Return the shards of two ranks, and the tracker file."""
+    folder = f"iter_{step:07d}"
+    shards = [(f"{folder}/mp_rank_0{rank}/model_optim_rng.pt", archive()) for rank in (0, 1)]
+    return [*shards, ("latest_checkpointed_iteration.txt", str(step).encode())]
+
+
+def megatron_dist(step: int) -> Save:
+    """Return the distributed format, which is torch's within a directory of Megatron."""
+    return [(f"iter_{step:07d}/{name}", data) for name, data in dcp(step, "")] + [
+        (f"iter_{step:07d}/metadata.json", b'{"sharded_backend": "torch_dist"}'),
+        ("latest_checkpointed_iteration.txt", str(step).encode()),
+    ]
+
+
+def deepspeed(step: int) -> Save:
+    """Return the shards of two ranks, and the tag."""
+    tag = f"global_step{step}"
+    shards = [(f"{tag}/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt", archive()) for rank in (0, 1)]
+    return [(f"{tag}/mp_rank_00_model_states.pt", archive()), *shards, ("latest", tag.encode())]
+
+
+def hf(step: int) -> Save:
+    """Return what HF Trainer writes."""
+    state = json.dumps({"global_step": step, "log_history": [{"loss": 1.5}]}, indent=2).encode()
+    index = json.dumps({"weight_map": {"w": "model-00001-of-00001.safetensors"}}).encode()
+    files = {
+        "model-00001-of-00001.safetensors": tensors(),
+        "model.safetensors.index.json": index,
+        "training_args.bin": archive(),
+        "optimizer.pt": archive(),
+        "scheduler.pt": archive(),
+        "rng_state.pth": archive(),
+        "trainer_state.json": state,
+    }
+    return [(f"checkpoint-{step}/{name}", data) for name, data in files.items()]
+
+
+def hf_old(step: int) -> Save:
+    """Return what was written before the random state was moved forward."""
+    *files, random_state, trainer_state = hf(step)
+    return [*files, trainer_state, random_state]
+
+
+def dcp(step: int, folder: str = "step_{}/") -> Save:
+    """Return what torch.distributed.checkpoint writes."""
+    files = [(f"__{rank}_0.distcp", 2 * archive()) for rank in (0, 1)]
+    metadata = (".metadata", dcp_metadata(*(name for name, _ in files)))
+    return [(folder.format(step) + name, data) for name, data in (*files, metadata)]
+
+
+def lightning(step: int) -> Save:
+    """Return what Lightning's ModelCheckpoint writes."""
+    return [(f"epoch=0-step={step}.ckpt", archive())]
+
+
+def lightning_sharded(step: int) -> Save:
+    """Return what Lightning's FSDPStrategy writes."""
+    return [*dcp(step, "epoch=0-step={}.ckpt/"), (f"epoch=0-step={step}.ckpt/meta.pt", archive())]
+
+
+def plain_torch(step: int) -> Save:
+    """Return what a training loop of one's own writes."""
+    return [(f"checkpoint_{step}.pt", archive())]
+
+
+def accelerate(step: int) -> Save:
+    """Return what Accelerator.save_state writes."""
+    files = {"model.safetensors": tensors(), "optimizer.bin": archive(), "random_states_0.pkl": archive()}
+    return [(f"checkpoint_{step}/{name}", data) for name, data in files.items()]
+
+
+def accelerate_custom(step: int) -> Save:
+    """Return the same with an object registered for checkpointing."""
+    return [*accelerate(step), (f"checkpoint_{step}/custom_checkpoint_0.pkl", archive())]
+
+
+FORMATS: Final = [
+    megatron,
+    megatron_dist,
+    deepspeed,
+    hf,
+    hf_old,
+    dcp,
+    lightning,
+    lightning_sharded,
+    plain_torch,
+    accelerate,
+    accelerate_custom,
+]
+
+
+def write(folder: Path, save: Save) -> None:
+    """Write a whole save."""
+    for name, data in save:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def parts(folder: Path, save: Save) -> Iterator[str]:
+    """Write a save, and pause at each file and at each byte of the last one."""
+    for number, (name, data) in enumerate(save):
+        is_last = number == len(save) - 1
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        for length in range(len(data)) if is_last else (0, len(data) // 2, len(data)):
+            (folder / name).write_bytes(data[:length])
+            yield f"{length} bytes of {name}"
+    write(folder, save[-1:])
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_part_of_a_save_is_a_checkpoint(tmp_path: Path, form: Callable[[int], Save]) -> None:
+    """Cut at every file, and at every byte of the last one, a save leaves the one before it as the newest."""
+    write(tmp_path, form(100))
+    before = checkpoints.look(tmp_path)
+    older = checkpoints.latest_checkpoint(tmp_path)
+    taken = {part: checkpoints.latest_checkpoint(tmp_path) for part in parts(tmp_path, form(1200))}
+    newest = checkpoints.latest_checkpoint(tmp_path)
+
+    assert older is not None
+    assert {} == {part: found for part, found in taken.items() if found not in {older, None}}
+    assert newest is not None
+    assert newest != older
+    assert checkpoints.look(tmp_path).is_progress_since(before)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMATS if form is not accelerate_custom])
+def test_no_part_of_the_first_save_is_a_checkpoint(tmp_path: Path, form: Callable[[int], Save]) -> None:
+    """The same holds for the first save of all, but for accelerate's registered objects, which nobody can miss yet."""
+    taken = {part: checkpoints.latest_checkpoint(tmp_path) for part in parts(tmp_path, form(7))}
+
+    assert {} == {part: found for part, found in taken.items() if found is not None}
+    assert checkpoints.latest_checkpoint(tmp_path) is not None
+
+
+def test_mindspore_makes_a_whole_file_read_only(tmp_path: Path) -> None:
+    """A `.ckpt` of MindSpore shows no end, so it counts once it is read-only; epoch and step order it."""
+    for name in ("net-2_50.ckpt", "net-10_50.ckpt"):
+        (tmp_path / name).write_bytes(b"\x0a\x05hello")
+        (tmp_path / name).chmod(0o400)
+    (tmp_path / "net-11_50.ckpt").write_bytes(b"\x0a\x05hello")
+    unfinished = checkpoints.latest_checkpoint(tmp_path)
+    (tmp_path / "net-11_50.ckpt").chmod(0o400)
+
+    assert tmp_path / "net-10_50.ckpt" == unfinished
+    assert tmp_path / "net-11_50.ckpt" == checkpoints.latest_checkpoint(tmp_path)
+
+
+def test_steps_are_compared_as_numbers(tmp_path: Path) -> None:
+    """checkpoint-1000 is newer than checkpoint-900, whenever it was copied here."""
+    write(tmp_path, hf(1000))
+    write(tmp_path, hf(900))
+    os.utime(tmp_path / "checkpoint-1000", (1, 1))
+
+    assert tmp_path / "checkpoint-1000" == checkpoints.latest_checkpoint(tmp_path)
+
+
+def test_times_decide_between_names_of_different_kinds(tmp_path: Path) -> None:
+    """Lightning's last.ckpt is newer than the best one, which has a step in its name."""
+    write(tmp_path, [*lightning(400), ("last.ckpt", archive())])
+    os.utime(tmp_path / "epoch=0-step=400.ckpt", (1, 1))
+
+    assert tmp_path / "last.ckpt" == checkpoints.latest_checkpoint(tmp_path)
+
+
+def test_damaged_files_of_a_finished_save_are_noticed(tmp_path: Path) -> None:
+    """A machine that lost power may have lost the end of an early file although the last one is there."""
+    write(tmp_path, hf(100))
+    write(tmp_path, hf(200))
+    (tmp_path / "checkpoint-200" / "optimizer.pt").write_bytes(archive()[:-1])
+
+    assert tmp_path / "checkpoint-100" == checkpoints.latest_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["tmp-checkpoint-9", "checkpoint-9.tmp", "iter_0000009", "global_step9"])
+def test_other_folders_are_no_checkpoints(tmp_path: Path, folder: str) -> None:
+    """Temporary directories, and those that only a tracker file completes, are not taken."""
+    write(tmp_path, [(f"{folder}/{name.partition('/')[2]}", data) for name, data in (*hf(9), *dcp(9))])
+
+    assert checkpoints.latest_checkpoint(tmp_path) is None
+
+
+def test_missing_and_unreadable_directories(tmp_path: Path) -> None:
+    """No directory holds no checkpoint yet; one that cannot be read is an error, and unknown to a restart."""
+    (tmp_path / "file").touch()
+    nothing = checkpoints.look(tmp_path / "none")
+
+    assert checkpoints.latest_checkpoint(tmp_path / "none") is None
+    assert checkpoints.look(tmp_path / "file").is_progress_since(nothing) is None
+    assert checkpoints.look(tmp_path).is_progress_since(nothing) is False
+    with pytest.raises(NotADirectoryError):
+        checkpoints.latest_checkpoint(tmp_path / "file")
+
+
+def test_empty_tracker_file_is_unknown(tmp_path: Path) -> None:
+    """A tracker file that is being replaced tells neither of progress nor of its lack."""
+    write(tmp_path, megatron(100))
+    before = checkpoints.look(tmp_path)
+    (tmp_path / "latest_checkpointed_iteration.txt").write_bytes(b"")
+
+    assert checkpoints.look(tmp_path).is_progress_since(before) is None
+    assert before.is_progress_since(before) is False
+
+
+def test_first_checkpoint_is_progress(tmp_path: Path) -> None:
+    """Progress is a newer checkpoint, not the same one written again."""
+    before = checkpoints.look(tmp_path)
+    write(tmp_path, hf(100))
+    first = checkpoints.look(tmp_path)
+    write(tmp_path, hf(100))
+
+    assert first.is_progress_since(before) is True
+    assert checkpoints.look(tmp_path).is_progress_since(first) is False
+
+
+def test_a_crowded_directory_is_unknown(tmp_path: Path) -> None:
+    """Only so many entries are looked at; whether a newer checkpoint is among the rest is unknown."""
+    for number in range(checkpoints.MOST_ENTRIES + 1):
+        (tmp_path / f"{number}.log").touch()
+
+    assert not checkpoints.look(tmp_path).is_known
+
+
+def test_a_hostile_pickle_runs_nothing(tmp_path: Path) -> None:
+    """Reading `.metadata` calls nothing that it names."""
+    write(tmp_path, dcp(5))
+    (tmp_path / "step_5" / ".metadata").write_bytes(b"cos\nmkdir\n(V" + os.fsencode(tmp_path / "made") + b"\ntR.")
+
+    assert checkpoints.latest_checkpoint(tmp_path) is None
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("version", ["3.7", "3.8"])
+def test_old_pythons_of_trainings_run_it(tmp_path: Path, version: str) -> None:
+    """The training's Python may be older than the runner's, and has none of its dependencies."""
+    python = python_of(version)
+    if not python:
+        pytest.skip(f"there is no Python {version}")
+    write(tmp_path, hf(100))
+    script = "import sys, ascend_runner; print(ascend_runner.latest_checkpoint(sys.argv[1]))"
+    package = Path(checkpoints.__file__).parents[2]
+    command = [python, "-I", "-c", f"import sys; sys.path.insert(0, {str(package)!r}); {script}", str(tmp_path)]
+    shown = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+
+    assert f"{tmp_path / 'checkpoint-100'}\n" == shown
