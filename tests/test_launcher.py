@@ -78,7 +78,8 @@ def folder(tmp_path: Path) -> Path:
         ((), {"RANK_TABLE_FILE": "group_list.json"}),
         (("--rank-table", "config"), {"RANK_TABLE_FILE_V_1_0": "/missing", "RANK_TABLE_FILE": "/missing"}),
         (("--rank-table", "config"), {"ASCEND_RUNNER_RANK_TABLE": "/missing"}),
-        (("--rank-table", "config", "--nproc-per-node", "3"), {}),
+        (("--rank-table", "config"), {"ASCEND_RUNNER_NPROC_PER_NODE": "3"}),
+        (("--rank-table", "config", "--nproc-per-node", "8"), {}),
     ],
 )
 def test_table_is_found(args: tuple[str, ...], env: dict[str, str], folder: Path) -> None:
@@ -93,6 +94,16 @@ def test_number_of_processes_beats_the_platforms_tables(name: str, folder: Path)
 
     assert ["0/2 on 0", "1/2 on 1"] == told(ended)
     assert "" == table_of(ended)
+
+
+def test_number_of_processes_that_is_not_the_tables(folder: Path) -> None:
+    """Neither --rank-table nor --nproc-per-node is ignored: another number than the table's is refused."""
+    sentence = error_of(folder, "--rank-table", "config", "--nproc-per-node", "3", "true")
+
+    assert (
+        "--nproc-per-node is 3, but the rank table has 8 devices for this node (server '10.0.0.1'); remove"
+        " --nproc-per-node to start the ranks of the table, or --rank-table to start 3 ranks without one" == sentence
+    )
 
 
 @pytest.mark.skipif(

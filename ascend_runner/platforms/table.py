@@ -12,7 +12,8 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import RankTableError
-from ascend_runner.platforms.node import LOCALHOST, Node
+from ascend_runner.platforms.node import LOCALHOST, OPTIONS, Node
+from ascend_runner.text import counted
 
 VARIABLES: Final = ("RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE")
 # ModelArts and CCE, then MindCluster.
@@ -62,13 +63,18 @@ def contradiction(node: Node, table: TableFacts) -> str:
     """Return the sentence of the error; "" if both agree, or only the table says anything."""
     sources = node.sources
     if "nnodes" in sources and node.nnodes not in {table.nodes, len(table.server_ids)}:  # two pods may share a server
-        units = table.unit if table.nodes == 1 else f"{table.unit}s"
-        return f"{sources['nnodes']} is {node.nnodes}, but the rank table has {table.nodes} {units}"
+        return f"{sources['nnodes']} is {node.nnodes}, but the rank table has {counted(table.nodes, table.unit)}"
     if node.devices_per_node is not None and node.devices_per_node != table.devices:
-        devices = f"{table.devices} device{'' if table.devices == 1 else 's'}"
-        return (
-            f"{sources['devices_per_node']} is {node.devices_per_node}, but the rank table has {devices} for this node"
+        source, devices = sources["devices_per_node"], counted(table.devices, "device")
+        sentence = (
+            f"{source} is {node.devices_per_node}, but the rank table has {devices} for this node"
             f" (server {table.server_id!r})"
+        )
+        if source != OPTIONS["devices_per_node"]:
+            return sentence
+        return (
+            f"{sentence}; remove {source} to start the ranks of the table, or --rank-table to start"
+            f" {counted(node.devices_per_node, 'rank')} without one"
         )
     if sources.get("node_rank") == "--node-rank" and node.node_rank != table.position:
         return f"--node-rank is {node.node_rank}, but in the rank table this node is number {table.position}"

@@ -71,13 +71,13 @@ class Settings:
 
     @property
     def overrides(self) -> Overrides:
-        """The facts of this node that override those of the platform; a rank table determines the devices."""
+        """The facts of this node that override those of the platform."""
         return Overrides(
             nnodes=self.nnodes,
             node_rank=self.node_rank,
             master_addr=self.master_addr,
             master_port=self.master_port,
-            devices_per_node=self.nproc_per_node if self.rank_table is None else None,
+            devices_per_node=self.nproc_per_node,
         )
 
 
@@ -95,8 +95,9 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
             values[option.name] = _parse(option, option.flag, flags[option.name])
         elif environ.get(option.variable):
             values[option.name] = _parse(option, option.variable, environ[option.variable])
-    if "nproc_per_node" in flags and "rank_table" not in flags:
-        values.pop("rank_table", None)  # it came from the variable, and --nproc-per-node means: no rank table
+    for one, other in (("nproc_per_node", "rank_table"), ("rank_table", "nproc_per_node")):
+        if one in flags and other not in flags:
+            values.pop(other, None)  # it came from its variable, and the option means to start other ranks
 
     settings = Settings(**values)  # type: ignore[arg-type]  # each parser returns the type of its setting
     if settings.quiet and settings.verbose:

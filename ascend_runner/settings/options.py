@@ -64,7 +64,7 @@ OPTIONS: Final = (
         metavar="N",
         parse=parsing.count,
         default_text="from the platform",
-        help="use no rank table and start N ranks on each node",
+        help="start N ranks on each node; the platform's rank table and number of devices are not used",
         is_common=True,
     ),
     Option(

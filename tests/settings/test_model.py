@@ -174,12 +174,13 @@ def test_every_option_is_tested_here() -> None:
     assert {name for name, _text, _value in WITH_VARIABLE} == {option.name for option in OPTIONS if option.variable}
 
 
-def test_nproc_per_node_overrides_the_variable_of_the_rank_table() -> None:
-    """--nproc-per-node means no rank table, unless --rank-table is given as well."""
-    environ = {"ASCEND_RUNNER_RANK_TABLE": "/a"}
+def test_option_that_determines_the_ranks_overrides_the_other_variable() -> None:
+    """--nproc-per-node and --rank-table override each other's variable, and neither overrides the other option."""
+    environ = {"ASCEND_RUNNER_RANK_TABLE": "/a", "ASCEND_RUNNER_NPROC_PER_NODE": "2"}
+    flags = {"nproc_per_node": "8", "rank_table": "/b"}
+    found = [model.decode(given, environ) for given in ({"nproc_per_node": "8"}, {"rank_table": "/b"}, flags, {})]
 
-    assert model.decode({"nproc_per_node": "8"}, environ).rank_table is None
-    assert "/b" == model.decode({"nproc_per_node": "8", "rank_table": "/b"}, environ).rank_table
+    assert [(None, 8), ("/b", None), ("/b", 8), ("/a", 2)] == [(one.rank_table, one.nproc_per_node) for one in found]
 
 
 def test_option_overrides_variable() -> None:
