@@ -53,7 +53,7 @@ def open_new_log(path: str) -> int:
     found = _lstat(path)
     if found is not None and not stat.S_ISREG(found.st_mode):
         kind = "a symlink" if stat.S_ISLNK(found.st_mode) else "a directory or device"
-        raise OutputError(f"log file {path!r} is {kind}, expected a regular file")
+        raise OutputError(f"log file {path!r} is {kind}, not a regular file")
 
     try:
         _keep_earlier(path)

@@ -326,7 +326,7 @@ def test_command_that_only_the_kernel_can_judge(name: str, status: int, reason: 
 
 def test_missing_working_directory_is_the_runners_failure(commands: Path) -> None:
     """The error names the working directory, not the command; nothing is created or started."""
-    expected = f"ERROR --workdir is '{commands}/elsewhere', expected 'device', 'inherit' or an existing directory"
+    expected = f"ERROR working directory not found: '{commands}/elsewhere' (--workdir)"
 
     assert (125, expected) == error_of(*ONE_RANK, "--log-dir", "log", "--workdir", "elsewhere", "true", cwd=commands)
     assert not (commands / "log").exists()

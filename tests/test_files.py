@@ -219,7 +219,7 @@ def test_symlink_in_the_place_of_a_log_is_refused(tmp_path: Path, *, is_dangling
     with pytest.raises(OutputError) as caught:
         files.open_new_log(str(tmp_path / "a.txt"))
 
-    assert f"log file '{tmp_path}/a.txt' is a symlink, expected a regular file" == str(caught.value)
+    assert f"log file '{tmp_path}/a.txt' is a symlink, not a regular file" == str(caught.value)
     assert {"a.txt"} | (set() if is_dangling else {"precious"}) == {file.name for file in tmp_path.iterdir()}
 
 
@@ -230,7 +230,7 @@ def test_folder_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OutputError) as caught:
         files.open_new_log(str(tmp_path / "a.txt"))
 
-    assert f"log file '{tmp_path}/a.txt' is a directory or device, expected a regular file" == str(caught.value)
+    assert f"log file '{tmp_path}/a.txt' is a directory or device, not a regular file" == str(caught.value)
     assert ["a.txt"] == [file.name for file in tmp_path.iterdir()]
 
 

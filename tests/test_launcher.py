@@ -112,9 +112,9 @@ def test_number_of_processes_that_is_not_the_tables(folder: Path) -> None:
 def test_no_table_anywhere(folder: Path) -> None:
     """The error names all places and the way to do without a rank table."""
     assert (
-        "no rank table found: --rank-table, RANK_TABLE_FILE_V_1_0 and RANK_TABLE_FILE are not set, and the directories"
-        " of /user/config/jobstart_hccl.json and /user/serverid/devindex/config/hccl.json do not exist; use"
-        " --nproc-per-node N to run N ranks without a rank table" == error_of(folder, "true")
+        "no rank table found: --rank-table, RANK_TABLE_FILE_V_1_0 and RANK_TABLE_FILE are not set, and neither"
+        " /user/config nor /user/serverid/devindex/config exists; use --nproc-per-node N to start N processes without"
+        " one, such as --nproc-per-node 1" == error_of(folder, "true")
     )
 
 
@@ -458,7 +458,7 @@ def test_wait_ends_at_its_limit(data: bytes | None, reason: str, tmp_path: Path)
         path.write_bytes(data)
     error = error_of(tmp_path, "--rank-table", str(path), "--rank-table-timeout", "0.1", "touch", "ran")
 
-    assert error.startswith(f"the rank table {path} was not completed within 0.1 s: {reason}")
+    assert error.startswith(f"timed out after 0.1 s waiting for the rank table {path}: {reason}")
     assert not (tmp_path / "ran").exists()
 
 
@@ -488,13 +488,13 @@ def test_bad_table_ends_it_at_once(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "env", "expected"),
     [
-        (("true",), {"BATCH_JOB_ID": "../x"}, "the job id is '../x' ("),
+        (("true",), {"BATCH_JOB_ID": "../x"}, "invalid job id '../x' ("),
         (
             ("true",),
             {"RANK_TABLE_FILE": str(VALID / "group_list_3_pods_listed_2_10_1.json"), "MA_CURRENT_INSTANCE_NAME": "x"},
             "this node is not in the rank table: no pod_name matches 'x' (MA_CURRENT_INSTANCE_NAME) or ",
         ),
-        (("--grace", "x", "true"), {}, "--grace is 'x', expected "),
+        (("--grace", "x", "true"), {}, "invalid value 'x' for --grace: expected "),
     ],
     ids=["job-id", "no-such-node", "flag"],
 )

@@ -60,7 +60,7 @@ def test_failure_of_the_runner_is_an_exception_of_its_class(tmp_path: Path) -> N
         ascend_runner.launch(["no-such-program"], environ=CLEAN, nproc_per_node=1, log_dir=tmp_path)
     assert caught.value.exit_status == 127
 
-    with pytest.raises(SettingsError, match=r"^--grace is '-1\.0', expected a number of seconds"):
+    with pytest.raises(SettingsError, match=r"^invalid value '-1\.0' for --grace: expected a number of seconds"):
         ascend_runner.launch(["true"], environ=CLEAN, nproc_per_node=1, grace=-1.0)
 
 

@@ -181,7 +181,7 @@ def finding_of_limit(limit: Limit, soft: int) -> str | Problem:
     if soft >= limit.enough:
         return f"{limit.name} {value}"
     return warning(
-        f"{limit.name}: {value}, expected {limit.enough // limit.unit} or more ({limit.stake})",
+        f"{limit.name}: {value}, less than {limit.enough // limit.unit} ({limit.stake})",
         limit.remedy,
     )
 

@@ -141,10 +141,10 @@ def refuse_python_options(command: PythonCommand, engine: str) -> None:
     Raises:
         SettingsError: the command has options other than -u.
     """
-    if {*command.options} - {"-u"}:
+    others = [option for option in command.options if option != "-u"]
+    if others:
         raise SettingsError(
-            f"the command has Python options ({' '.join(command.options)}), but only -u is supported: {engine}"
-            " starts the script with its own options"
+            f"{engine} starts the script itself, without Python options: remove {' '.join(others)} from the command"
         )
 
 

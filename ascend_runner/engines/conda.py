@@ -79,9 +79,9 @@ def _prefix(option: str | None, environ: Mapping[str, str], is_folder: Callable[
     found = next(filter(is_folder, prefixes), "")
     if not found:
         raise SettingsError(
-            f"{'--conda-env' if option else DEFAULT} is {name!r}, but {ROOT} (conda's directory) is not set, and none"
-            f" of the usual places has this environment ({', '.join(USUAL_PLACES)}): set {ROOT}, or use --conda-env"
-            " with the environment's directory"
+            f"conda environment not found: {name!r} ({'--conda-env' if option else DEFAULT}): {ROOT} is not set, and"
+            f" none of the usual directories has it ({', '.join(USUAL_PLACES)}); set {ROOT} to conda's directory, or"
+            " --conda-env to the directory of the environment"
         )
     return found
 

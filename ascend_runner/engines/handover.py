@@ -51,7 +51,7 @@ class Handover:
 
 def unchanged(request: Request, reason: str) -> Handover:
     """Leave a command as it is."""
-    return Handover(argv=request.argv, note=f"the command is unchanged: {reason}")
+    return Handover(argv=request.argv, note=f"running the command unchanged: {reason}")
 
 
 def unchanged_program(request: Request) -> Handover:

@@ -38,6 +38,6 @@ def rewrite(request: Request) -> Handover:
 
     return Handover(
         argv=(*engine, *arguments, python, *command.options, *command.words),
-        note="handed over to msrun",
+        note="running the command with msrun",
         variables={"PATH": path} if folder else {},
     )

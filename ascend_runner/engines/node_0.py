@@ -36,7 +36,7 @@ MPICH_FILE: Final = "/etc/mpi/mpich_hostfile"
 DEEPSPEED_FILE: Final = "/job/hostfile"
 
 ON_THIS_NODE: Final = frozenset({"localhost", "--no_ssh"})  # words of commands that start processes on their node only
-WAITING: Final = "node 0 starts this node's processes; waiting for node 0 to end, or for a stop signal"
+WAITING: Final = "node 0 starts the processes of this node; waiting for node 0 to end"
 PAUSE: Final = 5  # seconds
 # The report changes when node 0 ends, and has a status from then on. A report that has not changed since this node
 # started may be that of an earlier run.
@@ -100,7 +100,7 @@ def rewrite_for_mpirun(request: Request) -> Handover:
         return attrs.evolve(unchanged(request, "it calls mpirun itself"), variables=variables, files=files)
     processes = ("-np", str(sum(node.slots) or node.nnodes * request.nproc))
     argv = ("mpirun", "--allow-run-as-root", *processes, *MPIRUN_ARGUMENTS, *request.argv)
-    return Handover(argv=argv, note="handed over to mpirun", variables=variables, files=files)
+    return Handover(argv=argv, note="running the command with mpirun", variables=variables, files=files)
 
 
 def rewrite_for_deepspeed(request: Request) -> Handover:
@@ -128,7 +128,7 @@ def rewrite_for_deepspeed(request: Request) -> Handover:
     module = ("--module",) if command.is_module else ()
 
     argv = (*engine, *hostfile, *here, *port, *module, command.target, *command.arguments)
-    return Handover(argv=argv, note="handed over to deepspeed", files=files)
+    return Handover(argv=argv, note="running the command with deepspeed", files=files)
 
 
 def _check_hosts(request: Request, engine: str) -> None:

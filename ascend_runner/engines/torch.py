@@ -33,7 +33,7 @@ def rewrite_for_torchrun(request: Request) -> Handover:
 
     # A Python with a path must run, not the one that the torchrun in PATH belongs to.
     engine = (command.interpreter, "-m", TORCHRUN_MODULE) if "/" in command.interpreter else ("torchrun",)
-    return Handover(argv=(*engine, *_arguments(request), *command.words), note="handed over to torchrun")
+    return Handover(argv=(*engine, *_arguments(request), *command.words), note="running the command with torchrun")
 
 
 def rewrite_for_launch(request: Request) -> Handover:
@@ -46,7 +46,9 @@ def rewrite_for_launch(request: Request) -> Handover:
 
     is_unbuffered = request.node.nnodes > 1 and not task_training.is_platform_of(request.node)
     engine = (command.interpreter, *(("-u",) if is_unbuffered else ()), "-m", LAUNCH_MODULE)
-    return Handover(argv=(*engine, *_arguments(request), *command.words), note=f"handed over to {LAUNCH_MODULE}")
+    return Handover(
+        argv=(*engine, *_arguments(request), *command.words), note=f"running the command with {LAUNCH_MODULE}"
+    )
 
 
 def rewrite_for_init_method(request: Request) -> Handover:
@@ -75,7 +77,7 @@ def rewrite_for_init_method(request: Request) -> Handover:
 
     return Handover(
         argv=(command.interpreter, *command.options, *target.words),
-        note="added the rendezvous address to the script's arguments",
+        note="adding the rendezvous address to the script's arguments",
     )
 
 
@@ -98,7 +100,10 @@ def _is_alone(request: Request) -> bool:
 
 
 def _alone(command: PythonCommand) -> Handover:
-    return Handover(argv=(command.interpreter, "-u", *command.words), note="a single process needs no launcher")
+    return Handover(
+        argv=(command.interpreter, "-u", *command.words),
+        note="running the command directly: a single process needs no launcher",
+    )
 
 
 def _arguments(request: Request) -> tuple[str, ...]:

@@ -190,46 +190,46 @@ _FORBIDDEN: Final = (
     Conflict(
         _are_devices_malformed,
         Remedy.REFUSE,
-        f"{VISIBLE_DEVICES} is {{{VISIBLE_DEVICES}!r}}, expected ascending numbers separated by commas, such as 0,1,2:"
-        " CANN ignores everything after the first invalid entry",
+        f"invalid value {{{VISIBLE_DEVICES}!r}} for {VISIBLE_DEVICES}: expected ascending numbers separated by commas,"
+        " such as 0,1,2 (CANN ignores everything after the first invalid entry)",
     ),
     Conflict(
         lambda context: 0 < len(visible_devices(context.environ)) < context.nproc,
         Remedy.REFUSE,
-        f"{VISIBLE_DEVICES} is {{{VISIBLE_DEVICES}!r}}, expected a device for each of this node's {{nproc}} ranks",
+        f"{VISIBLE_DEVICES} ({{{VISIBLE_DEVICES}}}) lists fewer devices than this node has ranks ({{nproc}})",
     ),
     Conflict(
         lambda context: _is_cluster(context) and context.isolate_devices,
         Remedy.REFUSE,
-        "--isolate-devices cannot be combined with --framework mindspore-cluster: each rank opens the device whose"
-        " index is its local rank, but would see only device 0",
+        "--isolate-devices cannot be used with --framework mindspore-cluster: each rank opens the device whose index"
+        " is its local rank, but would see only device 0",
     ),
     Conflict(
         lambda context: _is_cluster(context) and context.node.master_port < LOWEST_MINDSPORE_PORT,
         Remedy.REFUSE,
-        f"the port of node 0 is {{port}}, expected {LOWEST_MINDSPORE_PORT} or more, as MS_SCHED_PORT requires",
+        f"port {{port}} of node 0 is below {LOWEST_MINDSPORE_PORT}, the lowest one that MindSpore accepts",
     ),
     Conflict(
         lambda context: _uses_chief(context) and context.node.master_port > HIGHEST_CHIEF_PORT,
         Remedy.REFUSE,
-        f"the port of node 0 is {{port}}, expected {HIGHEST_CHIEF_PORT} or less, as CM_CHIEF_PORT requires",
+        f"port {{port}} of node 0 is above {HIGHEST_CHIEF_PORT}, the highest one that CM_CHIEF_PORT accepts",
     ),
     Conflict(
         lambda context: (
             context.environ.get("HCCL_INTRA_PCIE_ENABLE") == "1" == context.environ.get("HCCL_INTRA_ROCE_ENABLE")
         ),
         Remedy.REFUSE,
-        "HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE are both 1, expected at most one of them",
+        "HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE cannot both be 1",
     ),
     Conflict(
         lambda context: _is_cluster(context) and _is_other_size(context, "MS_WORKER_NUM"),
         Remedy.REFUSE,
-        "MS_WORKER_NUM is {MS_WORKER_NUM!r}, expected the number of ranks, {rank_size}",
+        "MS_WORKER_NUM is {MS_WORKER_NUM!r}, but the number of ranks is {rank_size}",
     ),
     Conflict(
         lambda context: _uses_chief(context) and _is_other_size(context, "CM_WORKER_SIZE"),
         Remedy.REFUSE,
-        "CM_WORKER_SIZE is {CM_WORKER_SIZE!r}, expected the number of ranks, {rank_size}",
+        "CM_WORKER_SIZE is {CM_WORKER_SIZE!r}, but the number of ranks is {rank_size}",
     ),
 )
 
@@ -245,8 +245,8 @@ _SUSPICIOUS: Final = (
     Conflict(
         _is_connect_timeout_bad,
         Remedy.WARN,
-        "HCCL_CONNECT_TIMEOUT is {HCCL_CONNECT_TIMEOUT!r}, expected a whole number of seconds from 120 to 7200"
-        " (EI0001)",
+        "invalid value {HCCL_CONNECT_TIMEOUT!r} for HCCL_CONNECT_TIMEOUT: expected a whole number of seconds from 120"
+        " to 7200 (EI0001)",
     ),
     Conflict(
         lambda context: _is_torch(context) and _is_event_timeout_low(context),

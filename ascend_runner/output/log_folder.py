@@ -18,6 +18,7 @@ from typing import Final
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.text import counted
 
 # Seconds. On a disk a rename takes microseconds; on an object store it copies the file.
 MOVE_LIMIT: Final = 10.0
@@ -145,7 +146,7 @@ def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
         raise OutputError(f"cannot move the files of the earlier run in {job.log_dir!r}: {reason(error)}") from error
 
     if left:
-        warn(f"{len(left)} files of the earlier run are left in {job.log_dir!r}: moving them took too long")
+        warn(f"{counted(len(left), 'file')} of the earlier run left in {job.log_dir!r}: moving took too long")
 
 
 def _point_at_newest(job: JobSpec) -> None:

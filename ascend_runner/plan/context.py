@@ -75,7 +75,7 @@ class PlanContext:
         named = self.settings.job_name or detect.job_id(self.environ)
         if "/" in named or named in {".", ".."} or not named.isprintable():
             raise SettingsError(
-                f"the job id is {named!r} (from {', '.join(detect.JOB_IDS)}), expected a plain file name; set another"
+                f"invalid job id {named!r} (from {', '.join(detect.JOB_IDS)}): expected a plain file name; set another"
                 " with --job-name"
             )
         return named or _name_of(self.command)

@@ -16,6 +16,7 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import ALONE, LOCALHOST, MASTER_PORT, NOTHING, Node, Overrides
 from ascend_runner.platforms.registry import PLATFORMS
 from ascend_runner.platforms.variables import Variables, check_port, is_whole_number
+from ascend_runner.text import counted
 
 # The variables that name a job, and how its name is made of each. What placed the container comes before what started
 # this process inside it, the other way round than in PLATFORMS.
@@ -101,7 +102,7 @@ def _checked_hosts(node: Node) -> Node:
         )
         node = attrs.evolve(node, ambiguity=ambiguity)
     if node.hosts and len(node.hosts) != node.nnodes:
-        hosts = f"{len(node.hosts)} host{'s' if len(node.hosts) > 1 else ''}"
+        hosts = counted(len(node.hosts), "host")
         ambiguity = f"{node.sources['hosts']} lists {hosts}, but the number of nodes is {_count(node)}"
         node = attrs.evolve(node, hosts=(), ambiguity=ambiguity)
     return node
@@ -125,7 +126,7 @@ def _check(node: Node, environ: Mapping[str, str]) -> None:
     for host in node.hosts:
         if not (host.isascii() and host.isprintable()) or " " in host:  # it would become a line of a host file
             name = node.sources.get("hosts", "the list of hosts")
-            raise SettingsError(f"{name} contains {host!r}, expected host names or addresses")
+            raise SettingsError(f"invalid host name {host!r} in {name}")
 
 
 def _count(node: Node) -> str:

@@ -56,7 +56,7 @@ def mapped_datasets(environ: Mapping[str, str]) -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(path, str) and path for path in found.values()):
-        raise SettingsError(f'{DATASET_MAP} is {text!r}, expected JSON such as {{"name": "path"}}')
+        raise SettingsError(f'invalid value {text!r} for {DATASET_MAP}: expected JSON such as {{"name": "path"}}')
 
     return found
 

@@ -13,6 +13,7 @@ import attrs
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import ALONE, Node
+from ascend_runner.text import counted
 
 OPTION: Final = "--hosts"
 Hosts = tuple[tuple[str, int], ...]  # names in the order of the nodes, with the slots of each (0: not given)
@@ -32,7 +33,9 @@ def decode(text: str, path: str) -> Hosts:
         words = line.partition("#")[0].strip()
         match = _LINE.fullmatch(words)
         if words and not match:
-            raise SettingsError(f"{path!r}, line {number} is {line!r}, expected 'host slots=N' or 'host:N'")
+            raise SettingsError(
+                f"invalid line {number} in {path!r}: expected 'host slots=N' or 'host:N', found {line!r}"
+            )
         if match:
             found[match["name"]] = found.get(match["name"], 0) + int(match["slots"] or match["count"] or 0)
     return tuple(found.items())
@@ -50,8 +53,8 @@ def with_hosts(node: Node, hosts: Hosts, source: str, own_names: Callable[[], It
     sources = dict(node.sources)
     if "nnodes" in sources and node.nnodes != len(hosts):
         raise SettingsError(
-            f"{source} lists {len(hosts)} host{'' if len(hosts) == 1 else 's'}, but the number of nodes is"
-            f" {node.nnodes} ({sources['nnodes']})"
+            f"{source} lists {counted(len(hosts), 'host')}, but the number of nodes is {node.nnodes}"
+            f" ({sources['nnodes']})"
         )
     names = tuple(name for name, _slots in hosts)
     if node.hosts and source != OPTION:

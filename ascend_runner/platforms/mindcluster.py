@@ -28,7 +28,7 @@ def _spec(detected_by: tuple[str, ...], total: str, local: str, node_rank: str) 
         cards_per_node = whole_number(environ[local], local)  # of the platform: the user may start fewer ranks
         nnodes, left_over = divmod(cards, cards_per_node or cards)
         if left_over or not nnodes:
-            raise SettingsError(f"{total} is {cards}, expected a multiple of {local} ({cards_per_node})")
+            raise SettingsError(f"{total} ({cards}) is not a multiple of {local} ({cards_per_node})")
         return attrs.evolve(node, nnodes=nnodes, sources={**node.sources, "nnodes": f"{total} and {local}"})
 
     return PlatformSpec(

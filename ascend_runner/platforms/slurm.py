@@ -62,7 +62,9 @@ def hosts_of(text: str, name: str) -> tuple[str, ...]:
     try:
         return tuple(host for part in _split(text) for host in _expanded(part))
     except ValueError:
-        raise SettingsError(f"{name} is {text!r}, expected a node list such as 'node[01-03,07],gpu1'") from None
+        raise SettingsError(
+            f"invalid value {text!r} for {name}: expected a node list such as 'node[01-03,07],gpu1'"
+        ) from None
 
 
 def _split(text: str) -> Iterator[str]:

@@ -53,8 +53,9 @@ def find_table(named: str | None, environ: Mapping[str, str], is_folder: Callabl
     place = named or announced_table(environ, is_folder)
     if not place:
         raise RankTableError(
-            f"no rank table found: --rank-table, {VARIABLES[0]} and {VARIABLES[1]} are not set, and the directories of"
-            f" {' and '.join(USUAL_PLACES)} do not exist; use --nproc-per-node N to run N ranks without a rank table"
+            f"no rank table found: --rank-table, {VARIABLES[0]} and {VARIABLES[1]} are not set, and neither"
+            f" {' nor '.join(map(os.path.dirname, USUAL_PLACES))} exists; use --nproc-per-node N to start N processes"
+            " without one, such as --nproc-per-node 1"
         )
     return place
 
@@ -77,7 +78,7 @@ def contradiction(node: Node, table: TableFacts) -> str:
             f" {counted(node.devices_per_node, 'rank')} without one"
         )
     if sources.get("node_rank") == "--node-rank" and node.node_rank != table.position:
-        return f"--node-rank is {node.node_rank}, but in the rank table this node is number {table.position}"
+        return f"--node-rank is {node.node_rank}, but the rank table gives this node rank {table.position}"
     # A server_id may be another address of the node, or none at all (MindCluster writes a pod's UID). So an address
     # that is not in the table proves nothing, but another server's proves that these are not our devices.
     if node.address != table.server_id and node.address in table.server_ids:
@@ -114,8 +115,8 @@ def problem_without_table(node: Node) -> str:
         return node.ambiguity
 
     return (
-        f"cannot find node 0 of {node.nnodes} nodes ({node.sources.get('nnodes', '--nnodes')}): set --master-addr or"
-        " MASTER_ADDR"
+        f"cannot tell the address of node 0 of {node.nnodes} nodes ({node.sources.get('nnodes', '--nnodes')}): set"
+        " --master-addr or MASTER_ADDR"
     )
 
 

@@ -21,7 +21,7 @@ NAME: Final = "TF_CONFIG"
 TRAINING: Final = ("chief", "master", "worker")  # the roles that train, in the order of their ranks
 PORT: Final = 2222  # of all tasks, as Volcano's tensorflow plugin writes it
 LISTS: Final = {role: f"VC_{role.upper()}_HOSTS" for role in (*TRAINING, "ps", "evaluator")}
-EXPECTED: Final = 'expected {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}} as JSON'
+EXPECTED: Final = 'JSON such as {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}'
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -53,7 +53,7 @@ def decode(text: str) -> Cluster:
     except (ValueError, KeyError, TypeError, AttributeError):
         is_one_of_them = False
     if not is_one_of_them:
-        raise SettingsError(f"{NAME} is {text!r}, {EXPECTED}")
+        raise SettingsError(f"invalid value {text!r} for {NAME}: expected {EXPECTED}")
 
     return Cluster(
         tasks, role, int(index), {name: document[name] for name in document if name not in {"cluster", "task"}}

@@ -78,7 +78,7 @@ def whole_number(text: str, name: str, *, at_least: int = 0) -> int:
         SettingsError: it is not a number, or out of range.
     """
     if not is_whole_number(text) or not at_least <= int(text) <= MOST:
-        raise SettingsError(f"{name} is {text!r}, expected a whole number from {at_least} to {MOST}")
+        raise SettingsError(f"invalid value {text!r} for {name}: expected a whole number from {at_least} to {MOST}")
 
     return int(text)
 
@@ -95,12 +95,12 @@ def check_port(port: int, name: str, environ: Mapping[str, str]) -> None:
         SettingsError: it is not a port, or one of HCCL's.
     """
     if not 1 <= port <= HIGHEST_PORT:
-        raise SettingsError(f"{name} is {port}, expected a port from 1 to {HIGHEST_PORT}")
+        raise SettingsError(f"invalid value {port} for {name}: expected a port from 1 to {HIGHEST_PORT}")
 
     own = hccl_ports(environ)
     if port in own or port == NPU_PORT:
         raise SettingsError(
-            f"{name} is {port}, which HCCL uses itself: choose a port other than {own[0]} to {own[-1]} and {NPU_PORT}"
+            f"port {port} ({name}) is used by HCCL: choose a port other than {own[0]} to {own[-1]} and {NPU_PORT}"
         )
 
 

@@ -48,11 +48,11 @@ def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
     if settings.rank_table is not None or (settings.nproc_per_node or 1) > 1:
         option = "--rank-table" if settings.rank_table is not None else f"--nproc-per-node {settings.nproc_per_node}"
         raise SettingsError(
-            f"the command is {engine}, which starts one process per device itself, and {option} would start it once per"
-            f" device: remove {option} to run {engine} once, or remove {engine} and its options from the command"
+            f"{engine} starts one process per device itself, and {option} would start {engine} once per device: remove"
+            f" {option} to run {engine} once, or remove {engine} and its options from the command"
         )
 
-    why = f"the command is {engine}, which starts one process per device itself: running it once, as it is"
+    why = f"{engine} starts one process per device itself; running it once, unchanged"
     return SingleProcess(why=why, name=engine.replace(" ", "-"), hint="")
 
 
@@ -63,17 +63,17 @@ def _without_devices(context: PlanContext) -> SingleProcess | None:
         return None
     none = next((name for name in COUNTS if environ.get(name) == "0"), "")
     if none:
-        why = f"{none} is 0, so this node has no device"
+        why = f"{none} is 0"
     elif any(map(environ.get, (*COUNTS, "MA_NUM_HOSTS"))):
         return None
     elif environ.get(tf_config.NAME):
-        why = f"{tf_config.NAME} gives this node a task, and no variable gives the number of its devices"
+        why = f"{tf_config.NAME} gives this node a task, and no variable gives its number of devices"
     elif volcano.is_single(environ):
-        why = "this is the only pod of a Volcano job, and no variable gives the number of its devices"
+        why = "this is the only pod of a Volcano job, and no variable gives its number of devices"
     else:
         return None
     return SingleProcess(
-        why=f"{why}: running the command once, as it is", hint="use --nproc-per-node N to start N ranks on this node"
+        why=f"{why}; running the command once, unchanged", hint="use --nproc-per-node N to start N ranks on this node"
     )
 
 
@@ -89,7 +89,7 @@ def enter_conda(context: PlanContext) -> PlanContext:
         return context
     if not os.path.exists(found.python):  # another Python would run the command instead
         option, value = ("--conda-env", named) if named else (conda.DEFAULT, environ[conda.DEFAULT])
-        raise SettingsError(f"{option} is {value!r}, but {found.python!r} does not exist")
+        raise SettingsError(f"conda environment not found: {value!r} ({option}): {found.python!r} does not exist")
 
     return attrs.evolve(context, environ={**environ, **found.variables})
 
@@ -110,7 +110,7 @@ def check_workdir(workdir: str) -> None:
         SettingsError: it does not exist.
     """
     if not os.path.isdir(workdir):
-        raise SettingsError(f"--workdir is {workdir!r}, expected 'device', 'inherit' or an existing directory")
+        raise SettingsError(f"working directory not found: {workdir!r} (--workdir)")
 
 
 def check_script(job: JobSpec, here: str) -> None:

@@ -34,7 +34,7 @@ from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Collector, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.settings import command_line
-from ascend_runner.text import rank_list
+from ascend_runner.text import counted, rank_list
 
 
 @attrs.define(eq=False, repr=False)
@@ -243,7 +243,7 @@ class Preparer:
         for option, named in (("--console", settings.console or ()), ("--stdin", stdin)):
             missing = [rank for rank in sorted(named) if rank >= plan.rank_size > 0]
             if missing and plan.ranks:
-                size = f"the job has only {plan.rank_size} ranks"
+                size = f"the job has only {counted(plan.rank_size, 'rank')}"
                 self._warn(Subject.SETTINGS, f"{option} selects {rank_list(missing)}, but {size}")
 
     def _resolve(self, name: str) -> str:

@@ -93,7 +93,8 @@ def wait(  # noqa: PLR0913  most are keywords, each with a default that most cal
 
         name = f"the rank table {document.source}"
         if now - start >= timeout:
-            raise RankTableNotReadyError(f"{name} was not completed within {timeout:g} s: {reason}", reason=reason)
+            waited = f"timed out after {timeout:g} s waiting for {name}: {reason}"
+            raise RankTableNotReadyError(f"{waited}; make sure that all pods of the job are running", reason=reason)
         if now >= next_report:
             so_far = f"{now - start:.0f} of {timeout:g} s so far" if now > start else f"up to {timeout:g} s"
             say(f"waiting for {name} ({so_far}): {reason}")
@@ -148,7 +149,7 @@ def _read_file(document: Document) -> bytes:
         fd = os.open(path, READ_FLAGS)
     except OSError as failed:
         if failed.errno in {errno.ENOENT, errno.ESTALE}:
-            raise document.not_ready("it does not exist") from None
+            raise RankTableNotReadyError(f"rank table not found: {path}", reason="it does not exist") from None
         raise UnreadableError(f"the rank table {path} cannot be opened: {failed.strerror}") from failed
 
     try:

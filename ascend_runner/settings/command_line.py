@@ -144,7 +144,7 @@ def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each variable that looks like an option but is none."""
     for name in sorted(environ):
         if name.startswith(VARIABLE_PREFIX) and name not in VARIABLES and not _OF_A_SERVICE.fullmatch(name):
-            yield f"{name} is not a variable of ascend-runner and is ignored{_near_variable(name)}"
+            yield f"ignoring unknown variable {name}{_near_variable(name)}"
 
 
 def misplaced_options(command: Sequence[str]) -> str:

@@ -111,4 +111,4 @@ def _parse(option: Option, carrier: str, text: str) -> object:
     try:
         return option.parse(text)
     except ValueError as error:
-        raise SettingsError(f"{carrier} is {text!r}, expected {error}") from None
+        raise SettingsError(f"invalid value {text!r} for {carrier}: expected {error}") from None

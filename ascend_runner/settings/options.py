@@ -269,8 +269,8 @@ OPTIONS: Final = (
         parse=parsing.one_of(COLORS),
         default=COLOR_AUTO,
         metavar="|".join(COLORS),
-        help="color prefixes and messages; auto: on a terminal, unless NO_COLOR or TERM=dumb is set, and always with"
-        " FORCE_COLOR",
+        help="color prefixes and messages; auto: on a terminal, unless NO_COLOR is set or TERM is dumb or unset, and"
+        " always with FORCE_COLOR",
     ),
     Option(
         name="progress_bars",

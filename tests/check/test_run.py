@@ -87,9 +87,7 @@ def test_table_that_is_not_there(tmp_path: Path) -> None:
     found = lines_of(ended)
 
     assert 1 == ended.returncode
-    assert [("warning", f"{tmp_path}/later.json is not a completed rank table: it does not exist")] == found[
-        "rank table"
-    ]
+    assert [("warning", f"rank table not found: {tmp_path}/later.json")] == found["rank table"]
     assert [("error", f"{tmp_path}/trian.py does not exist")] == found["command"]
     assert "this node" not in found
 
@@ -130,8 +128,13 @@ def test_each_refusal_is_told(tmp_path: Path) -> None:
     }
 
     assert ["server_list is 5"] == errors["rank table"]
-    assert [f"--workdir is '{tmp_path}/nowhere'", "the job id is 'a/b' (from MINDX_TASK_ID"] == errors["settings"]
-    assert ["MASTER_PORT is 60005"] == errors["variables"]
+    assert [
+        f"working directory not found: '{tmp_path}/nowhere' (--workdir)",
+        "invalid job id 'a/b' (from MINDX_TASK_ID",
+    ] == errors["settings"]
+    assert ["port 60005 (MASTER_PORT) is used by HCCL: choose a port other than 60000 to 60031 and 16666"] == errors[
+        "variables"
+    ]
     assert 1 == len(errors["command"])
 
 

@@ -103,9 +103,9 @@ def test_name_without_conda(name: str | None, environ: dict[str, str], source: s
         _find("python", environ, name)
 
     assert str(caught.value) == (
-        f"{source} is 'other', but ANACONDA_DIR (conda's directory) is not set, and none of the usual places has this"
-        f" environment ({', '.join(conda.USUAL_PLACES)}): set ANACONDA_DIR, or use --conda-env with the environment's"
-        " directory"
+        f"conda environment not found: 'other' ({source}): ANACONDA_DIR is not set, and none of the usual directories"
+        f" has it ({', '.join(conda.USUAL_PLACES)}); set ANACONDA_DIR to conda's directory, or --conda-env to the"
+        " directory of the environment"
     )
 
 

@@ -30,42 +30,42 @@ REFUSED = [
         (
             context("auto", {"ASCEND_RT_VISIBLE_DEVICES": text}),
             (
-                f"ASCEND_RT_VISIBLE_DEVICES is {text!r}, expected ascending numbers separated by commas, such as 0,1,2:"
-                " CANN ignores everything after the first invalid entry"
+                f"invalid value {text!r} for ASCEND_RT_VISIBLE_DEVICES: expected ascending numbers separated by commas,"
+                " such as 0,1,2 (CANN ignores everything after the first invalid entry)"
             ),
         )
         for text in ("0, 1", "1,0", "0,0", "0,x", "0-1", ",", "0,1,")
     ),
     (
         context("auto", {"ASCEND_RT_VISIBLE_DEVICES": "0"}),
-        "ASCEND_RT_VISIBLE_DEVICES is '0', expected a device for each of this node's 2 ranks",
+        "ASCEND_RT_VISIBLE_DEVICES (0) lists fewer devices than this node has ranks (2)",
     ),
     (
         context("mindspore-cluster", isolate_devices=True),
         (
-            "--isolate-devices cannot be combined with --framework mindspore-cluster: each rank opens the device"
+            "--isolate-devices cannot be used with --framework mindspore-cluster: each rank opens the device"
             " whose index is its local rank, but would see only device 0"
         ),
     ),
     (
         _port("mindspore-cluster", 1023),
-        "the port of node 0 is 1023, expected 1024 or more, as MS_SCHED_PORT requires",
+        "port 1023 of node 0 is below 1024, the lowest one that MindSpore accepts",
     ),
     (
         _port("tensorflow", 65521),
-        "the port of node 0 is 65521, expected 65520 or less, as CM_CHIEF_PORT requires",
+        "port 65521 of node 0 is above 65520, the highest one that CM_CHIEF_PORT accepts",
     ),
     (
         context("none", {"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}),
-        "HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE are both 1, expected at most one of them",
+        "HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE cannot both be 1",
     ),
     (
         context("mindspore-cluster", {"MS_WORKER_NUM": "8"}),
-        "MS_WORKER_NUM is '8', expected the number of ranks, 4",
+        "MS_WORKER_NUM is '8', but the number of ranks is 4",
     ),
     (
         context("tensorflow", {"CM_WORKER_SIZE": "8"}),
-        "CM_WORKER_SIZE is '8', expected the number of ranks, 4",
+        "CM_WORKER_SIZE is '8', but the number of ranks is 4",
     ),
 ]
 
@@ -130,7 +130,10 @@ WARNED = [
     *(
         (
             context("auto", {"HCCL_CONNECT_TIMEOUT": text}),
-            f"HCCL_CONNECT_TIMEOUT is {text!r}, expected a whole number of seconds from 120 to 7200 (EI0001)",
+            (
+                f"invalid value {text!r} for HCCL_CONNECT_TIMEOUT: expected a whole number of seconds from 120 to 7200"
+                " (EI0001)"
+            ),
         )
         for text in ("119", "7201", "2m")
     ),

@@ -50,7 +50,7 @@ def test_not_yet_started(variables: dict[str, str]) -> None:
 
 def test_bad_tf_config() -> None:
     """A malformed TF_CONFIG is an error."""
-    with pytest.raises(SettingsError, match=r"TF_CONFIG is '\{', expected"):
+    with pytest.raises(SettingsError, match=r"invalid value '\{' for TF_CONFIG: expected"):
         already_started.find({"TF_CONFIG": "{"})
 
 

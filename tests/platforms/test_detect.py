@@ -266,7 +266,7 @@ def test_broken_variable_behind_a_flag(fixture: str, broken: str, overrides: Ove
 
     assert place == (found.node_rank, found.nnodes)
     assert overrides.facts.items() <= attrs.asdict(found, recurse=False).items()
-    with pytest.raises(SettingsError, match=f"{broken} is '1:x'"):
+    with pytest.raises(SettingsError, match=f"'1:x' for {broken}: "):
         find_node(variables)
 
 
@@ -314,26 +314,29 @@ def test_node_rank_alone() -> None:
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [
-        ({"MA_NUM_HOSTS": "x"}, "MA_NUM_HOSTS is 'x', expected a whole number from 1 to 65536"),
-        ({"MA_NUM_HOSTS": "9" * 5000}, f"MA_NUM_HOSTS is {'9' * 5000!r}, expected a whole number from 1 to 65536"),
-        ({"MA_NUM_HOSTS": "0"}, "MA_NUM_HOSTS is '0', expected a whole number from 1 to 65536"),
-        ({"MA_NUM_GPUS": "-1"}, "MA_NUM_GPUS is '-1', expected a whole number from 0 to 65536"),
+        ({"MA_NUM_HOSTS": "x"}, "invalid value 'x' for MA_NUM_HOSTS: expected a whole number from 1 to 65536"),
+        (
+            {"MA_NUM_HOSTS": "9" * 5000},
+            f"invalid value {'9' * 5000!r} for MA_NUM_HOSTS: expected a whole number from 1 to 65536",
+        ),
+        ({"MA_NUM_HOSTS": "0"}, "invalid value '0' for MA_NUM_HOSTS: expected a whole number from 1 to 65536"),
+        ({"MA_NUM_GPUS": "-1"}, "invalid value '-1' for MA_NUM_GPUS: expected a whole number from 0 to 65536"),
         ({"VC_TASK_INDEX": "2"}, "VC_TASK_INDEX is 2, but must be less than the number of nodes, 2 (MA_NUM_HOSTS)"),
-        ({"VC_WORKER_HOSTS": "h1,h2\nevil"}, r"VC_WORKER_HOSTS contains 'h2\nevil', expected host names or addresses"),
-        ({"VC_WORKER_HOSTS": "h1,h2\udcff"}, r"VC_WORKER_HOSTS contains 'h2\udcff', expected host names or addresses"),
-        ({"MASTER_PORT": "http"}, "MASTER_PORT is 'http', expected a whole number from 0 to 65536"),
-        ({"VC_WORKER_PORT": "0"}, "VC_WORKER_PORT is 0, expected a port from 1 to 65535"),
+        ({"VC_WORKER_HOSTS": "h1,h2\nevil"}, r"invalid host name 'h2\nevil' in VC_WORKER_HOSTS"),
+        ({"VC_WORKER_HOSTS": "h1,h2\udcff"}, r"invalid host name 'h2\udcff' in VC_WORKER_HOSTS"),
+        ({"MASTER_PORT": "http"}, "invalid value 'http' for MASTER_PORT: expected a whole number from 0 to 65536"),
+        ({"VC_WORKER_PORT": "0"}, "invalid value 0 for VC_WORKER_PORT: expected a port from 1 to 65535"),
         (
             {"MASTER_PORT": "60031"},
-            "MASTER_PORT is 60031, which HCCL uses itself: choose a port other than 60000 to 60031 and 16666",
+            "port 60031 (MASTER_PORT) is used by HCCL: choose a port other than 60000 to 60031 and 16666",
         ),
         (
             {"MASTER_PORT": "16666"},
-            "MASTER_PORT is 16666, which HCCL uses itself: choose a port other than 60000 to 60031 and 16666",
+            "port 16666 (MASTER_PORT) is used by HCCL: choose a port other than 60000 to 60031 and 16666",
         ),
         (
             {"HCCL_IF_BASE_PORT": "2222", "MASTER_PORT": "2230"},
-            "MASTER_PORT is 2230, which HCCL uses itself: choose a port other than 2222 to 2253 and 16666",
+            "port 2230 (MASTER_PORT) is used by HCCL: choose a port other than 2222 to 2253 and 16666",
         ),
     ],
 )
@@ -355,7 +358,7 @@ def test_bad_port_by_flag() -> None:
     with pytest.raises(SettingsError) as caught:
         find_node({}, Overrides(master_port=60000))
 
-    assert str(caught.value).startswith("--master-port is 60000, which HCCL uses itself")
+    assert str(caught.value).startswith("port 60000 (--master-port) is used by HCCL")
 
 
 def test_cards_that_are_no_multiple() -> None:
@@ -363,7 +366,7 @@ def test_cards_that_are_no_multiple() -> None:
     with pytest.raises(SettingsError) as caught:
         find_node({**platform_cases.load("mindcluster_pytorch").variables, "WORLD_SIZE": "15"})
 
-    assert "WORLD_SIZE is 15, expected a multiple of LOCAL_WORLD_SIZE (4)" == str(caught.value)
+    assert "WORLD_SIZE (15) is not a multiple of LOCAL_WORLD_SIZE (4)" == str(caught.value)
 
 
 @pytest.mark.parametrize("nproc", ["auto", "gpu", "cpu"])
@@ -379,7 +382,9 @@ def test_trainer_that_counts() -> None:
     variables = {"PET_NNODES": "1", "PET_NODE_RANK": "0"}
 
     assert 4 == find_node({**variables, "PET_NPROC_PER_NODE": "4"}).devices_per_node
-    with pytest.raises(SettingsError, match="PET_NPROC_PER_NODE is 'all', expected a whole number from 1 to 65536"):
+    with pytest.raises(
+        SettingsError, match="invalid value 'all' for PET_NPROC_PER_NODE: expected a whole number from 1 to 65536"
+    ):
         find_node({**variables, "PET_NPROC_PER_NODE": "all"})
 
 

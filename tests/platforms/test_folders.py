@@ -77,7 +77,7 @@ def test_bad_map(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         folders.mapped_datasets({"DATASET_MAP": text})
 
-    assert f'DATASET_MAP is {text!r}, expected JSON such as {{"name": "path"}}' == str(caught.value)
+    assert f'invalid value {text!r} for DATASET_MAP: expected JSON such as {{"name": "path"}}' == str(caught.value)
 
 
 # The layout of the task-training platform, and that of ModelArts.

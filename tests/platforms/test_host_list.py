@@ -34,7 +34,9 @@ def test_malformed_line() -> None:
     with pytest.raises(SettingsError) as caught:
         decode("a:4\nb:x\n", "/etc/mpi/hostfile")
 
-    assert "'/etc/mpi/hostfile', line 2 is 'b:x', expected 'host slots=N' or 'host:N'" == str(caught.value)
+    assert "invalid line 2 in '/etc/mpi/hostfile': expected 'host slots=N' or 'host:N', found 'b:x'" == str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("own", [("b.job",), ("pod", "b"), ("b.elsewhere",)])

@@ -39,7 +39,9 @@ def test_no_list(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         hosts_of(text, "SLURM_STEP_NODELIST")
 
-    assert f"SLURM_STEP_NODELIST is {text!r}, expected a node list such as 'node[01-03,07],gpu1'" == str(caught.value)
+    assert f"invalid value {text!r} for SLURM_STEP_NODELIST: expected a node list such as 'node[01-03,07],gpu1'" == str(
+        caught.value
+    )
 
 
 @st.composite

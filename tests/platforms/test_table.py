@@ -90,7 +90,7 @@ def test_node_rank_of_the_users() -> None:
     table = attrs.evolve(TABLE, position=0)
 
     assert "" == contradiction(find_node(MODELARTS), table)
-    assert "--node-rank is 1, but in the rank table this node is number 0" == contradiction(
+    assert "--node-rank is 1, but the rank table gives this node rank 0" == contradiction(
         find_node(MODELARTS, Overrides(node_rank=1)), table
     )
 
@@ -160,6 +160,7 @@ def test_without_a_table() -> None:
     assert "" == problem_without_table(find_node({}))
     ambiguous = find_node({"WORLD_SIZE": "2", "RANK": "1"})
     assert ambiguous.ambiguity == problem_without_table(ambiguous)
-    assert ("cannot find node 0 of 2 nodes (PMI_SIZE): set --master-addr or MASTER_ADDR") == problem_without_table(
-        find_node({"PMI_SIZE": "2", "PMI_RANK": "1"})
+    assert (
+        "cannot tell the address of node 0 of 2 nodes (PMI_SIZE): set --master-addr or MASTER_ADDR"
+        == problem_without_table(find_node({"PMI_SIZE": "2", "PMI_RANK": "1"}))
     )

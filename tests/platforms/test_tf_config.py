@@ -58,7 +58,7 @@ def test_no_cluster(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         tf_config.decode(text)
 
-    assert f"TF_CONFIG is {text!r}, {tf_config.EXPECTED}" == str(caught.value)
+    assert f"invalid value {text!r} for TF_CONFIG: expected {tf_config.EXPECTED}" == str(caught.value)
 
 
 VOLCANO = {

@@ -213,7 +213,10 @@ def test_reason_is_reported_every_30_seconds(tmp_path: Path) -> None:
         f"waiting for the rank table {path} (30 of 70 s so far): it does not exist",
         f"waiting for the rank table {path} (60 of 70 s so far): its status is 'initializing'",
     ] == time.said
-    assert f"the rank table {path} was not completed within 70 s: its status is 'initializing'" == str(caught.value)
+    assert (
+        f"timed out after 70 s waiting for the rank table {path}: its status is 'initializing'; make sure that all pods"
+        " of the job are running" == str(caught.value)
+    )
 
 
 def test_timeout_of_0(tmp_path: Path) -> None:
@@ -306,7 +309,7 @@ def test_wait_of_the_library(tmp_path: Path, table: bytes) -> None:
 
 def test_wait_of_the_library_has_a_limit(tmp_path: Path) -> None:
     """On a timeout `wait` reports the reason."""
-    with pytest.raises(RankTableNotReadyError, match=r"was not completed within 0\.01 s: it does not exist$"):
+    with pytest.raises(RankTableNotReadyError, match=r"^timed out after 0\.01 s waiting for .*: it does not exist; "):
         source.wait(tmp_path / "a.json", timeout=0.01)
 
 
@@ -316,7 +319,7 @@ def test_read_does_not_wait(tmp_path: Path) -> None:
     with pytest.raises(RankTableNotReadyError) as caught:
         source.read(path)
 
-    assert f"{path} is not a completed rank table: it does not exist" == str(caught.value)
+    assert f"rank table not found: {path}" == str(caught.value)
 
 
 def test_write_makes_a_regular_file(tmp_path: Path) -> None:

@@ -144,17 +144,15 @@ def test_not_refused(command: list[str]) -> None:
 
 # --- What the user probably meant -------------------------------------------------------------------------------------
 
-IGNORED = "is not a variable of ascend-runner and is ignored"
-
 
 @pytest.mark.parametrize(
     ("name", "sentences"),
     [
         (
             "ASCEND_RUNNER_NPROC_PER_NOD",
-            [f"ASCEND_RUNNER_NPROC_PER_NOD {IGNORED} (did you mean ASCEND_RUNNER_NPROC_PER_NODE?)"],
+            ["ignoring unknown variable ASCEND_RUNNER_NPROC_PER_NOD (did you mean ASCEND_RUNNER_NPROC_PER_NODE?)"],
         ),
-        ("ASCEND_RUNNER_X", [f"ASCEND_RUNNER_X {IGNORED}"]),
+        ("ASCEND_RUNNER_X", ["ignoring unknown variable ASCEND_RUNNER_X"]),
         ("ASCEND_RUNNER_GRACE", []),
         ("ASCEND_RUNNER_SERVICE_HOST", []),
         ("ASCEND_RUNNER_SERVICE_PORT_HTTP", []),

@@ -210,7 +210,7 @@ def test_bad_flag_is_named(name: str, text: str, expected: str) -> None:
     with pytest.raises(SettingsError) as caught:
         model.decode({name: text}, {})
 
-    assert f"{_flag(name)} is {text!r}, expected {expected}" == str(caught.value)
+    assert f"invalid value {text!r} for {_flag(name)}: expected {expected}" == str(caught.value)
     assert caught.value.exit_status == 125
 
 
@@ -220,7 +220,7 @@ def test_bad_variable_is_named(name: str, text: str, expected: str) -> None:
     with pytest.raises(SettingsError) as caught:
         model.decode({}, {_variable(name): text})
 
-    assert f"{_variable(name)} is {text!r}, expected {expected}" == str(caught.value)
+    assert f"invalid value {text!r} for {_variable(name)}: expected {expected}" == str(caught.value)
 
 
 def test_quiet_and_verbose_contradict() -> None:
