@@ -5,7 +5,10 @@ An engine starts the processes of a node or of all nodes: to run it once per dev
 
 from __future__ import annotations
 
+import itertools
 import os.path
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -49,6 +52,8 @@ WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
     "conda": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
 }
 TAKES_A_WORD: Final = frozenset({"taskset", "timeout"})  # a mask or list of cores, a duration
+SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
+BETWEEN_COMMANDS: Final = re.compile(r"[;&|\n]+")  # of a shell
 
 
 @attrs.frozen
@@ -133,6 +138,42 @@ def without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:
         if wrapper in TAKES_A_WORD:
             del words[:1]
     return tuple(words)
+
+
+def program_of(argv: Sequence[str]) -> str:
+    """Return what a command runs in the end: a script, a module or a program, without the path.
+
+    Wrappers, shells and engines are not what a user calls the job: `env A=1 python train.py`, `bash -c "cd x && python
+    train.py"` and `torchrun --nproc_per_node 2 train.py` all run train.py. If that is unknown, it is the program.
+    """
+    command = without_wrappers(argv) or tuple(argv)
+    python = python_command(command)
+    if engine_in(command):
+        scripts = [word for word in command if word.endswith(".py")]
+        return os.path.basename((scripts or command)[0])
+    if python:
+        return os.path.basename(python.target)
+    name = os.path.basename(command[0])
+    return (_run_by_shell(command[1:]) if name in SHELLS else "") or name
+
+
+def _run_by_shell(words: Sequence[str]) -> str:
+    """Return the script that a shell runs, or what the last command of its -c does; "" if that is none of ours."""
+    options = list(itertools.takewhile(lambda word: word.startswith(("-", "+")), words))
+    line = next(iter(words[len(options) :]), "")
+    if not any("c" in option for option in options if not option.startswith("--")):
+        return os.path.basename(line)
+    for part in reversed(BETWEEN_COMMANDS.split(line)):
+        try:
+            command = shlex.split(part)
+        except ValueError:  # a quoted operator
+            continue
+        while command and (command[0] == "exec" or "=" in command[0]):
+            del command[0]
+        inner = without_wrappers(command)
+        if inner and (python_command(inner) or engine_in(inner) or os.path.basename(inner[0]) in SHELLS):
+            return program_of(inner)
+    return ""
 
 
 def refuse_python_options(command: PythonCommand, engine: str) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.engines.command import python_command
+from ascend_runner.engines.command import program_of
 from ascend_runner.errors import SettingsError
 from ascend_runner.plan.job import TableFile
 from ascend_runner.platforms import detect
@@ -133,10 +133,9 @@ class PlanContext:
 
 
 def _name_of(command: Sequence[str]) -> str:
-    """Return the name of a command as a part of a file name: that of its script or module, else of its program."""
+    """Return the name of what a command runs as a part of a file name."""
     if not command:
         return "job"
-    python = python_command(command)
-    name = os.path.basename(python.target if python else command[0])
+    name = program_of(command)
     name = name[:-3] if name.endswith((".py", ".sh")) else name
     return re.sub(r"[^\w.-]", "_", name)[:LONGEST_NAME].lstrip(".-") or "job"

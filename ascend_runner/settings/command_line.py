@@ -29,20 +29,23 @@ VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.var
 # Kubernetes makes these for each service, hence for one that is called ascend-runner.
 _OF_A_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
 
-_WIDTH: Final = 118
-_COLUMN: Final = 32  # where the descriptions begin
+_WIDTH: Final = 80  # of a terminal by default; the text does not depend on the terminal
+_COLUMN: Final = 26  # where the descriptions begin
 
 _DESCRIPTION: Final = (
     "Run COMMAND once per Ascend NPU of this node: wait for the platform's rank table, keep the log of every rank, stop"
     " all ranks when one fails, leave no process behind, and report the cause."
 )
-_EPILOG: Final = (
-    "Each option can also be set by the environment variable in brackets; the option takes precedence. Exit status: 0"
-    " if all ranks exited with 0, otherwise that of the first rank that failed (128 + N for signal N); 128 + N if"
-    " ascend-runner was stopped by signal N; 124 for --hang-timeout; 125 if ascend-runner itself failed; 126 if COMMAND"
-    " cannot be executed; 127 if COMMAND was not found."
+_STATUSES: Final = (
+    ("0", "all ranks exited with 0"),
+    ("N", "the first rank to fail exited with N"),
+    ("128 + N", "the first rank to fail was killed by signal N, or ascend-runner was stopped by it"),
+    ("124", "--hang-timeout ended the job"),
+    ("125", "ascend-runner itself failed"),
+    ("126, 127", "COMMAND cannot be executed, or was not found"),
 )
-_EXAMPLE: Final = "Example: ascend-runner --nproc-per-node 8 python train.py --epochs 5"
+_VARIABLES: Final = "The environment variable in brackets sets an option as well; the option overrides it."
+_EXAMPLE: Final = "example: ascend-runner --nproc-per-node 8 python train.py --epochs 5"
 
 
 @attrs.frozen(kw_only=True)
@@ -60,7 +63,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
     """Split a command line. Options stop at the first non-option argument or at `--`.
 
     Raises:
-        SettingsError: An option is unknown, lacks its value, or does not take one.
+        SettingsError: An option or a help topic is unknown, or an option lacks its value or does not take one.
     """
     options = {option.flag: option for option in OPTIONS}
     values: dict[str, str] = {}
@@ -71,9 +74,9 @@ def parse(argv: Sequence[str]) -> CommandLine:
             break
         if word == "--version":
             return CommandLine(wants_version=True)
-        if word in {"--help", "-h"}:
-            return CommandLine(wants_help=True, help_topic=_topic(words))
         given, equals, value = word.partition("=")
+        if given in {"--help", "-h"}:
+            return CommandLine(wants_help=True, help_topic=_topic([value] if equals else words))
         flag = _spelled(given)
         if flag not in options:
             raise SettingsError(f"unknown option {given}{_meant_by_option(given, words)}")
@@ -83,8 +86,15 @@ def parse(argv: Sequence[str]) -> CommandLine:
 
 
 def _topic(words: Sequence[str]) -> Topic | None:
-    """Return the topic behind --help; anything else, such as a command, is ignored."""
-    return next((topic for topic in Topic if [topic.value] == [*words[:1]]), None)
+    """Return the topic behind --help; None if an option or nothing follows."""
+    if not words or words[0].startswith("-"):
+        return None
+    topics = {topic.value: topic for topic in Topic}
+    if words[0] not in topics:
+        raise SettingsError(
+            f"unknown help topic {words[0]!r}{_did_you_mean(words[0], topics)}; the topics are {', '.join(topics)}"
+        )
+    return topics[words[0]]
 
 
 def _value(option: Option, value: str | None, following: list[str]) -> str:
@@ -186,16 +196,15 @@ def help_text(topic: Topic | None = None) -> str:
 
     lines = [f"usage: {USAGE}\n", f"{_wrapped(_DESCRIPTION)}\n"]
     common = _rows(option for option in OPTIONS if option.is_common)
-    common += [("--version", "show the version"), ("-h, --help [TOPIC]", f"show all options, or one of: {_topics()}")]
+    topics = ", ".join(topic.value for topic in Topic)
+    common += [("-h, --help [TOPIC]", f"show all options, or those of one topic: {topics}")]
+    common += [("--version", "show the version")]
     lines += _section("common options", common)
     for one in Topic:
         others = [option for option in _of_topic(one) if not option.is_common]
         lines += ["", *_section(one.title, _rows(others))] if others else []
-    return "\n".join([*lines, f"\n{_wrapped(_EPILOG)}\n", f"{_EXAMPLE}\n"])
-
-
-def _topics() -> str:
-    return ", ".join(topic.value for topic in Topic)
+    lines += ["", _wrapped(_VARIABLES), "", *_section("exit status", _STATUSES)]
+    return "\n".join([*lines, "", _EXAMPLE, ""])
 
 
 def _of_topic(topic: Topic) -> list[Option]:

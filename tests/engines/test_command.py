@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.engines.command import PythonCommand, calls, engine_in, is_python, python_command
+from ascend_runner.engines.command import (
+    PythonCommand,
+    calls,
+    engine_in,
+    is_python,
+    program_of,
+    python_command,
+)
 
 
 @pytest.mark.parametrize("word", ["python", "python3", "python3.11", "/opt/conda/bin/python", "../python3"])
@@ -122,3 +129,33 @@ def test_engines(line: str, engine: str) -> None:
 def test_other_commands(line: str) -> None:
     """The name of an engine among the arguments does not make a command one."""
     assert "" == engine_in(line.split())
+
+
+@pytest.mark.parametrize(
+    ("argv", "program"),
+    [
+        (("python", "/job/train.py", "a.py"), "train.py"),
+        (("python", "-m", "pkg.train"), "pkg.train"),
+        (("python", "-c", "pass"), "python"),
+        (("nice", "-n", "5", "python", "train.py"), "train.py"),
+        (("env", "A=1", "python", "train.py"), "train.py"),
+        (("numactl", "-N", "0", "timeout", "72h", "./train"), "train"),
+        (("env",), "env"),
+        (("bash", "/job/train.sh", "-c", "python a.py"), "train.sh"),
+        (("bash", "-x", "train.sh"), "train.sh"),
+        (("bash",), "bash"),
+        (("bash", "-c", "true"), "bash"),
+        (("bash", "-c", "cd /job && A=1 exec python -u train.py --lr 1 2>&1 | tee log"), "train.py"),
+        (("/bin/sh", "-ec", "python prepare.py; nice -n 5 python train.py"), "train.py"),
+        (("bash", "--norc", "-lc", "source env.sh\npython -m pkg.train"), "pkg.train"),
+        (("bash", "-c", "torchrun --nproc_per_node 2 train.py"), "train.py"),
+        (("bash", "-c", "bash train.sh"), "train.sh"),
+        (("bash", "-c", "echo ';' 'a"), "bash"),
+        (("torchrun", "--nproc_per_node", "2", "/job/train.py", "other.py"), "train.py"),
+        (("python", "-m", "torch.distributed.run", "train.py"), "train.py"),
+        (("mpirun", "-np", "8", "./a.out"), "mpirun"),
+    ],
+)
+def test_program_that_a_command_runs(argv: tuple[str, ...], program: str) -> None:
+    """A job is called after its training, not after the programs that start it."""
+    assert program == program_of(argv)

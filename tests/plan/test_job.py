@@ -226,7 +226,7 @@ def test_job_id_of_the_user_stays() -> None:
         ("python -u /job/train.py --lr 1", "train"),
         ("python -m pkg.train", "pkg.train"),
         ("/opt/run.sh", "run"),
-        ("bash -c true", "bash"),
+        ("nice -n 5 python train.py", "train"),
         ("./a b", "a_b"),
         ("...", "job"),
         ("x" * 300, "x" * 64),

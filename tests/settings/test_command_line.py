@@ -10,6 +10,8 @@ from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.option import Topic
 from ascend_runner.settings.options import OPTIONS
 
+TOPICS = "table, nodes, ranks, launchers, output, stopping, checks"
+
 
 @pytest.mark.parametrize(
     ("argv", "values", "command"),
@@ -35,10 +37,16 @@ def test_options_stop_at_the_command(argv: list[str], values: dict[str, str], co
 
 @pytest.mark.parametrize(
     ("argv", "topic"),
-    [(["-h"], None), (["--quiet", "--help", "python"], None), (["--help", "nodes"], Topic.NODES)],
+    [
+        (["-h"], None),
+        (["--quiet", "--help", "--grace", "5", "python"], None),
+        (["--help", "nodes"], Topic.NODES),
+        (["-h", "nodes", "python"], Topic.NODES),
+        (["--help=nodes"], Topic.NODES),
+    ],
 )
 def test_request_for_help(argv: list[str], topic: Topic | None) -> None:
-    """--help may be followed by a topic; a command behind it is ignored."""
+    """--help may be followed by a topic; an option behind it is ignored."""
     assert CommandLine(wants_help=True, help_topic=topic) == command_line.parse(argv)
 
 
@@ -58,6 +66,8 @@ def test_request_for_the_version() -> None:
         (["--grace"], "option --grace requires a value (DURATION)"),
         (["--grace", "--quiet", "x"], "option --grace requires a value (DURATION)"),
         (["--no-prefix=no", "x"], "option --no-prefix does not take a value"),
+        (["--help", "node"], f"unknown help topic 'node' (did you mean nodes?); the topics are {TOPICS}"),
+        (["--help", "python", "train.py"], f"unknown help topic 'python'; the topics are {TOPICS}"),
     ],
 )
 def test_wrong_option_is_named(argv: list[str], sentence: str) -> None:
@@ -69,13 +79,13 @@ def test_wrong_option_is_named(argv: list[str], sentence: str) -> None:
 
 
 def test_help_lists_each_option_once_with_its_variable() -> None:
-    """Help fits 120 columns, begins with the common options, and leaves out no option and no topic."""
+    """Help fits 80 columns, begins with the common options, and leaves out no option and no topic."""
     text = command_line.help_text()
     words = text.split()
     common = text.partition("common options:\n")[2].partition("\n\n")[0].split()
 
     assert text.startswith("usage: ascend-runner [OPTIONS] COMMAND [ARG ...]\n\n")
-    assert max(map(len, text.splitlines())) <= 120
+    assert max(map(len, text.splitlines())) <= 80
     assert [1] * len(OPTIONS) == [text.count(f"\n  {option.usage}") for option in OPTIONS]
     assert {f"[{option.variable}]" for option in OPTIONS if option.variable} <= set(words)
     assert {option.flag for option in OPTIONS if option.is_common} <= set(common)
