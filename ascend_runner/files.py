@@ -43,6 +43,20 @@ def make_folder(path: str) -> None:
     _refuse_foreign(path)
 
 
+def check_folder(path: str) -> None:
+    """Check that a folder can be made, as far as that is known without making anything; permissions are not checked.
+
+    Raises:
+        OutputError: The folder must not be used, or a file is in its place.
+    """
+    _refuse_foreign(path)
+    step = os.path.abspath(path)
+    while not os.path.lexists(step):
+        step = os.path.dirname(step)
+    if not os.path.isdir(step):
+        raise OutputError(f"cannot create the directory {path!r}: {step!r} is not a directory")
+
+
 def open_new_log(path: str) -> int:
     """Open `path` as a new, empty file and return its fd. A log that is still there is renamed to `*.run-N.txt`.
 

@@ -84,6 +84,6 @@ def test_check_sees_a_folder_in_use(program: Program) -> None:
 
     assert 1 == run.finish()
     found = json.loads(run.screen[run.screen.index("{") : run.screen.rindex("}") + 1])["checks"]
-    assert ["error"] == [one["verdict"] for one in found if one["subject"] == "logs"]
+    assert ["error"] == [one["verdict"] for one in found if one["subject"] == "directories"]
     first.send(signal.SIGTERM)
     assert 143 == first.finish()

@@ -7,10 +7,11 @@ from typing import Final
 
 import attrs
 
+from ascend_runner import files
 from ascend_runner.check.context import CheckContext, Findings
 from ascend_runner.engines.command import is_python, python_command
 from ascend_runner.engines.registry import MODULES
-from ascend_runner.errors import CommandError
+from ascend_runner.errors import CommandError, OutputError
 from ascend_runner.host import bounded
 from ascend_runner.host.executables import find_executable
 from ascend_runner.host.host import Host
@@ -88,11 +89,13 @@ def _check_program(context: CheckContext) -> Findings:
         return
     interpreter = _missing_interpreter(program)
     python = python_command(argv)
-    script = "" if python is None or python.is_module else os.path.join(cwd, python.target)
+    target = "" if python is None or python.is_module else python.target
+    script = target and os.path.join(cwd, target)
     if interpreter:
         yield error(f"{interpreter}, the interpreter of {program}, does not exist", "correct its first line (#!)")
     elif script and not os.path.exists(script):
-        yield error(f"{script} does not exist", "use its full path, or one relative to the working directory")
+        if not os.path.exists(os.path.join(prepared.context.cwd, target)):  # otherwise it is a problem of the settings
+            yield error(f"{script} does not exist", "use its full path, or one relative to the working directory")
     else:
         real = os.path.realpath(program)
         words = [*Masker().arguments(argv)[:ARGUMENTS_SHOWN], *(["..."] if len(argv) > ARGUMENTS_SHOWN else [])]
@@ -119,7 +122,7 @@ def engine(context: CheckContext) -> Findings:
     process = plan.processes[0]
     program = os.path.join(process.cwd, process.executable)
     python = [program] if is_python(program) else _interpreter(program)
-    if not python or not os.path.exists(python[0]):
+    if not any(map(is_python, python)) or not os.path.exists(python[0]):  # a shell script may run any Python
         return
 
     answer = bounded.run([*python, "-c", f"import {module}"], context.patience, process.env)
@@ -135,8 +138,14 @@ def engine(context: CheckContext) -> Findings:
         yield f"{module} can be imported by {' '.join(python)}"
 
 
-def log_folder_in_use(context: CheckContext) -> Findings:
-    """Report a log folder that a running job of the same name writes to, for which a start would be refused."""
+def folders(context: CheckContext) -> Findings:
+    """Report folders that cannot be made, and a log folder that a running job of the same name writes to."""
     plan = context.prepared.plan
+    for folder in plan.folders if plan else ():
+        try:
+            files.check_folder(folder)
+        except OutputError as failure:
+            yield error(str(failure))
+            return
     if plan and log_folder.is_in_use(plan):
         yield error(log_folder.busy_sentence(plan))

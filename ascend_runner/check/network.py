@@ -65,12 +65,11 @@ def _port_problem(found: _Socket, user: str, holder: str) -> Problem:
             f"port {found.port} ({user}) is in use by a connection of {holder}",
             "if this persists, reserve the port with sysctl net.ipv4.ip_local_reserved_ports",
         )
-    return error(
-        f"port {found.port} ({user}) is in use: {holder} listens on it",
-        "kill it if it belongs to an earlier job; HCCL would report EI0019"
-        if user == HCCL
-        else "kill it if it belongs to an earlier job, or set another MASTER_PORT on all nodes",
-    )
+    sentence = f"port {found.port} ({user}) is in use: {holder} listens on it"
+    if user == HCCL:
+        return error(sentence, "kill it if it belongs to an earlier job; HCCL would report EI0019")
+    # The port is taken as it is: not every framework listens on it.
+    return warning(sentence, "kill it if it belongs to an earlier job, or set another MASTER_PORT on all nodes")
 
 
 def _sockets(host: Host) -> list[_Socket]:

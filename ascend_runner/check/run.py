@@ -29,7 +29,7 @@ SUBJECTS: Final[Mapping[str, Callable[[CheckContext], Findings]]] = {
     "variables": job.variables,
     "command": job.command,
     "engine": job.engine,
-    "logs": job.log_folder_in_use,
+    "directories": job.folders,
     "devices": devices.devices,
     "leftovers": devices.leftovers,
     "software": devices.software,

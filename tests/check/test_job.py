@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -207,7 +208,38 @@ def test_engine_of_a_script(tmp_path: Path) -> None:
     ]
 
 
+def test_engine_behind_a_shell_script(tmp_path: Path) -> None:
+    """Which Python a shell script runs is unknown, so nothing is reported."""
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text('#!/bin/sh\nexec python3 -m torch.distributed.run "$@"\n')
+    given = prepared(context(), plan=job_of([0], argv=[str(torchrun)]))
+
+    assert [] == look_at(job.engine, in_context(given, settings=Settings(launcher="torchrun")))
+
+
 def test_no_engine_to_import(tmp_path: Path) -> None:
     """Without an engine, and with one that is no Python module, nothing is reported."""
     assert [] == look_at(job.engine, engine_of(tmp_path / "python", "exit 1", "direct"))
     assert [] == look_at(job.engine, engine_of(tmp_path / "python", "exit 1", "mpirun"))
+
+
+@pytest.mark.parametrize("folder", ["file", "file/log", "missing/log"])
+def test_directory_that_cannot_be_made(folder: str, tmp_path: Path) -> None:
+    """A file in the place of a directory is an error, as it is at the start; nothing is made."""
+    (tmp_path / "file").touch()
+    plan = attrs.evolve(job_of([0]), folders=(str(tmp_path / folder),))
+
+    expected = [] if folder.startswith("missing") else ["error"]
+    assert expected == [verdict for verdict, _ in look_at(job.folders, prepared(context(), plan=plan))]
+    assert ["file"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_script_that_is_not_in_the_working_directory(tmp_path: Path) -> None:
+    """A script that is in the current directory only is a problem of the settings, and not told twice."""
+    (tmp_path / "train.py").touch()
+    argv = (sys.executable, "train.py")
+    given = prepared(context(), plan=job_of([0], folder="/", argv=argv))
+    given = attrs.evolve(in_context(given, cwd=str(tmp_path)), command=argv)
+
+    assert [] == look_at(job.command, given)
+    assert ["error"] == [verdict for verdict, _ in look_at(job.command, in_context(given, cwd="/"))]
