@@ -284,7 +284,7 @@ def test_platform_with_a_bad_map(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     (tmp_path / "README").touch()
     environ = {"DATASET_MAP": "{key1: value1}", "DATASET": str(tmp_path), "RESULT": "/result", "MODEL": "/model"}
-    with pytest.warns(UserWarning, match=r"^DATASET_MAP is "):
+    with pytest.warns(UserWarning, match=r"^invalid value .* for DATASET_MAP: "):
         found = ascend_runner.platform(environ)
 
     assert (Path("/result"), Path("/model"), {}) == (found.result, found.model, found.models)

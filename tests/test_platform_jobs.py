@@ -489,7 +489,7 @@ def test_conda_environment_that_is_not_there(program: Program, anaconda: Path) -
     env = {"ANACONDA_DIR": str(anaconda), "DEFAULT_CONDA_ENV_NAME": "no"}
     named = program.start("--nproc-per-node", "1", "true", env=env)
     assert 125 == named.finish()
-    assert " ERROR DEFAULT_CONDA_ENV_NAME is 'no', but " in named.screen
+    assert " ERROR conda environment not found: 'no' (DEFAULT_CONDA_ENV_NAME): " in named.screen
 
 
 # --- Another engine ---------------------------------------------------------------------------------------------------
