@@ -29,8 +29,9 @@ def unboxed(lines: Sequence[str]) -> list[str]:
             found.append(lines[index])
             index += 1
             continue
-        found.append("Traceback (most recent call last):")
-        found += _frames([line[top.start() :] for line in lines[index + 1 : end]])
+        tag = lines[index][: top.start()]
+        found.append(f"{tag}Traceback (most recent call last):")
+        found += [f"{tag}{frame}" for frame in _frames([line[len(tag) :] for line in lines[index + 1 : end]])]
         index = end + 1
     return found
 

@@ -10,10 +10,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, Optional
 
+import attrs
+
 from ascend_runner.diagnosis.traceback_block import FRAME
 from ascend_runner.diagnosis.tracebacks import Traceback, place
 
 FRAMES: Final = 12  # lines of a stack that are read
+ABORT_GAP: Final = 80  # lines between the reason for an abort and its report: a C++ exception prints its stack
 WHAT_LIMIT: Final = 10  # lines from "terminate called" to its "what():", which threads may write in between
 
 Reader = Callable[[Sequence[str], int, "re.Match[str]"], Optional[Traceback]]
@@ -31,7 +34,23 @@ def find_all(lines: Sequence[str]) -> list[Traceback]:
             if crash:
                 found.append(crash)
                 break
-    return found
+    return _joined(found)
+
+
+def _joined(found: Sequence[Traceback]) -> list[Traceback]:
+    """Join each report of an abort to what native code said before it aborted: the report has only the stack."""
+    joined: list[Traceback] = []
+    for crash in found:
+        why = joined[-1] if joined and _ABORT.match(crash.exception) else None
+        if why is not None and not _ABORT.match(why.exception) and crash.start - why.end <= ABORT_GAP:
+            lines = (*why.lines, *crash.lines)
+            joined[-1] = attrs.evolve(why, place=why.place or crash.place, lines=lines, end=crash.end)
+        else:
+            joined.append(crash)
+    return joined
+
+
+_ABORT: Final = re.compile(r"Fatal Python error: Aborted|SIGABRT\b|Signal: Aborted")
 
 
 def _of(lines: Sequence[str], index: int, size: int, summary: str, where: str = "") -> Traceback:
@@ -155,7 +174,7 @@ _HINT: Final = re.compile(
     r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Segmentation|Bus error|Killed"
     r"|Aborted"
     r"|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots|command not found"
-    r"|FatalError|detected by the"
+    r"|FatalError|detected by the|Worker exit type|function error: "
 )
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
     (re.compile(pattern), read)
@@ -184,6 +203,8 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"(?P<text>Process name: \[\[\d+,\d+\],\d+\])", _line),
         (r"There are not enough slots available in the system.*", _line),
         (r"(?:mpirun|prterun|mpiexec|orterun) noticed that process rank \d+ with PID .+", _line),
+        (r"(?P<text>Worker exit type: .+)", _line),  # of ray
+        (r"\[E\d{3,4} [\d:.]+ \S+\] (?P<text>.*\b(?:NPU|HCCL|OPS) function error: .+)", _line),  # of torch_npu
         (r"MPI_ABORT was invoked on rank \d+.*", _line),
     )
 )

@@ -104,7 +104,7 @@ _CRASHES: Final = tuple(
         (r"(?:Fatal Python error|Signal): Segmentation fault|SIGSEGV", SIGSEGV),
         (r"(?:Fatal Python error|Signal): Bus error|SIGBUS", SIGBUS),
         (
-            r"(?:Fatal Python error|Signal): Aborted|SIGABRT|(?:std|c10)::\w+|.*\(\): |double free|corrupted ",
+            r"(?:Fatal Python error|Signal): Aborted|SIGABRT|(?:std|c10)::\w+|.*(?:\(\): |Check failed)|double|corrup",
             SIGABRT,
         ),
         (r"(?:Fatal Python error|Signal): Illegal instruction|SIGILL", SIGILL),

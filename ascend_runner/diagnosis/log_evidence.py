@@ -34,7 +34,7 @@ class Evidence:
     `traceback` holds its lines; `last_lines` is always filled, and `excerpt` is what fits on a screen of either.
     `plog_error` is the first ERROR line of `plog_path`.
     With `is_in_collective`, the exception was raised where ranks talk to each other; with `only_passes_on`, it speaks
-    of another one that the log does not contain.
+    of another one that the log does not contain; with `is_weak`, it is a record that the rank may have survived.
     """
 
     exception: str = ""
@@ -51,6 +51,7 @@ class Evidence:
     plog_error: str = ""
     is_in_collective: bool = False
     only_passes_on: bool = False
+    is_weak: bool = False
 
     @property
     def summary(self) -> str:
@@ -74,7 +75,7 @@ class Evidence:
         A rank without a code that was not talking to others, and that speaks of no other error, has failed by itself.
         """
         if self.code is None:
-            return Kind.EITHER if self.is_in_collective or self.only_passes_on else Kind.ROOT
+            return Kind.EITHER if self.is_in_collective or self.only_passes_on or self.is_weak else Kind.ROOT
         return Kind.SECONDARY if self.code.is_connection and self.is_in_collective else self.code.kind
 
 
@@ -93,8 +94,9 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     told = statements.choose(lines, is_late=is_late)
     found = _detailed(_find_code(lines[-NEAR:] if is_stopped else lines, told, plog), lines, told)
     evidence = _evidence(told, lines, found)
-    if told is None and found is None and not is_stopped:
-        evidence = attrs.evolve(evidence, exception=shown(statements.error_line(lines)))
+    if told is None and found is None:
+        record = shown(statements.error_line(lines, is_stopped=is_stopped))
+        evidence = attrs.evolve(evidence, exception=record, is_weak=is_stopped)
 
     return attrs.evolve(
         evidence,
@@ -157,16 +159,28 @@ def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None)
 
 
 def _excerpt(told: Traceback, found: Found | None) -> list[str]:
-    """Return the lines of an error that fit on a screen: the innermost frames, and the message with its code."""
+    """Return the lines of an error that fit on a screen: innermost frames, message, code and source."""
     trace, message = list(told.lines), list(told.message[: EXCERPT_LINES // 2])
-    is_shown = found is None or found.line in (trace if len(trace) <= EXCERPT_LINES else message)
-    code_line = [] if found is None or is_shown else [found.line.strip()]
-    if len(trace) + len(code_line) <= EXCERPT_LINES:
-        return [*trace, *code_line]
+    wanted = [*([found.line.strip()] if found else []), *_source_lines(told.message)]
+    if told.message and told.message[0] in trace[0]:  # a crash: its stack is below, the innermost frame first
+        message = trace[: EXCERPT_LINES - len(wanted)]
+        trace = []
+    if len(trace) + len(wanted) <= EXCERPT_LINES:
+        message, trace = [*trace, *(message if not trace else [])], []
+    added = [line for line in wanted if line not in map(str.strip, message)]
 
     frames = trace[: -len(told.message)] if len(told.message) < len(trace) else []
-    kept = EXCERPT_LINES - len(message) - len(code_line) - 1
-    return [*(["  ..."] if frames else []), *frames[-kept:], *message, *code_line]
+    kept = EXCERPT_LINES - len(message) - len(added) - 1
+    return [*(["  ..."] if frames else []), *frames[-kept:], *message, *added]
+
+
+def _source_lines(message: Sequence[str]) -> list[str]:
+    """Return where a graph was built that MindSpore cannot compile: the user's line that it names first."""
+    at = next((index for index, line in enumerate(message) if _SOURCE.match(line)), len(message))
+    return [line.strip() for line in message[at : at + 2]]
+
+
+_SOURCE: Final = re.compile(r"# 0 In file \S+:\d+")
 
 
 def _around(lines: Sequence[str], found: Found | None) -> tuple[str, ...]:

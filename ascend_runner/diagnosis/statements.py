@@ -14,6 +14,7 @@ from ascend_runner.diagnosis.tracebacks import Traceback
 from ascend_runner.text import LAST_LINES
 
 FAR: Final = 200  # lines between two errors that belong together: other ranks of a launcher write in between
+LAST_WORDS: Final = 4  # last lines in which the same may explain the end of a rank that was stopped
 CLUSTER: Final = 40  # last lines in which an ERROR record may explain an end without any other sign
 
 
@@ -50,9 +51,13 @@ def is_of_the_program(error: Traceback) -> bool:
     return bool(_OF_THE_PROGRAM.match(error.exception))
 
 
-def error_line(lines: Sequence[str]) -> str:
-    """Return the first record of an error at the end of a log, "" if there is none."""
-    return next((line.strip() for line in lines[-CLUSTER:] if _ERROR_RECORD.search(line)), "")
+def error_line(lines: Sequence[str], *, is_stopped: bool) -> str:
+    """Return the first record of an error at the end of a log, "" if there is none.
+
+    Of a rank that was stopped, only the very last lines count, and only a record of that level.
+    """
+    form, count = (_RECORD_OF_LEVEL, LAST_WORDS) if is_stopped else (_ERROR_RECORD, CLUSTER)
+    return next((line.strip() for line in lines[-count:] if form.search(line)), "")
 
 
 def _last_together(told: Sequence[Traceback]) -> list[Traceback]:
@@ -79,6 +84,7 @@ _OF_THE_PROGRAM: Final = re.compile(
     r"|ZeroDivision|NotImplemented|Unicode\w*|Recursion|Lookup|FileNotFound|Permission|IsADirectory|NotADirectory"
     r"|JSONDecode|Config\w*|Validation|Overflow|FloatingPoint|StopIteration)Error\b"
 )
+_RECORD_OF_LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|失败|异常|报错")
 _ERROR_RECORD: Final = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL|Error|error|[\w.]*(?:Error|Exception):)|^(?:Could not|Cannot|Failed to|Unable to)\b"
     r"|(?:No such file|not found|[Pp]ermission denied)|错误|失败|异常|报错|不存在"

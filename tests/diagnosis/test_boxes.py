@@ -32,10 +32,10 @@ def test_box_is_read_like_a_traceback() -> None:
 
 
 def test_tag_before_a_box() -> None:
-    """A tag before every line changes nothing but the exception's own."""
-    tagged = unboxed([f"[rank1]: {line}" for line in BOX.splitlines()])
+    """A tag before every line, such as a log record's, changes nothing."""
+    (found,) = find_all(unboxed([f"2026-01-02 03:04:05 | ERROR | stderr | {line}" for line in BOX.splitlines()]))
 
-    assert '  File "/job/train.py", line 18, in <module>' in tagged
+    assert ("ValueError: no data", "terminal.py:7 in main") == (found.exception, found.place)
 
 
 def test_other_lines_stay() -> None:

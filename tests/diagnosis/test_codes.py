@@ -33,6 +33,16 @@ def name_of(*lines: str) -> str:
         ("561103", "NPU function error: call aclnnInplaceZero failed, error code is 561103"),
         ("507049", "call rtStreamSynchronize failed, ret = 507049, dev=0"),
         ("107001", "aclrtSetDevice failed, retCode=107001"),
+        ("507035", "RuntimeError: ACL stream synchronize failed, error code:507035"),
+        ("507015", "[Bisheng] Kernel launch failure! return: 507015"),
+        ("161002", "error no is 161002 & error msg is ERR01100 OPS call acl api failed"),
+        ("EB0000", "TVMError: [EB0000] Check failed: need_nbits <= max_num_bits"),
+        ("E80012", "RuntimeError: ({'errCode': 'E80012', 'op_name': 'reduce'}, 'In op, the number of dimensions')"),
+        ("EZ2001", "[PID: 7] 2026-01-02-03:04:05.006.007 Execution_Error(EZ2001): aicore error"),
+        ("HCCL 7", "HCCL function error: HcclCommInitRootInfo(numRanks, &root, rank, &(comm)), error code is 7"),
+        ("HCCL 9", "OPS function error: HcclAllreduce, error code is 9"),
+        ("HCCL 11", "[op_base.cc:974][Init][CommRootInfo]errNo[0x000000000500000b]HcclCommInitRootInfo failed."),
+        ("driver 6", "[drv api] halMemAlloc failed: device_id=0, size=5046586573(bytes), drvRetCode=6!"),
     ],
 )
 def test_forms(code: str, line: str) -> None:
@@ -60,6 +70,21 @@ def test_not_a_report(line: str) -> None:
     assert "" == name_of(line)
 
 
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        (Kind.ROOT, "[PID: 7] 2026-01-02-03:04:05.006.007 Invalid_Argument(EH0815): Value 3 for count is invalid."),
+        (Kind.EITHER, "[PID: 7] 2026-01-02-03:04:05.006.007 Inner_Error(E19001): cannot open the graph."),
+    ],
+)
+def test_code_outside_the_table(kind: Kind, line: str) -> None:
+    """A code that the table lacks is judged by its range: the caller's fault, or an internal error."""
+    found = first_code([line])
+
+    assert found
+    assert kind is found.code.kind
+
+
 def test_first_of_several() -> None:
     """The first code of a log counts: the following are mostly its consequences."""
     assert "EI0011" == name_of("step 1", "EI0011: [PID: 7] no memory", "EI0006: [PID: 7] Getting socket times out")
@@ -72,6 +97,8 @@ def test_wrapper_gives_way() -> None:
     assert "EI0002" == name_of(wrapper, "EI0002: [PID: 7277] The wait execution of the Notify register times out.")
     assert "507048" == name_of(wrapper, "EZ9999: Inner Error!")
     assert "107020" == name_of("EH9999: Inner Error!", "failed, runtime result = 107020.")
+    assert "EJ0001" == name_of("HCCL function error: hcclCommInit, error code is 7", "EJ0001: [PID: 7] Failed to")
+    assert "E40020" == name_of("AclSetCompileopt, error code is 500001", "E40020: [PID: 7] Failed to import module")
 
 
 def test_line_of_the_code() -> None:
@@ -115,6 +142,21 @@ def test_every_meaning_is_one_line() -> None:
         ),
         ("ncclInvalidUsage", Kind.ROOT, "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 5000"),
         ("SIGKILL", Kind.ROOT, "  traceback : Signal 9 (SIGKILL) received by PID 4711"),
+        ("SIGKILL", Kind.ROOT, "subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGKILL: 9>."),
+        ("SIGSEGV", Kind.ROOT, "mpirun noticed that process rank 1 exited on signal 11 (Segmentation fault)."),
+        ("DataLoader worker killed", Kind.ROOT, "RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed."),
+        (
+            "DataLoader worker terminated",
+            Kind.EITHER,
+            "RuntimeError: DataLoader worker (pid 9) is killed by signal: Terminated.",
+        ),
+        ("incomplete file", Kind.ROOT, "SafetensorError: Error while deserializing header: HeaderTooLarge"),
+        ("incomplete file", Kind.ROOT, "_pickle.UnpicklingError: invalid load key, 'v'."),
+        ("PermissionError", Kind.ROOT, "PermissionError: [Errno 13] Permission denied: '/data'"),
+        ("Too many open files", Kind.ROOT, "RuntimeError: received 0 items of ancdata"),
+        ("used before fork", Kind.ROOT, "RuntimeError: Cannot re-initialize NPU in forked subprocess. To use NPU"),
+        ("connectFullMesh failed", Kind.SECONDARY, "Gloo connectFullMesh failed with [pair.cc:144] no error"),
+        ("ray worker died", Kind.EITHER, "The actor is dead because its worker process has died."),
         (
             "libhccl.so",
             Kind.ROOT,

@@ -82,6 +82,11 @@ def last(text: str) -> Traceback:
         ("munmap_chunk(): invalid pointer", "munmap_chunk(): invalid pointer"),
         ("*** stack smashing detected ***: terminated", "*** stack smashing detected ***: terminated"),
         ("python: a.c:7: f: Assertion `n' failed.", "python: a.c:7: f: Assertion `n' failed."),
+        ("double free or corruption (out)", "double free or corruption (out)\nFatal Python error: Aborted"),
+        (
+            "query: NPU function error: call aclnnAdd failed, error code is 507018",
+            "[E608 07:07:47.727239970 x.ts:4] query: NPU function error: call aclnnAdd failed, error code is 507018",
+        ),
         ("panic: runtime error: index", "panic: runtime error: index\n\ngoroutine 1 [running]:"),
         ("panic: no table", "thread 'main' panicked at src/main.rs:5:9:\nno table"),
         ("panic: no table", "thread 'main' panicked at 'no table', src/main.rs:5:9"),
@@ -97,6 +102,13 @@ def test_summaries(summary: str, text: str) -> None:
 def test_current_thread_of_a_fatal_error() -> None:
     """The thread that crashed is the current one; others only waited."""
     assert "kernels.py:81 in fused_step" == last(TWO_FATAL_ERRORS).place
+
+
+def test_stack_of_an_abort() -> None:
+    """What native code said before it aborted is joined with the stack that faulthandler prints."""
+    found = last(f"corrupted double-linked list\n{TWO_FATAL_ERRORS.replace('Segmentation fault', 'Aborted')}")
+
+    assert ("corrupted double-linked list", "kernels.py:81 in fused_step") == (found.exception, found.place)
 
 
 def test_healthy_log() -> None:

@@ -145,6 +145,40 @@ def test_very_long_lines() -> None:
     assert LINE_LIMIT == len(evidence.last_lines[0])
 
 
+GRAPH_ERROR: Final = (
+    b'Traceback (most recent call last):\n  File "/job/train.py", line 60, in <module>\n    model.train(ds)\n'
+    b"ValueError: For 'MatMul', the dimensions 3 and 4 differ.\n\n"
+    b"----------------------------------------------------\n- C++ Call Stack: (For framework developers)\n"
+    b"----------------------------------------------------\nmindspore/core/ops/mat_mul.cc:107 InferShape\n\n"
+    b"----------------------------------------------------\n- The Traceback of Net Construct Code:\n"
+    b"----------------------------------------------------\n# 0 In file /job/model.py:212\n        return x @ y\n"
+)
+
+
+def test_source_of_a_graph_error() -> None:
+    """The line of the user's network that MindSpore cannot compile is shown, however long the message is."""
+    excerpt = read(GRAPH_ERROR, Ending(exit_code=1)).excerpt
+
+    assert {"# 0 In file /job/model.py:212", "return x @ y"} <= {line.strip() for line in excerpt}
+
+
+def test_innermost_frames_of_a_crash() -> None:
+    """Of a deep native stack, whose innermost frame is the first, the first frames are shown."""
+    frames = b"".join(b'  File "/job/kernels.py", line %d in f\n' % line for line in range(40))
+    crash = b"Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n" + frames
+    excerpt = read(crash, Ending(signum=11)).excerpt
+
+    assert '  File "/job/kernels.py", line 0 in f' in excerpt
+
+
+def test_error_record_of_a_stopped_rank() -> None:
+    """A record of an error at the end of a rank that was stopped is weak evidence: the rank may have survived it."""
+    log = b"step 1\n2026-01-02 03:04:05 | ERROR | no such table\n"
+
+    assert Kind.EITHER is read(log, Ending(signum=15), is_stopped=True).kind
+    assert Kind.ROOT is read(log, Ending(exit_code=1)).kind
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_any_cut(seed: int) -> None:
     """Wherever the tail begins and whatever precedes it, a complete traceback at the end is found."""

@@ -66,6 +66,16 @@ def test_crash_on_the_way_out() -> None:
     assert "ValueError: loss is nan" == chosen(NAN, terminate, is_late=True)
 
 
+def test_error_record() -> None:
+    """An error record explains the end of a rank without any other sign: of one that was stopped, the last lines."""
+    record = "2026-01-02 03:04:05 | ERROR | no such table"
+
+    assert record == statements.error_line([record, *STEPS[:30]], is_stopped=False)
+    assert record == statements.error_line([*STEPS, record, "exiting"], is_stopped=True)
+    assert "" == statements.error_line([record, *STEPS[:30]], is_stopped=True)
+    assert "" == statements.error_line([*STEPS, "validation error 0.31"], is_stopped=True)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -76,6 +86,8 @@ def test_crash_on_the_way_out() -> None:
         "RuntimeError: Distributed job exited with error. Please check logs in path: /tmp/msrun_log",
         "ray.exceptions.RayTaskError(ValueError): ray::train() (pid=7, ip=10.0.0.4)",
         "vllm.v1.engine.exceptions.EngineDeadError: See stack trace (above) for the root cause.",
+        "RuntimeError: The Inner error is reported as above. The process exits for this inner error",
+        "ray.train.base_trainer.TrainingFailedError: Please inspect the previous error messages for a cause.",
     ],
 )  # fmt: skip
 def test_errors_that_pass_on(line: str) -> None:
