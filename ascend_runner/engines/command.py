@@ -23,6 +23,7 @@ TORCHRUN_MODULE: Final = "torch.distributed.run"
 LAUNCH_MODULE: Final = "torch.distributed.launch"
 MSRUN_MODULE: Final = "mindspore.parallel.cluster.run"
 DEEPSPEED_MODULE: Final = "deepspeed.launcher.runner"
+MSRUN_WORKERS: Final = "8"  # on all nodes and on each, by default
 # The name in messages, the program and the module of each engine.
 PROGRAMS: Final = (
     ("torchrun", "torchrun", TORCHRUN_MODULE),
@@ -125,6 +126,17 @@ def engine_in(argv: Sequence[str]) -> str:
         return "accelerate launch" if tuple(arguments[:1]) == ("launch",) else ""
 
     return next((name for name, program, module in PROGRAMS if calls(command, program, module)), "")
+
+
+def names_other_nodes(argv: Sequence[str]) -> bool:
+    """Whether the options of an engine say that it runs on other nodes as well, each with a command of its own."""
+    values: dict[str, str] = {}
+    for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
+        option, equals, value = word.partition("=")
+        values.setdefault(option.replace("_", "-"), value if equals else following)
+    counts = {values.get(option, "1") for option in ("--nnodes", "--num-machines")}
+    workers = {values.get(option, MSRUN_WORKERS) for option in ("--worker-num", "--local-worker-num")}
+    return bool(counts - {"1", "1:1"}) or len(workers) > 1
 
 
 def without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:

@@ -65,8 +65,8 @@ class JobSpec:
 
     `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit) are in
     seconds. `folders` must be made and `host_files` (content by path) written before the first process starts. `beside`
-    holds at most one auxiliary process. `is_passed_through` means that another launcher has started one process per
-    device, and that this process is one of them. `folds_progress_bars` limits how often a redrawn line is shown, and
+    holds at most one auxiliary process. `is_passed_through` means that another launcher has started this process, and
+    others of the job beside it or on other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and
     with `has_timestamps` each line on the console begins with the time. `log_runs` is the number of earlier runs whose
     files are kept, `newest_link` the symlink that points at the newest log folder ("": none). `stop_signum` asks the
     ranks to stop. `node_number` tells the files of several nodes apart (None: there is one node, or its number is
@@ -107,11 +107,11 @@ class JobSpec:
     def has_all_ranks(self) -> bool:
         """Whether this node runs the whole job, so that each file of the job in the log folder is its own.
 
-        A plan without processes is that of a job that waits for its ranks.
+        A plan without ranks is that of a job that waits for them, or of a process that starts them itself.
         """
-        if not self.processes:
-            return self.node_number is None
-        return bool(self.ranks) and len(self.ranks) == self.rank_size and not self.is_passed_through
+        if self.is_passed_through:
+            return False
+        return len(self.ranks) == self.rank_size if self.ranks else self.node_number is None
 
     @property
     def part(self) -> str:

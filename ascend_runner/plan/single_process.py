@@ -17,6 +17,7 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.ranks import launch_context, plan_job, plan_process, with_stdin
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.already_started import SingleProcess
+from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import WORKDIR_DEVICE, WORKDIR_INHERIT
 
@@ -27,27 +28,31 @@ def in_place(context: PlanContext) -> PlanContext:
     return attrs.evolve(context, settings=attrs.evolve(context.settings, workdir=workdir))
 
 
-def plan_single(command: Command, single: SingleProcess, context: PlanContext) -> JobSpec:
-    """Plan the command as one process in the environment as it is: another launcher has prepared both."""
+def plan_single(command: Command, single: SingleProcess, context: PlanContext, node: Node | None) -> JobSpec:
+    """Plan the command as one process in the environment as it is.
+
+    `node` is the one whose whole part of the job this process is; None: another launcher has started it beside others.
+    """
     env = {**context.job_variable, "PYTHONUNBUFFERED": "1", **context.rank_environ}
-    share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name)
+    share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name, node=node or Node())
     if single.rank_id is None or single.local_rank is None:
-        node = "" if single.node_rank is None else f"-node-{single.node_rank}"
-        process = plan_process(command, env, context, name=f"{single.name or context.host_name}{node}")
+        number = share.node.file_number
+        name = f"{single.name or context.host_name}{'' if number is None else f'-node-{number}'}"
+        process = plan_process(command, env, context, name=name)
         if context.settings.stdin is not None:
             process = with_stdin(process)  # the only one there is
-        job = attrs.evolve(plan_job(share, context, (), (process,)), node_number=single.node_rank)
+        job = plan_job(share, context, (), (process,))
     else:
         rank = plan_process(command, env, context, rank_id=single.rank_id, local_rank=single.local_rank)
         job = plan_job(share, context, (rank,))
 
-    return attrs.evolve(job, is_passed_through=True)
+    return attrs.evolve(job, is_passed_through=node is None)
 
 
-def plan_waiting(single: SingleProcess, context: PlanContext) -> JobSpec:
+def plan_waiting(single: SingleProcess, context: PlanContext, node: Node) -> JobSpec:
     """Plan a process that waits for node 0, instead of a command that starts everything from there."""
     argv = node_0.wait(report_of_node_0(context)).argv
-    return attrs.evolve(plan_single(Command(argv[0], argv), single, context), hang_timeout=None)
+    return attrs.evolve(plan_single(Command(argv[0], argv), single, context, node), hang_timeout=None)
 
 
 def report_of_node_0(context: PlanContext) -> str:

@@ -24,8 +24,8 @@ class SingleProcess:
     """The command is to run once, as it is: why, and as which rank.
 
     None: it is not a rank of the job. `rank_size` is 0 if it is unknown. `name` is what logs call a process that is not
-    a rank ("": the host name), with the `node_rank` if there are several nodes, and `hint` is how to start ranks after
-    all, if that is possible.
+    a rank ("": the host name), and `hint` is how to start ranks after all, if that is possible. `is_part`: there may be
+    other processes of the job beside it on this node, or on nodes that no variable tells of.
     """
 
     why: str
@@ -34,7 +34,7 @@ class SingleProcess:
     rank_id: int | None = None
     local_rank: int | None = None
     rank_size: int = 0
-    node_rank: int | None = None
+    is_part: bool = True
 
 
 class Precedence(enum.Enum):

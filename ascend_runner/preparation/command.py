@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.engines import conda
-from ascend_runner.engines.command import engine_in
+from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.host import executables
@@ -53,7 +53,7 @@ def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
         )
 
     why = f"{engine} starts one process per device itself; running it once, unchanged"
-    return SingleProcess(why=why, name=engine.replace(" ", "-"), hint="")
+    return SingleProcess(why=why, name=engine.replace(" ", "-"), hint="", is_part=names_other_nodes(argv))
 
 
 def _without_devices(context: PlanContext) -> SingleProcess | None:
@@ -73,7 +73,9 @@ def _without_devices(context: PlanContext) -> SingleProcess | None:
     else:
         return None
     return SingleProcess(
-        why=f"{why}; running the command once, unchanged", hint="use --nproc-per-node N to start N ranks on this node"
+        why=f"{why}; running the command once, unchanged",
+        hint="use --nproc-per-node N to start N ranks on this node",
+        is_part=False,
     )
 
 

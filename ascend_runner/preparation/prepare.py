@@ -103,16 +103,15 @@ class Preparer:
     def _plan_single(self, alone: SingleProcess) -> JobSpec | None:
         """Plan one process, because one per device would be wrong."""
         self._why = alone.why
-        with suppress(AscendRunnerError):  # the node's place is of interest to --check only
+        with suppress(AscendRunnerError):  # the node's place names the files; no rank depends on it
             self._node = this_node.find_node(self.context, alone.name)
-        if alone.name and self._node and self._node.nnodes > 1:  # its log may be in a folder that all nodes share
-            alone = attrs.evolve(alone, node_rank=self._node.node_rank)
-        if self._node and node_0.must_wait(alone.name, self.context.command, self._node) and self._has_name():
+        node = None if alone.is_part or not self._node or self._node.ambiguity else self._node
+        if node and node_0.must_wait(alone.name, self.context.command, node) and self._has_name():
             self.messages.info(node_0.WAITING)
-            return single_process.plan_waiting(alone, self.context)
+            return single_process.plan_waiting(alone, self.context, node)
         command = self._find_command()
         self.messages.info(f"{alone.why} ({alone.hint})" if alone.hint else alone.why)
-        return single_process.plan_single(command, alone, self.context) if self._has_name() else None
+        return single_process.plan_single(command, alone, self.context, node) if self._has_name() else None
 
     def _plan_node(self) -> JobSpec | None:
         command = self._find_command() if self._is_direct else None

@@ -9,6 +9,7 @@ from ascend_runner.engines.command import (
     calls,
     engine_in,
     is_python,
+    names_other_nodes,
     program_of,
     python_command,
 )
@@ -129,6 +130,26 @@ def test_engines(line: str, engine: str) -> None:
 def test_other_commands(line: str) -> None:
     """The name of an engine among the arguments does not make a command one."""
     assert "" == engine_in(line.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("torchrun --nproc_per_node 2 x.py", False),
+        ("torchrun --nnodes 1 x.py", False),
+        ("torchrun --standalone --nnodes=1:1 x.py", False),
+        ("torchrun --nnodes 2 --node_rank 0 x.py", True),
+        ("python -m torch.distributed.run --nnodes=1:4 x.py", True),
+        ("accelerate launch --num_machines 2 x.py", True),
+        ("msrun x.py", False),
+        ("msrun --worker_num=4 --local_worker_num=4 x.py", False),
+        ("msrun --worker_num 8 --local_worker_num 4 x.py", True),
+        ("mpirun -np 8 x", False),
+    ],
+)
+def test_engine_on_several_nodes(line: str, expected: bool) -> None:  # noqa: FBT001  a parameter of the test
+    """The options of an engine may say that other nodes run the same command."""
+    assert expected == names_other_nodes(line.split())
 
 
 @pytest.mark.parametrize(

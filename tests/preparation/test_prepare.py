@@ -302,6 +302,49 @@ def test_engine_as_the_command_runs_once(preparing: Preparing) -> None:
     assert "RANK_ID" not in job.processes[0].env
 
 
+TORCH_NODES = {"SLOTS": "2", "WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "a"}
+ONE_NODE = Settings(nnodes=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "environ", "part"),
+    [
+        (Settings(), (), {}, ""),
+        (ONE_NODE, (), TORCH_NODES, ""),
+        (Settings(), (), TORCH_NODES, "-node-1"),
+        (Settings(), ("--nnodes=2",), {}, "-some-host"),
+        (Settings(), (), {"WORLD_SIZE": "2", "RANK": "1"}, "-some-host"),
+        (attrs.evolve(TWO_RANKS, launcher="torchrun"), None, {}, ""),
+        (Settings(launcher="torchrun"), None, TORCH_NODES, "-node-1"),
+    ],
+)
+def test_files_of_an_engine(
+    preparing: Preparing, settings: Settings, options: tuple[str, ...] | None, environ: dict[str, str], part: str
+) -> None:
+    """Only on several nodes the report carries the node: its number, or its name if the number is unknown."""
+    command = ("python", "train.py") if options is None else (ENGINE[0], *options, *ENGINE[1:])
+    path = f"{_program(preparing.folder, 'torchrun')['PATH']}:{PYTHON}"
+    job = preparing.prepare(settings, *command, environ={"PATH": path, **environ}).job()
+
+    assert f"train-report{part}.json" == os.path.basename(job.report_path)
+
+
+@pytest.mark.parametrize(
+    ("environ", "part"),
+    [
+        ({"VK_TASK_INDEX": "0"}, ""),
+        ({"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "0", "VC_TASK_INDEX": "0"}, ""),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'}, "-node-1"),
+        ({"TF_CONFIG": '{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}'}, "-some-host"),
+    ],
+)
+def test_files_of_a_single_process(preparing: Preparing, environ: dict[str, str], part: str) -> None:
+    """A process that is all of its job has a report without a node."""
+    job = preparing.prepare(Settings(), environ=environ).job()
+
+    assert f"train-report{part}.json" == os.path.basename(job.report_path)
+
+
 @pytest.mark.parametrize("settings", [TWO_RANKS, Settings(rank_table=TABLE)])
 def test_engine_as_the_command_of_several_ranks(preparing: Preparing, settings: Settings) -> None:
     """An engine once per device would be n x n processes: refused."""

@@ -50,9 +50,10 @@ def job(ranks: int = 2, rank_size: int = 2, pod_name: str = "pod-0") -> JobSpec:
     )
 
 
-def handed_over(pod_name: str) -> JobSpec:
+def handed_over(pod_name: str, rank_size: int = 16, **changes: object) -> JobSpec:
     """Return the plan of a job whose ranks another engine starts."""
-    return attrs.evolve(job(ranks=0, rank_size=16, pod_name=pod_name), beside=(plans.rank_spec(-1, name="torchrun"),))
+    made = job(ranks=0, rank_size=rank_size, pod_name=pod_name)
+    return attrs.evolve(made, beside=(plans.rank_spec(-1, name="torchrun"),), **changes)  # type: ignore[arg-type]  # names of fields
 
 
 ENVIRON = {"PATH": "/bin", "HOME": "/root"}
@@ -229,11 +230,12 @@ def test_bytes_that_are_not_utf8() -> None:
         ("job-7-report.json", job()),
         ("job-7-report-node-0.json", attrs.evolve(job(rank_size=16), node_number=0)),
         ("job-7-report-rank-0.json", job(ranks=1, rank_size=16)),
-        ("job-7-report-.._.._x_.json", handed_over(pod_name="../../x\n")),
-        ("job-7-report-10.0.0.4.json", handed_over(pod_name="")),
+        ("job-7-report-.._.._x_.json", handed_over(pod_name="../../x\n", is_passed_through=True)),
+        ("job-7-report-10.0.0.4.json", handed_over(pod_name="", is_passed_through=True)),
+        ("job-7-report.json", handed_over(pod_name="pod-0")),
         ("job-7-report-rank-0.json", attrs.evolve(job(ranks=1, rank_size=0), is_passed_through=True)),
         ("job-7-report-rank-0.json", attrs.evolve(job(ranks=1, rank_size=1), is_passed_through=True)),
-        ("job-7-report-pod-0.json", attrs.evolve(handed_over(pod_name="pod-0"), rank_size=0)),
+        ("job-7-report-pod-0.json", handed_over(pod_name="pod-0", rank_size=0, is_passed_through=True)),
         ("job-7-report.json", job(ranks=0, rank_size=0)),
         ("job-7-report-node-1.json", attrs.evolve(job(ranks=0, rank_size=0), node_number=1)),
     ],
