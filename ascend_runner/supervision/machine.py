@@ -68,6 +68,9 @@ def start(rank_ids: tuple[int, ...], grace: float, stop_signum: int = SIGTERM) -
 
 def transition(state: State, event: Event) -> Step:
     """Return the state after `event`, and the actions to perform, in order."""
+    if isinstance(event, SignalReceived) and event.signum in FORWARDED:
+        return _forward(state, event.signum)
+
     return TRANSITIONS[state.phase][type(event)](state, event)
 
 
@@ -115,14 +118,6 @@ def _exited(state: State, event: Exited) -> Step:
     return _settle(state, asked)
 
 
-def _signalled_while_holding(state: State, event: SignalReceived) -> Step:
-    if event.signum in FORWARDED:
-        return _forward(state, event.signum)
-
-    state = attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event))
-    return _tear_down(state, event)
-
-
 def _held(state: State, event: Event) -> Step:
     return _tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
 
@@ -141,10 +136,7 @@ def _emptied(state: State, event: Emptied) -> Step:
 
 
 def _signalled(state: State, event: SignalReceived) -> Step:
-    if event.signum in FORWARDED:
-        return _forward(state, event.signum)
-
-    return _tear_down(attrs.evolve(state, is_interrupted=True), event)
+    return _tear_down(attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event)), event)
 
 
 def _hung(state: State, event: HangDetected) -> Step:
@@ -153,8 +145,6 @@ def _hung(state: State, event: HangDetected) -> Step:
 
 def _signalled_again(state: State, event: SignalReceived) -> Step:
     """A signal during the teardown: the first one after a failure changes nothing, the second one means SIGKILL."""
-    if event.signum in FORWARDED:
-        return _forward(state, event.signum)
     if state.is_interrupted and event.signum in IMPATIENT_SIGNALS:
         return _kill(state)
 
@@ -163,17 +153,11 @@ def _signalled_again(state: State, event: SignalReceived) -> Step:
 
 def _signalled_late(state: State, event: SignalReceived) -> Step:
     """A signal after SIGKILL was sent: it becomes the cause if there is none, even if all leaders exited 0."""
-    if event.signum in FORWARDED:
-        return state, ()
-
     return attrs.evolve(state, cause=_cause_beside(state, event)), ()
 
 
 def _signalled_after_all(state: State, event: SignalReceived) -> Step:
     """A signal after the end: it can explain the death of a rank, but a success stays a success."""
-    if event.signum in FORWARDED:
-        return state, ()
-
     return attrs.evolve(state, cause=state.cause and _cause_beside(state, event)), ()
 
 
@@ -211,7 +195,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         **_IGNORED,
         Exited: _held,
         Emptied: _emptied,
-        SignalReceived: _signalled_while_holding,
+        SignalReceived: _signalled,
         DeadlineReached: _held,
     },
     Phase.TERMINATING: {
@@ -253,7 +237,9 @@ def _ask_all(state: State) -> tuple[Action, ...]:
 
 
 def _forward(state: State, signum: int) -> Step:
-    return state, tuple(map(FORWARDED[signum], sorted(state.alive)))
+    """Hand a signal on to the ranks, unless they were sent SIGKILL: it changes nothing any more."""
+    is_over = state.phase in {Phase.KILLING, Phase.DONE}
+    return state, () if is_over else tuple(map(FORWARDED[signum], sorted(state.alive)))
 
 
 def _cause_beside(state: State, event: SignalReceived) -> Cause:

@@ -416,6 +416,13 @@ def test_user_signals_are_forwarded_and_change_nothing() -> None:
     assert (Notify(0, SIGUSR1), Notify(1, SIGUSR1)) == actions
 
 
+def test_user_signals_after_sigkill_are_not_forwarded() -> None:
+    """Who was sent SIGKILL has nothing left to do."""
+    state, _ = play(1, Spawned(0, PID), *[SignalReceived(SIGTERM)] * 2)
+
+    assert (state, ()) == machine.transition(state, SignalReceived(SIGUSR1))
+
+
 def test_back_off_takes_the_grace() -> None:
     """SIGTERM at 0, 1, 3 and 7 s of a grace of 15 s, SIGKILL at 15 s."""
     state, actions = play(1, Spawned(0, PID), SignalReceived(SIGTERM))
