@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Optional, Protocol, Union
 
 import attrs
 
-from ascend_runner.supervision.events import DeadlineReached, Emptied, Exited, Spawned, SpawnFailed
+from ascend_runner.supervision.events import AskedProcessEnded, DeadlineReached, Emptied, Exited, Spawned, SpawnFailed
 from ascend_runner.supervision.state import State
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ Fact = Union[
     SpawnFailed,
     Exited,
     Emptied,
+    AskedProcessEnded,
     DeadlineReached,
     RankReaped,
     RankOutput,

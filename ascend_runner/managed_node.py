@@ -14,7 +14,7 @@ import attrs
 
 from ascend_runner.facts import HangSeen, RankOutput, RankReaped
 from ascend_runner.plan.job import RankSpec
-from ascend_runner.supervision.events import Emptied, Exited
+from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited
 
 
 class Processes(Protocol):
@@ -27,7 +27,7 @@ class Processes(Protocol):
             OSError: The rank cannot be started; no process is left of the attempt.
         """
 
-    def look(self) -> tuple[Sequence[Exited | Emptied], bool]:
+    def look(self) -> tuple[Sequence[Exited | Emptied | AskedProcessEnded], bool]:
         """Return what has ended since the last call, without reaping, and whether it is in the kernel's order."""
 
     def ask_to_stop(self, signums: Mapping[int, int]) -> None:
@@ -35,9 +35,6 @@ class Processes(Protocol):
 
     def ask_escaped(self, signum: int) -> None:
         """Likewise the processes outside the ranks' own sessions."""
-
-    def has_asked_ended(self) -> bool:
-        """Whether a process that was asked to stop had ended at the last look, since the last call."""
 
     def notify(self, signums: Mapping[int, int]) -> bool:
         """Send each rank a signal that reaches only processes that handle it; return whether there are any."""

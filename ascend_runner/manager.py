@@ -21,7 +21,6 @@ from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.processes import leader
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.events import (
-    AskedProcessEnded,
     DeadlineReached,
     Emptied,
     Event,
@@ -157,8 +156,6 @@ class Manager:
             if is_over and not events:
                 self._deadline = None
                 events.append(DeadlineReached())
-            if self._processes.has_asked_ended():
-                events.append(AskedProcessEnded())
             is_quiet = not (events or self._events)
             events += self._hangs(is_quiet=is_quiet)
             if events or self._events:
@@ -179,9 +176,7 @@ class Manager:
             return [*signals, *deaths]
         return self._in_order(signals, deaths, is_ordered=is_ordered)
 
-    def _in_order(
-        self, signals: Sequence[Event], deaths: Sequence[Exited | Emptied], *, is_ordered: bool
-    ) -> list[Event]:
+    def _in_order(self, signals: Sequence[Event], deaths: Sequence[Event], *, is_ordered: bool) -> list[Event]:
         """Order what one wake-up has brought, where the order of observation means nothing.
 
         Ranks that failed by themselves come first, then signals, since a platform that stops a whole container means
@@ -268,7 +263,6 @@ class Manager:
             self._processes.ask_escaped(self._state.stop_signum)
             if STOP_SIGNALS.intersection(self._clock.wait(left)):
                 return
-            self._processes.has_asked_ended()
 
     def _finish_output(self, *, has_survivors: bool) -> None:
         """Wait for the last bytes of a job of which nothing is alive, or nothing that SIGKILL ends."""

@@ -196,10 +196,6 @@ class FakeProcesses:
         """Ask the processes outside the ranks' own sessions; those of a test do not listen."""
         self.escaped_asked.append((self._clock.now(), signum))
 
-    def has_asked_ended(self) -> bool:
-        """Whether a process that is no child of this one has ended: there are none."""
-        return False
-
     def notify(self, signums: Mapping[int, int]) -> bool:
         """Send each rank that handles it its signal."""
         handled = {

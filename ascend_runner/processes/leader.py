@@ -33,6 +33,7 @@ class Leader:
         """
         refuse_the_last_descriptors(output)
         self.spec = spec
+        self.is_reported = False  # whether its end was
         self.pid = _spawn(spec, output) if spec.cores is None else _spawn_on_cores(spec.cores, spec, output)
 
     def peek(self) -> Ending | None:

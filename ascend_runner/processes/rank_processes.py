@@ -16,7 +16,7 @@ from ascend_runner.processes import rank_tree
 from ascend_runner.processes.exit_watch import ExitWatch
 from ascend_runner.processes.leader import Leader
 from ascend_runner.supervision import signal_targets
-from ascend_runner.supervision.events import Emptied, Ending, Exited
+from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Ending, Exited
 from ascend_runner.supervision.signal_targets import Identity, RankProcess
 
 
@@ -27,9 +27,7 @@ class RankProcesses:
         self._leaders: dict[int, Leader] = {}  # not reaped, so their pids cannot be reused
         self.exits = ExitWatch()
         self._asked: set[Identity] = set()  # processes that were asked to stop
-        self._has_asked_ended = False
-        self._ended: set[int] = set()  # ranks whose leader has ended
-        self._with_stragglers: set[int] = set()  # those of them that have a living process in their session
+        self._with_stragglers: set[int] = set()  # ranks whose leader has ended before the rest of their session
         self._tree: tuple[RankProcess, ...] | None = None  # as read since the last look
 
     def spawn(self, spec: RankSpec, output: int) -> int:
@@ -44,32 +42,29 @@ class RankProcesses:
         self._tree = None
         return leader.pid
 
-    def look(self) -> tuple[Sequence[Union[Exited, Emptied]], bool]:
+    def look(self) -> tuple[Sequence[Union[Exited, Emptied, AskedProcessEnded]], bool]:
         """Return what has ended since the last call, without reaping, and whether it is in the kernel's order."""
         self._tree = None
-        running = {rank_id: leader for rank_id, leader in self._leaders.items() if rank_id not in self._ended}
+        running = {rank_id: leader for rank_id, leader in self._leaders.items() if not leader.is_reported}
         endings = {rank_id: ending for rank_id, leader in running.items() if (ending := leader.peek())}
         # Asked after the leaders were looked at, so that none of these is missing for being a moment too late.
-        order = [rank_id for rank_id in self._take_ended() if rank_id in running]
+        ended = self.exits.take_ended()
+        ranks = {leader.pid: rank_id for rank_id, leader in self._leaders.items()}
+        order = [ranks[pid] for pid in ended if ranks.get(pid) in running]
         endings.update((rank_id, ending) for rank_id in order if (ending := running[rank_id].peek_closely()))
         sessions = self._living_sessions(endings)
         emptied = [rank_id for rank_id in self._with_stragglers if self._leaders[rank_id].pid not in sessions]
         self._with_stragglers.difference_update(emptied)
-        events: list[Union[Exited, Emptied]] = [Emptied(rank_id) for rank_id in emptied]
+        events: list[Union[Exited, Emptied, AskedProcessEnded]] = [Emptied(rank_id) for rank_id in emptied]
         for rank_id in dict.fromkeys((*order, *endings)):
             has_stragglers = self._leaders[rank_id].pid in sessions
             if has_stragglers:
                 self._with_stragglers.add(rank_id)
-            self._ended.add(rank_id)
+            running[rank_id].is_reported = True
             events.append(Exited(rank_id, endings[rank_id], has_stragglers))
+        if any(pid not in ranks for pid in ended):
+            events.append(AskedProcessEnded())
         return events, len(order) == len(endings)
-
-    def _take_ended(self) -> Sequence[int]:
-        """Return the ranks whose leader has ended, in the order of the kernel."""
-        ranks = {leader.pid: rank_id for rank_id, leader in self._leaders.items()}
-        ended = self.exits.take_ended()
-        self._has_asked_ended |= any(pid not in ranks for pid in ended)
-        return [ranks[pid] for pid in ended if pid in ranks]
 
     def _living_sessions(self, endings: Mapping[int, Ending]) -> Collection[int]:
         """Return the sessions that have a living process, of those that are needed."""
@@ -141,17 +136,11 @@ class RankProcesses:
 
     def reap(self, rank_id: int) -> RankReaped:
         """Return the pid of a rank of which nothing is left back to the kernel."""
-        self._ended.discard(rank_id)
         return self._leaders.pop(rank_id).reap()
 
     def pids(self) -> Mapping[int, int]:
         """Return the pid of each rank whose leader is alive, by rank id."""
-        return {rank_id: leader.pid for rank_id, leader in self._leaders.items() if rank_id not in self._ended}
-
-    def has_asked_ended(self) -> bool:
-        """Whether a process that was asked to stop, other than a leader, had ended at the last look."""
-        has_ended, self._has_asked_ended = self._has_asked_ended, False
-        return has_ended
+        return {rank_id: leader.pid for rank_id, leader in self._leaders.items() if not leader.is_reported}
 
     def has_killable(self) -> bool:
         """Whether any process is alive that this user may signal."""
@@ -160,7 +149,7 @@ class RankProcesses:
     def has_escaped(self) -> bool:
         """Whether any process outside the ranks' own sessions is alive that may be signalled. Reaps what has ended."""
         self._tree = None
-        self._take_ended()
+        self.exits.take_ended()
         leaders = self._leader_pids()
         return bool(process_tree.reap_adopted(keep=leaders)) and self._has_killable_but(leaders)
 

@@ -14,7 +14,7 @@ import pytest
 from ascend_runner.guardian import process_tree
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes.rank_processes import RankProcesses
-from ascend_runner.supervision.events import Emptied, Ending, Exited
+from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Ending, Exited
 from tests.helpers.waiting import LIMIT, wait_until
 
 
@@ -55,7 +55,7 @@ def test_death_of_a_straggler_that_is_no_child_is_noticed(processes: RankProcess
 
     os.kill(int((tmp_path / "straggler").read_text()), signal.SIGKILL)
     assert poll.poll(LIMIT * 1000)
-    assert [Emptied(0)] == list(processes.look()[0])
+    assert [Emptied(0), AskedProcessEnded()] == list(processes.look()[0])
     processes.reap(0)
     while processes.has_escaped():
         processes.kill_escaped()
