@@ -14,7 +14,7 @@ from typing import Final, Optional, Union
 import attrs
 
 from ascend_runner import errors
-from ascend_runner.facts import Fact, Observer, RankOutput, SignalUnhandled, Swept
+from ascend_runner.facts import Fact, Observer, SignalUnhandled, Swept
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
@@ -60,7 +60,6 @@ class Manager:
         self._deadline: float | None = None  # the machine's
         self._silence: Silence | None = None  # while it can become a hang
         self._grace_ends: float | None = None  # once a teardown has begun
-        self._held: tuple[Exited, RankOutput] | None = None  # of a rank that tells only of a lost peer
         self._late_signals = 0  # to stop, after the end of the ranks
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
         self._state = State(grace=job.grace)
@@ -151,8 +150,8 @@ class Manager:
             events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
             if SIGCHLD in signums or is_over or not (signums or self._events):  # the latter if a process has ended
                 events = self._with_deaths(events)
-            if self._state.phase is Phase.HOLDING and not events:
-                is_over = is_over or not self._is_open()
+            if isinstance(self._state.cause, Exited) and self._state.phase is Phase.HOLDING and not events:
+                is_over = is_over or not self._is_open(self._state.cause)
             if is_over and not events:
                 self._deadline = None
                 events.append(DeadlineReached())
@@ -183,6 +182,7 @@ class Manager:
         the runner first, then ranks that something else may have ended.
         """
         failures = [event for event in deaths if isinstance(event, Exited) and not event.ending.is_success]
+        others = [event for event in deaths if event not in failures]
         if len(failures) > 1:
             self._output.settle()
             order = self._evidence.order_failures(
@@ -190,28 +190,19 @@ class Manager:
             )
             failures.sort(key=lambda event: order.index(event.rank_id))
         elif failures and self._state.phase is Phase.RUNNING:
-            judged = attrs.evolve(failures[0], is_consequence=self._is_consequence(failures[0]))
-            deaths = [judged if event is failures[0] else event for event in deaths]
-            failures = [judged]
+            failures = [attrs.evolve(failures[0], is_consequence=self._is_open(failures[0]))]
         own = [event for event in failures if event.ending.exit_status - 128 not in STOP_SIGNALS | {SIGKILL}]
-        others = [event for event in (*failures, *deaths) if event not in own]
-        return [*own, *signals, *dict.fromkeys(others)]
+        caused = [event for event in failures if event not in own]
+        return [*own, *signals, *caused, *others]
 
-    def _is_consequence(self, event: Exited) -> bool:
-        """Whether a rank tells only of a lost peer while others that may tell why are alive."""
-        if self._state.leaders == {event.rank_id}:
+    def _is_open(self, failure: Exited) -> bool:
+        """Whether a rank tells only of a lost peer, while others live that may tell why, and have not so far."""
+        living = sorted(self._state.leaders - {failure.rank_id})
+        if not living:
             return False
         self._output.settle()
-        self._held = event, self._output.read_so_far(event.rank_id)
-        return self._is_open()
-
-    def _is_open(self) -> bool:
-        """Whether the cause of the failure that is held is still open."""
-        if self._held is None:
-            return False
-        self._output.settle()
-        living = sorted(self._state.leaders - {self._held[0].rank_id})
-        return self._evidence.is_open(self._held, [self._output.read_so_far(rank_id) for rank_id in living])
+        failed = failure, self._output.read_so_far(failure.rank_id)
+        return self._evidence.is_open(failed, [self._output.read_so_far(rank_id) for rank_id in living])
 
     def _hangs(self, *, is_quiet: bool) -> list[Event]:
         """Detect that no rank has written for too long.
