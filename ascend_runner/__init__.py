@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ascend_runner.rank_record import Outcome, RankRecord
     from ascend_runner.supervision.events import Ending, Exited, HangDetected, SignalReceived, SpawnFailed
     from ascend_runner.training.checkpoints import latest_checkpoint
+    from ascend_runner.training.rank_calls import beat, on_checkpoint, saved
 
 __all__ = [
     "CurrentRank",
@@ -25,15 +26,18 @@ __all__ = [
     "RankRecord",
     "SignalReceived",
     "SpawnFailed",
+    "beat",
     "check",
     "current_rank",
     "errors",
     "latest_checkpoint",
     "launch",
+    "on_checkpoint",
     "plan",
     "platform",
     "prepare",
     "rank_table",
+    "saved",
 ]
 __version__ = "0.1.0"
 
@@ -41,6 +45,13 @@ __version__ = "0.1.0"
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
+
+_HOMES = {
+    "ascend_runner.rank_record": {"Outcome", "RankRecord"},
+    "ascend_runner.supervision.events": {"Ending", "Exited", "HangDetected", "SignalReceived", "SpawnFailed"},
+    "ascend_runner.training.checkpoints": {"latest_checkpoint"},
+    "ascend_runner.training.rank_calls": {"beat", "on_checkpoint", "saved"},
+}  # the others are in the libraries
 
 if not TYPE_CHECKING:  # a type checker takes the names from above and reports all others
 
@@ -53,12 +64,9 @@ if not TYPE_CHECKING:  # a type checker takes the names from above and reports a
             return import_module("ascend_runner.errors")
         if name == "rank_table":
             return import_module("ascend_runner.rank_table")
-        if name in {"Outcome", "RankRecord"}:
-            return getattr(import_module("ascend_runner.rank_record"), name)
-        if name in {"Ending", "Exited", "HangDetected", "SignalReceived", "SpawnFailed"}:
-            return getattr(import_module("ascend_runner.supervision.events"), name)
-        if name == "latest_checkpoint":
-            return getattr(import_module("ascend_runner.training.checkpoints"), name)
+        home = next((home for home, names in _HOMES.items() if name in names), None)
+        if home:
+            return getattr(import_module(home), name)
         library = import_module("ascend_runner.library")
         inside = import_module("ascend_runner.rank_library")
         # The first import of the packages `check` and `plan` makes them attributes; the functions replace them.

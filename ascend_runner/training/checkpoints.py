@@ -22,14 +22,20 @@ import pathlib
 import re
 import time
 
-from ascend_runner.training import whole_files
+from ascend_runner.training.whole_files import (
+    are_listed_files_whole,
+    is_archive,
+    is_checkpoint_file,
+    is_cut_off,
+    is_trainer_state,
+)
 
 TYPE_CHECKING = False  # typing.Final: Python 3.8
 
 if TYPE_CHECKING:
     from typing import Final, Optional, Union
 
-MOST_ENTRIES: Final = 10_000  # of one directory; jobs of a thousand ranks have that many files in a checkpoint
+MOST_ENTRIES: Final = 20_000  # of one directory; a job of 8,192 ranks has less in a checkpoint
 LONGEST_LOOK: Final = 10.0  # seconds
 
 _POINTERS: Final = ("latest_checkpointed_iteration.txt", "latest")
@@ -180,7 +186,7 @@ class _Look:
     def _is_complete(self, path: str, custom: set[str], *, is_pointed_to: bool) -> bool:
         try:
             if not os.path.isdir(path):
-                return whole_files.is_checkpoint_file(path)
+                return is_checkpoint_file(path)
             proof = self._list(path) if is_pointed_to else self._has_last_file(path, custom)
             return bool(proof) and self._is_whole(path)
         except FileNotFoundError:
@@ -193,18 +199,16 @@ class _Look:
         names = {entry.name for entry in self._list(path)}
         if ".metadata" in names:
             needs_more = path.endswith(".ckpt")
-            return whole_files.are_listed_files_whole(path) and (
-                not needs_more or whole_files.is_archive(os.path.join(path, "meta.pt"))
-            )
+            return are_listed_files_whole(path) and (not needs_more or is_archive(os.path.join(path, "meta.pt")))
         if not _HF.fullmatch(os.path.basename(path)):
             last = {"random_states_0.pkl", *custom, *filter(_CUSTOM.fullmatch, names)}
-            return all(whole_files.is_archive(os.path.join(path, name)) for name in last)
+            return all(is_archive(os.path.join(path, name)) for name in last)
         if "checkpoint-is-incomplete.txt" in names:
             return False
         random_states = [name for name in names if name.startswith("rng_state")]
         needs_random_state = any(name.startswith(("optimizer", "global_step")) for name in names)
-        return whole_files.is_trainer_state(os.path.join(path, "trainer_state.json")) and (
-            not needs_random_state or any(whole_files.is_archive(os.path.join(path, name)) for name in random_states)
+        return is_trainer_state(os.path.join(path, "trainer_state.json")) and (
+            not needs_random_state or any(is_archive(os.path.join(path, name)) for name in random_states)
         )
 
     def _is_whole(self, path: str) -> bool:
@@ -216,7 +220,7 @@ class _Look:
         folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
         files = [entry.path for entry in entries if entry.is_file()]
         return all(self._is_late() or self._is_whole(folder) for folder in folders) and not any(
-            not self._is_late() and whole_files.is_cut_off(file) for file in files
+            not self._is_late() and is_cut_off(file) for file in files
         )
 
     def _is_late(self) -> bool:
