@@ -167,7 +167,7 @@ class Launcher:
         output = RankOutputs(job, console, self._messages.warning)
         with closing(RankProcesses()) as processes:
             self._signals.watch(processes.exits)
-            node = ManagedNode(processes=processes, output=output, clock=self._signals, evidence=recorder)
+            node = ManagedNode(processes=processes, output=output, clock=self._signals, evidence=recorder.investigation)
             try:
                 Manager(job, node, observers=(*observers, recorder)).run()
             finally:

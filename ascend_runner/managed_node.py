@@ -138,4 +138,4 @@ class ManagedNode:
     processes: Processes
     output: Output
     clock: Clock
-    evidence: Evidence
+    evidence: Callable[[], Evidence]

@@ -185,7 +185,7 @@ class Manager:
         others = [event for event in deaths if event not in failures]
         if len(failures) > 1:
             self._output.settle()
-            order = self._evidence.order_failures(
+            order = self._evidence().order_failures(
                 [(event, self._output.read_so_far(event.rank_id)) for event in failures], is_ordered=is_ordered
             )
             failures.sort(key=lambda event: order.index(event.rank_id))
@@ -202,7 +202,7 @@ class Manager:
             return False
         self._output.settle()
         failed = failure, self._output.read_so_far(failure.rank_id)
-        return self._evidence.is_open(failed, [self._output.read_so_far(rank_id) for rank_id in living])
+        return self._evidence().is_open(failed, [self._output.read_so_far(rank_id) for rank_id in living])
 
     def _hangs(self, *, is_quiet: bool) -> list[Event]:
         """Detect that no rank has written for too long.
@@ -219,7 +219,7 @@ class Manager:
         if not (is_hang and is_quiet):
             return []
         limit, self._silence = self._silence.limit, None
-        self._tell(self._evidence.find_stacks(self._processes.pids()))
+        self._tell(self._evidence().find_stacks(self._processes.pids()))
         return [HangDetected(limit)]
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------

@@ -349,7 +349,9 @@ class FakeNode:
     @property
     def node(self) -> ManagedNode:
         """The node as the manager gets it."""
-        return ManagedNode(processes=self.processes, output=self.output, clock=self.clock, evidence=self.evidence)
+        return ManagedNode(
+            processes=self.processes, output=self.output, clock=self.clock, evidence=lambda: self.evidence
+        )
 
 
 class Recording:

@@ -36,9 +36,9 @@ class Investigation:
     began: float
     memory: MemorySample
     pids: Mapping[int, int]  # of the ranks' leaders, by rank id
-    masker: Masker
+    masker: Masker = attrs.Factory(Masker)
 
-    def order(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
+    def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
 
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.

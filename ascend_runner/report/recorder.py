@@ -1,13 +1,13 @@
 """Records what is observed of each rank while a job runs, and finds out at the end why ranks failed.
 
-An observer of the manager's facts. It decides nothing, but answers the manager which of several failures came first.
+An observer of the manager's facts, which decides nothing. The manager gets an investigation of what is known so far.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -75,25 +75,19 @@ class Recorder:
         elif isinstance(fact, HangSeen):
             self._hang = fact.stacks
 
-    def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
-        """Return the ids of ranks that failed at the same moment, the most likely first cause first.
-
-        With `is_ordered`, `failures` are in the order in which the kernel saw them end.
-        """
-        return self._investigation(Masker()).order(failures, is_ordered=is_ordered)
-
-    def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
-        """Whether a failure tells only of a lost peer, and no living rank has told why so far."""
-        return self._investigation(Masker()).is_open(failure, living)
+    def investigation(self) -> Investigation:
+        """Return what finds out why ranks fail or hang, with what is known of them by now."""
+        return _load()(
+            job=self._job,
+            began=self._began[0],
+            memory=self._memory,
+            pids={rank_id: spawned.pid for rank_id, (spawned, _at) in self._spawned.items()},
+        )
 
     @property
     def is_disk_hung(self) -> bool:
         """Whether the disk with the logs did not respond at the end of the job."""
         return any(output.is_disk_hung for output in self._outputs.values())
-
-    def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
-        """Return the stacks of all ranks; `pids` are those of their leaders by rank id."""
-        return self._investigation(Masker()).find_stacks(pids)
 
     def finish(self, warn: Callable[[str], None]) -> Outcome:
         """Diagnose the ranks that failed, and return everything that is known of the job, after its end.
@@ -136,7 +130,8 @@ class Recorder:
             if event.rank_id in self._state.stopped
         ]
         first = self._state.cause.rank_id if isinstance(self._state.cause, Exited) else None
-        return self._investigation(masker).diagnose(failures, stopped, first, warn, is_disk_hung=self.is_disk_hung)
+        investigation = attrs.evolve(self.investigation(), masker=masker)
+        return investigation.diagnose(failures, stopped, first, warn, is_disk_hung=self.is_disk_hung)
 
     def _record(self, rank_id: int, finding: Finding | None, masker: Masker) -> RankRecord:
         spec, output, reaped = self._specs[rank_id], self._outputs[rank_id], self._reaped.get(rank_id)
@@ -161,15 +156,6 @@ class Recorder:
             log_lost_from=output.lost_from,
             last_lines=finding.last_lines if finding else tuple(last_lines(masker.data(output.tail[-SHOWN_END:]))),
             finding=finding,
-        )
-
-    def _investigation(self, masker: Masker) -> Investigation:
-        return _load()(
-            job=self._job,
-            began=self._began[0],
-            memory=self._memory,
-            pids={rank_id: spawned.pid for rank_id, (spawned, _at) in self._spawned.items()},
-            masker=masker,
         )
 
 

@@ -175,13 +175,13 @@ def test_order_of_failures(recorder: Recorder) -> None:
     tails = {0: REPORT, 1: NAN}
     failures = [(Exited(rank_id, FAILED), RankOutput(rank_id=rank_id, tail=tail)) for rank_id, tail in tails.items()]
 
-    assert [1, 0] == recorder.order_failures(failures, is_ordered=True)
+    assert [1, 0] == recorder.investigation().order_failures(failures, is_ordered=True)
 
 
 def test_stacks(recorder: Recorder) -> None:
     """The stacks of a hang become part of the outcome."""
     with subprocess.Popen(["/bin/sleep", "600"]) as sleeping:
-        hang = recorder.find_stacks({0: sleeping.pid})
+        hang = recorder.investigation().find_stacks({0: sleeping.pid})
         sleeping.kill()
     recorder.observe(hang, 120.0)
     outcome = play(recorder, HangDetected(1.0), stopped=[0])
