@@ -79,6 +79,21 @@ def test_both_run(program: Program) -> None:
     assert [2, 2] == [len([*folder.glob("python-proc-rank-*.txt")]) for folder in folders]
 
 
+def test_earlier_runs_in_logs(program: Program) -> None:
+    """Of the directories of earlier runs of a job the newest are kept, but never that of a run that has not ended."""
+    waits = "echo runs; while [ ! -e both ]; do sleep 0.1; done"
+    running = program.start_plain("--nproc-per-node", "1", "sh", "-c", waits)
+    running.wait_for("] runs")
+    for _number in range(4):
+        assert 0 == program.start_plain("--nproc-per-node", "1", "--log-runs", "1", "sh", "-c", "true").finish()
+    folders = [folder for folder in (program.folder / "logs").iterdir() if not folder.is_symlink()]
+    (program.folder / "both").touch()
+
+    assert 0 == running.finish()
+    assert 3 == len(folders)
+    assert all((folder / "sh-report.json").exists() for folder in folders)
+
+
 @pytest.mark.usefixtures("stranger")
 def test_busy_port_of_a_stranger(program: Program) -> None:
     """Where another program listens on the default port, a single node gets another one."""

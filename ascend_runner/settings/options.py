@@ -228,7 +228,7 @@ OPTIONS: Final = (
         metavar="N",
         parse=parsing.count,
         default=10,
-        help="number of earlier runs whose logs and reports are kept, in DIR/run-<n>",
+        help="number of earlier runs whose logs and reports are kept, in DIR/run-<n> or in ./logs",
     ),
     Option(
         name="log_max_size",
