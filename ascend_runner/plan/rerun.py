@@ -6,15 +6,18 @@ the only rank of a job.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
 from collections.abc import Mapping
 from typing import Final
 
+import attrs
+
 from ascend_runner.frameworks.hccl import VISIBLE_DEVICES
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.plan.secrets import MASK, Masker, is_secret
+from ascend_runner.plan.secrets import Masker, is_secret
 from ascend_runner.text import printable
 
 # Variables of a terminal or a login, which the shell that runs the script has itself.
@@ -91,27 +94,45 @@ def _assigned(name: str, value: str) -> str:
     if re.fullmatch(_OF_A_SESSION, name):
         return ""
     if is_secret(name, value) or Masker().text(value) != value:
-        return f'{name}="${{{name}:?}}"' if name.isidentifier() else ""
+        return f'{name}="${{{name}:?}}"' if _is_name(name) else ""
     return shlex.quote(f"{name}={value}")
 
 
+def _is_name(name: str) -> bool:
+    """Whether a shell has variables of this name."""
+    return name.isascii() and name.isidentifier()
+
+
+@attrs.define(eq=False, repr=False)
+class _Secrets:
+    """The variables that a script takes the secrets of a command from, by name."""
+
+    values: dict[str, str]
+
+    def hide(self, secret: str, name: str) -> str:
+        """Return the name of a variable between NULs, which no argument contains.
+
+        It is the one that has this value, else one with the name of the option.
+        """
+        secret = re.sub(r"\0(\w+)\0", lambda found: self.values[found[1]], secret)
+        own = re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+        known = [variable for variable, value in self.values.items() if value == secret]
+        if known:
+            own = known[0]
+        elif own in self.values or not _is_name(own):
+            own = next(f"SECRET_{n}" for n in itertools.count(1) if f"SECRET_{n}" not in self.values)
+        self.values[own] = secret
+        return f"\0{own}\0"
+
+
 def _arguments(spec: RankSpec) -> list[str]:
-    """Return the words of the command. A secret is taken from a variable with its value, or with its option's name."""
-    variables = {value: name for name, value in spec.env.items() if value and name.isidentifier()}
-    words: list[str] = []
-    for index, (word, masked) in enumerate(zip(spec.argv, Masker().arguments(spec.argv))):
-        option, equals, value = word.partition("=")
-        if masked == word:
-            words.append(shlex.quote(word))
-        elif masked == option + equals + MASK:
-            own = option if option.isidentifier() else _variable(option)
-            name = variables.get(value) or own or f"ARGUMENT_{index}"
-            words.append(f'{shlex.quote(option + equals)}"${{{name}:?}}"')
-        else:
-            name = _variable(spec.argv[index - 1]) if masked == MASK else ""
-            words.append(f'"${{{variables.get(word) or name or f"ARGUMENT_{index}"}:?}}"')
-    return words
+    """Return the words of the command as a shell reads them, each secret in them as a variable."""
+    secrets = _Secrets({name: value for name, value in spec.env.items() if is_secret(name, value) and _is_name(name)})
+    return [_quoted(word) for word in Masker(hide=secrets.hide).arguments(spec.argv)]
 
 
-def _variable(option: str) -> str:
-    return re.sub(r"\W", "_", option.lstrip("-"), flags=re.ASCII).upper() if option.startswith("-") else ""
+def _quoted(word: str) -> str:
+    """Quote a word for a shell; what is between NULs is the name of a variable."""
+    parts = enumerate(word.split("\0"))
+    quoted = [f'"${{{part}:?}}"' if number % 2 else shlex.quote(part) for number, part in parts if part]
+    return "".join(quoted) or "''"

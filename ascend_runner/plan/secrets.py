@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Callable, Final
 
 import attrs
 
@@ -17,21 +17,23 @@ from ascend_runner.text import without_escapes
 MASK: Final = "***"
 
 # Whole words between underscores: HUAWEICLOUD_SDK_AK has one, BREAK_LINES and TOKENIZERS_PARALLELISM have none.
-SECRET_WORDS: Final = frozenset(
-    {
-        *("AK", "APIKEY", "APIKEYS", "AUTH", "COOKIE", "COOKIES", "CREDENTIAL", "CREDENTIALS", "DSN", "KEY", "KEYS"),
-        *("PASS", "PASSWD", "PASSWORD", "PASSWORDS", "PAT", "PRIVATE", "PWD", "SECRET", "SECRETS", "SESSION", "SK"),
-        *("TOKEN", "TOKENS"),
-    }
+_WORDS: Final = (
+    "AK|APIKEYS?|AUTH|COOKIES?|CREDENTIALS?|DSN|KEYS?|PASS|PASSWD|PASSWORDS?|PAT|PRIVATE|PWD|SECRETS?|SESSION|SK"
+    "|TOKENS?"
 )
+_ENDINGS: Final = "ACCESSKEY|APIKEY|PASSPHRASE|PASSWD|PASSWORD|SECRET|SECRETKEY|TOKEN"  # of a word: PGPASSWORD
+_NAME: Final = rf"(?:(?<![A-Z0-9])(?:{_WORDS})|{_ENDINGS})(?![A-Z0-9])"
 # These are never short numbers: --max-tokens 4096 is a length.
 NOT_NUMBERS: Final = frozenset({"AUTH", "KEY", "KEYS", "SESSION", "TOKEN", "TOKENS"})
 NOT_SECRETS: Final = frozenset({"", "0", "1", "true", "false", "none", "null", "yes", "no"})
 FOLDERS: Final = frozenset({"PWD", "OLDPWD"})  # the shell's current and previous folder
 
-_QUOTED: Final = r"\"[^\"\n]*\"|'[^'\n]*'"
-_VALUE: Final = rf"(?P<value>{_QUOTED}|[^\s'\"]+)"
+# A shell's reference to a variable or a command; a placeholder or a token of a vocabulary in brackets: "</s>".
+_HARMLESS: Final = r"\$[({A-Za-z_]|<[^<>]*>\Z|\[[^\[\]]*\]\Z|\{[^{}]*\}\Z"
+_QUOTED: Final = r"(?P<quote>['\"])(?P<quoted>(?:\\.|(?!(?P=quote))[^\\\n])*)(?P=quote)"
+_VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>[^\s'\"]*[^\s'\";&|),\]}}]))"  # without what ends it in a shell or a list
 _PROSE: Final = r"(?:and|are|as|expected|for|from|in|is|must|not|or|require[ds]?|to|was|were|with)\b"
+_HEADER: Final = r"(?:[\w-]{0,80}[-_])?(?:(?:api|access|secret)[-_]?key|passphrase|passw(?:or)?d|secret|token)"
 # Each shape, and the words of which a text must contain one: most texts have none, and a search takes time, as does
 # compiling the pattern, which `re` does at the first search. What comes before the secret stays: the user of a URL, the
 # scheme of a header, the name of an option. The numbers bound the time that an odd text takes.
@@ -50,37 +52,53 @@ _SHAPES: Final = (
     ),
     (("://",), r"(?i)(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,256}:)[^\s/@]{1,1024}(?=@)"),
     (("Bearer", "Basic"), r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}"),
-    (
-        ("-",),
-        rf"(?P<before>(?<![\w-])--?(?P<name>[A-Za-z][\w-]{{0,99}})(?:=|[ \t]+(?!-|{_PROSE}))){_VALUE}",
-    ),
+    (("?", "&"), r"(?P<before>[?&](?P<name>[\w.-]{1,100})=)(?P<bare>[^\s&#'\"]+)"),  # of a URL
+    (("-",), rf"(?P<before>(?<![\w-])--?(?P<name>\w[\w-]{{0,99}})(?:=|[ \t]+(?!-|{_PROSE}))){_VALUE}"),
+    # An option in a list of arguments, as Python prints it.
+    (("'-", '"-'), rf"(?P<before>(?P<mark>['\"])--?(?P<name>\w[\w-]{{0,99}})(?P=mark),\s{{0,4}}[bu]?)(?!.-){_QUOTED}"),
     (("=",), rf"(?P<before>(?<![\w-])(?P<name>[A-Z_][A-Z0-9_]{{0,99}})=){_VALUE}"),
-    # In Python's source and its records; a plain word such as `key` is a parameter of everything.
-    (("='", '="'), rf"(?P<before>\b(?P<name>[a-z]+(?:_[a-z]+)*)=)(?P<value>{_QUOTED})"),
+    # In Python's source, in its records and dictionaries, and in JSON.
+    (("='", '="', "= '", '= "'), rf"(?P<before>\b(?P<field>[a-z_]\w{{0,99}}) ?= ?){_QUOTED}"),
+    (
+        ("':", '":'),
+        rf"(?P<before>(?P<mark>['\"])(?P<field>[A-Za-z_][\w.-]{{0,99}})(?P=mark)\s{{0,4}}:\s{{0,4}}[bu]?){_QUOTED}",
+    ),
+    # A line of YAML, or a header of HTTP.
+    ((": ",), rf"(?im)^(?P<before>[ \t<>|*-]{{0,40}}(?P<name>{_HEADER}):[ \t]+(?!{_PROSE})){_VALUE}(?=[ \t]*$)"),
 )
-_WORDS_OF_CODE: Final = frozenset({"key", "keys", "session"})
-_REFERENCE: Final = r"\$[({A-Za-z_]"  # of a shell, to a variable or a command
-_OPTION: Final = r"--?([A-Za-z][\w-]*)"
+_WORDS_OF_CODE: Final = frozenset({"key", "keys", "session"})  # fields of everything
+_OPTION: Final = r"--?(\w[\w-]*)"
+_ASSIGNMENT: Final = r"([-+~]*([A-Za-z_][\w.-]*)=)(.*)"  # --token=x, TOKEN=x for env(1), +wandb.token=x for hydra
 
 
 def is_secret(name: str, value: str = "x") -> bool:
-    """Return whether a variable or an option of this name looks as if its value were a secret."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper().replace("-", "_")
-    found = SECRET_WORDS.intersection(words.split("_")) if words not in FOLDERS else set()
-    if not found or value.lower() in NOT_SECRETS or re.match(_REFERENCE, value):
+    """Return whether a variable, an option or a field of this name looks as if its value were a secret."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+    if words in FOLDERS or value.lower() in NOT_SECRETS or re.match(_HARMLESS, value):
         return False
-    return not (found <= NOT_NUMBERS and re.fullmatch(r"[0-9.,]{1,9}", value))
+    if re.sub(r"\W|_", "", value.upper()) == re.sub(r"\W|_", "", name.upper()):
+        return False  # in the usage of a program: --token TOKEN
+    found = set(re.findall(_NAME, words))
+    return bool(found) and not (found <= NOT_NUMBERS and re.fullmatch(r"[0-9,]{1,9}|[0-9,]+\.[0-9]*", value))
 
 
 @attrs.define(eq=False, repr=False)
 class Masker:
-    """Masks secrets and counts them, so that the output can state how many were masked."""
+    """Masks secrets and counts them, so that the output can state how many were masked.
+
+    `hide` gets a secret and the name of its variable, option or field, "" without one, and returns what replaces it.
+    """
 
     count: int = 0
+    hide: Callable[[str, str], str] = lambda _secret, _name: MASK
+    _hidden: set[str] = attrs.field(factory=lambda: {MASK}, init=False)
 
     def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the variables with every secret masked: by the variable's name, else by the shape of the value."""
-        return {name: self._mask() if is_secret(name, value) else self.text(value) for name, value in variables.items()}
+        return {
+            name: self._hide(value, name) if is_secret(name, value) else self.text(value)
+            for name, value in variables.items()
+        }
 
     def arguments(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the words of a command with every secret masked, also one that follows its option as a word."""
@@ -88,7 +106,7 @@ class Masker:
         option = ""
         for word in argv:
             follows = bool(option) and not word.startswith("-") and is_secret(option, word)
-            masked.append(self._mask() if follows else self.text(word))
+            masked.append(self._hide(word, option) if follows else self._argument(word, is_program=option == "c"))
             found = re.fullmatch(_OPTION, word)
             option = found[1] if found else ""
         return tuple(masked)
@@ -104,14 +122,23 @@ class Masker:
         """Return the end of a log without colours, and with every secret masked that is recognised by its shape."""
         return self.text(without_escapes(data.decode(errors="surrogateescape"))).encode(errors="surrogateescape")
 
+    def _argument(self, word: str, *, is_program: bool) -> str:
+        """Mask one argument. That of `sh -c` may begin with an assignment, and more follows."""
+        found = None if is_program else re.fullmatch(_ASSIGNMENT, word, re.DOTALL)
+        return found[1] + self._hide(found[3], found[2]) if found and is_secret(found[2], found[3]) else self.text(word)
+
     def _masked(self, found: re.Match[str]) -> str:
         parts = found.groupdict(default="")
-        before, name = parts.get("before", ""), parts.get("name", "")
-        is_code = name in _WORDS_OF_CODE and not before.startswith("-")
-        if found[0].endswith(MASK) or is_code or (name and not is_secret(name, parts["value"].strip("'\""))):
+        before, quote = parts.get("before", ""), parts.get("quote", "")
+        secret = found[0][len(before) + len(quote) : len(found[0]) - len(quote)]
+        field = parts.get("field", "")
+        name = parts.get("name", "") or field
+        if secret in self._hidden or field in _WORDS_OF_CODE or (name and not is_secret(name, secret)):
             return found[0]
-        return before + self._mask()
+        return before + quote + self._hide(secret, name) + quote
 
-    def _mask(self) -> str:
+    def _hide(self, secret: str, name: str) -> str:
         self.count += 1
-        return MASK
+        hidden = self.hide(secret, name)
+        self._hidden.add(hidden)
+        return hidden

@@ -130,10 +130,26 @@ def test_secrets_in_arguments() -> None:
     env = {**PATH, "MY_TOKEN": "hidden-1"}
     argv = ("printf", "%s\n", "--token", "hidden-1", "--api-key=hidden-2", "x --token hidden-3")
     spec = rank(*argv, env=env)
-    set_before = {**env, "API_KEY": "hidden-2", "ARGUMENT_5": "x --token hidden-3"}
+    set_before = {**env, "API_KEY": "hidden-2", "TOKEN": "hidden-3"}
 
     assert b"hidden" not in script(spec, job_of(spec), {})
     assert "\n".join((*argv[2:], "")).encode() == run(spec, env=set_before).stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_secrets_in_a_program_of_a_shell(shell: str) -> None:
+    """Of a program, only the secrets are taken from variables: with their values the same program runs."""
+    program = """echo "it's" --token 'hidden 1' --2fa-token hidden-2 'http://u:hidden-3@h' --token hidden-4; true"""
+    spec = rank("sh", "-c", program)
+    values = {"TOKEN": "hidden 1", "SECRET_1": "hidden-3", "SECRET_2": "hidden-2", "SECRET_3": "hidden-4"}
+    text = script(spec, job_of(spec), {})
+
+    assert b"hidden" not in text
+    assert b"echo" in text
+    assert run(rank("sh", "-c", program)).returncode
+    assert b"it's --token hidden 1 --2fa-token hidden-2 http://u:hidden-3@h --token hidden-4\n" == (
+        run(spec, env={**PATH, **values}, shell=shell).stdout
+    )
 
 
 def test_secret_in_an_assignment() -> None:

@@ -19,10 +19,11 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY
         "TOKEN", "HF_TOKEN", "SECRET_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "HUAWEICLOUD_SDK_AK", "SK_1",
         "CREDENTIAL_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "wandb_api_key", "_KEY_", "MYSQL_PASSWD", "DB_PWD",
         "GH_PAT",        "WANDB_APIKEY", "BASIC_AUTH", "SENTRY_DSN", "SESSION_ID", "api-key", "apiKey", "SSH_PRIVATE",
+        "PGPASSWORD", "ACCESSTOKEN", "MYSQL_PWD", "GITHUBTOKEN", "MY_APIKEY", "AWSSECRET", "wandb.api_key",
     ],
 )  # fmt: skip
 def test_secret_names(name: str) -> None:
-    """A name with one of the words between underscores looks secret, in any case."""
+    """A name with one of the words between underscores, or that ends in a longer one, looks secret, in any case."""
     assert is_secret(name)
 
 
@@ -30,7 +31,7 @@ def test_secret_names(name: str) -> None:
     "name",
     [
         "PATH", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "BREAK", "TASK_INDEX", "RISK", "SKIP", "MAKEFLAGS",
-        "PWD",        "OLDPWD", "PATTERN", "COMPASS", "AUTHOR", "",
+        "PWD",        "OLDPWD", "PATTERN", "COMPASS", "AUTHOR", "", "tokenizer", "HOTKEY", "PASSWORDLESS", "SECRETARY",
     ],
 )  # fmt: skip
 def test_other_names(name: str) -> None:
@@ -54,10 +55,23 @@ def test_other_names(name: str) -> None:
         ("LTAI5tabcdefghijklmn", MASK),
         ("train.py --token=abc --lr=0.1", "train.py --token=*** --lr=0.1"),
         ("train.py --api-key abc --lr 0.1", "train.py --api-key *** --lr 0.1"),
-        ("train.py --api-key 'a b' x", "train.py --api-key *** x"),
+        ("train.py --api-key 'a b' x", "train.py --api-key '***' x"),
+        ("train.py --2fa-token abc", "train.py --2fa-token ***"),
         ("export DB_PASSWORD=abc", "export DB_PASSWORD=***"),
-        ('HF_TOKEN="a b" python', "HF_TOKEN=*** python"),
-        ("Namespace(lr=0.1, api_key='abc')", "Namespace(lr=0.1, api_key=***)"),
+        ('HF_TOKEN="a b" python', 'HF_TOKEN="***" python'),
+        ("PGPASSWORD=abc psql", "PGPASSWORD=*** psql"),
+        ("Namespace(lr=0.1, api_key='abc')", "Namespace(lr=0.1, api_key='***')"),
+        ('Namespace(lr=0.1, hub_token="it\'s")', 'Namespace(lr=0.1, hub_token="***")'),
+        (r"Config(password='it\'s', lr=0.1)", "Config(password='***', lr=0.1)"),
+        ("    token = 'abc'", "    token = '***'"),
+        ("['train.py', '--token', 'abc', 'x']", "['train.py', '--token', '***', 'x']"),
+        ("Command '['t.py', '--token=abc']' returned", "Command '['t.py', '--token=***']' returned"),
+        ("{'lr': 0.1, 'password': 'abc'}", "{'lr': 0.1, 'password': '***'}"),
+        ('{"X-Auth-Token":"abc","lr":0.1}', '{"X-Auth-Token":"***","lr":0.1}'),
+        ("environ({'MYSQL_PWD': 'abc', 'A': 'x'})", "environ({'MYSQL_PWD': '***', 'A': 'x'})"),
+        ("wandb:\n  api_key: abc\n  x: y", "wandb:\n  api_key: ***\n  x: y"),
+        ("GET https://host/a?x=1&api_key=abc HTTP", "GET https://host/a?x=1&api_key=*** HTTP"),
+        ("Namespace(token='hf_abcdefghijklmnopqrst')", "Namespace(token='***')"),
         ("MIIEow\nIBAA==\n-----END PRIVATE KEY-----\nend", "***\nend"),
     ],
 )
@@ -74,7 +88,10 @@ def test_secret_shapes(text: str, masked: str) -> None:
     [
         "loss=0.1 step=17", "http://10.0.0.1:8080/path", "tcp://host:29500", "--keyboard=us", "user@host:/folder",
         "sk-learn", "rows.sort(key=first)", "d.get(key='loss')", "--token is required", "--max-tokens 4096",
-        "HF_TOKEN=$TOKEN", "--token ${TOKEN:?}",
+        "HF_TOKEN=$TOKEN", "--token ${TOKEN:?}", "usage: t.py [--hub-token HUB_TOKEN] [--api-key API_KEY]",
+        "Namespace(pad_token_id=0, eos_token='</s>', cls_token='[CLS]', max_new_tokens=128, tokenizer_path='x')",
+        "{'max_tokens': '4096', 'key': 'loss', 'password': None}", "KeyError: 'x'", "tokens: 4,096", "token: <unk>",
+        "TOKENS_PER_SECOND=12345678.9", "AssertionError: token: bad value", "['--tokens', '4096', '--token', '--lr']",
         "hf_model", "/home/ma-user/AKIA", "lr=1e-3 key_size", "",
     ],
 )  # fmt: skip
@@ -103,6 +120,12 @@ def test_coloured_output() -> None:
         "x://a:" * 16_000,
         "'" * 100_000,
         'a="' * 30_000,
+        "'a':'" * 30_000,
+        "'--a','" * 30_000,
+        " " * 100_000 + ": ",
+        "-token: " * 20_000,
+        "a.b-" * 25_000 + ": ",
+        "?a" * 50_000,
     ],
 )
 def test_odd_text_takes_no_time(text: str) -> None:
@@ -116,11 +139,15 @@ def test_odd_text_takes_no_time(text: str) -> None:
 def test_arguments() -> None:
     """A secret may follow its option as a word of its own; another option may follow instead."""
     words = ("python", "train.py", "--api-key", "abc", "--token", "--lr", "0.1", "--secret=x", "--max-tokens", "4096")
+    others = ("--passphrase=a b", "+wandb.api_key=abc", "sh", "-c", "HF_TOKEN=abc exec python")
 
     masker = Masker()
 
     assert (*words[:3], MASK, *words[4:7], "--secret=***", *words[8:]) == masker.arguments(words)
-    assert 2 == masker.count
+    assert ("--passphrase=***", "+wandb.api_key=***", "sh", "-c", "HF_TOKEN=*** exec python") == masker.arguments(
+        others
+    )
+    assert 5 == masker.count
 
 
 def test_variables() -> None:
