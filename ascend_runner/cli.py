@@ -122,12 +122,7 @@ class Program:
         return self._launch(launcher, job), ""
 
     def _launch(self, launcher: Launcher, job: JobSpec) -> Outcome:
-        guardian = os.getppid()
         outcome = launcher.run(job, self.console)
-        if os.getppid() != guardian:
-            self.messages.warning(
-                "ascend-runner's parent process was killed: the job was stopped, and its exit status is lost"
-            )
         report = self.messages.error if outcome.cause else self.messages.info
         report(screen.ended(outcome, job))
         return outcome

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Optional, Protocol, Union
 
 import attrs
 
-from ascend_runner.supervision.events import AskedProcessEnded, DeadlineReached, Emptied, Exited, Spawned, SpawnFailed
+from ascend_runner.supervision.events import (
+    AskedProcessEnded,
+    DeadlineReached,
+    Emptied,
+    Exited,
+    HangDetected,
+    SignalReceived,
+    Spawned,
+    SpawnFailed,
+)
 from ascend_runner.supervision.state import State
 
 if TYPE_CHECKING:
@@ -87,7 +96,8 @@ class Swept:
 
 
 # A State is a fact whenever its phase is a new one; DONE comes last, after the output is complete. While ranks are
-# asked to stop, DeadlineReached is the next step of the back-off.
+# asked to stop, DeadlineReached is the next step of the back-off, and SignalReceived a signal that changes nothing.
+# HangDetected comes before the stacks of the ranks are read, which takes a while.
 Fact = Union[
     State,
     Spawned,
@@ -98,7 +108,9 @@ Fact = Union[
     DeadlineReached,
     RankReaped,
     RankOutput,
+    SignalReceived,
     SignalUnhandled,
+    HangDetected,
     HangSeen,
     Swept,
 ]

@@ -55,6 +55,7 @@ class Launcher:
         self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
         self._log_dir = ExitStack()  # holds the log directory
         self._report: ReportFile | None = None
+        self._guardian = os.getppid()
 
     def prepare(self, command: Sequence[str], *, may_wait: bool = True, version: str = "") -> Preparation:
         """Plan the job, or find all problems. Waits for the rank table if `may_wait`.
@@ -123,14 +124,17 @@ class Launcher:
                 self._check_for_signals()
                 self._note_missing_py_spy(job)
                 recorder = Recorder(job)
-                self._manage(job, console, (Progress(job, self._messages), report), recorder)
+                progress = Progress(job, self._messages, self._is_orphaned)
+                self._manage(job, console, (progress, report), recorder)
             except errors.AscendRunnerError as error:
                 report.fail(error)
                 raise
 
             outcome = recorder.finish(self._messages.warning)
             limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
-            if outcome.cause and not isinstance(outcome.cause, SignalReceived):
+            if isinstance(outcome.cause, SignalReceived):
+                outcome = attrs.evolve(outcome, cause=attrs.evolve(outcome.cause, is_orphaned=self._is_orphaned()))
+            elif outcome.cause:
                 reruns = report.write_reruns(job, self._environ, limit)
                 ranks = tuple(attrs.evolve(rank, rerun=reruns.get(rank.rank_id, "")) for rank in outcome.ranks)
                 outcome = attrs.evolve(outcome, ranks=ranks)
@@ -138,6 +142,9 @@ class Launcher:
             document = build.build(outcome, job, self._environ)
             report.finish(document, limit)
             return attrs.evolve(outcome, report=document)
+
+    def _is_orphaned(self) -> bool:
+        return os.getppid() != self._guardian
 
     def _begin(self, job: JobSpec) -> ReportFile:
         """Hold the log directory of a job, and report that it is being prepared."""

@@ -97,7 +97,8 @@ class Manager:
     def _handle(self, event: Event) -> None:
         before = self._state.phase
         self._state, actions = machine.transition(self._state, event)
-        if isinstance(event, DeadlineReached) and before is Phase.TERMINATING:
+        is_stop = isinstance(event, SignalReceived) and event.signum in STOP_SIGNALS
+        if self._state.phase is before is Phase.TERMINATING and (is_stop or isinstance(event, DeadlineReached)):
             self._tell(event)
         if self._state.phase not in {before, Phase.DONE}:
             if self._state.is_tearing_down:
@@ -218,9 +219,10 @@ class Manager:
         is_hang = self._silence.look(now, self._output.last_activity, is_held=self._processes.is_held())
         if not (is_hang and is_quiet):
             return []
-        limit, self._silence = self._silence.limit, None
+        hang, self._silence = HangDetected(self._silence.limit), None
+        self._tell(hang)
         self._tell(self._evidence().find_stacks(self._processes.pids()))
-        return [HangDetected(limit)]
+        return [hang]
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class RankRecord:
     rank_id: int
     ending: Optional[Ending] = None
     is_started: bool = True
-    is_stopped: bool = False  # asked to stop by the runner
+    is_stopped: bool = False  # asked to stop by the runner, without having failed before
     name: str = ""
     pid: int = 0
     started_after: float = 0.0

@@ -229,6 +229,24 @@ def test_second_sigterm_kills_at_once(node: FakeNode) -> None:
     assert [(2.5, 0, SIGKILL), (2.5, 1, SIGKILL)] == node.processes.signalled[-2:]
 
 
+def test_signal_that_changes_nothing_is_a_fact(node: FakeNode, recording: Recording) -> None:
+    """A SIGTERM while ranks are stopped because of a failure is told; one that begins to stop or kill is a phase."""
+    node.processes.behaviours = {0: exits(FAILED, 1.0), 1: STUBBORN}
+    for moment in (2.0, 4.0):
+        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
+    node.clock.at(3.0, lambda: node.clock.receive(SIGCONT))
+    run(node, 2, recording)
+
+    assert [(SignalReceived(SIGTERM), 2.0)] == [
+        (fact, at) for fact, at in recording.timed if isinstance(fact, SignalReceived)
+    ]
+    assert [(Phase.KILLING, SIGTERM, 4.0)] == [
+        (fact.phase, fact.killed_by, at)
+        for fact, at in recording.timed
+        if isinstance(fact, State) and fact.phase is Phase.KILLING
+    ]
+
+
 def test_stubborn_rank_is_asked_once_and_killed_at_the_end_of_the_grace(node: FakeNode) -> None:
     """SIGTERM once at the failure, however often the ranks are looked at again, and SIGKILL after 15 s."""
     node.processes.behaviours = {0: exits(FAILED, 0.0), 1: STUBBORN}
@@ -276,7 +294,7 @@ def test_silence_for_the_limit_is_a_hang(node: FakeNode, recording: Recording) -
     assert 124 == status(state)
     assert [0] == list(node.evidence.looked_at)
     assert 110.0 == teardown(recording)[1]
-    assert kinds(recording).index(HangSeen) < kinds(recording).index(Phase.TERMINATING)
+    assert [HangDetected, HangSeen, Phase.TERMINATING] == kinds(recording)[-8:][:3]
 
 
 def test_ranks_that_are_being_stopped_do_not_hang(node: FakeNode, recording: Recording) -> None:

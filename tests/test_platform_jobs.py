@@ -352,7 +352,7 @@ def test_scheduler_has_a_log_of_its_own_and_no_rank(program: Program) -> None:
     assert b"MS_SCHED none none\n" == (program.log_dir / "job-proc-scheduler.txt").read_bytes()
     assert "[scheduler] MS_SCHED none none\n" in run.lines
     assert " INFO starting ranks 0, 1 of 2 and scheduler on " in run.screen
-    assert " INFO all 2 ranks ended with exit status 0 after " in run.screen
+    assert " INFO both ranks exited with status 0 after " in run.screen
 
 
 @pytest.mark.parametrize("failing", ["MS_SCHED", "MS_WORKER"])
@@ -518,7 +518,7 @@ def test_engine_is_one_process_that_starts_the_others(program: Program) -> None:
     assert b"torchrun --nproc_per_node=4 --master_port=29611 train.py\ntable none\n" == log
     assert " INFO --launcher torchrun: running the command with torchrun\n" in run.screen
     assert " INFO starting torchrun on " in run.screen
-    assert " INFO torchrun ended with exit status 0 after " in run.screen
+    assert " INFO torchrun exited with status 0 after " in run.screen
     assert "[torchrun] table none\n" in run.lines
 
 

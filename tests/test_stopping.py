@@ -206,3 +206,54 @@ def test_stop_is_announced_at_once(program: Program) -> None:
 
     assert 143 == run.finish()
     assert "saved" not in run.screen
+    assert 1 == run.screen.count("INFO received SIGINT; killing rank 0\n")
+
+
+def test_end_of_the_grace_is_announced(program: Program) -> None:
+    """Who is killed at the end of the grace is named, and why."""
+    script = 'trap "" TERM; touch ready$RANK; [ $RANK = 0 ] && trap - TERM; while :; do sleep 0.01; done'
+    fails = "until [ -e ready0 ] && [ -e ready1 ]; do sleep 0.01; done; exit 7"
+    run = program.start(
+        "--nproc-per-node", "3", "--grace", "1", "sh", "-c", f"[ $RANK = 2 ] && {{ {fails}; }}; {script}"
+    )
+
+    assert 7 == run.finish()
+    assert 1 == run.screen.count("INFO grace period of 1 s ended; killing rank 1\n")
+
+
+def test_ctrl_c_after_a_failure(program: Program) -> None:
+    """One Ctrl-C is enough to kill the ranks that a failure has begun to stop; the status is that of the failure."""
+    waits = "trap '' TERM INT; touch ready; while :; do sleep 0.01; done"
+    script = f'if [ "$RANK" = 1 ]; then {waits}; fi; until [ -e ready ]; do sleep 0.01; done; exit 7'
+    run = program.start("--nproc-per-node", "2", "--grace", "60", "--verbose", "sh", "-c", script)
+    run.wait_for("stopping the other rank, up to 60 s (Ctrl-C again to kill)")
+    run.wait_for("still running: rank 1")  # the first step of the back-off
+    run.send(SIGINT)
+
+    assert 7 == run.finish()
+    assert 1 == run.screen.count("INFO received SIGINT; killing rank 1\n")
+
+
+def test_reason_of_a_hang_comes_before_the_stacks(program: Program) -> None:
+    """That no rank writes is told before the stacks are read, which takes a while, and then that ranks are stopped."""
+    run = program.start("--nproc-per-node", "1", "--hang-timeout", "0.2", "sleep", "1000")
+
+    assert 124 == run.finish()
+    lines = [
+        "no rank wrote any output for 0.2 s (--hang-timeout); collecting",
+        "stacks of all ranks",
+        "INFO stopping 1",
+    ]
+    found = [run.screen.index(line) for line in lines]
+    assert sorted(found) == found
+
+
+def test_lost_peer_is_announced_at_once(program: Program) -> None:
+    """A rank that only lost a peer is told of before the others have their moment to report the cause."""
+    script = "[ $RANK = 0 ] || sleep 1000; echo 'RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:1'; exit 3"
+    run = program.start("--nproc-per-node", "2", "sh", "-c", script)
+
+    assert 3 == run.finish()
+    lines = ["INFO rank 0 failed (exit status 3); waiting up to 0.5 s", "INFO stopping the other rank, up to 15 s"]
+    found = [run.screen.index(line) for line in lines]
+    assert sorted(found) == found

@@ -20,7 +20,7 @@ def test_every_rank_exits_0(program: Program) -> None:
     assert run.finish() == 0
     assert {"[rank 0] hello\n", "[rank 1] hello\n", "[rank 2] hello\n"} <= set(run.lines)
     assert [b"hello\n"] * 3 == [program.log(rank_id) for rank_id in range(3)]
-    assert "all 3 ranks ended with exit status 0 after " in run.lines[-1]
+    assert "all 3 ranks exited with status 0 after " in run.lines[-1]
 
 
 def test_first_failure_ends_the_job_with_its_status(program: Program) -> None:
@@ -46,7 +46,7 @@ def test_being_stopped_is_never_success(program: Program, signum: signal.Signals
 
     assert run.finish() == 128 + signum
     assert run.screen.count("saved") >= 2
-    assert f"ERROR stopped by {signum.name}, " in run.screen
+    assert f"ERROR stopped by {signum.name} after " in run.screen
     assert run.screen.endswith("  ranks  stopped by the runner (exit status 0): ranks 0, 1\n")
 
 
@@ -105,7 +105,7 @@ def test_ignored_sigterm_ends_in_sigkill_after_the_grace(program: Program) -> No
     run.send(signal.SIGTERM)
 
     assert run.finish() == 128 + signal.SIGTERM
-    assert run.screen.endswith("  ranks  stopped by the runner (SIGKILL): rank 0\n")
+    assert run.screen.endswith("  ranks  killed by the runner (SIGKILL): rank 0\n")
 
 
 def test_nobody_is_asked_twice(program: Program) -> None:
@@ -127,7 +127,7 @@ def test_second_sigterm_kills_at_once(program: Program) -> None:
     run.send(signal.SIGINT)
 
     assert run.finish() == 128 + signal.SIGTERM
-    assert run.screen.endswith("  ranks  stopped by the runner (SIGKILL): ranks 0, 1\n")
+    assert run.screen.endswith("  ranks  killed by the runner (SIGKILL): ranks 0, 1\n")
 
 
 def test_stopped_rank_is_stopped_for_good(program: Program) -> None:
@@ -181,7 +181,8 @@ def test_sigkill_of_the_guardian_leaves_nobody(program: Program) -> None:
     runner = run.runner_pid
     os.kill(run.popen.pid, signal.SIGKILL)
 
-    run.wait_for("parent process was killed")
+    run.wait_for("INFO the first process of ascend-runner was killed; stopping 4 ranks")
+    run.wait_for("ERROR the first process of ascend-runner was killed; stopped after")
     assert run.finish() == -signal.SIGKILL
     _pid, status = os.waitpid(runner, 0)
     assert os.WEXITSTATUS(status) == 143

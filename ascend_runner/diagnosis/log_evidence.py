@@ -20,6 +20,7 @@ from ascend_runner.text import CUT, LAST_LINES, lines_of, shown
 
 TRACEBACK_LINES: Final = 60
 EXCERPT_LINES: Final = 12  # of the error that the screen shows: with what surrounds it, 30 lines
+TABLE_LINES: Final = 22  # of a launcher's table of failed workers: with what surrounds it, 30 lines as well
 NEAR: Final = 40  # last lines of a rank that was stopped in which a code explains its failure
 LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searched
 
@@ -160,6 +161,8 @@ def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None)
 
 def _excerpt(told: Traceback, found: Found | None) -> list[str]:
     """Return the lines of an error that fit on a screen: innermost frames, message, code and source."""
+    if len(told.message) > EXCERPT_LINES // 2 and only_passes_on([told.exception, *told.message]):
+        return _abridged_table(told.message)
     trace, message = list(told.lines), list(told.message[: EXCERPT_LINES // 2])
     wanted = [*([found.line.strip()] if found else []), *_source_lines(told.message)]
     if told.message and told.message[0] in trace[0]:  # a crash: its stack is below, the innermost frame first
@@ -181,6 +184,13 @@ def _source_lines(message: Sequence[str]) -> list[str]:
 
 
 _SOURCE: Final = re.compile(r"# 0 In file \S+:\d+")
+
+
+def _abridged_table(message: Sequence[str]) -> list[str]:
+    """Return what a launcher says of its workers: the end of it names the first one that failed."""
+    if len(message) <= TABLE_LINES:
+        return list(message)
+    return [*message[:4], "...", *message[5 - TABLE_LINES :]]
 
 
 def _around(lines: Sequence[str], found: Found | None) -> tuple[str, ...]:

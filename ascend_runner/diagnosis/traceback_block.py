@@ -16,6 +16,7 @@ import attrs
 GAP: Final = 20  # foreign lines allowed inside a traceback
 FRAMES_KEPT: Final = 6  # innermost frames of one traceback
 MESSAGE_LINES: Final = 40  # lines kept of an exception's message: CANN's and torchrun's take up to thirty
+TABLE_LINES: Final = 1000  # of torchrun's table: seven for each failed worker
 
 HEADER: Final = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\):\s*$")
 GROUP_HEADER: Final = re.compile(r"  \+ Exception Group Traceback \(most")
@@ -102,8 +103,12 @@ def _is_exception(text: str, found: str) -> bool:
 def _message(body: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
     """Return the exception's line and the rest of its message and notes, up to a blank line or a log record.
 
-    After a blank line a message goes on with a ruled heading, as MindSpore prints it.
+    After a blank line a message goes on with a ruled heading, as MindSpore prints it. torchrun's table, which has an
+    entry for each failed worker, goes on to its last rule.
     """
+    rules = [position for position, (_index, text) in enumerate(body[:TABLE_LINES]) if _TABLE_RULE.match(text)]
+    if rules[:1] == [1] and len(rules) > 1:
+        return body[: rules[1] + 1]
     end = 1
     while end < min(len(body), MESSAGE_LINES) and not _RECORD.match(body[end][1]):
         if not body[end][1].strip() and not any(_RULE.match(text) for _index, text in body[end + 1 : end + 2]):
@@ -112,6 +117,7 @@ def _message(body: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
     return body[:end]
 
 
+_TABLE_RULE: Final = re.compile(r"={10,}\s*$")
 _RULE: Final = re.compile(r"-{10,}\s*$")
 _RECORD: Final = re.compile(  # what begins something else: a log record, a crash
     r"\[?\d{4}-\d\d-\d\d[ T]\d|[IW]\d{4} \d|\[?(?:INFO|WARNING|DEBUG)\b|wandb: "

@@ -7,7 +7,17 @@ from typing import Callable, Protocol
 from ascend_runner.facts import Fact, HangSeen, RankOutput, SignalUnhandled, Swept
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import screen
-from ascend_runner.supervision.events import DeadlineReached, Emptied, Exited, Spawned, signal_name
+from ascend_runner.supervision.events import (
+    ORPHANED,
+    Cause,
+    DeadlineReached,
+    Emptied,
+    Exited,
+    HangDetected,
+    SignalReceived,
+    Spawned,
+    signal_name,
+)
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import rank_list
 
@@ -31,42 +41,86 @@ class Messages(Protocol):
 class Progress:
     """Writes a line for each fact that a user should read when it happens."""
 
-    def __init__(self, job: JobSpec, messages: Messages) -> None:
+    def __init__(self, job: JobSpec, messages: Messages, is_orphaned: Callable[[], bool] = lambda: False) -> None:
+        """`is_orphaned` tells whether the runner's parent process, the guardian, is gone."""
         self._job = job
         self._messages = messages
+        self._is_orphaned = is_orphaned
         self._specs = {spec.rank_id: spec for spec in job.processes}
+        self._state = State(grace=job.grace)
+        self._grace_ends = 0.0
+        self._told: Cause | None = None  # what a line has given as the reason already
+        self._has_waited = False  # for what successful ranks left behind
         self._living: set[int] = set()
         self._lost: dict[int, int] = {}  # bytes that log files lack, by rank
         self._is_cut_off = False
         self._unhandled_signals: set[int] = set()  # told once each: a user may send hundreds
         self._writers: dict[type[Fact], Callable[..., None]] = {
-            State: self._phase_began,
             Spawned: self._started,
             Exited: self._exited,
             Emptied: self._emptied,
             DeadlineReached: self._still_stopping,
+            SignalReceived: self._signalled,
             SignalUnhandled: self._unhandled,
-            HangSeen: self._hanging,
+            HangDetected: self._hanging,
+            HangSeen: self._stacks,
             Swept: self._swept,
             RankOutput: self._completed,
         }
 
-    def observe(self, fact: Fact, _at: float) -> None:
+    def observe(self, fact: Fact, at: float) -> None:
         """Write a line if the fact deserves one."""
-        write = self._writers.get(type(fact))
-        if write:
-            write(fact)
+        if isinstance(fact, State):
+            self._state = fact
+            self._phase_began(fact, at)
+        elif type(fact) in self._writers:
+            self._writers[type(fact)](fact)
 
-    def _phase_began(self, state: State) -> None:
+    def _phase_began(self, state: State, at: float) -> None:
         if state.phase is Phase.STARTING:
             self._messages.info(screen.starting(self._job))
-        elif state.phase is Phase.TERMINATING and state.cause is not None and state.alive:
-            self._messages.info(screen.stopping(state, self._job, len(state.alive | self._living)))
+        elif state.phase is Phase.HOLDING and state.cause:
+            self._told = state.cause
+            self._messages.info(screen.holding(state.cause, self._job))
+        elif state.phase is Phase.TERMINATING:
+            self._grace_ends = at + state.grace
+            self._stopping(state)
+        elif state.phase is Phase.KILLING:
+            self._killing(state, is_grace_over=at >= self._grace_ends)
         elif state.phase is Phase.DONE:
             self._end()
 
+    def _stopping(self, state: State) -> None:
+        if state.cause is None or not state.alive:
+            return
+        reason = "" if state.cause == self._told else screen.reason(state.cause, self._job)
+        if isinstance(state.cause, SignalReceived) and self._is_orphaned():
+            reason = ORPHANED
+        self._messages.info(screen.stopping(state, reason, len(state.alive | self._living)))
+
+    def _killing(self, state: State, *, is_grace_over: bool) -> None:
+        """Say why ranks are killed, unless nobody is left who may be signalled."""
+        if state.killed_by:
+            self._messages.info(f"received {signal_name(state.killed_by)}; killing {self._names()}")
+        elif is_grace_over:
+            self._messages.info(f"grace period of {state.grace:g} s ended; killing {self._names()}")
+
+    def _names(self) -> str:
+        return screen.names(self._living, self._job)
+
     def _still_stopping(self, _fact: DeadlineReached) -> None:
-        self._messages.debug(f"still running: {screen.names(self._living, self._job)}")
+        if self._state.cause or self._has_waited:
+            self._messages.debug(f"still running: {self._names()}")
+            return
+        self._has_waited = True  # successful ranks often leave processes that end within moments
+        self._messages.info(
+            f"all ranks have ended; stopping processes that {self._names()} left behind,"
+            f" up to {self._state.grace:g} s ({screen.way_out(None)})"
+        )
+
+    def _signalled(self, fact: SignalReceived) -> None:
+        name = signal_name(fact.signum)
+        self._messages.info(f"received {name}; already stopping {self._names()} ({screen.way_out(fact)})")
 
     def _started(self, fact: Spawned) -> None:
         self._living.add(fact.rank_id)
@@ -87,7 +141,11 @@ class Progress:
             name = signal_name(fact.signum)
             self._messages.warning(f"{name} was not forwarded: no process of this job handles it")
 
-    def _hanging(self, fact: HangSeen) -> None:
+    def _hanging(self, fact: HangDetected) -> None:
+        self._told = fact
+        self._messages.info(f"{fact}; collecting the stacks of all ranks")
+
+    def _stacks(self, fact: HangSeen) -> None:
         self._messages.error(screen.stacks(fact.stacks, fact.refusal))
 
     def _swept(self, fact: Swept) -> None:

@@ -42,6 +42,7 @@ class Recorder:
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._spawned: dict[int, tuple[Spawned, float]] = {}  # with its time, by rank
         self._exited: dict[int, tuple[Exited, float]] = {}
+        self._ended_before: set[int] = set()  # ranks that had ended when the others were asked to stop
         self._reaped: dict[int, RankReaped] = {}
         self._outputs: dict[int, RankOutput] = {}
         self._written: dict[int, RankOutput] = {}  # by the ranks that were asked to stop, before they were asked
@@ -67,6 +68,8 @@ class Recorder:
             self._spawned[fact.rank_id] = fact, at
         elif isinstance(fact, Exited):
             self._exited[fact.rank_id] = fact, at
+            if not self._state.is_tearing_down:
+                self._ended_before.add(fact.rank_id)
         elif isinstance(fact, RankReaped):
             self._reaped[fact.rank_id] = fact
         elif isinstance(fact, RankOutput):
@@ -85,6 +88,12 @@ class Recorder:
         )
 
     @property
+    def _stopped(self) -> frozenset[int]:
+        """The ranks that were asked to stop, without those that a failure had ended before, in the same moment."""
+        is_failure = isinstance(self._state.cause, Exited)
+        return self._state.stopped - self._ended_before if is_failure else self._state.stopped
+
+    @property
     def is_disk_hung(self) -> bool:
         """Whether the disk with the logs did not respond at the end of the job."""
         return any(output.is_disk_hung for output in self._outputs.values())
@@ -101,14 +110,18 @@ class Recorder:
         diagnosis = self._diagnose(masker, warn)
         findings = diagnosis.findings if diagnosis else {}
 
-        ranks = tuple(self._record(rank_id, findings.get(rank_id), masker) for rank_id in sorted(self._specs))
+        root = diagnosis.root if diagnosis else None
+        stopped = self._stopped.difference(root.alike if root else ())  # these have failed, whatever ended them
         return Outcome(
             cause=cause,
-            ranks=ranks,
+            ranks=tuple(
+                self._record(rank_id, findings.get(rank_id), masker, is_stopped=rank_id in stopped)
+                for rank_id in sorted(self._specs)
+            ),
             started_at=self._began[0],
             seconds=self._state_since - self._began[1],
             suspected_peer=diagnosis.suspected_peer if diagnosis else None,
-            root=diagnosis.root if diagnosis else None,
+            root=root,
             hang=self._hang,
             secrets_masked=masker.count,
         )
@@ -119,7 +132,7 @@ class Recorder:
         failures = [
             (event, self._outputs[event.rank_id])
             for event, _at in exited
-            if not event.ending.is_success and event.rank_id not in self._state.stopped
+            if not event.ending.is_success and event.rank_id not in self._stopped
         ]
         if not failures:
             return None
@@ -127,13 +140,13 @@ class Recorder:
         stopped = [
             (event, self._written[event.rank_id], self._outputs[event.rank_id])
             for event, _at in exited
-            if event.rank_id in self._state.stopped
+            if event.rank_id in self._stopped
         ]
         first = self._state.cause.rank_id if isinstance(self._state.cause, Exited) else None
         investigation = attrs.evolve(self.investigation(), masker=masker)
         return investigation.diagnose(failures, stopped, first, warn, is_disk_hung=self.is_disk_hung)
 
-    def _record(self, rank_id: int, finding: Finding | None, masker: Masker) -> RankRecord:
+    def _record(self, rank_id: int, finding: Finding | None, masker: Masker, *, is_stopped: bool) -> RankRecord:
         spec, output, reaped = self._specs[rank_id], self._outputs[rank_id], self._reaped.get(rank_id)
         spawned, started_at = self._spawned.get(rank_id, (None, self._began[1]))
         exited, ended_at = self._exited.get(rank_id, (None, self._state_since))
@@ -142,7 +155,7 @@ class Recorder:
             rank_id=rank_id,
             ending=exited.ending if exited else None,
             is_started=spawned is not None,
-            is_stopped=rank_id in self._state.stopped,
+            is_stopped=is_stopped,
             name=spec.name,
             pid=spawned.pid if spawned else 0,
             started_after=started_at - self._began[1],

@@ -7,12 +7,13 @@ other ranks.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from signal import SIGINT
+from signal import SIGINT, SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
-from ascend_runner.supervision.events import Exited, SignalReceived, SpawnFailed, signal_name
+from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, SpawnFailed, signal_name
+from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, printable, rank_list
 
@@ -36,18 +37,32 @@ def placed(job: JobSpec) -> str:
     return f"{' and '.join(started)} on {_node(job)}"
 
 
-def stopping(state: State, job: JobSpec, count: int) -> str:
-    """Announce that `count` ranks are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
-    cause = state.cause
-    reason, others, way_out = str(cause), "", "Ctrl-C twice to kill"
+def reason(cause: Cause, job: JobSpec) -> str:
+    """Say in a few words what begins the end of a job: "rank 3 failed (exit status 1)", "received SIGTERM"."""
     if isinstance(cause, Exited):
         title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
-        reason, others = f"{title} failed ({cause.ending})", "the other "
-    elif isinstance(cause, SignalReceived):
-        name = signal_name(cause.signum)
-        reason, way_out = f"received {name}", f"{'Ctrl-C' if cause.signum == SIGINT else name} again to kill"
+        return f"{title} failed ({_how(cause.ending)})"
+    return f"received {signal_name(cause.signum)}" if isinstance(cause, SignalReceived) else str(cause)
+
+
+def holding(cause: Cause, job: JobSpec) -> str:
+    """Announce that a rank has failed that may only have lost another one."""
+    return f"{reason(cause, job)}; waiting up to {HOLD:g} s for other ranks to report the cause"
+
+
+def stopping(state: State, why: str, count: int) -> str:
+    """Announce that `count` ranks are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
+    others = "the other " if isinstance(state.cause, Exited) else ""
     ranks = f"{others}{count} ranks" if count != 1 else f"{others or '1 '}rank"
-    return f"{reason}; stopping {ranks}, up to {state.grace:g} s ({way_out})"
+    beginning = f"{why}; stopping" if why else "stopping"
+    return f"{beginning} {ranks}, up to {state.grace:g} s ({way_out(state.cause)})"
+
+
+def way_out(cause: Cause | None) -> str:
+    """Say how to cut the grace period short."""
+    if not isinstance(cause, SignalReceived) or cause.signum == SIGINT:
+        return "Ctrl-C again to kill"
+    return "SIGTERM again to kill" if cause.signum == SIGTERM else "SIGTERM to kill"
 
 
 def stacks(groups: Sequence[StackGroup], refusal: str = "") -> str:
@@ -67,13 +82,15 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
     """Sum up a job: one line after a success, else the cause, its evidence and what became of the other ranks."""
     cause = outcome.cause
     if cause is None:
-        ranks = f"all {len(job.ranks)} ranks" if len(job.ranks) > 1 else (job.ranks or job.beside)[0].title
-        return f"{ranks} ended with exit status 0 after {duration(outcome.seconds)}"
+        number = len(job.ranks)
+        ranks = "both ranks" if number == 2 else f"all {number} ranks"  # noqa: PLR2004
+        ranks = ranks if number > 1 else (job.ranks or job.beside)[0].title
+        return f"{ranks} exited with status 0 after {duration(outcome.seconds)}"
     if isinstance(cause, Exited):
         rank_id = outcome.root.rank_id if outcome.root else cause.rank_id
         failed = next(rank for rank in outcome.ranks if rank.rank_id == rank_id)
         spec = next(spec for spec in job.processes if spec.rank_id == rank_id)
-        lines = _headline(cause, failed, outcome.root)
+        lines = _headline(cause, failed, outcome)
         lines += _evidence(failed.finding) if failed.finding else []
         lines += _labelled(failed, spec, job, outcome.suspected_peer)
         lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
@@ -81,41 +98,50 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
             option = f"--stdin {max(spec.rank_id, 0)}"
             lines.append(f"  stdin  is /dev/null: use {option} to let this rank read the terminal, for input() and pdb")
     elif isinstance(cause, SpawnFailed):
-        lines = [str(cause)]
+        lines = [str(cause), f"  report {job.report_path}"]
     else:
-        lines = [f"{cause}, {duration(outcome.seconds)} after the start", f"  logs   {job.log_dir}"]
+        end = "" if str(cause).startswith("stopped") else "; stopped"
+        lines = [
+            f"{cause}{end} after {duration(outcome.seconds)}",
+            f"  logs   {job.log_dir}",
+            f"  report {job.report_path}",
+        ]
 
     return "\n".join([*lines, *_others(outcome, job)])
 
 
-def _headline(cause: Exited, failed: RankRecord, root: RootCause | None) -> list[str]:
-    """Name the rank that caused the failure, and where another one ended first, that one too."""
+def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
+    """Name the rank that caused the failure and how sure that is, and the one that ended first if that is another."""
+    root, title = outcome.root, cause.name or f"rank {cause.rank_id}"
     if root is None or root.rank_id == cause.rank_id:
-        lines = [f"{cause} after {duration(failed.seconds)}"]
-        return [*lines, *_doubts(root)] if root else lines
-
-    sure = "" if root.is_certain else f" ({root.certainty.value})"
-    first = str(cause).replace(" failed: ", " ended first: ", 1)
-    consequence = ", a consequence" if root.is_first_a_consequence else ""
-    quoted = "" if root.first_summary in str(cause) else f', "{root.first_summary}"'
-    return [
-        f"{failed.name or f'rank {failed.rank_id}'} caused the failure{sure}: {root.summary}",
-        f"  ended  {first}{quoted}{consequence}",
-        *_doubts(root),
-    ]
+        head = [f"{title} failed: {cause.ending} after {duration(failed.seconds)}{_doubt(root, outcome)}"]
+    else:
+        sure = "" if root.is_certain else f" ({root.certainty.value})"
+        why = f": {root.first_summary}" if root.first_summary not in str(cause.ending) else ""
+        consequence = ", as a consequence" if root.is_first_a_consequence else ""
+        head = [
+            f"{failed.name or f'rank {failed.rank_id}'} caused the failure{sure}: {root.summary}",
+            f"  first  {title} ended first ({_how(cause.ending)}){consequence}{why}",
+        ]
+    return [*head, *_candidates(root)] if root else head
 
 
-def _doubts(root: RootCause) -> list[str]:
-    """Say what else may be the cause, and which ranks failed of the same one."""
-    lines = []
-    if root.is_open:
-        lines.append(f"  cause  unclear: it may be {' or '.join(f'rank {rank_id}' for rank_id in root.candidates)}")
-    elif root.candidates:
-        verb = "reports" if len(root.candidates) == 1 else "report"
-        lines.append(f"  cause  likely: {rank_list(root.candidates)} {verb} an error as well")
-    if len(root.alike) > 1:
-        lines.append(f"  alike  {rank_list(root.alike)} failed for the same reason")
-    return lines
+def _doubt(root: RootCause | None, outcome: Outcome) -> str:
+    """Say how sure it is that the first rank to end is the cause; "" if it is, as for the only rank of a job."""
+    if root is None or root.is_certain or (len(outcome.ranks) == 1 and not root.candidates):
+        return ""
+    return " (cause unclear)" if root.is_open else " (likely the cause)"
+
+
+def _candidates(root: RootCause) -> list[str]:
+    """Say which ranks may be the cause as well."""
+    if root.is_open and len(root.candidates) > 1:
+        *most, last = (f"rank {rank_id}" for rank_id in root.candidates)
+        return [f"  cause  may be {', '.join(most)} or {last}"]
+    if root.candidates and not root.is_open:
+        errors = "an error" if len(root.candidates) == 1 else "errors"
+        return [f"  also   {rank_list(root.candidates)} reported {errors} and may be the cause"]
+    return []
 
 
 def _has_read_nothing(finding: Finding) -> bool:
@@ -181,14 +207,15 @@ def _node(job: JobSpec) -> str:
 
 def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     """Say what became of the ranks that are not the cause, one line per kind of end."""
-    cause = outcome.cause
+    cause, root = outcome.cause, outcome.root
     culprit = cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
-    if outcome.root:
-        culprit = outcome.root.rank_id
+    if root:
+        culprit = root.rank_id
     fates: dict[str, list[int]] = {}
     for rank in outcome.ranks:
         if rank.rank_id != culprit or culprit is None:
-            fates.setdefault(_fate(rank), []).append(rank.rank_id)
+            fate = "failed alike" if root and rank.rank_id in root.alike else _fate(rank)
+            fates.setdefault(fate, []).append(rank.rank_id)
 
     label = "ranks " if culprit is None else "others"
     lines = [f"{fate}: {names(rank_ids, job)}" for fate, rank_ids in fates.items()]
@@ -203,14 +230,20 @@ def names(rank_ids: Collection[int], job: JobSpec) -> str:
 
 
 def _fate(rank: RankRecord) -> str:
-    """Say how a rank ended: "stopped by the runner (SIGTERM)", "exit status 1"."""
+    """Say how a rank ended: "stopped by the runner (SIGTERM)", "failed (exit status 1)"."""
+    ending = rank.ending
     if rank.state is RankState.NOT_STARTED:
         return "not started"
-    if rank.ending is None:
+    if ending is None:
         return "still alive after SIGKILL"
     if not rank.is_stopped:
-        return str(rank.ending)
+        return (
+            "exited with status 0" if ending.is_success else f"failed ({ending})" if ending.exit_code else str(ending)
+        )
+    verb = "killed" if ending.signum == SIGKILL else "stopped"
+    return f"{verb} by the runner ({_how(ending).replace('killed by ', '')})"
 
-    ending = rank.ending
-    core = ", core dumped" if ending.core_dumped else ""
-    return f"stopped by the runner ({signal_name(ending.signum) + core if ending.signum else ending})"
+
+def _how(ending: Ending) -> str:
+    """Describe an ending within parentheses: "exit status 1", "killed by SIGSEGV, no core"."""
+    return str(ending).replace(" (", ", ").rstrip(")")

@@ -23,6 +23,9 @@ import attrs
 CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
 
 
+ORPHANED: Final = "the first process of ascend-runner was killed"
+
+
 @attrs.frozen
 class Ending:
     """How a process ended: with `exit_code`, or killed by the signal `signum` if that is not 0 (wait(2))."""
@@ -108,9 +111,13 @@ class AskedProcessEnded:
 
 @attrs.frozen
 class SignalReceived:
-    """The runner has received a signal. A job that a signal stops is never a success."""
+    """The runner has received a signal. A job that a signal stops is never a success.
+
+    With `is_orphaned`, in a cause, it was the kernel's SIGTERM because the runner's parent process was killed.
+    """
 
     signum: int
+    is_orphaned: bool = False
 
     @property
     def exit_status(self) -> int:
@@ -118,6 +125,8 @@ class SignalReceived:
         return 128 + self.signum
 
     def __str__(self) -> str:
+        if self.is_orphaned:
+            return ORPHANED
         return f"stopped by {signal_name(self.signum)}"
 
 

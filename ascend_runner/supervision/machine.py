@@ -12,7 +12,9 @@ The laws, which a test checks in every interleaving:
     `signal_targets`. After 1/15, 3/15 and 7/15 of the grace, and when one that was asked has ended, the ranks are
     looked at again. SIGKILL at the end of the grace. The signal is `stop_signum`, or SIGINT if the
     runner has received it.
- 4. A second SIGTERM or SIGINT to the runner means SIGKILL now.
+ 4. A second SIGTERM or SIGINT to the runner means SIGKILL now, as does the first SIGINT to one that is stopping ranks
+    for another reason, from the first step of the back-off on (before that it may be about the same event). A SIGTERM
+    does not: a platform that stops a job of which a rank has just failed does not mean to cut its grace short.
  5. A job is DONE exactly when no process is alive and no spawn is under way, or `KILL_WAIT` after SIGKILL.
  6. A process that is gone is never signalled: its pid may belong to another by then.
  7. A forwarded SIGUSR1 or SIGUSR2 reaches only processes that handle it: it never kills.
@@ -144,11 +146,12 @@ def _hung(state: State, event: HangDetected) -> Step:
 
 
 def _signalled_again(state: State, event: SignalReceived) -> Step:
-    """A signal during the teardown: the first one after a failure changes nothing, the second one means SIGKILL."""
-    if state.is_interrupted and event.signum in IMPATIENT_SIGNALS:
-        return _kill(state)
-
-    return attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event)), ()
+    """A signal during the teardown: either it means SIGKILL, or it changes nothing (law 4)."""
+    is_again = state.is_interrupted or (event.signum == SIGINT and state.steps_taken > 0)
+    state = attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event))
+    if is_again and event.signum in IMPATIENT_SIGNALS:
+        return _kill(attrs.evolve(state, killed_by=event.signum))
+    return state, ()
 
 
 def _signalled_late(state: State, event: SignalReceived) -> Step:

@@ -41,6 +41,7 @@ class State:
     stopped: frozenset[int] = frozenset()  # ranks whose leader was alive when the teardown began, or started later
     stop_signum: int = SIGTERM  # what ranks are asked to stop with
     is_interrupted: bool = False  # whether the runner itself has received a stop signal
+    killed_by: int = 0  # the signal that has cut the grace short
 
     @property
     def alive(self) -> frozenset[int]:

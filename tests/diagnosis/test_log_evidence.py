@@ -82,6 +82,32 @@ def test_exception_survived_long_ago() -> None:
     assert "ValueError: loss is nan at step 1" == read(tail, Ending(exit_code=1)).exception
 
 
+@pytest.mark.parametrize("workers", [2, 60])
+def test_table_of_torchrun_is_shown_to_its_end(workers: int) -> None:
+    """What torchrun says of its workers ends with the first one that failed, however many others there are."""
+    entry = "[1]:\n  rank      : 1\n  exitcode  : 1 (pid: 7)\n  traceback : To enable traceback see: https://x\n"
+    table = f"{'=' * 60}\ntrain.py FAILED\nFailures:\n{entry * workers}{'-' * 60}\n"
+    end = f"Root Cause (first observed failure):\n{entry}{'=' * 60}"
+    frame = '  File "torchrun", line 8, in <module>\n    sys.exit(main())\n'
+    head = f"Traceback (most recent call last):\n{frame}torch.distributed.errors.ChildFailedError: \n"
+    excerpt = read(f"{head}{table}{end}\n".encode(), Ending(exit_code=1)).excerpt
+
+    assert ("torch.distributed.errors.ChildFailedError:", "=" * 60, "train.py FAILED") == excerpt[:3]
+    assert tuple(end.splitlines()) == excerpt[-6:]
+    assert len(excerpt) < 30
+
+
+def test_launchers_error_in_one_line_keeps_its_frames() -> None:
+    """Of a command that failed, the place that has called it is shown."""
+    tail = b"""Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    subprocess.run(["make"], check=True)
+subprocess.CalledProcessError: Command '['make']' returned non-zero exit status 2.
+"""
+
+    assert len(tail.splitlines()) == len(read(tail, Ending(exit_code=1)).excerpt)
+
+
 def test_phrase_without_a_code() -> None:
     """A telling phrase counts if there is no code."""
     evidence = read(b"OSError: [Errno 28] No space left on device\n")

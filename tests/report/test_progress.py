@@ -7,7 +7,15 @@ import pytest
 
 from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.report.progress import Progress
-from ascend_runner.supervision.events import DeadlineReached, Emptied, Ending, Exited, SignalReceived, Spawned
+from ascend_runner.supervision.events import (
+    DeadlineReached,
+    Emptied,
+    Ending,
+    Exited,
+    HangDetected,
+    SignalReceived,
+    Spawned,
+)
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
 
@@ -15,6 +23,10 @@ STARTING = State(grace=15.0)
 STOPPING = attrs.evolve(
     STARTING, phase=Phase.TERMINATING, cause=SignalReceived(15), leaders=frozenset({0}), stopped=frozenset({0})
 )
+BOTH = attrs.evolve(STOPPING, leaders=frozenset({1, 2}))
+HANG = HangDetected(60.0)
+FAILURE = Exited(3, Ending(exit_code=7))
+LEFT = attrs.evolve(STOPPING, cause=None, leaders=frozenset(), stragglers=frozenset({0}))
 ENDED = State(grace=15.0, phase=Phase.DONE)
 COMPLETE = RankOutput(rank_id=0)
 LOST = RankOutput(rank_id=0, size=100, lost=10, lost_from=5)
@@ -54,6 +66,7 @@ class Lines:
         (["debug"], [Spawned(0, 4711)]),
         (["debug"], [Exited(0, Ending())]),
         ([], [RankReaped(rank_id=0, max_rss=1, user_seconds=0.0, system_seconds=0.0)]),
+        (["info"], [HANG]),
         (["error"], [HangSeen((), "py-spy is not installed")]),
         (["warning"], [Swept(killed={5: "sleep"}, survivors=())]),
         (["warning"], [Swept(killed={}, survivors=("rank 0: 5 (x)", "6 (y)"))]),
@@ -70,6 +83,75 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
         progress.observe(fact, 1.0)
 
     assert levels == [level for level, _sentence in lines.said]
+
+
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        (
+            [
+                "rank 3 failed (exit status 7); waiting up to 0.5 s for other ranks to report the cause",
+                "stopping the other 2 ranks, up to 15 s (Ctrl-C again to kill)",
+            ],
+            [(attrs.evolve(BOTH, phase=phase, cause=FAILURE), 1.0) for phase in (Phase.HOLDING, Phase.TERMINATING)],
+        ),
+        (
+            [
+                "no rank wrote any output for 60 s (--hang-timeout); collecting the stacks of all ranks",
+                "stopping 2 ranks, up to 15 s (Ctrl-C again to kill)",
+            ],
+            [(HANG, 1.0), (attrs.evolve(BOTH, cause=HANG), 1.0)],
+        ),
+        (
+            [
+                "received SIGTERM; stopping 2 ranks, up to 15 s (SIGTERM again to kill)",
+                "received SIGHUP; already stopping ranks 1, 2 (SIGTERM to kill)",
+                "received SIGINT; killing ranks 1, 2",
+            ],
+            [
+                (BOTH, 1.0),
+                (SignalReceived(1), 1.0),
+                (attrs.evolve(BOTH, phase=Phase.KILLING, killed_by=2), 2.0),
+            ],
+        ),
+        (
+            [
+                "received SIGTERM; stopping 2 ranks, up to 15 s (SIGTERM again to kill)",
+                "grace period of 15 s ended; killing ranks 1, 2",
+            ],
+            [(BOTH, 1.0), (attrs.evolve(BOTH, phase=Phase.KILLING), 16.0)],
+        ),
+        (
+            ["received SIGTERM; stopping 2 ranks, up to 15 s (SIGTERM again to kill)"],
+            [(BOTH, 1.0), (attrs.evolve(BOTH, phase=Phase.KILLING), 1.0)],
+        ),
+        (
+            ["all ranks have ended; stopping processes that ranks 1, 2 left behind, up to 15 s (Ctrl-C again to kill)"],
+            [(LEFT, 1.0), (DeadlineReached(), 2.0), (DeadlineReached(), 4.0)],
+        ),
+    ],
+    ids=["consequence", "hang", "signals", "end of the grace", "ranks of another user", "stragglers"],
+)
+def test_stopping_is_never_silent(lines: list[str], seen: list[tuple[Fact, float]]) -> None:
+    """Whatever begins or cuts short the end of a job is told when it happens, with how to cut it short, and once."""
+    shown = Lines()
+    progress = Progress(job_spec([rank_spec(rank_id) for rank_id in (1, 2, 3)]), shown)
+    for rank_id in (1, 2):
+        progress.observe(Spawned(rank_id, 4711), 0.0)
+    for fact, at in seen:
+        progress.observe(fact, at)
+
+    assert lines == [sentence for level, sentence in shown.said if level == "info"]
+
+
+def test_death_of_the_guardian_is_told() -> None:
+    """The SIGTERM that the kernel sends at the death of the parent process is not one of a user."""
+    shown = Lines()
+    Progress(JOB, shown, lambda: True).observe(STOPPING, 1.0)
+
+    assert [
+        ("info", "the first process of ascend-runner was killed; stopping 1 rank, up to 15 s (SIGTERM again to kill)")
+    ] == shown.said
 
 
 def test_ranks_that_are_still_stopping() -> None:
@@ -89,7 +171,7 @@ def test_ranks_that_are_still_stopping() -> None:
     for fact in seen:
         progress.observe(fact, 1.0)
 
-    assert ["rank 0 failed (exit status 7); stopping the other 2 ranks, up to 15 s (Ctrl-C twice to kill)"] == [
+    assert ["rank 0 failed (exit status 7); stopping the other 2 ranks, up to 15 s (Ctrl-C again to kill)"] == [
         sentence for level, sentence in lines.said if level == "info"
     ]
     assert ["still running: ranks 1, 2", "still running: rank 1"] == [

@@ -15,7 +15,7 @@ from ascend_runner.facts import RankOutput, RankReaped
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.rank_record import Outcome, RankState
 from ascend_runner.report.recorder import Recorder
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, Spawned, SpawnFailed
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
 
@@ -43,7 +43,9 @@ def play(
     started = {*stopped, *(exited.rank_id for exited in exits)}
     for rank_id in sorted(started):
         recorder.observe(Spawned(rank_id, 4711 + rank_id), 101.0 + rank_id)
-    for exited in exits:
+    for exited in sorted(exits, key=lambda exited: exited.rank_id in stopped):
+        if exited.rank_id in stopped:
+            recorder.observe(State(grace=15.0, phase=Phase.TERMINATING, stopped=frozenset(stopped)), 141.0)
         recorder.observe(exited, 141.0)
         recorder.observe(
             RankReaped(rank_id=exited.rank_id, max_rss=1 << 20, user_seconds=1.5, system_seconds=0.5), 141.0
@@ -149,6 +151,40 @@ def test_cause_of_a_rank_that_was_stopped(recorder: Recorder) -> None:
     assert "ValueError: loss is nan" == outcome.ranks[2].finding.exception
 
 
+def test_ranks_that_failed_in_the_same_moment(recorder: Recorder) -> None:
+    """A rank whose end was seen before any rank was asked to stop has failed by itself, in whatever way."""
+    first, second = Exited(0, FAILED), Exited(1, Ending(exit_code=3))
+    for rank_id in (0, 1):
+        recorder.observe(Spawned(rank_id, 4711), 101.0)
+    for exited in (first, second):
+        recorder.observe(exited, 141.0)
+    outcome = play(recorder, first, stopped=[1])
+
+    assert [RankState.NOT_STARTED, RankState.FAILED, RankState.FAILED] == [rank.state for rank in outcome.ranks]
+    assert outcome.ranks[2].finding
+
+
+def test_rank_that_dies_of_what_the_runner_is_sent_was_stopped(recorder: Recorder) -> None:
+    """If a signal stops the job, a rank that has died of it before it was asked has not failed."""
+    for rank_id in (0, 1):
+        recorder.observe(Spawned(rank_id, 4711), 101.0)
+    recorder.observe(Exited(1, Ending(signum=15)), 141.0)
+    outcome = play(recorder, SignalReceived(15), stopped=[0, 1])
+
+    assert RankState.STOPPED is outcome.ranks[2].state
+
+
+def test_rank_that_fails_alike_while_it_is_asked_to_stop(recorder: Recorder) -> None:
+    """A rank that had printed the error of the first one when it was asked to stop has failed as well."""
+    first, second = Exited(0, FAILED), Exited(1, FAILED)
+    recorder.observe(RankOutput(rank_id=1, size=len(NAN), tail=NAN), 141.0)
+    outcome = play(recorder, first, first, second, stopped=[1], output=NAN)
+
+    assert outcome.root
+    assert (0, 1) == outcome.root.alike
+    assert RankState.FAILED is outcome.ranks[2].state
+
+
 def test_traceback_that_was_being_printed(recorder: Recorder) -> None:
     """A traceback that had begun when the rank was asked to stop is read to its end."""
     first, stopped = Exited(0, FAILED), Exited(1, Ending(signum=15))
@@ -158,6 +194,7 @@ def test_traceback_that_was_being_printed(recorder: Recorder) -> None:
     for rank_id in (0, 1):
         recorder.observe(Spawned(rank_id, 4711), 101.0)
     recorder.observe(first, 141.0)
+    recorder.observe(State(grace=15.0, phase=Phase.TERMINATING, cause=first, stopped=frozenset({1})), 141.0)
     recorder.observe(stopped, 142.0)
     for rank_id, tail in ((-1, b""), (0, REPORT)):
         recorder.observe(RankOutput(rank_id=rank_id, size=len(tail), tail=tail), 150.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signal import SIGTERM, SIGUSR1
+from signal import SIGKILL, SIGSEGV, SIGTERM, SIGUSR1
 
 import attrs
 import pytest
@@ -11,7 +11,7 @@ from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause,
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import screen
-from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, SpawnFailed
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 from tests.helpers.plans import job_spec, rank_spec
 
 OK = Ending()
@@ -63,9 +63,9 @@ def test_auxiliary_process_is_called_by_its_name() -> None:
         return screen.ended(Outcome(cause=cause, ranks=ranks, seconds=3.21), both)
 
     assert "starting ranks 0, 1 of 16 and scheduler on 10.0.0.1, logs in /log" == screen.starting(both)
-    assert "all 2 ranks ended with exit status 0 after 3.2 s" == summary(None)
+    assert "both ranks exited with status 0 after 3.2 s" == summary(None)
     assert summary(SpawnFailed(rank_id=-1, reason="no memory", exit_status=125, name="scheduler")).endswith(
-        "\n  others exit status 0: ranks 0, 1"
+        "\n  others exited with status 0: ranks 0, 1"
     )
     assert "\n  rank   scheduler on server 10.0.0.1, pid 4711\n" in summary(Exited(-1, FAILED, name="scheduler"))
     assert "\n  ranks  stopped by the runner (SIGTERM): scheduler\n" in summary(SignalReceived(SIGTERM))
@@ -73,8 +73,9 @@ def test_auxiliary_process_is_called_by_its_name() -> None:
 
 def test_success_is_one_line() -> None:
     """A success is reported with the number of ranks and the duration."""
-    assert ["rank 3 ended with exit status 0 after 3.2 s"] == ended(None, rank(3))
-    assert ["all 2 ranks ended with exit status 0 after 3.2 s"] == ended(None, rank(3), rank(4))
+    assert ["rank 3 exited with status 0 after 3.2 s"] == ended(None, rank(3))
+    assert ["both ranks exited with status 0 after 3.2 s"] == ended(None, rank(3), rank(4))
+    assert ["all 3 ranks exited with status 0 after 3.2 s"] == ended(None, rank(3), rank(4), rank(5))
 
 
 def test_interrupted_job() -> None:
@@ -88,17 +89,36 @@ def test_interrupted_job() -> None:
         rank(4, FAILED, is_stopped=True),
         rank(5, None, is_stopped=True),
         RankRecord(rank_id=6, is_started=False),
+        rank(7, Ending(signum=SIGKILL), is_stopped=True),
     )
 
     assert [
         "  logs   /log",
-        "  ranks  exit status 0: rank 0",
+        "  report /log/job-report-node-2.json",
+        "  ranks  exited with status 0: rank 0",
         "         stopped by the runner (SIGTERM): ranks 1, 2",
         "         stopped by the runner (SIGUSR1, core dumped): rank 3",
         "         stopped by the runner (exit status 1): rank 4",
         "         still alive after SIGKILL: rank 5",
         "         not started: rank 6",
+        "         killed by the runner (SIGKILL): rank 7",
     ] == lines[1:]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("stopped by SIGTERM after 3.2 s", SignalReceived(SIGTERM)),
+        ("no rank wrote any output for 60 s (--hang-timeout); stopped after 3.2 s", HangDetected(60.0)),
+        (
+            "the first process of ascend-runner was killed; stopped after 3.2 s",
+            SignalReceived(SIGTERM, is_orphaned=True),
+        ),
+    ],
+)
+def test_end_that_no_rank_has_caused(line: str, cause: Cause) -> None:
+    """What ended the job is told, with its duration."""
+    assert line == ended(cause, rank(0, STOPPED, is_stopped=True))[0]
 
 
 def test_rank_that_could_not_be_started() -> None:
@@ -111,6 +131,7 @@ def test_rank_that_could_not_be_started() -> None:
     )
 
     assert [
+        "  report /log/job-report-node-2.json",
         "  others stopped by the runner (SIGTERM): rank 0",
         "         not started: rank 2",
     ] == lines[1:]
@@ -259,28 +280,54 @@ def test_victim_that_ended_first() -> None:
 
     assert [
         "rank 1 caused the failure (likely): ValueError: loss is nan",
-        '  ended  rank 0 ended first: exit status 1, "RuntimeError: Connection closed by peer", a consequence',
+        "  first  rank 0 ended first (exit status 1), as a consequence: RuntimeError: Connection closed by peer",
     ] == lines[:2]
     assert "  rank   1, device 1 on server 10.0.0.1, pid 4711" in lines
-    assert "  others exit status 1: rank 0" == lines[-1]
+    assert "  others failed (exit status 1): rank 0" == lines[-1]
 
 
-def test_open_cause() -> None:
-    """If the cause is unclear, the head names the rank that ended first, and the next line the candidates."""
-    root = attrs.evolve(NAN, rank_id=0, certainty=Certainty.OPEN, candidates=(7, 0))
+def test_victim_of_a_crash() -> None:
+    """An ending that has a remark of its own is told without a second pair of parentheses."""
+    crashed = Ending(signum=SIGSEGV, core_dumped=True)
+    root = attrs.evolve(NAN, first_summary=str(crashed), is_first_a_consequence=False)
+    outcome = Outcome(cause=Exited(0, crashed), ranks=(rank(0, crashed), rank(1)), root=root)
 
-    assert "  cause  unclear: it may be rank 7 or rank 0" == caused(root)[1]
+    assert (
+        "  first  rank 0 ended first (killed by SIGSEGV, core dumped)"
+        == screen.ended(outcome, job(0, 1)).splitlines()[1]
+    )
+
+
+def test_how_sure_the_cause_is() -> None:
+    """The head says whether the rank that ended first is the cause, likely the cause, or one of the candidates."""
+    likely = attrs.evolve(NAN, rank_id=0)
+
+    assert (
+        "rank 0 failed: exit status 1 after 2 h 14 min" == caused(attrs.evolve(likely, certainty=Certainty.CERTAIN))[0]
+    )
+    assert "rank 0 failed: exit status 1 after 2 h 14 min (likely the cause)" == caused(likely)[0]
+    assert [
+        "rank 0 failed: exit status 1 after 2 h 14 min (cause unclear)",
+        "  cause  may be rank 7, rank 3 or rank 0",
+    ] == (caused(attrs.evolve(likely, certainty=Certainty.OPEN, candidates=(7, 3, 0)))[:2])
+
+
+def test_only_rank_of_a_job_is_the_cause() -> None:
+    """Nothing else can have caused the end of a rank that was alone."""
+    outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED),), root=attrs.evolve(NAN, rank_id=0))
+
+    assert "rank 0 failed: exit status 1 after 2 h 14 min" == screen.ended(outcome, job(0)).splitlines()[0]
 
 
 def test_same_cause_on_several_ranks() -> None:
-    """Ranks that failed alike are told once."""
+    """Ranks that failed for the same reason are listed apart from those that were stopped."""
     root = attrs.evolve(NAN, rank_id=0, certainty=Certainty.CERTAIN, alike=(0, 1))
 
-    assert "  alike  ranks 0, 1 failed for the same reason" == caused(root)[1]
+    assert "  others failed alike: rank 1" == caused(root)[-1]
 
 
 def test_likely_cause_beside_others() -> None:
     """Where other ranks tell of errors of their own as well, these are named."""
     root = attrs.evolve(NAN, rank_id=0, candidates=(1,))
 
-    assert "  cause  likely: rank 1 reports an error as well" == caused(root)[1]
+    assert "  also   rank 1 reported an error and may be the cause" == caused(root)[1]

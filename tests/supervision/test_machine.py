@@ -360,7 +360,42 @@ def test_first_signal_after_a_failure_is_no_impatience() -> None:
 
     state, actions = machine.transition(state, SignalReceived(SIGINT))
     assert (Phase.KILLING, (SignalGroup(1, SIGKILL), SetDeadline(5.0))) == (state.phase, actions)
-    assert Exited(0, FAILED) == state.cause
+    assert (Exited(0, FAILED), SIGINT) == (state.cause, state.killed_by)
+
+
+STEP = DeadlineReached()
+HANG = HangDetected(60.0)
+
+
+@pytest.mark.parametrize(
+    ("events", "phase"),
+    [
+        ((Exited(0, FAILED), STEP, SignalReceived(SIGINT)), Phase.KILLING),
+        ((HANG, STEP, SignalReceived(SIGINT)), Phase.KILLING),
+        ((Exited(0, FAILED), SignalReceived(SIGINT)), Phase.TERMINATING),
+        ((Exited(0, FAILED), STEP, SignalReceived(SIGTERM)), Phase.TERMINATING),
+        ((Exited(0, FAILED), STEP, SignalReceived(SIGHUP)), Phase.TERMINATING),
+    ],
+)
+def test_ctrl_c_after_a_failure_kills(events: tuple[Event, ...], phase: Phase) -> None:
+    """A person who reads that ranks are being stopped and presses Ctrl-C wants them killed; a platform does not."""
+    state, _ = started(2, *events)
+
+    assert (phase, events[0]) == (state.phase, state.cause)
+
+
+def test_ctrl_c_while_only_stragglers_are_left() -> None:
+    """Processes that successful ranks left behind are killed, and a job that a signal stops is no success."""
+    state, _ = started(1, Exited(0, OK, has_stragglers=True), STEP, SignalReceived(SIGINT))
+
+    assert (Phase.KILLING, SignalReceived(SIGINT)) == (state.phase, state.cause)
+
+
+def test_end_of_the_grace_is_no_signal() -> None:
+    """Whether a signal or the end of the grace has killed can be told apart."""
+    state, _ = started(1, SignalReceived(SIGTERM), STEP, STEP, STEP, STEP)
+
+    assert (Phase.KILLING, 0) == (state.phase, state.killed_by)
 
 
 @pytest.mark.parametrize("others", [(), (Exited(1, STOPPED),), (SignalReceived(SIGINT), SignalReceived(SIGINT))])
