@@ -250,8 +250,11 @@ def test_reason_of_a_hang_comes_before_the_stacks(program: Program) -> None:
 
 def test_lost_peer_is_announced_at_once(program: Program) -> None:
     """A rank that only lost a peer is told of before the others have their moment to report the cause."""
-    script = "[ $RANK = 0 ] || sleep 1000; echo 'RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:1'; exit 3"
+    lost = "echo 'RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:1'; exit 3"
+    script = f"[ $RANK = 0 ] || {{ echo ready; sleep 1000; }}; until [ -e go ]; do sleep 0.01; done; {lost}"
     run = program.start("--nproc-per-node", "2", "sh", "-c", script)
+    run.wait_for("ready")
+    (program.folder / "go").touch()
 
     assert 3 == run.finish()
     lines = ["INFO rank 0 failed (exit status 3); waiting up to 0.5 s", "INFO stopping the other rank, up to 15 s"]
