@@ -74,13 +74,7 @@ def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Pl
 
 
 def _code_meaning(code: Code, circumstances: Circumstances) -> str:
-    """Explain a code, and name the disks that are full if it tells of one."""
-    if code.name not in _OF_DISKS or not circumstances.full_disks:
-        return code.meaning
-    return f"{code.meaning}; full now: {', '.join(circumstances.full_disks)}"
-
-
-_OF_DISKS: Final = frozenset({"No space left on device", "file write failed"})
+    return "; ".join(filter(None, (code.meaning, endings.beside(code.name, circumstances))))
 
 
 def _meaning(death: Death, circumstances: Circumstances) -> str:

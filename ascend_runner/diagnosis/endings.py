@@ -13,6 +13,7 @@ from ascend_runner.supervision.events import Ending, signal_name
 
 SIGNAL_LIMIT: Final = 64  # the highest signal number on Linux (signal(7))
 SHELL_BASE: Final = 128  # a shell exits with 128 + the signal that ended its command (POSIX, XCU 2.8.2)
+VICTIMS: Final = 3  # processes that the OOM killer has ended, of which the first are named
 TIGHT: Final = 0.95  # fraction of /dev/shm in use above which lack of space explains a SIGBUS
 
 # A script that calls sys.exit(Popen.returncode) with -9 exits with 256 - 9. Signals 1 to 3 are left out because many
@@ -25,11 +26,13 @@ class Circumstances:
     """The memory counters and full disks of the machine after the rank ended. None means unknown. Sizes are in bytes.
 
     `own_oom_kills` and `machine_oom_kills` count the processes that the OOM killer has ended since the job began: in
-    the runner's memory cgroup, and on the whole machine, where the victims may belong to others.
+    the runner's memory cgroup, and on the whole machine, where the victims may belong to others. `oom_victims` are
+    these processes, as far as the kernel's log is readable.
     """
 
     own_oom_kills: int | None = None
     machine_oom_kills: int | None = None
+    oom_victims: tuple[str, ...] = ()
     memory_limit: int | None = None
     memory_peak: int | None = None
     shm_size: int | None = None
@@ -117,11 +120,11 @@ _NO_STACK: Final = "; set PYTHONFAULTHANDLER=1 to get the Python stack"
 
 def _killed(circumstances: Circumstances) -> str:
     if circumstances.own_oom_kills:
-        return f"out of memory, killed by the OOM killer ({_memory(circumstances)})"
+        return f"out of memory, killed by the OOM killer {_memory(circumstances)}"
     if circumstances.machine_oom_kills:
         return (
             f"probably out of memory: the OOM killer has killed {circumstances.machine_oom_kills} processes on this"
-            f" machine since the start of the job ({_memory(circumstances)})"
+            f" machine since the start of the job {_memory(circumstances)}"
         )
     if circumstances.own_oom_kills is None and circumstances.machine_oom_kills is None:
         return "killed from outside, usually by the OOM killer; this system does not report OOM kills"
@@ -134,22 +137,48 @@ def _memory(circumstances: Circumstances) -> str:
     facts = [f"limit {size(limit)}" if limit is not None else "no memory limit"]
     if peak is not None:
         facts.append(f"peak {size(peak)}")
-    return ", ".join(facts)
+    victims = ", ".join(circumstances.oom_victims[:VICTIMS])
+    return f"({', '.join(facts)})" + (f"; the kernel killed {victims}" if victims else "")
+
+
+def beside(code: str, circumstances: Circumstances) -> str:
+    """Return what the machine shows now of what an error tells of (a full disk); "" if nothing."""
+    if code in _OF_DISKS and circumstances.full_disks:
+        return f"full now: {', '.join(circumstances.full_disks)}"
+    if code in _OF_SHM and _is_shm_full(circumstances):
+        return f"/dev/shm is full ({_shm_usage(circumstances)})"  # noqa: S108  only named
+    if code in _OF_MEMORY and circumstances.own_oom_kills:
+        return f"out of memory {_memory(circumstances)}"
+    return ""
+
+
+_OF_DISKS: Final = frozenset({"No space left on device", "file write failed"})
+_OF_SHM: Final = frozenset({"DataLoader worker: bus error", "SIGBUS", "shared memory segment"})
+_OF_MEMORY: Final = frozenset({"DataLoader worker killed", "SIGKILL", "oom_kill", "ray worker died"})
 
 
 def _bus_error(circumstances: Circumstances) -> str:
-    total, used = circumstances.shm_size, circumstances.shm_used
     general = "no space left for a memory-mapped file"
-    if total is None or used is None:
+    usage = _shm_usage(circumstances)
+    if not usage:
         return f"{general}, usually because /dev/shm is too small for the data loader's workers"
-    usage = f"{size(used)} of {size(total)} in use"
-    if used >= total * TIGHT:
+    if _is_shm_full(circumstances):
         return (
             f"{general}: /dev/shm is full ({usage}); increase the container's shared memory or use fewer data loader"
             " workers"
         )
 
     return f"{general}, usually /dev/shm ({usage} now, but space is freed when its users exit)"
+
+
+def _is_shm_full(circumstances: Circumstances) -> bool:
+    total, used = circumstances.shm_size, circumstances.shm_used
+    return total is not None and used is not None and used >= total * TIGHT
+
+
+def _shm_usage(circumstances: Circumstances) -> str:
+    total, used = circumstances.shm_size, circumstances.shm_used
+    return "" if total is None or used is None else f"{size(used)} of {size(total)} in use"
 
 
 def size(count: int) -> str:

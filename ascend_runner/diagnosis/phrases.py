@@ -65,9 +65,11 @@ either DataLoader worker terminated = a data loader worker was stopped by SIGTER
     DataLoader worker .*killed by signal: Terminated
 root DataLoader worker crashed = a data loader worker crashed
     DataLoader worker .*(?:killed by signal|exited unexp)
-# torch elastic/multiprocessing/errors; DeepSpeed launcher/launch.py; CPython subprocess.py; Open MPI and PRRTE
+# torch elastic/multiprocessing/errors; DeepSpeed launcher/launch.py; CPython subprocess.py; Open MPI and PRRTE; bash
+# jobs.c and srun (strsignal(3))
 root SIGKILL = killed by SIGKILL, usually by the OOM killer
     signal SIGKILL|Signal 9 \((?:SIGKILL|Killed)\)|Signals\.SIGKILL|exitcode\s*: -9|return code = -9\b
+    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Killed\b
 # C++ standard library; CPython and NumPy MemoryError; errno ENOMEM; torch CPUAllocator.cpp
 root out of host memory = not enough memory
     std::bad_alloc|MemoryError\b|cannot allocate memory(?! in static)|DefaultCPUAllocator
@@ -96,9 +98,12 @@ root Weights only load failed = torch.load refuses an object in a checkpoint: se
     Weights only load failed
 root Error(s) in loading state_dict = a checkpoint does not match the model
     Error\(s\) in loading state_dict
-# slurmstepd; CPython signal handling; CUDA error strings; CPython _thread; fork(2), pthread_create(3); CPython input()
+# slurmstepd; huggingface_hub; urllib3; CPython signal handling; CUDA error strings; CPython _thread; fork(2),
+# pthread_create(3); CPython input()
 root DUE TO TIME LIMIT = the job reached the platform's time limit
     DUE TO TIME LIMIT
+root gated repo = a model or dataset needs access rights: request access on its page, then log in or set HF_TOKEN
+    access (?:a |to a )?gated repo
 root server not reachable = a server cannot be reached: check the network and its proxy, or use local files
     couldn't connect to 'https?://|Max retries exceeded with url
 root KeyboardInterrupt = interrupted by SIGINT: Ctrl-C, or a platform that stops the job
@@ -109,16 +114,23 @@ root Can't start new thread = too many processes: raise ulimit -u
     can't start new thread|(?:fork|pthread_create|BlockingIOError).*Resource temporarily unavailable|fork: retry
 root EOFError = input() found no input: ranks have no terminal, see --stdin
     EOFError: EOF when reading a line
-# torch elastic/multiprocessing/errors; DeepSpeed launcher/launch.py; CPython subprocess.py; Open MPI and PRRTE
+# torch elastic/multiprocessing/errors; DeepSpeed launcher/launch.py; CPython subprocess.py; Open MPI and PRRTE; bash
+# jobs.c and srun (strsignal(3))
 root SIGSEGV = killed by SIGSEGV: native code accessed invalid memory
     signal SIGSEGV|Signal 11 \((?:SIGSEGV|Segmentation fault)\)|Signals\.SIGSEGV|exitcode\s*: -11|return code = -11\b
+    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Segmentation fault
 root SIGABRT = killed by SIGABRT: native code aborted
     Signal 6 \((?:SIGABRT|Aborted)\)|Signals\.SIGABRT|exitcode\s*: -6|return code = -6\b
+    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Aborted\b
 root SIGBUS = killed by SIGBUS, usually because /dev/shm is full
     Signal 7 \((?:SIGBUS|Bus error)\)|Signals\.SIGBUS|exitcode\s*: -7|return code = -7\b
+    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Bus error
 root oom_kill = a process was killed by the OOM killer
     oom[-_]kill event|Killed process \d+
-# glibc ld.so and dlopen(3); CANN's set_env.sh; CPython importlib; NumPy's C API
+# bash execute_cmd.c; glibc ld.so and dlopen(3); torch_npu FunctionLoader.cpp; CANN's set_env.sh; CPython importlib;
+# NumPy's C API
+root command not found = a program is not installed or not on PATH
+    : command not found$
 root libhccl.so = CANN's libraries are not on LD_LIBRARY_PATH: source set_env.sh
     lib(?:hccl|ascend\w*|ge_\w+|runtime|acl_?\w*|opapi|msprof\w*|tsdclient)\.so[.\d]*: cannot open shared object
 root libatb.so = the library of transformer operators is not on LD_LIBRARY_PATH: source nnal/atb/set_env.sh
@@ -135,8 +147,8 @@ root undefined symbol = incompatible packages: check the versions of torch, torc
     undefined symbol
 root NumPy's binary interface = incompatible packages: one was built for another version of NumPy
     may indicate binary incompatibility|multiarray failed to import|_ARRAY_API not found
-root not in libopapi.so = this version of CANN lacks an operator: check the versions of CANN and torch_npu
-    not in libopapi\.so
+root not in this CANN = this version of CANN lacks an operator or function: check the versions of CANN and torch_npu
+    not in libopapi\.so|Failed to find function \w+
 root driver not visible = the driver is not visible in this container: check its devices and the mounted driver
     dcmi mod\w* init\w* failed|Can't get ascend_hal device count|drvErr=87\b
 # MindSpore communication/_comm_helper.py and hccl_adapter.cc
@@ -144,7 +156,10 @@ root RANK_ID has not been exported = MindSpore was started without the rank vari
     RANK_ID has not been exported
 root HcomLoadRanktableFile = HCCL cannot find the rank table file
     HcomLoadRanktableFile.*real path
-# NCCL ncclResult_t; torch c10d distributed_c10d.py, reducer.cpp and ProcessGroupWrapper.cpp; torch_npu/npu/__init__.py
+# NCCL shmutils.cc and ncclResult_t; torch c10d distributed_c10d.py, reducer.cpp and ProcessGroupWrapper.cpp;
+# torch_npu/npu/__init__.py
+root shared memory segment = NCCL cannot create a segment in /dev/shm, usually because it is full
+    Error while creating shared memory segment
 root ncclInvalidUsage = a collective was called incorrectly, for example by two ranks on one device
     ncclInvalidUsage|Duplicate GPU detected
 root process group not initialised = a collective was called before init_process_group
@@ -166,6 +181,8 @@ either ncclInternalError = NCCL reported an internal error, usually after a netw
 # getaddrinfo(3); bind(2); c10d socket.cpp; gloo transport/tcp/device.cc; NCCL bootstrap.cc
 root Name or service not known = cannot resolve the host name of node 0: check MASTER_ADDR
     Name or service not known|Temporary failure in name resolution|gai error
+root Cannot assign requested address = an address is not one of this server's: check MASTER_ADDR
+    Cannot assign requested address|EADDRNOTAVAIL
 root Address already in use = port already in use: a leftover process, or two jobs on one server
     address already in use|EADDRINUSE
 root no such network interface = no such network interface: check GLOO_SOCKET_IFNAME and its like

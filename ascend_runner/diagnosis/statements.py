@@ -84,7 +84,7 @@ _OF_THE_PROGRAM: Final = re.compile(
     r"|ZeroDivision|NotImplemented|Unicode\w*|Recursion|Lookup|FileNotFound|Permission|IsADirectory|NotADirectory"
     r"|JSONDecode|Config\w*|Validation|Overflow|FloatingPoint|StopIteration)Error\b"
 )
-_RECORD_OF_LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|失败|异常|报错")
+_RECORD_OF_LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?:\S+: )?[Ee]rror(?:: | #)|失败|异常|报错")
 _ERROR_RECORD: Final = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL|Error|error|[\w.]*(?:Error|Exception):)|^(?:Could not|Cannot|Failed to|Unable to)\b"
     r"|(?:No such file|not found|[Pp]ermission denied)|错误|失败|异常|报错|不存在"

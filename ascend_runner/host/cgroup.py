@@ -40,6 +40,12 @@ def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | No
     return next(_find_both(host, controller, (v1_file, v2_file), "self"), None)
 
 
+def path_of(host: Host, controller: str) -> str:
+    """Return the path of the own control group as this process sees it; "" if it is unknown."""
+    paths = _paths(host.read_bytes("/proc/self/cgroup"), controller.encode())
+    return paths.get(True) or paths.get(False, "")
+
+
 def _find_both(host: Host, controller: str, files: tuple[str, str], process: str) -> Iterator[Cgroup]:
     """Find the folders in v1, then those in v2: a process that one of them has frozen may be thawed in the other."""
     paths = _paths(host.read_bytes(f"/proc/{process}/cgroup"), controller.encode())

@@ -12,7 +12,7 @@ import attrs
 from ascend_runner.diagnosis import first_cause, root_cause, stack_groups, tracebacks
 from ascend_runner.diagnosis.diagnose import Diagnosis, diagnose
 from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.evidence import disks, failed_rank
+from ascend_runner.evidence import disks, failed_rank, kernel_log
 from ascend_runner.evidence import memory as memory_evidence
 from ascend_runner.evidence.failed_rank import FailedRank
 from ascend_runner.evidence.stacks import StackCollector
@@ -77,6 +77,7 @@ class Investigation:
             read = functools.partial(failed_rank.read_disks, masker=self.masker)
             deaths = failed_rank.gather(ranks, circumstances, warn, read)
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
+        circumstances = attrs.evolve(circumstances, oom_victims=kernel_log.victims(Host(), circumstances))
         others = [
             attrs.evolve(rank, is_stopped=True, log_path="", plog_folder="")
             for rank in self._failed_ranks(

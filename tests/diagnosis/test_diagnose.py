@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ascend_runner.diagnosis import log_evidence
 from ascend_runner.diagnosis.diagnose import diagnose
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.first_cause import Death
 from ascend_runner.supervision.events import Ending
 
+GIB = 1 << 30
 
-def test_full_disk_is_named() -> None:
-    """Beside an error about a full disk, the disks that are full are named."""
-    log = b'Traceback (most recent call last):\n  File "x.py", line 5, in save\nOSError: No space left on device\n'
+
+@pytest.mark.parametrize(
+    ("error", "circumstances", "fact"),
+    [
+        ("OSError: No space left on device", Circumstances(full_disks=("/dev/shm",)), "full now: /dev/shm"),
+        ("OSError: No space left on device", Circumstances(), "a disk or /dev/shm is full"),
+        (
+            "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. ",
+            Circumstances(shm_size=GIB, shm_used=GIB),
+            "use fewer data loader workers; /dev/shm is full (1.0 GiB of 1.0 GiB in use)",
+        ),
+        (
+            "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",
+            Circumstances(own_oom_kills=1, memory_limit=GIB, oom_victims=("pt_data_worker (pid 7)",)),
+            "out of memory (limit 1.0 GiB); the kernel killed pt_data_worker (pid 7)",
+        ),
+        (
+            "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",
+            Circumstances(own_oom_kills=0, shm_size=GIB, shm_used=GIB, full_disks=("/tmp",)),
+            "a data loader worker was killed, usually by the OOM killer",
+        ),
+    ],
+)
+def test_facts_beside_a_code(error: str, circumstances: Circumstances, fact: str) -> None:
+    """What the machine shows now stands beside an error that tells of it: full disks, /dev/shm, OOM kills."""
+    log = f'Traceback (most recent call last):\n  File "x.py", line 5, in save\n{error}\n'.encode()
     death = Death(rank_id=0, ending=Ending(exit_code=1), evidence=log_evidence.read(log))
-    finding = diagnose([death], Circumstances(full_disks=("/dev/shm",)), {}).findings[0]
+    meaning = diagnose([death], circumstances, {}).findings[0].code_meaning
 
-    assert finding.code_meaning.endswith("full now: /dev/shm")
+    assert meaning.endswith(fact)

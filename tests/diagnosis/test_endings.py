@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from signal import SIGABRT, SIGBUS, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM, SIGUSR1
 
+import attrs
 import pytest
 
 from ascend_runner.diagnosis.endings import Circumstances, is_out_of_memory, meaning, signal_behind, size
@@ -41,6 +42,8 @@ def test_killed_in_the_own_cgroup() -> None:
 
     assert "out of memory, killed by the OOM killer (limit 64.0 GiB, peak 64.0 GiB)" == meaning(KILLED, circumstances)
     assert is_out_of_memory(KILLED, circumstances)
+    named = attrs.evolve(circumstances, oom_victims=("python (pid 7)", "sh (pid 8)"))
+    assert meaning(KILLED, named).endswith(" peak 64.0 GiB); the kernel killed python (pid 7), sh (pid 8)")
 
 
 def test_killed_somewhere_on_the_machine() -> None:

@@ -74,6 +74,8 @@ def test_error_record() -> None:
     assert record == statements.error_line([*STEPS, record, "exiting"], is_stopped=True)
     assert "" == statements.error_line([record, *STEPS[:30]], is_stopped=True)
     assert "" == statements.error_line([*STEPS, "validation error 0.31"], is_stopped=True)
+    library = "OMP: Error #15: two runtimes"
+    assert library == statements.error_line([*STEPS, library, "OMP: Hint: see"], is_stopped=True)
 
 
 @pytest.mark.parametrize(

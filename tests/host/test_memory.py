@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ascend_runner.host import cgroup, memory
+from ascend_runner.host import memory
 from ascend_runner.host.host import Host
 from ascend_runner.host.memory import MemorySample
+from tests.helpers.cgroups import memory_cgroup
 from tests.helpers.trees import host
 
 GIB = 1 << 30
@@ -164,24 +163,6 @@ def test_shared_memory() -> None:
     assert 0 <= seen.shm_used <= seen.shm_size
 
 
-@pytest.fixture
-def small_cgroup() -> Iterator[Path]:
-    """Return a memory cgroup of 48 MiB below the own one; needs to be root where cgroups can be written."""
-    found = cgroup.find(Host(), "memory", "memory.oom_control", "memory.events")
-    if found is None or os.geteuid() != 0:
-        pytest.skip("no memory cgroup of our own to be had")
-    folder = Path(found.folders[0]) / f"test-{os.getpid()}"
-    try:
-        folder.mkdir()
-        (folder / ("memory.limit_in_bytes" if found.is_v1 else "memory.max")).write_text(str(48 << 20))
-    except OSError as error:
-        if folder.exists():
-            folder.rmdir()
-        pytest.skip(f"no memory cgroup of our own to be had: {error}")
-    yield folder
-    folder.rmdir()
-
-
 # Samples before and after a process in a small cgroup has taken more memory than there is.
 SAMPLES = """
 import subprocess, sys
@@ -195,9 +176,11 @@ print(status, after.own_oom_kills - before.own_oom_kills, after.limit, after.pea
 """
 
 
-def test_real_lack_of_memory(small_cgroup: Path) -> None:
+def test_real_lack_of_memory() -> None:
     """A process that the OOM killer ends is counted, with the limit that it met."""
-    command = [sys.executable, "-c", SAMPLES, str(small_cgroup / "cgroup.procs")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    with memory_cgroup(48 << 20) as members:
+        printed = subprocess.run(
+            [sys.executable, "-c", SAMPLES, str(members)], capture_output=True, text=True, check=True
+        ).stdout
 
     assert ["-9", "1", str(48 << 20), "True"] == printed.split()

@@ -1,0 +1,97 @@
+"""Which processes the kernel's log says it killed for lack of memory.
+
+Reading the log may need CAP_SYSLOG, and few containers have /dev/kmsg: without it nothing is known.
+
+Sources: the kernel's mm/oom_kill.c and mm/memcontrol.c (since 5.0 one line begins with "oom-kill:" and holds the memory
+cgroup of the victim; before, it began with "Task in"), Documentation/ABI/testing/dev-kmsg.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from typing import Final
+
+from ascend_runner.diagnosis.endings import Circumstances, size
+from ascend_runner.host import bounded, cgroup
+from ascend_runner.host.host import Host
+from ascend_runner.text import shown
+
+LIMIT: Final = 1.0  # seconds
+RECORD: Final = 8192  # bytes; the kernel refuses to return a record to a smaller buffer than it needs
+KMSG: Final = os.makedev(1, 11)  # in some containers /dev/kmsg is a link to a terminal, whose input is not ours
+FIRST_NAMESPACE: Final = 0xEFFFFFFC  # inode of the PID namespace in which the log counts (PROC_PID_INIT_INO)
+
+
+def victims(host: Host, counted: Circumstances) -> tuple[str, ...]:
+    """Return the victims of the OOM kills that were `counted`, the oldest first: "python (pid 4711, 44.8 MiB)".
+
+    Those of the own cgroup are told from others by its path, which a container may not know.
+    """
+    own, machine = counted.own_oom_kills or 0, counted.machine_oom_kills or 0
+    if not (own or machine):
+        return ()
+    lines: list[str] = []
+    bounded.call(LIMIT, lambda: lines.extend(_read(host)))
+    killed = _killed(lines, has_pids=_has_pids(host))
+    path = cgroup.path_of(host, "memory").rstrip("/")
+    if own and path:
+        return tuple(name for group, name in killed if f"{group}/".startswith(f"{path}/"))[-own:]
+    if own and own != machine:
+        return ()
+    return tuple(name for _group, name in killed)[-machine:]
+
+
+def _read(host: Host) -> list[str]:
+    """Return the lines of the log that tell of kills, oldest first."""
+    found: list[str] = []
+    try:
+        path = host.path("/dev/kmsg")
+        about = os.stat(path)
+        if stat.S_ISCHR(about.st_mode) and about.st_rdev != KMSG:
+            return found
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return found  # missing, or not permitted
+
+    with open(descriptor, "rb", buffering=0) as log:
+        while True:
+            try:
+                record = log.read(RECORD)
+            except BrokenPipeError:
+                continue  # overwritten meanwhile; the next one is the oldest that is left
+            if not record:
+                return found
+            found += [line for line in record.decode(errors="replace").splitlines() if _OF_KILLS.search(line)]
+
+
+def _killed(lines: Iterable[str], *, has_pids: bool) -> list[tuple[str, str]]:
+    """Return the cgroup and the description of each victim."""
+    found: list[tuple[str, str]] = []
+    group = ""
+    for line in lines:
+        told = _GROUP.search(line)
+        if told:
+            group = told.group(1)
+        victim = _VICTIM.search(line)
+        if victim:
+            pid, name, sizes = victim.groups()
+            resident = 1024 * sum(map(int, re.findall(r"-rss:(\d+)kB", sizes)))
+            facts = [f"pid {pid}"] * has_pids + [size(resident)] * bool(resident)
+            found.append((group, shown(f"{name} ({', '.join(facts)})" if facts else name)))
+    return found
+
+
+def _has_pids(host: Host) -> bool:
+    """Whether the log's pids are those of this PID namespace."""
+    try:
+        return os.stat(host.path("/proc/self/ns/pid")).st_ino == FIRST_NAMESPACE
+    except OSError:
+        return False
+
+
+_OF_KILLS: Final = re.compile("oom-kill:|Tasks? in /|Killed process ")
+_GROUP: Final = re.compile(r"(?:\btask_memcg=|Tasks? in )(/[^, ]*)")
+_VICTIM: Final = re.compile(r"Killed process (\d+)(?:, UID \d+,)? \((.*)\),? (.*)")
