@@ -39,6 +39,11 @@ def _is_own_pod(environ: Mapping[str, str]) -> bool:
     return environ["HOSTNAME"] == own
 
 
+def is_single(environ: Mapping[str, str]) -> bool:
+    """Whether this is the only pod of a PyTorchJob, which counts one process per pod."""
+    return environ.get("WORLD_SIZE") == "1" and PYTORCH_JOB.is_detected(environ)
+
+
 TRAINER: Final = PlatformSpec(
     name="Kubeflow Trainer",
     detected_by=("PET_NNODES", "PET_NODE_RANK"),

@@ -18,6 +18,11 @@ from ascend_runner.platforms.variables import Variables
 INDICES: Final = ("VC_TASK_INDEX", "VK_TASK_INDEX")  # the second is the older name
 LEADERS: Final = ("VC_MASTER_HOSTS", "VC_CHIEF_HOSTS")  # tasks whose only pod is node 0
 WORKERS: Final = "VC_WORKER_HOSTS"
+# Variables of platforms that know more of a job than Volcano, and of host files.
+OTHERS: Final = (
+    *("MA_VJ_NAME", "PET_NNODES", "MLP_WORKER_NUM", "SLURM_JOB_ID"),
+    *("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE"),
+)
 
 
 def _host_lists(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -76,7 +81,7 @@ def is_single(environ: Mapping[str, str]) -> bool:
     This is also the single mode of the task-training platform, which runs the command as it is.
     """
     has_one_host = all(len(Variables(environ).hosts((name,))) == 1 for name in _list_names(environ))
-    is_other = any(map(environ.get, ("MA_VJ_NAME", "WORLD_SIZE", "PET_NNODES", "MLP_WORKER_NUM", "SLURM_JOB_ID")))
+    is_other = (environ.get("WORLD_SIZE") or "1") != "1" or any(map(environ.get, OTHERS))
     return any(environ.get(name) == "0" for name in INDICES) and has_one_host and not is_other
 
 

@@ -15,13 +15,15 @@ from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.host import executables
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.platforms import already_started, tf_config, volcano
+from ascend_runner.platforms import already_started, kubeflow, tf_config, volcano
 from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.already_started import SingleProcess
+from ascend_runner.platforms.registry import PLATFORMS
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings
 
-COUNTS: Final = ("MA_NUM_GPUS", "SLOTS")  # variables with the number of devices
+# Variables with the number of devices of a node.
+COUNTS: Final = tuple(dict.fromkeys(name for spec in PLATFORMS for name in spec.devices_per_node))
 INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # prefixes of their names
 VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options whose value is the next word
 WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
@@ -68,8 +70,9 @@ def _without_devices(context: PlanContext) -> SingleProcess | None:
         return None
     elif environ.get(tf_config.NAME):
         why = f"{tf_config.NAME} gives this node a task, and no variable gives its number of devices"
-    elif volcano.is_single(environ):
-        why = "this is the only pod of a Volcano job, and no variable gives its number of devices"
+    elif volcano.is_single(environ) or kubeflow.is_single(environ):
+        job = "Volcano job" if volcano.is_single(environ) else "PyTorchJob"
+        why = f"this is the only pod of a {job}, and no variable gives its number of devices"
     else:
         return None
     return SingleProcess(

@@ -363,13 +363,48 @@ def test_count_of_devices_that_is_not_set(preparing: Preparing, count: dict[str,
     assert 1 == len(preparing.prepare(Settings(), environ={**OCTOPUS, **count}).job().ranks)
 
 
-@pytest.mark.parametrize("environ", [{**OCTOPUS, "MA_NUM_GPUS": "0"}, TF_WORKER, {"VK_TASK_INDEX": "0"}])
+ONE_OF_ONE = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456", "WORLD_SIZE": "1", "RANK": "0"}
+VOLCENGINE = {"MLP_WORKER_NUM": "1", "MLP_ROLE_INDEX": "0", "MLP_WORKER_0_HOST": "a"}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {**OCTOPUS, "MA_NUM_GPUS": "0"},
+        {**VOLCENGINE, "MLP_WORKER_GPU": "0"},
+        TF_WORKER,
+        {"VK_TASK_INDEX": "0"},
+        {"VC_TASK_INDEX": "0", "VC_WORKER_HOSTS": "job-worker-0.job", "VC_WORKER_NUM": "1"},
+        {"VC_TASK_INDEX": "0", **ONE_OF_ONE},
+        {"HOSTNAME": "job-master-0", **ONE_OF_ONE},
+    ],
+)
 def test_command_without_devices_runs_once(preparing: Preparing, environ: dict[str, str]) -> None:
     """A node without a device, or a task or a single pod without a count of devices, runs the command once."""
     job = preparing.prepare(Settings(), environ=environ).job()
 
     assert () == job.ranks
     assert [("python", "train.py")] == [process.argv for process in job.processes]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        VOLCENGINE,
+        ONE_OF_ONE,
+        {"VK_TASK_INDEX": "0", "VC_WORKER_HOSTS": "a.job,b.job"},
+        {"VK_TASK_INDEX": "0", "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"},
+        {"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "auto"},
+        {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NODEID": "0"},
+        {"HOSTNAME": "job-master-0", **ONE_OF_ONE, "WORLD_SIZE": "2"},
+    ],
+)
+def test_number_of_ranks_is_never_guessed(preparing: Preparing, environ: dict[str, str]) -> None:
+    """Where nothing gives the number of devices and the platform may have several, --nproc-per-node is required."""
+    prepared = preparing.prepare(Settings(), environ=environ)
+
+    assert "--nproc-per-node 1" in str(prepared.error)
 
 
 def test_tasks_of_volcano(preparing: Preparing) -> None:
