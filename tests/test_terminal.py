@@ -146,6 +146,17 @@ def test_missing_input_is_explained(program: Program, script: str) -> None:
     assert "--stdin 0" in run.screen
 
 
+def test_input_that_ends(start: Start) -> None:
+    """A rank that has the terminal and meets Ctrl-D gets no advice to use --stdin."""
+    terminal = start("--stdin", "0", "--nproc-per-node", "1", sys.executable, "-c", "print('ready'); input()")
+    terminal.wait_for("ready\n")
+    terminal.type("\x04")
+
+    assert 1 == terminal.finish()
+    assert "EOFError" in terminal.screen
+    assert "--stdin" not in terminal.screen
+
+
 def test_pickle_that_ends_early_is_no_missing_input(program: Program) -> None:
     """Any other EOFError is left alone."""
     run = program.start("--nproc-per-node", "1", sys.executable, "-c", "import pickle; pickle.loads(b'')")

@@ -112,7 +112,7 @@ root illegal memory access = a kernel accessed an invalid address of the device
     illegal memory access
 root Can't start new thread = too many processes: raise ulimit -u
     can't start new thread|(?:fork|pthread_create|BlockingIOError).*Resource temporarily unavailable|fork: retry
-root EOFError = input() found no input: ranks have no terminal, see --stdin
+root EOFError = input() reached the end of standard input
     EOFError: EOF when reading a line
 # torch elastic/multiprocessing/errors; DeepSpeed launcher/launch.py; CPython subprocess.py; Open MPI and PRRTE; bash
 # jobs.c and srun (strsignal(3))
