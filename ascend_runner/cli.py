@@ -112,7 +112,7 @@ class Program:
             raise SettingsError(f"no command given (usage: {command_line.USAGE})")
 
         launcher = Launcher(settings, self.environ, self.signals, self.messages)
-        prepared = launcher.prepare(line.command, version=ascend_runner.__version__)
+        prepared = launcher.prepare(line.command, ascend_runner.__version__)
         launcher.tell(prepared)
         if prepared.error:
             return prepared.error, ""

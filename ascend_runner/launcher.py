@@ -57,8 +57,8 @@ class Launcher:
         self._report: ReportFile | None = None
         self._guardian = os.getppid()
 
-    def prepare(self, command: Sequence[str], *, may_wait: bool = True, version: str = "") -> Preparation:
-        """Plan the job, or find all problems. Waits for the rank table if `may_wait`.
+    def prepare(self, command: Sequence[str], version: str = "") -> Preparation:
+        """Plan the job, or find all problems. Waits for the rank table, except for a check.
 
         The port of a job on a single node is held from now on, except for a dry run, which shows the default. Nothing
         is written unless a job waits whose report has a name that is known before: then it is written, and fails with
@@ -81,13 +81,13 @@ class Launcher:
             is_folder=os.path.isdir,
             read_text=Host().read_text,
             own_addresses=network.own_addresses,
-            hold_port=self._hold_port if not (self._settings.dry_run and may_wait) else int,
+            hold_port=int if self._settings.dry_run else self._hold_port,
             cores=cores.available(Host()),
             columns=terminal.columns(STDOUT),
             has_colors=self._has_colors(),
         )
         begin = None if self._settings.dry_run else self._begin
-        preparer = Preparer(context, self._messages, self._check_for_signals, begin=begin, may_wait=may_wait)
+        preparer = Preparer(context, self._messages, self._check_for_signals, begin=begin)
         try:
             prepared = preparer.prepare()
         except errors.StopRequestedError as stop:

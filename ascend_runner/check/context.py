@@ -71,8 +71,8 @@ def gather(settings: Settings, environ: Mapping[str, str], signals: Signals, com
         SettingsError: the current directory cannot be used.
         StopRequestedError: a stop signal arrived.
     """
-    launcher = Launcher(attrs.evolve(settings, dry_run=True), environ, signals, Messages(_ignore))
-    prepared = launcher.prepare(command or STAND_IN, may_wait=False)
+    launcher = Launcher(settings, environ, signals, Messages(_ignore))
+    prepared = launcher.prepare(command or STAND_IN)
     return CheckContext(prepared=prepared, command=command)
 
 

@@ -42,14 +42,13 @@ class Preparer:
     """Asks the questions and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
 
     `begin` is called before a wait with what is known of the job, if it is certain that this node runs all of it: until
-    then its files have no name. Without `may_wait`, a rank table or a host name that is not known yet is a warning.
+    then its files have no name. For a check, a rank table or a host name that is not known yet is a warning.
     """
 
     context: PlanContext
     messages: Messages
     pause: Callable[[float], None]
     begin: Callable[[JobSpec], object] | None = None
-    may_wait: bool = True
     _found: Collector = attrs.field(factory=Collector, init=False)
     _node: Node | None = attrs.field(default=None, init=False)
     _share: NodeShare | None = attrs.field(default=None, init=False)
@@ -208,7 +207,7 @@ class Preparer:
         found = tables.read(self.context)
         if isinstance(found, RankTable):
             return found
-        if not self.may_wait:
+        if self.context.settings.check:
             self._found.add(Subject.RANK_TABLE, [found])
         return None
 
@@ -251,12 +250,12 @@ class Preparer:
             return network.find_address(name)
         except OSError as error:
             failure = reason(error)
-        if self._is_worth_waiting and not self.context.settings.dry_run:
-            return network.await_address(name, pause=self.pause, announce=self.messages.info)
-
-        if self.context.settings.dry_run:
+        settings = self.context.settings
+        if settings.check or settings.dry_run:
             unknown = f"cannot resolve host {name!r} yet ({failure}); the plan shows its name"
             self._warn(Subject.SETTINGS, unknown)
+        elif self._is_worth_waiting:
+            return network.await_address(name, pause=self.pause, announce=self.messages.info)
         return name
 
     def _warn(self, subject: Subject, sentence: str) -> None:
@@ -270,4 +269,4 @@ class Preparer:
 
     @property
     def _is_worth_waiting(self) -> bool:
-        return self.may_wait and self._found.error is None
+        return not self.context.settings.check and self._found.error is None

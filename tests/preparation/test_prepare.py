@@ -38,7 +38,6 @@ class Preparing:
         settings: Settings = TWO_RANKS,
         *argv: str,
         environ: Mapping[str, str] | None = None,
-        may_wait: bool = True,
         hold_port: Callable[[int], int] = int,
     ) -> Preparation:
         """Prepare a command, by default one that exists."""
@@ -51,7 +50,7 @@ class Preparing:
             is_folder=lambda _: False,
             hold_port=hold_port,
         )
-        preparer = Preparer(context, Messages(lambda _: None), self._pause, may_wait=may_wait)
+        preparer = Preparer(context, Messages(lambda _: None), self._pause)
         return preparer.prepare()
 
     def _pause(self, _seconds: float) -> None:
@@ -129,7 +128,7 @@ def test_all_conflicts_of_variables_are_found(preparing: Preparing) -> None:
 def test_conflicts_are_found_while_the_table_is_missing(preparing: Preparing) -> None:
     """A rank table that is not there yet does not hide a conflict of variables."""
     environ = {"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}
-    prepared = preparing.prepare(Settings(rank_table="later.json"), environ=environ, may_wait=False)
+    prepared = preparing.prepare(Settings(rank_table="later.json", check=True), environ=environ)
 
     assert [Subject.VARIABLES] == subjects(prepared)
     assert [Subject.RANK_TABLE] == subjects(prepared, Severity.WARNING)
