@@ -56,7 +56,7 @@ def main(
             messages = Messages(console.show_message, has_colors=terminal.has_colors(STDERR, variables))
             ended, text = Program(variables, signals, console, messages).run(argv)
         finally:
-            console.close()
+            console.close(signals.is_hurried)
 
     if result_fd is not None:
         with open(result_fd, "wb") as file:

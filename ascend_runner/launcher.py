@@ -123,7 +123,7 @@ class Launcher:
                 job = self._without_stolen_stdin(self._write_files(job))
                 self._check_for_signals()
                 self._note_missing_py_spy(job)
-                recorder = Recorder(job)
+                recorder = Recorder(job, self._signals.is_hurried)
                 progress = Progress(job, self._messages, self._is_orphaned)
                 self._manage(job, console, (progress, report), recorder)
             except errors.AscendRunnerError as error:
@@ -149,7 +149,7 @@ class Launcher:
     def _begin(self, job: JobSpec) -> ReportFile:
         """Hold the log directory of a job, and report that it is being prepared."""
         self._log_dir.enter_context(log_folder.entered(job, self._messages.warning))
-        self._report = ReportFile(job, self._messages.warning)
+        self._report = ReportFile(job, self._messages.warning, self._signals.is_hurried)
         self._report.begin()
         return self._report
 

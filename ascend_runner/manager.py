@@ -15,7 +15,7 @@ import attrs
 
 from ascend_runner import errors
 from ascend_runner.facts import Fact, Observer, SignalUnhandled, Swept
-from ascend_runner.guardian.signal_sets import STOP_SIGNALS
+from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.processes import leader
@@ -271,5 +271,5 @@ class Manager:
 
     def _is_cut(self) -> bool:
         """Whether a second SIGTERM or SIGINT has arrived: nothing is waited for any longer (law 4)."""
-        self._late_signals += sum(signum in machine.IMPATIENT_SIGNALS for signum in self._clock.wait(0.0))
+        self._late_signals += sum(signum in IMPATIENT_SIGNALS for signum in self._clock.wait(0.0))
         return self._late_signals + self._state.is_interrupted > 1

@@ -155,7 +155,9 @@ def _draw_disk_blows(dice: random.Random, surroundings: tuple[str, ...]) -> list
     if "hanging" in surroundings:
         # What needs a disk before the ranks start waits for it, until it responds or the user asks twice.
         stops = [(later, "TERM", "guardian"), (later + 0.5, dice.choice(("TERM", "INT")), "guardian")]
-        return [(moment, "HANG", "disk"), *dice.choice(([(later, "RESPOND", "disk")], stops))]
+        # The kernel keeps the first process of a container until the last one has got away from the disk.
+        is_for_good = "container" not in surroundings and dice.random() < 0.5
+        return [(moment, "HANG", "disk"), *(stops if is_for_good else [(later, "RESPOND", "disk")])]
     if "lost" in surroundings:
         # A disk that is mounted again is not seen in a mount namespace of its own.
         is_mounted_again = "container" not in surroundings and dice.random() < 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM
 
@@ -54,6 +55,25 @@ def test_runner_that_hangs_at_a_disk(program: Program) -> None:
     run.send(SIGTERM)
 
     assert 143 == run.finish()
+
+
+def test_second_signal_while_stacks_are_collected(program: Program) -> None:
+    """What takes long in the runner is cut short, so that the ranks are killed now and the report is written."""
+    spied, py_spy = program.folder / "spied", program.folder / "py-spy"
+    py_spy.write_text(f"#!/bin/sh\ntouch {spied}\nexec sleep 1000\n")
+    py_spy.chmod(0o755)
+    (program.folder / "python").symlink_to(sys.executable)  # py-spy is looked for beside the interpreter
+    options = ("--nproc-per-node", "2", "--grace", "3600", "--hang-timeout", "0.5", "--log-dir", str(program.log_dir))
+    command = [str(program.folder / "python"), "-m", "ascend_runner", *options, "sh", "-c", "trap '' TERM; sleep 1000"]
+    run = program.run(command, {"MA_VJ_NAME": "job", "PYTHONPATH": os.pathsep.join(sys.path)})
+    wait_until(spied.exists)
+    run.send(SIGTERM)
+    time.sleep(2 * ONE_SIGNAL)
+    run.send(SIGTERM)
+
+    assert 124 == run.finish()
+    assert "the runner did not respond" not in run.screen
+    assert 124 == program.report()["status"]
 
 
 @pytest.mark.parametrize("signums", [(SIGTERM, SIGINT), (SIGINT, SIGTERM), (SIGTERM, SIGHUP, SIGQUIT, SIGINT, SIGTERM)])

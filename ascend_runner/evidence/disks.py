@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ascend_runner.host import bounded
@@ -12,14 +12,14 @@ SCARCE: Final = 1024 * 1024  # bytes; a disk with less left is full for any log 
 LIMIT: Final = 1.0  # seconds; a network disk may not respond
 
 
-def full(paths: Iterable[str], scarce: int = SCARCE) -> tuple[str, ...]:
+def full(paths: Iterable[str], scarce: int = SCARCE, *, is_cut: Callable[[], bool] = bounded.never) -> tuple[str, ...]:
     """Return the paths on disks with less than `scarce` bytes, or no files, left for the user."""
     found: list[str] = []
 
     def work() -> None:
         found.extend(path for path in dict.fromkeys(paths) if _is_full(path, scarce))
 
-    bounded.call(LIMIT, work)
+    bounded.call(LIMIT, work, is_cut)
     return tuple(found)
 
 

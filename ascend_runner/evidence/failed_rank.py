@@ -56,7 +56,9 @@ def in_memory(ranks: Sequence[FailedRank], circumstances: Circumstances) -> tupl
     )
 
 
-def read_disks(ranks: Sequence[FailedRank], masker: Masker) -> Mapping[int, Evidence]:
+def read_disks(
+    ranks: Sequence[FailedRank], masker: Masker, is_cut: Callable[[], bool] = bounded.never
+) -> Mapping[int, Evidence]:
     """Return what the logs and plogs of failed ranks contain; ranks that cannot be read in time are missing."""
     read: dict[int, Evidence] = {}
 
@@ -64,7 +66,7 @@ def read_disks(ranks: Sequence[FailedRank], masker: Masker) -> Mapping[int, Evid
         for rank in ranks:
             read[rank.rank_id] = _read(rank, masker)
 
-    bounded.call(DISK_LIMIT, work)
+    bounded.call(DISK_LIMIT, work, is_cut)
     return dict(read)  # a copy, because the thread may still be running
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -34,9 +34,10 @@ class StackCollector:
     `refusal` is the reason if there are no Python stacks, "" otherwise.
     """
 
-    def __init__(self, py_spy: str) -> None:
+    def __init__(self, py_spy: str, is_cut: Callable[[], bool] = bounded.never) -> None:
         """`py_spy` is the path of the program, see `executables.find_py_spy`; "" for the kernel's view only."""
         self.refusal = "" if py_spy else executables.NO_PY_SPY
+        self._is_cut = is_cut
         self._py_spy = py_spy
 
     def collect(self, leaders: Mapping[int, int], seconds: float = 6.0) -> tuple[RankStack, ...]:
@@ -66,7 +67,8 @@ class StackCollector:
             return self._dump(pid, min(DUMP_LIMIT, deadline - time.monotonic()))
 
         try:
-            return bounded.call_each(pids, dump, seconds + bounded.KILL_LIMIT, workers=PARALLEL_DUMPS)
+            limit = seconds + bounded.KILL_LIMIT
+            return bounded.call_each(pids, dump, limit, workers=PARALLEL_DUMPS, is_cut=self._is_cut)
         except AscendRunnerError as error:
             self.refusal = f"cannot start py-spy: {error}"
             return {}

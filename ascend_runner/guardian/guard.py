@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from ascend_runner.errors import RUNNER_FAILED
 from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.signal_sets import STOP_SIGNALS, WATCHED, Copies, ignored
+from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,7 @@ SWEEP_LIMIT: Final = 5.0  # seconds; what survives SIGKILL for longer is stuck i
 LAST_LOOK: Final = 1.0  # seconds; the same if the runner has exited by itself, since it has waited for 5 s already
 # Seconds for the runner to take note of a second stop signal: milliseconds, unless its main thread hangs at a disk.
 ANSWER_LIMIT: Final = 1.0
+BUSY_LIMIT: Final = 10.0  # seconds for one whose main thread is running: it does not hang, but the machine is too slow
 KILL_LIMIT: Final = 0.5  # seconds for a runner that gives no answer to die of SIGKILL
 MANY_DESCRIPTORS: Final = 65536
 
@@ -59,7 +60,8 @@ def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None],
     runner = Runner(pid, reader, strangers)
     runner.forward_until_end(watched)
     os.close(reader)
-    survivors = _sweep(frozenset(strangers), SWEEP_LIMIT if runner.was_killed else LAST_LOOK)
+    stuck = pid if runner.is_stuck else 0
+    survivors = _sweep(frozenset(strangers), SWEEP_LIMIT if runner.was_killed else LAST_LOOK, stuck)
     if runner.was_killed:
         tell(f"{runner.end}; its ranks were killed as well")
     if survivors and (
@@ -76,6 +78,7 @@ class Runner:
         self.pid = pid
         self.status = RUNNER_FAILED
         self.was_killed = False
+        self.is_stuck = False  # whether it has survived SIGKILL
         self.end = ""  # how it was killed, as the beginning of a sentence
         self._reader = reader
         self._strangers = strangers
@@ -83,6 +86,7 @@ class Runner:
         self._has_answered = False
         self._stops: list[int] = []  # stop signals that were forwarded
         self._deadline = 0.0  # for the answer, or for the end after SIGKILL; 0: there is none
+        self._patience_ends = 0.0  # with a runner that is busy
 
     def forward_until_end(self, watched: frozenset[int]) -> None:
         """Forward signals until the runner has ended, has said its last word, or was given up."""
@@ -105,12 +109,13 @@ class Runner:
     def _forward(self, signum: int) -> None:
         is_stop = signum in STOP_SIGNALS
         if is_stop:
-            is_impatient = bool(self._stops) and signum in {signal.SIGTERM, signal.SIGINT}
+            is_impatient = bool(self._stops) and signum in IMPATIENT_SIGNALS
             self._stops.append(signum)
             if is_impatient and not self._deadline:
                 self._read()
                 self._has_answered = False
                 self._deadline = time.monotonic() + ANSWER_LIMIT
+                self._patience_ends = time.monotonic() + BUSY_LIMIT
         os.kill(self.pid, signum)  # not reaped yet, so its pid is not reused
         if is_stop and self._is_stopped():
             os.kill(self.pid, signal.SIGCONT)
@@ -127,14 +132,20 @@ class Runner:
         """Kill a runner that has not answered in time; one that cannot be killed is left to the sweep."""
         self._read()
         if self.was_killed:
-            self._has_ended = True
+            self._has_ended = self.is_stuck = True
         elif self._has_answered:
             self._deadline = 0.0
+        elif self._is_busy():
+            self._deadline = time.monotonic() + ANSWER_LIMIT
         elif not self._has_ended:
             self.was_killed, self.status = True, 128 + self._stops[0]
             self.end = "the runner did not respond and was killed"
             os.kill(self.pid, signal.SIGKILL)
             self._deadline = time.monotonic() + KILL_LIMIT
+
+    def _is_busy(self) -> bool:
+        found = process_tree.look(self.pid)
+        return found is not None and found.state == "R" and time.monotonic() < self._patience_ends
 
     def _look(self) -> None:
         """Reap every child that has ended, take note of new ones, and of the runner's end."""
@@ -243,15 +254,19 @@ def _reap() -> dict[int, int]:
         ended[pid] = status
 
 
-def _sweep(strangers: frozenset[int], seconds: float) -> list[process_tree.Descendant]:
-    """Kill and reap every descendant that the runner has left; return those still alive after `seconds`."""
+def _sweep(strangers: frozenset[int], seconds: float, stuck: int = 0) -> list[process_tree.Descendant]:
+    """Kill and reap every descendant that the runner has left; return those still alive after `seconds`.
+
+    The process `stuck` is not waited for, and neither is one of another user.
+    """
     deadline = time.monotonic() + seconds
     while True:
         found = process_tree.kill_all(keep=strangers)
         left = deadline - time.monotonic()
         if not process_tree.reap_adopted(keep=strangers):
             return []
-        if left <= 0 or (found and not any(map(process_tree.may_signal, found))):
+        to_wait_for = [process for process in found if process.pid != stuck and process_tree.may_signal(process)]
+        if left <= 0 or (found and not to_wait_for):
             return found
         signal.sigtimedwait({signal.SIGCHLD}, left)
 

@@ -7,6 +7,7 @@ import time
 from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
 
 STOP_SIGNALS = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT})
+IMPATIENT_SIGNALS = frozenset({SIGTERM, SIGINT})  # the second stop signal means "now" if it is one of these
 FORWARDED = STOP_SIGNALS | {SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}  # from the guardian to the runner
 WATCHED = FORWARDED | {SIGCHLD}
 # Ignored at the start, these stay ignored: nohup(1), and `ascend-runner &` in a script without job control.

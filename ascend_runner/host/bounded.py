@@ -20,6 +20,8 @@ Value = TypeVar("Value")
 
 WORKERS: Final = 32  # threads at once
 KILL_LIMIT: Final = 0.5  # seconds
+LOOK: Final = 0.1  # seconds from one look at `is_cut` to the next
+LAST_CHANCE: Final = 0.5  # seconds for what is cut: enough for anything that does not hang
 
 
 def run(
@@ -56,22 +58,34 @@ def run(
     )
 
 
-def call(seconds: float, work: Callable[[], object]) -> bool:
-    """Call a function; return whether it has returned within `seconds`. Without a free thread there is no limit."""
+def never() -> bool:
+    """Cut nothing short."""
+    return False
+
+
+def call(seconds: float, work: Callable[[], object], is_cut: Callable[[], bool] = never) -> bool:
+    """Call a function; return whether it has returned within `seconds`, or soon after `is_cut` has returned true.
+
+    Without a free thread there is no limit.
+    """
     try:
         thread = start_thread(work)
     except AscendRunnerError:
         work()
         return True
 
-    thread.join(max(0.0, seconds))
-    return not thread.is_alive()
+    return join(thread, time.monotonic() + seconds, is_cut)
 
 
 def call_each(
-    keys: Sequence[Key], function: Callable[[Key], Value], seconds: float, *, workers: int = WORKERS
+    keys: Sequence[Key],
+    function: Callable[[Key], Value],
+    seconds: float,
+    *,
+    workers: int = WORKERS,
+    is_cut: Callable[[], bool] = never,
 ) -> dict[Key, Value]:
-    """Call a function with each key, several at once; return what it has returned for each key within `seconds`.
+    """Call a function with each key, several at once; return what it has returned for each key, with limits as `call`.
 
     Raises:
         AscendRunnerError: no thread can be started.
@@ -89,7 +103,7 @@ def call_each(
             results[key] = function(key)
 
     for thread in _start_threads(work_off, min(workers, len(keys))):
-        thread.join(max(0.0, deadline - time.monotonic()))
+        join(thread, deadline, is_cut)
     return dict(results)  # a thread that returns late must not change what the caller reads
 
 
@@ -104,6 +118,16 @@ def _start_threads(work: Callable[[], object], count: int) -> list[threading.Thr
                 raise
             break
     return threads
+
+
+def join(thread: threading.Thread, deadline: float, is_cut: Callable[[], bool]) -> bool:
+    """Wait for a thread until the deadline, or briefly once `is_cut`; return whether it has ended."""
+    while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+        if is_cut():
+            thread.join(min(left, LAST_CHANCE))
+            break
+        thread.join(min(left, LOOK))
+    return not thread.is_alive()
 
 
 def start_thread(work: Callable[[], object]) -> threading.Thread:

@@ -124,8 +124,8 @@ class Console:
             self._end_line()
             self._put((STDERR, line))
 
-    def close(self) -> None:
-        """Write what is queued, within the limits above, and end the thread. May be called twice.
+    def close(self, is_cut: Callable[[], bool] = bounded.never) -> None:
+        """Write what is queued, within the limits above or until `is_cut`, and end the thread. May be called twice.
 
         Messages that a stalled console has not taken are tried once more, for as long as one stall.
         """
@@ -134,12 +134,12 @@ class Console:
             self._is_closing = True
             self._piece_size = LAST_PIECE
             self._changed.notify()
-        self._wait_while_it_moves()
+        self._wait_while_it_moves(is_cut)
         with self._changed:
             left = list(self._blocks)
             self._blocks.clear()
         if left:
-            self._write_messages_of(left)
+            self._write_messages_of(left, is_cut)
 
     # --- Queueing, with the lock held ---------------------------------------------------------------------------------
 
@@ -224,16 +224,15 @@ class Console:
 
     # --- Closing ------------------------------------------------------------------------------------------------------
 
-    def _wait_while_it_moves(self) -> None:
+    def _wait_while_it_moves(self, is_cut: Callable[[], bool]) -> None:
         """Wait for the end of the thread, as long as it writes something every now and then."""
-        start = time.monotonic()
-        left = STALL_LIMIT
-        while self._thread and self._thread.is_alive() and left > 0:
-            self._thread.join(left)
-            moved_at = max(start, self._moved_at)
-            left = min(moved_at + STALL_LIMIT, start + DRAIN_LIMIT) - time.monotonic()
+        start = now = time.monotonic()
+        deadline = start + STALL_LIMIT
+        while self._thread and now < deadline and not bounded.join(self._thread, deadline, is_cut) and not is_cut():
+            deadline = min(max(start, self._moved_at) + STALL_LIMIT, start + DRAIN_LIMIT)
+            now = time.monotonic()
 
-    def _write_messages_of(self, left: list[Block]) -> None:
+    def _write_messages_of(self, left: list[Block], is_cut: Callable[[], bool]) -> None:
         messages = [block for block in left if block[0] == STDERR]
         unseen = _count_lines(block for block in left if block[0] == STDOUT)
         if unseen and STDOUT not in self._closed:
@@ -245,7 +244,7 @@ class Console:
 
         # In another thread: poll(2) promises room for some bytes only, so that the write of a line can still block.
         with suppress(AscendRunnerError):  # no more threads: the messages are lost with the console
-            bounded.start_thread(write).join(STALL_LIMIT)
+            bounded.join(bounded.start_thread(write), time.monotonic() + STALL_LIMIT, is_cut)
 
 
 def _count_lines(blocks: Iterable[Block]) -> int:

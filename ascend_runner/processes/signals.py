@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final, Protocol
 
-from ascend_runner.guardian.signal_sets import STOP_SIGNALS, WATCHED, Copies, ignored
+from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
 
 LONGEST: Final = 1e9  # milliseconds; poll(2) takes an int. A longer wait returns after eleven days without a signal
 
@@ -36,6 +36,8 @@ class Signals:
         self._answer = answer
         self._arrived: list[int] = []
         self._copies = Copies()
+        self._has_stop = False  # whether a stop signal has arrived
+        self._is_hurried = False
         self._handlers: dict[int, signal._HANDLER] = {}
         self._mask: set[signal.Signals | int] = set()
         self._old_wakeup_fd = -1
@@ -97,10 +99,18 @@ class Signals:
             self._answer()
         return sorted(arrived, key=lambda signum: signum not in STOP_SIGNALS)
 
+    def is_hurried(self) -> bool:
+        """Whether a second stop signal was a SIGTERM or SIGINT: then nothing is waited for any longer."""
+        if self._is_hurried:
+            self._answer()
+        return self._is_hurried
+
     def _take_note(self, signum: int, _frame: FrameType | None) -> None:
         if self._copies.has(signum):
             self._answer()  # the guardian may have forwarded the copy
             return
+        self._is_hurried |= self._has_stop and signum in IMPATIENT_SIGNALS
+        self._has_stop |= signum in STOP_SIGNALS
         if signum not in STOP_SIGNALS and signum in self._arrived:
             self._arrived.remove(signum)
         self._arrived.append(signum)

@@ -17,7 +17,7 @@ from ascend_runner.evidence import memory as memory_evidence
 from ascend_runner.evidence.failed_rank import FailedRank
 from ascend_runner.evidence.stacks import StackCollector
 from ascend_runner.facts import HangSeen, RankOutput
-from ascend_runner.host import executables, memory
+from ascend_runner.host import bounded, executables, memory
 from ascend_runner.host.host import Host
 from ascend_runner.host.memory import MemorySample
 from ascend_runner.plan.job import JobSpec
@@ -30,13 +30,17 @@ LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to look at, whi
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Investigation:
-    """Investigates one job, which started at `began` (seconds since the epoch) with this much `memory`."""
+    """Investigates one job, which started at `began` (seconds since the epoch) with this much `memory`.
+
+    When `is_cut` returns true, nothing that does not respond is waited for any longer.
+    """
 
     job: JobSpec
     began: float
     memory: MemorySample
     pids: Mapping[int, int]  # of the ranks' leaders, by rank id
     masker: Masker = attrs.Factory(Masker)
+    is_cut: Callable[[], bool] = bounded.never
 
     def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
@@ -74,7 +78,7 @@ class Investigation:
         if is_disk_hung:  # plogs are on the same disk
             deaths = failed_rank.in_memory(ranks, circumstances)
         else:
-            read = functools.partial(failed_rank.read_disks, masker=self.masker)
+            read = functools.partial(failed_rank.read_disks, masker=self.masker, is_cut=self.is_cut)
             deaths = failed_rank.gather(ranks, circumstances, warn, read)
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
         circumstances = attrs.evolve(circumstances, oom_victims=kernel_log.victims(Host(), circumstances))
@@ -89,7 +93,8 @@ class Investigation:
 
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
         """Return the stacks of all ranks; `pids` are those of their leaders by rank id."""
-        collector = StackCollector(executables.find_py_spy(self.job.processes[0].env.get("PATH", os.defpath)))
+        py_spy = executables.find_py_spy(self.job.processes[0].env.get("PATH", os.defpath))
+        collector = StackCollector(py_spy, self.is_cut)
         return HangSeen(stack_groups.group(collector.collect(pids)), collector.refusal)
 
     def _circumstances(self) -> Circumstances:
@@ -97,7 +102,7 @@ class Investigation:
 
     def _full_disks(self) -> tuple[str, ...]:
         paths = [self.job.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  looked at
-        return disks.full(paths)
+        return disks.full(paths, is_cut=self.is_cut)
 
     def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:
         specs = {spec.rank_id: spec for spec in self.job.processes}

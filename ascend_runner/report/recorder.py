@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped
-from ascend_runner.host import memory
+from ascend_runner.host import bounded, memory
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
@@ -37,8 +37,10 @@ SHOWN_END: Final = 16 * 1024  # bytes of the output of a rank that has not faile
 class Recorder:
     """Records one job."""
 
-    def __init__(self, job: JobSpec) -> None:
+    def __init__(self, job: JobSpec, is_cut: Callable[[], bool] = bounded.never) -> None:
+        """When `is_cut` returns true, no evidence that does not come at once is waited for any longer."""
         self._job = job
+        self._is_cut = is_cut
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._spawned: dict[int, tuple[Spawned, float]] = {}  # with its time, by rank
         self._exited: dict[int, tuple[Exited, float]] = {}
@@ -85,6 +87,7 @@ class Recorder:
             began=self._began[0],
             memory=self._memory,
             pids={rank_id: spawned.pid for rank_id, (spawned, _at) in self._spawned.items()},
+            is_cut=self._is_cut,
         )
 
     @property

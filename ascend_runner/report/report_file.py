@@ -27,9 +27,10 @@ REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is
 class ReportFile:
     """Writes the report of one job. A failure is a warning: the job's own exit status must not be lost for that."""
 
-    def __init__(self, job: JobSpec, warn: Callable[[str], None]) -> None:
+    def __init__(self, job: JobSpec, warn: Callable[[str], None], is_cut: Callable[[], bool] = bounded.never) -> None:
         self.job = job  # without ranks while they are not known
         self._warn = warn
+        self._is_cut = is_cut  # whether a disk that does not respond is waited for no longer
 
     def begin(self) -> None:
         """Write that the job is being prepared."""
@@ -77,7 +78,7 @@ class ReportFile:
             except OutputError as error:
                 failures.append(error)
 
-        if not bounded.call(limit, attempt):
+        if not bounded.call(limit, attempt, self._is_cut):
             self._warn(f"cannot write {path!r}: no response from its disk within {limit:g} s")
         for error in failures:
             self._warn(str(error))

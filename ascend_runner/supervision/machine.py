@@ -33,6 +33,7 @@ from typing import Callable, Final, get_args
 
 import attrs
 
+from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS
 from ascend_runner.supervision.events import (
     AskedProcessEnded,
     Cause,
@@ -50,7 +51,6 @@ from ascend_runner.supervision.state import Action, AskToStop, Notify, Phase, Se
 BACKOFF: Final = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # shares of the grace between one SIGTERM and the next
 HOLD: Final = 0.5  # seconds; a rank that fails closes its connections while it still prints and cleans up
 KILL_WAIT: Final = 5.0  # seconds; a process that survives SIGKILL for longer is stuck in the kernel (state D)
-IMPATIENT_SIGNALS: Final = frozenset({SIGTERM, SIGINT})
 # How ranks receive these as well. They have no terminal, so they would ignore SIGTSTP (setpgid(2), orphaned groups).
 FORWARDED: Final[Mapping[int, Callable[[int], Action]]] = {
     SIGUSR1: lambda rank_id: Notify(rank_id, SIGUSR1),

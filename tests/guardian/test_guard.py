@@ -248,6 +248,38 @@ def test_runner_that_answers_is_not_killed() -> None:
         assert 0 == popen.wait(LIMIT)
 
 
+def test_runner_that_survives_sigkill_is_not_waited_for() -> None:
+    """A runner that is stuck in the kernel after it was given up is named at once, whatever the limit."""
+    script = """
+import os, signal
+from ascend_runner.guardian import guard, process_tree
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    os.closerange(0, 3)
+    signal.pause()
+process_tree.kill_all = lambda keep: [process_tree.look(child)]
+process_tree.reap_adopted = lambda keep: [child]
+print([found.pid for found in guard._sweep(frozenset(), 1e9, child)] == [child])
+os.kill(child, signal.SIGKILL)
+"""
+    ended = run(sys.executable, "-c", script)
+
+    assert "True\n" == ended.stdout
+
+
+def test_busy_runner_is_not_killed(tmp_path: Path) -> None:
+    """A runner that is running, on a slow machine, has more time for an answer than one that hangs."""
+    with running(*GUARDED, f"busy={tmp_path}/go") as popen:
+        popen.send_signal(signal.SIGTERM)
+        time.sleep(2 * ONE_SIGNAL)
+        popen.send_signal(signal.SIGINT)
+        time.sleep(2 * ANSWER_LIMIT)
+        (tmp_path / "go").touch()
+
+        assert 0 == popen.wait(LIMIT)
+
+
 def test_stopped_runner_is_continued() -> None:
     """SIGTERM to the guardian reaches a runner that somebody has stopped."""
     with running(*GUARDED, "signals") as popen:

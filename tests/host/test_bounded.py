@@ -53,6 +53,19 @@ def test_call_does_not_return_in_time(seconds: float) -> None:
     end.set()
 
 
+@pytest.mark.parametrize("returns", [True, False])
+def test_call_that_is_cut(*, returns: bool) -> None:
+    """Once it is cut, a function has a last chance to return, and is given up then whatever its limit."""
+    end = threading.Event()
+
+    def work() -> None:
+        if not returns:
+            end.wait(LIMIT)
+
+    assert returns == bounded.call(1e9, work, lambda: True)
+    end.set()
+
+
 def test_signals_stay_with_the_main_thread() -> None:
     """The function runs with all signals blocked."""
     masks: list[object] = []

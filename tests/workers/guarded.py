@@ -4,6 +4,7 @@ exit=N      return N                          die=SIGNAL  be killed by it
 raise       fail with an exception            stop=N      raise SystemExit(N)
 orphans     leave sleeping processes behind, in the same session, their own, and twice forked; then SIGKILL itself
 signals     print each signal as it comes, until SIGQUIT
+busy=PATH   print "ready", and compute with all signals blocked until that file exists
 hang        print "ready", and wait for ever with all signals blocked, as if at a disk
 stop-parent stop the guardian, and return 7
 files=PATH  write there what the fds 0 to 2 are
@@ -83,6 +84,13 @@ def hang(_: str) -> int:
     return 0
 
 
+def compute(path: str) -> int:
+    say("ready")
+    while not os.path.exists(path):
+        sum(range(100_000))
+    return 0
+
+
 def stop_parent(_: str) -> int:
     os.kill(os.getppid(), signal.SIGSTOP)
     return 7
@@ -105,6 +113,7 @@ BODIES: dict[str, Callable[[str], int]] = {
     "raise": fail,
     "stop": stop,
     "orphans": leave_orphans,
+    "busy": compute,
     "hang": hang,
     "stop-parent": stop_parent,
     "files": write_files,
