@@ -19,6 +19,7 @@ from ascend_runner.platforms.table import TableFacts
 from ascend_runner.platforms.variables import is_whole_number
 from ascend_runner.platforms.volcano import INDICES
 from ascend_runner.rank_table import Device, RankTable, Server
+from ascend_runner.text import counted
 
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
 CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts
@@ -108,14 +109,15 @@ def find_share(table: RankTable, context: PlanContext) -> NodeShare:
         NodeNotFoundError: no entry matches, or the matching entry has no device.
     """
     settings = context.settings
-    has_pods = any(device.pod_name for device in table.devices)
     if settings.pod_name:
         return _share_of_pod(table, {"--pod-name": settings.pod_name}, context)
     if settings.server_id:
         return _share_of_named_server(table, settings.server_id)
     if settings.nnodes is not None and settings.node_rank is not None:
         return _share_of_number(table, settings.nnodes, settings.node_rank)
-    return _share_of_pod(table, _names_of_pod(context), context) if has_pods else _share_of_server(table, context)
+    if table.pod_names:
+        return _share_of_pod(table, _names_of_pod(context), context)
+    return _share_of_server(table, context)
 
 
 def agreed(share: NodeShare, table: RankTable, node: Node) -> NodeShare:
@@ -133,18 +135,15 @@ def agreed(share: NodeShare, table: RankTable, node: Node) -> NodeShare:
 
 
 def _facts(share: NodeShare, table: RankTable) -> TableFacts:
-    pods = tuple(dict.fromkeys(device.pod_name for device in table.devices)) if share.pod_name else ()
-    servers = sorted(
-        (server for server in table.servers if server.devices), key=lambda server: server.devices[0].rank_id
-    )
-    server_ids = [server.server_id for server in servers]
+    pods, servers = table.pod_names, table.servers_by_rank
+    server_ids = tuple(server.server_id for server in servers)
     return TableFacts(
         unit="pod" if pods else "server",
         nodes=len(pods) + len(table.idle_pods) if pods else table.server_count,
         position=pods.index(share.pod_name) if pods else server_ids.index(share.server_id),
         devices=len(share.rank_ids),
         server_id=share.server_id,
-        server_ids=tuple(server_ids),
+        server_ids=server_ids,
         first_address=_address_of(servers[0]),
         first_pod_name=pods[0] if pods else "",
     )
@@ -152,16 +151,14 @@ def _facts(share: NodeShare, table: RankTable) -> TableFacts:
 
 def _share_of_number(table: RankTable, nnodes: int, number: int) -> NodeShare:
     """Find the devices of the node with a number; pods count as nodes if their number fits, else servers do."""
-    servers = sorted((server for server in table.servers if server.devices), key=lambda one: one.devices[0].rank_id)
-    pods = tuple(dict.fromkeys(device.pod_name for device in table.devices if device.pod_name))
+    servers, pods = table.servers_by_rank, table.pod_names
     if len(pods) == nnodes > number:
         server = next(server for server in servers if pods[number] in server.pod_names)
         return _share(table, server.devices_of(pods[number]), server_id=server.server_id, pod_name=pods[number])
     if not pods and len(servers) == nnodes > number:
         return _share(table, servers[number].devices, server_id=servers[number].server_id)
 
-    unit, count = ("pod", len(pods)) if pods else ("server", len(servers))
-    nodes = f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+    nodes = counted(len(pods), "pod") if pods else counted(len(servers), "server")
     raise NodeNotFoundError(
         f"this node is not in the rank table: --nnodes is {nnodes} and --node-rank is {number}, but the rank table has"
         f" {nodes} with devices; correct both options, or use --pod-name or --server-id instead"

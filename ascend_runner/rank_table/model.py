@@ -175,6 +175,17 @@ class RankTable:
         """The number of servers."""
         return len(self.servers)
 
+    @property
+    def servers_by_rank(self) -> tuple[Server, ...]:
+        """The servers that have devices, ordered by their first rank."""
+        servers = (server for server in self.servers if server.devices)
+        return tuple(sorted(servers, key=lambda server: server.devices[0].rank_id))
+
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """The pods that have devices, ordered by their first rank; none in the dialects without pods."""
+        return tuple(dict.fromkeys(device.pod_name for device in self.devices if device.pod_name))
+
     def rank(self, rank_id: int) -> Device:
         """Return the device that a rank runs on.
 
