@@ -38,6 +38,7 @@ from ascend_runner.report import build
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.report.report_file import REPORT_LIMIT, ReportFile
+from ascend_runner.services import run_folder
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.supervision.events import SignalReceived, signal_name
@@ -172,7 +173,8 @@ class Launcher:
                 " and stopped (use unshare --mount-proc)"
             )
         output = RankOutputs(job, console, self._messages.warning)
-        with closing(RankProcesses()) as processes:
+        with run_folder.opened(self._environ) as folder, closing(RankProcesses()) as processes:
+            job = run_folder.with_requests(job, folder)
             self._signals.watch(processes.exits)
             node = ManagedNode(processes=processes, output=output, clock=self._signals, evidence=recorder.investigation)
             try:

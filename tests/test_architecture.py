@@ -35,6 +35,7 @@ FLOORS: Final = {
     "output": 5,
     "evidence": 5,
     "report": 5,
+    "services": 5,
     "plan": 4,
     "rank_record": 4,
     "facts": 4,

@@ -26,6 +26,9 @@ SHELL: Final = "pass a command and its arguments, or use bash -c '...'"
 FLAGS: Final = frozenset(option.flag for option in OPTIONS)
 VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.variable)
 
+# Where the runner and its ranks share files, and the file of the ranks of a runner around this one.
+NO_OPTIONS: Final = frozenset({f"{VARIABLE_PREFIX}RUN_DIR", f"{VARIABLE_PREFIX}CHECKPOINT_REQUESTS"})
+
 # Kubernetes makes these for each service, hence for one that is called ascend-runner.
 _OF_A_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
 
@@ -153,7 +156,11 @@ def suggestion_for_script(program: str) -> str:
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each variable that looks like an option but is none."""
     for name in sorted(environ):
-        if name.startswith(VARIABLE_PREFIX) and name not in VARIABLES and not _OF_A_SERVICE.fullmatch(name):
+        if (
+            name.startswith(VARIABLE_PREFIX)
+            and name not in VARIABLES | NO_OPTIONS
+            and not _OF_A_SERVICE.fullmatch(name)
+        ):
             yield f"ignoring unknown variable {name}{_near_variable(name)}"
 
 
