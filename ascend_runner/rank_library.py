@@ -18,6 +18,7 @@ from ascend_runner.platforms import table as platform_table
 from ascend_runner.rank_table import RankTable, codec, source
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT
+from ascend_runner.text import is_whole_number
 
 
 def prepare(
@@ -162,7 +163,7 @@ def _subfolders(folder: str) -> list[str]:
 
 def _number(environ: Mapping[str, str], name: str) -> int:
     value = environ.get(name, "")
-    if not (value.isascii() and value.isdigit()):
+    if not is_whole_number(value):
         found = repr(value) if name in environ else "not set"
         raise errors.NotARankError(f"this process is not a rank: {name} is {found}, expected a whole number")
     return int(value)

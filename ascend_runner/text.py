@@ -13,8 +13,9 @@ CUT: Final = " [...] "
 # ECMA-48: control sequences (colours, cursor moves), operating system commands (titles, links), two-byte escapes.
 _ESCAPE_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 
-MOST_DIGITS: Final = 6  # of a rank, a device or a core: a slip of the finger must not fill the memory
-MOST_NUMBERS: Final = 10**MOST_DIGITS
+MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
+RANK_DIGITS: Final = 6  # of a rank, a device or a core: a slip of the finger must not fill the memory
+MOST_NUMBERS: Final = 10**RANK_DIGITS
 
 
 def printable(text: str) -> str:
@@ -94,7 +95,7 @@ def parse_numbers(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
-        if not (is_number(first) and is_number(last) and int(first) <= int(last)):
+        if not all(is_whole_number(end, RANK_DIGITS) for end in (first, last)) or int(first) > int(last):
             raise ValueError(f"{part.strip()!r} is not a number or a range such as 8-15")
         numbers += range(int(first), int(last) + 1)
         if len(numbers) > MOST_NUMBERS:
@@ -102,9 +103,12 @@ def parse_numbers(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def is_number(text: str) -> bool:
-    """Return whether a text is a number from 0 on, in ASCII digits and of a plausible length."""
-    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+def is_whole_number(text: str, most_digits: int = MOST_DIGITS) -> bool:
+    """Whether a text is a number from 0 on, in ASCII digits and not absurdly many of them.
+
+    int() would also accept "+1", " 1", "1_0", and digits of other scripts.
+    """
+    return text.isascii() and text.isdigit() and len(text) <= most_digits
 
 
 def duration(seconds: float) -> str:
@@ -121,5 +125,5 @@ def duration(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun: "1 rank", "8 ranks"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """Write a number with its noun: "1 rank", "8 ranks", "2 addresses"."""
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"

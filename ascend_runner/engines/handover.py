@@ -9,10 +9,6 @@ import attrs
 from ascend_runner.platforms.node import Node
 
 
-def _no_file(_path: str) -> str:
-    return ""
-
-
 @attrs.frozen(kw_only=True)
 class Request:
     """A command for an engine, which is to start `nproc` processes on each node.
@@ -28,11 +24,11 @@ class Request:
     environ: Mapping[str, str]
     log_dir: str
     report_of_node_0: str
+    read_text: Callable[[str], str]
     mpi_hostfile: str | None = None
     mpich_hostfile: str | None = None
     deepspeed_hostfile: str | None = None
     resolve: Callable[[str], str] = str
-    read_text: Callable[[str], str] = _no_file
 
 
 @attrs.frozen(kw_only=True)

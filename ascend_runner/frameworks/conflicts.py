@@ -15,7 +15,7 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext
 from ascend_runner.frameworks.hccl import VISIBLE_DEVICES, visible_devices
 from ascend_runner.platforms import tf_config
-from ascend_runner.platforms.variables import is_whole_number
+from ascend_runner.text import is_whole_number
 
 CONNECT_TIMEOUTS: Final = range(120, 7200 + 1)  # seconds that HCCL accepts; anything else is EI0001
 LOWEST_MINDSPORE_PORT: Final = 1024

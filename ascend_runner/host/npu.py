@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ascend_runner.host.host import Host
+from ascend_runner.text import is_whole_number
 
 NODE: Final = "davinci"  # the first letters of a device node's name
 VIRTUAL_NODE: Final = "vdavinci"
@@ -42,7 +43,7 @@ def of_ranks(host: Host, nproc: int, visible: Sequence[str]) -> tuple[int, ...]:
     empty: it is not set).
     """
     present = devices(host)
-    indices = [int(index) for index in visible if index.isascii() and index.isdigit()] if visible else range(nproc)
+    indices = [int(index) for index in visible if is_whole_number(index)] if visible else range(nproc)
 
     return tuple(present[index] for index in indices[:nproc] if index < len(present))
 
@@ -83,4 +84,4 @@ def _of_driver(host: Host, device_id: int) -> list[str]:
 
 def _numbered(names: list[str], prefix: str) -> dict[int, str]:
     found = ((name[len(prefix) :], name) for name in names if name.startswith(prefix))
-    return dict(sorted((int(number), name) for number, name in found if number.isascii() and number.isdigit()))
+    return dict(sorted((int(number), name) for number, name in found if is_whole_number(number)))

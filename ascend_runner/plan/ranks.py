@@ -14,7 +14,7 @@ from ascend_runner.frameworks.registry import NONE, patch_environment
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
-from ascend_runner.settings.options import FOLD, STOP_SIGNALS
+from ascend_runner.settings.options import FOLD, STOP_SIGNUMS
 from ascend_runner.text import colored
 
 COLORS: Final = ("36", "32", "35", "34", "33", "96")  # of prefixes; red is for errors
@@ -124,7 +124,7 @@ def plan_job(
         newest_link=context.newest_link,
         node_number=share.node.file_number,
         runner_version=context.version,
-        stop_signum=STOP_SIGNALS[settings.stop_signal],
+        stop_signum=STOP_SIGNUMS[settings.stop_signal],
     )
 
 

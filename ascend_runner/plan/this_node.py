@@ -16,10 +16,9 @@ from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.host_list import Hosts
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.table import TableFacts
-from ascend_runner.platforms.variables import is_whole_number
 from ascend_runner.platforms.volcano import INDICES
 from ascend_runner.rank_table import Device, RankTable, Server
-from ascend_runner.text import counted
+from ascend_runner.text import counted, is_whole_number
 
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
 CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts

@@ -14,7 +14,7 @@ import attrs
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms import tf_config
-from ascend_runner.platforms.variables import is_whole_number
+from ascend_runner.text import is_whole_number
 
 ENGINES: Final = frozenset({"torchrun", "msrun"})  # values of MA_RUN_METHOD; any other is the platform's default
 

@@ -15,8 +15,8 @@ import attrs
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import ALONE, LOCALHOST, MASTER_PORT, NOTHING, Node, Overrides
 from ascend_runner.platforms.registry import PLATFORMS
-from ascend_runner.platforms.variables import Variables, check_port, is_whole_number
-from ascend_runner.text import counted
+from ascend_runner.platforms.variables import Variables, check_port
+from ascend_runner.text import counted, is_whole_number
 
 # The variables that name a job, and how its name is made of each. What placed the container comes before what started
 # this process inside it, the other way round than in PLATFORMS.

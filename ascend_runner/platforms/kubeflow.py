@@ -14,7 +14,8 @@ import attrs
 
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
-from ascend_runner.platforms.variables import is_whole_number, whole_number
+from ascend_runner.platforms.variables import whole_number
+from ascend_runner.text import is_whole_number
 
 NPROC: Final = "PET_NPROC_PER_NODE"
 COUNTED_BY_TORCHRUN: Final = frozenset({"auto", "cpu", "gpu"})  # words that torchrun accepts instead of a number

@@ -14,7 +14,8 @@ import attrs
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import ALONE, Node
 from ascend_runner.platforms.spec import PlatformSpec
-from ascend_runner.platforms.variables import MOST, is_whole_number
+from ascend_runner.platforms.variables import MOST
+from ascend_runner.text import is_whole_number
 
 STEP_NODES: Final = "SLURM_STEP_NODELIST"
 JOB_NODES: Final = "SLURM_JOB_NODELIST"

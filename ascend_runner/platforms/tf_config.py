@@ -15,7 +15,8 @@ import attrs
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.spec import PlatformSpec
-from ascend_runner.platforms.variables import Variables, is_whole_number
+from ascend_runner.platforms.variables import Variables
+from ascend_runner.text import is_whole_number
 
 NAME: Final = "TF_CONFIG"
 TRAINING: Final = ("chief", "master", "worker")  # the roles that train, in the order of their ranks

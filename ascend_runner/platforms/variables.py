@@ -10,9 +10,9 @@ from typing import Final
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import NOTHING, Overrides
+from ascend_runner.text import is_whole_number
 
 MOST: Final = 65536  # of nodes, cards and ports alike: a mistyped number must not fill the memory
-MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its limit
 HIGHEST_PORT: Final = 65535
 HCCL_BASE_PORT: Final = 60000  # the first of HCCL's host ports, unless HCCL_IF_BASE_PORT moves them
 HCCL_PORTS: Final = 32  # 16 before CANN 8.5
@@ -81,11 +81,6 @@ def whole_number(text: str, name: str, *, at_least: int = 0) -> int:
         raise SettingsError(f"invalid value {text!r} for {name}: expected a whole number from {at_least} to {MOST}")
 
     return int(text)
-
-
-def is_whole_number(text: str) -> bool:
-    """Whether a text is decimal digits and nothing else, and not absurdly many."""
-    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 
 def check_port(port: int, name: str, environ: Mapping[str, str]) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import platform
-import signal
 import sys
 from collections.abc import Iterable
 from typing import Final
 
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.process_tree import Descendant
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.supervision.signal_targets import RankProcess
 
 # The number of rt_sigtimedwait(2) on each architecture. A process that sleeps in it receives the signals that it waits
 # for by that call, as tini, dumb-init and a guardian do, and has no handler that /proc could show. Nor does SigBlk show
 # them: the kernel unblocks them for as long as the process sleeps.
 SIGTIMEDWAIT: Final = {"x86_64": "128", "aarch64": "137"}.get(platform.machine(), "")
-STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
 
 def read(found: Iterable[Descendant]) -> tuple[RankProcess, ...]:

@@ -17,10 +17,10 @@ import attrs
 from ascend_runner.errors import RankTableNotReadyError
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table.model import BAD_TABLE, BAD_VALUE, MISSING_FIELD
+from ascend_runner.text import MOST_DIGITS, counted, is_whole_number
 
 NOT_IN_ARRAY: Final = -1
 UNREADABLE: Final = -1  # stands for an unreadable whole number: no number of a rank table is negative
-MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
 BEYOND_NUMBERS: Final = 10**MOST_DIGITS
 MOST_SHOWN: Final = 60  # characters of a wrong value in a sentence
 
@@ -144,8 +144,7 @@ class Fields:
     def whole_number(self, key: str) -> int:
         """Read a number from 0, written as a number or as a string of digits; UNREADABLE where it is neither."""
         value = self.values.get(key)
-        # int() would also accept "+1", " 1", "1_0", and digits of other scripts.
-        if isinstance(value, str) and value.isdigit() and value.isascii() and len(value) <= MOST_DIGITS:
+        if isinstance(value, str) and is_whole_number(value):
             self.document.first_non_number = self.document.first_non_number or self.path(key)
             return int(value)
 
@@ -214,11 +213,6 @@ class Fields:
 def missing(key: str) -> str:
     """Say that a field is missing."""
     return f"missing field '{key}'"
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a number of things: "1 device", "2 devices", "2 addresses"."""
-    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def shown(value: object) -> str:

@@ -15,10 +15,10 @@ from ascend_runner import files
 from ascend_runner.errors import OutputError, UnreadableError
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.text import printable
+from ascend_runner.text import is_whole_number, printable
 
 STANDARD: Final = "-"
-MOST_DIGITS: Final = 10  # more than the number of a descriptor has
+DESCRIPTOR_DIGITS: Final = 9  # more than there are
 READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
 
 
@@ -174,7 +174,7 @@ def _descriptor_of(path: str) -> int | None:
     for _ in range(40):  # as many links as the kernel follows
         folder, name = os.path.split(path)
         folder = os.path.realpath(folder)
-        if folder == own and name.isascii() and name.isdigit() and len(name) < MOST_DIGITS:
+        if folder == own and is_whole_number(name, DESCRIPTOR_DIGITS):
             return int(name)
         if not os.path.islink(path):
             return None

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ascend_runner.rank_table.dialects.registry import TEMPLATES
-from ascend_runner.rank_table.fields import counted
 from ascend_runner.rank_table.model import RankTable, Server
-from ascend_runner.text import format_numbers, printable
+from ascend_runner.text import counted, format_numbers, printable
 
 MOST_LISTED: Final = 64  # devices with a line each, unless all are asked for
 SPACE: Final = "  "  # between columns

@@ -21,7 +21,7 @@ WORKDIR_DEVICE: Final = "device"
 WORKDIR_INHERIT: Final = "inherit"
 FOLD: Final = "fold"
 PROGRESS_BARS: Final = (FOLD, "pass")
-STOP_SIGNALS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
+STOP_SIGNUMS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 COLOR_AUTO: Final = "auto"
 COLOR_ALWAYS: Final = "always"
 COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, "never")
@@ -299,8 +299,8 @@ OPTIONS: Final = (
     Option(
         name="stop_signal",
         topic=Topic.STOPPING,
-        metavar="|".join(STOP_SIGNALS),
-        parse=parsing.one_of(tuple(STOP_SIGNALS)),
+        metavar="|".join(STOP_SIGNUMS),
+        parse=parsing.one_of(tuple(STOP_SIGNUMS)),
         default="TERM",
         help="signal that asks the ranks to stop; after Ctrl-C it is always INT",
     ),

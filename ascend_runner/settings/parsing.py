@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Callable, Final
 
-from ascend_runner.text import is_number, parse_numbers
+from ascend_runner.text import RANK_DIGITS, is_whole_number, parse_numbers
 
 SIZE_UNITS: Final = {unit: 1 << (10 * power) for power, unit in enumerate("BKMGTPE")}
 SIZE: Final = re.compile(r"(?P<number>[0-9]{1,20}(\.[0-9]{1,20})?) ?((?P<unit>[KMGTPE])(i?B)?|B)", re.IGNORECASE)
@@ -73,14 +73,14 @@ def positive_seconds(text: str) -> float:
 
 def number(text: str) -> int:
     """Read a number from 0 on."""
-    if not is_number(text):
+    if not is_whole_number(text, RANK_DIGITS):
         raise ValueError("a whole number, 0 or more")
     return int(text)
 
 
 def count(text: str) -> int:
     """Read a number from 1 on."""
-    if not is_number(text) or int(text) == 0:
+    if not is_whole_number(text, RANK_DIGITS) or int(text) == 0:
         raise ValueError("a whole number, 1 or more")
     return int(text)
 
@@ -112,7 +112,7 @@ def rank_or_none(text: str) -> int | None:
     """Read a rank; None for "none"."""
     if text == NONE:
         return None
-    if not is_number(text):
+    if not is_whole_number(text, RANK_DIGITS):
         raise ValueError(f"'{NONE}' or a rank, 0 or more")
     return int(text)
 
@@ -144,7 +144,7 @@ def hosts(text: str) -> tuple[tuple[str, int], ...]:
     for entry in text.split(","):
         name, _, slots = entry.partition(":")
         is_name = name.isascii() and name.isprintable() and not set(name) & set(" /#=")
-        if not name or not is_name or name in found or (":" in entry and not is_number(slots)):
+        if not name or not is_name or name in found or (":" in entry and not is_whole_number(slots, RANK_DIGITS)):
             raise ValueError("distinct host names, with their numbers of devices if they are known, such as a:8,b:8")
         found[name] = int(slots or 0)
     return tuple(found.items())

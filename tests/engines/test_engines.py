@@ -29,7 +29,13 @@ TASK_MASTER = attrs.evolve(TASK_TRAINING, node_rank=0, hosts=("s1", "s2", "s3", 
 
 def _request(line: str, node: Node, nproc: int = 8) -> Request:
     return Request(
-        argv=tuple(line.split()), node=node, nproc=nproc, environ={}, log_dir="/log", report_of_node_0="/log/report"
+        argv=tuple(line.split()),
+        node=node,
+        nproc=nproc,
+        environ={},
+        log_dir="/log",
+        report_of_node_0="/log/report",
+        read_text=lambda _path: "",
     )
 
 

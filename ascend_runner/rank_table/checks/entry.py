@@ -13,8 +13,9 @@ from typing import Final
 
 from ascend_runner.problems import Problem, Severity
 from ascend_runner.rank_table.checks import chips, rank_list, server_list
-from ascend_runner.rank_table.fields import Document, counted, shown
+from ascend_runner.rank_table.fields import Document, shown
 from ascend_runner.rank_table.model import BAD_TABLE, Dialect, RankTable, Server
+from ascend_runner.text import counted
 
 LONGEST_SERVER_ID: Final = 64  # bytes
 LONGEST_PATH: Final = 4095  # bytes; PATH_MAX less the NUL

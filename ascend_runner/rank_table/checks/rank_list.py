@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from ascend_runner.rank_table.checks.server_list import FAMILIES, LAST_PORT, family_of
-from ascend_runner.rank_table.fields import UNREADABLE, Document, Fields, counted, shown
+from ascend_runner.rank_table.fields import UNREADABLE, Document, Fields, shown
 from ascend_runner.rank_table.model import MISSING_FIELD, Device, RankTable, Server, first_used
+from ascend_runner.text import counted
 
 MOST_RANKS: Final = 65536
 SPARE: Final = 64  # the local_id of a spare device that replaces another

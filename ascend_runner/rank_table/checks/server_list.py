@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.rank_table.dialects.server_list import PORTS, SUPER_PODS
-from ascend_runner.rank_table.fields import Document, counted, shown
+from ascend_runner.rank_table.fields import Document, shown
 from ascend_runner.rank_table.model import (
     BAD_ENVIRONMENT,
     BAD_TABLE,
@@ -20,6 +20,7 @@ from ascend_runner.rank_table.model import (
     Server,
     first_used,
 )
+from ascend_runner.text import counted, is_whole_number
 
 # What platforms write where a device has no address. On a single server it does no harm.
 PLACEHOLDERS: Final = frozenset({"loop", "-1", "-.-.-.-"})
@@ -177,9 +178,7 @@ def _check_ports(table: RankTable, found: Document, device: Device) -> None:
 
 def _number(text: str, last: int) -> int | None:
     """Return a number from 0 to `last` that is written in ASCII digits; None for anything else."""
-    is_number = text.isdigit() and text.isascii() and len(text) <= len(str(last))
-
-    return int(text) if is_number and int(text) <= last else None
+    return int(text) if is_whole_number(text, len(str(last))) and int(text) <= last else None
 
 
 def _check_super_pods(table: RankTable, found: Document) -> None:

@@ -29,8 +29,9 @@ import attrs
 
 from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table.dialects.server_list import SUPER_PODS
-from ascend_runner.rank_table.fields import MOST_DIGITS, UNREADABLE, Fields, counted
+from ascend_runner.rank_table.fields import UNREADABLE, Fields
 from ascend_runner.rank_table.model import Device, Dialect, Layout, RankTable, Server, first_used
+from ascend_runner.text import counted, is_whole_number
 
 LAB_MARK: Final = "deploy_mode"  # HCCL tells the two forms apart by this key, whatever its value
 MOST_NAMED: Final = 3  # pods in one warning
@@ -204,7 +205,7 @@ def _decode_group(group: Fields, first_index: int) -> list[_Instance]:
 def _number_at_end(pod_name: str) -> int | None:
     end = pod_name.rpartition("-")[2]
 
-    return int(end) if end.isdigit() and end.isascii() and len(end) <= MOST_DIGITS else None
+    return int(end) if is_whole_number(end) else None
 
 
 def _put_in_order(instances: Sequence[_Instance]) -> list[_Instance]:
