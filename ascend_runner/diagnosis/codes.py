@@ -21,7 +21,7 @@ class Kind(enum.Enum):
     """Where the cause lies when a rank reports a code."""
 
     ROOT = "usually the root cause"
-    EITHER = "caused by this rank or by a peer"
+    EITHER = "this rank or a peer may be at fault"
     SECONDARY = "usually caused by a peer"
 
 

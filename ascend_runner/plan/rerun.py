@@ -32,20 +32,20 @@ _NOT_ALONE: Final = r"RANK_TABLE_FILE|TF_CONFIG|(CM|MS|OMPI|PMI|PMIX|SLURM)_.*"
 
 _HEAD: Final = """\
 #!/bin/sh
-# Runs {title} of {job} again, with the command, directory and variables that it had on {server}.
-# Recognised secrets are left out: set the variables written as ${{NAME:?}} before you run it.
+# Runs {title} of job {job} again with the command, working directory and environment that it had on {server}.
+# Secrets are not in this file: before you run it, set each variable that is written as ${{NAME:?}}.
 """
 _CHOICE: Final = """
 case ${{1-}} in
 {alone}--together) set -- env ;;
 *)
   echo {sentence} >&2
-{offer}  echo "  sh $0 --together  runs it as it was; start the scripts of all other ranks as well" >&2
+{offer}  echo "  sh $0 --together  run it unchanged; start the scripts of all other ranks as well" >&2
   exit 2 ;;
 esac
 """
 _OFFER: Final = """\
-  echo "  sh $0 --alone     runs it as the only rank of a job, on the same device" >&2
+  echo "  sh $0 --alone     run it as a job of one rank, on the same device" >&2
 """
 _NO_CHOICE: Final = "\nset --\n"
 
@@ -71,7 +71,7 @@ def _choice(spec: RankSpec, job: JobSpec) -> str:
     if not (job.ranks and job.rank_size > 1) and job.node_number is None:
         return _NO_CHOICE
     sentence = (
-        f"{printable(spec.title)} is part of a job of {job.rank_size} ranks and waits for the others. Choose one:"
+        f"{printable(spec.title)} belongs to a job of {job.rank_size} ranks and would wait for the others. Usage:"
     )
     alone = "" if spec.name else f"--alone) set -- env {' '.join(_alone(spec))} ;;\n"
     return _CHOICE.format(sentence=shlex.quote(sentence), alone=alone, offer=_OFFER if alone else "")

@@ -96,14 +96,15 @@ class Progress:
         reason = "" if state.cause == self._told else screen.reason(state.cause, self._job)
         if isinstance(state.cause, SignalReceived) and self._is_orphaned():
             reason = ORPHANED
-        self._messages.info(screen.stopping(state, reason, len(state.alive | self._living)))
+        self._messages.info(screen.stopping(state, reason, state.alive | self._living))
 
     def _killing(self, state: State, *, is_grace_over: bool) -> None:
         """Say why ranks are killed, unless nobody is left who may be signalled."""
+        ranks = self._names() if state.leaders else f"what is left of {self._names()}"
         if state.killed_by:
-            self._messages.info(f"received {signal_name(state.killed_by)}; killing {self._names()}")
+            self._messages.info(f"received {signal_name(state.killed_by)}; killing {ranks}")
         elif is_grace_over:
-            self._messages.info(f"grace period of {state.grace:g} s ended; killing {self._names()}")
+            self._messages.info(f"grace period of {state.grace:g} s ended; killing {ranks}")
 
     def _names(self) -> str:
         return screen.names(self._living, self._job)

@@ -96,6 +96,10 @@ class Recorder:
         is_failure = isinstance(self._state.cause, Exited)
         return self._state.stopped - self._ended_before if is_failure else self._state.stopped
 
+    def _has_failed(self, rank_id: int) -> bool:
+        """Whether a rank that had reported an error also ended with one, even if it was asked to stop just then."""
+        return self._exited[rank_id][0].ending.exit_code != 0
+
     @property
     def is_disk_hung(self) -> bool:
         """Whether the disk with the logs did not respond at the end of the job."""
@@ -114,11 +118,11 @@ class Recorder:
         findings = diagnosis.findings if diagnosis else {}
 
         root = diagnosis.root if diagnosis else None
-        stopped = self._stopped.difference(root.alike if root else ())  # these have failed, whatever ended them
+        failed = {*(root.alike if root else ()), *(rank_id for rank_id in findings if self._has_failed(rank_id))}
         return Outcome(
             cause=cause,
             ranks=tuple(
-                self._record(rank_id, findings.get(rank_id), masker, is_stopped=rank_id in stopped)
+                self._record(rank_id, findings.get(rank_id), masker, is_stopped=rank_id in self._stopped - failed)
                 for rank_id in sorted(self._specs)
             ),
             started_at=self._began[0],

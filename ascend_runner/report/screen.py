@@ -15,7 +15,7 @@ from ascend_runner.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, SpawnFailed, signal_name
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
-from ascend_runner.text import duration, printable, rank_list
+from ascend_runner.text import counted, duration, printable, rank_list
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
@@ -50,10 +50,15 @@ def holding(cause: Cause, job: JobSpec) -> str:
     return f"{reason(cause, job)}; waiting up to {HOLD:g} s for other ranks to report the cause"
 
 
-def stopping(state: State, why: str, count: int) -> str:
-    """Announce that `count` ranks are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
-    others = "the other " if isinstance(state.cause, Exited) else ""
-    ranks = f"{others}{count} ranks" if count != 1 else f"{others or '1 '}rank"
+def stopping(state: State, why: str, living: Collection[int]) -> str:
+    """Announce that the ranks are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
+    if isinstance(state.cause, Exited):
+        count = len(set(living) - {state.cause.rank_id})
+        ranks = (
+            "the other rank" if count == 1 else f"the other {count} ranks" if count else "processes that it left behind"
+        )
+    else:
+        ranks = counted(len(living), "rank")
     beginning = f"{why}; stopping" if why else "stopping"
     return f"{beginning} {ranks}, up to {state.grace:g} s ({way_out(state.cause)})"
 
@@ -96,7 +101,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
         if failed.finding and _has_read_nothing(failed.finding) and not spec.has_stdin:
             option = f"--stdin {max(spec.rank_id, 0)}"
-            lines.append(f"  stdin  is /dev/null: use {option} to let this rank read the terminal, for input() and pdb")
+            lines.append(f"  stdin  /dev/null; use {option} to connect this rank to the terminal, for input() and pdb")
     elif isinstance(cause, SpawnFailed):
         lines = [str(cause), f"  report {job.report_path}"]
     else:

@@ -168,7 +168,7 @@ def test_rank_of_several_never_runs_alone_by_itself() -> None:
     done = run(rank("echo", "started", env=DISTRIBUTED), rank_size=8)
 
     assert (2, b"") == (done.returncode, done.stdout)
-    assert b"rank 5 is part of a job of 8 ranks" in done.stderr
+    assert b"rank 5 belongs to a job of 8 ranks" in done.stderr
     assert b"--alone" in done.stderr
     assert b"--together" in done.stderr
 

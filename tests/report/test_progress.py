@@ -129,8 +129,23 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
             ["all ranks have ended; stopping processes that ranks 1, 2 left behind, up to 15 s (Ctrl-C again to kill)"],
             [(LEFT, 1.0), (DeadlineReached(), 2.0), (DeadlineReached(), 4.0)],
         ),
+        (
+            [
+                (
+                    "rank 1 failed (exit status 7); stopping processes that it left behind,"
+                    " up to 15 s (Ctrl-C again to kill)"
+                ),
+                "grace period of 15 s ended; killing what is left of rank 1",
+            ],
+            [
+                (Exited(1, FAILURE.ending, has_stragglers=True), 1.0),
+                (Exited(2, Ending()), 1.0),
+                (attrs.evolve(LEFT, cause=Exited(1, FAILURE.ending), stragglers=frozenset({1})), 1.0),
+                (attrs.evolve(LEFT, phase=Phase.KILLING, stragglers=frozenset({1})), 16.0),
+            ],
+        ),
     ],
-    ids=["consequence", "hang", "signals", "end of the grace", "ranks of another user", "stragglers"],
+    ids=["consequence", "hang", "signals", "end of the grace", "ranks of another user", "stragglers", "of a failure"],
 )
 def test_stopping_is_never_silent(lines: list[str], seen: list[tuple[Fact, float]]) -> None:
     """Whatever begins or cuts short the end of a job is told when it happens, with how to cut it short, and once."""

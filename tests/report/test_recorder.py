@@ -185,6 +185,21 @@ def test_rank_that_fails_alike_while_it_is_asked_to_stop(recorder: Recorder) -> 
     assert RankState.FAILED is outcome.ranks[2].state
 
 
+@pytest.mark.parametrize(
+    ("ending", "state"), [(Ending(exit_code=1), RankState.FAILED), (Ending(signum=15), RankState.STOPPED)]
+)
+def test_rank_with_an_error_of_its_own_while_it_is_asked_to_stop(
+    recorder: Recorder, ending: Ending, state: RankState
+) -> None:
+    """A rank that had printed another error has failed if it ended with an exit status, not if it was killed."""
+    first, second = Exited(0, FAILED), Exited(1, ending)
+    other = NAN.replace(b"ValueError: loss is nan", b"KeyError: 'weight'")
+    recorder.observe(RankOutput(rank_id=1, size=len(other), tail=other), 141.0)
+    outcome = play(recorder, first, first, second, stopped=[1], output=NAN)
+
+    assert state is outcome.ranks[2].state
+
+
 def test_traceback_that_was_being_printed(recorder: Recorder) -> None:
     """A traceback that had begun when the rank was asked to stop is read to its end."""
     first, stopped = Exited(0, FAILED), Exited(1, Ending(signum=15))
