@@ -9,6 +9,7 @@ import attrs
 
 from ascend_runner.diagnosis.finding import StackGroup
 
+STUCK: Final = "disk sleep"  # state D of proc(5): it reacts to no signal
 INNERMOST: Final = 8  # frames that must be equal; outer frames rarely differ between ranks of one program
 
 
@@ -37,9 +38,10 @@ class RankStack:
     def main(self) -> ProcessStack | None:
         """The process that represents the rank: the first Python, else the first that does not wait for a child.
 
-        This skips the shell of `bash train.sh` and the workers of a data loader.
+        This skips the shell of `bash train.sh` and the workers of a data loader. A process that is stuck in the kernel
+        has no Python stack, because nobody can trace it, and precedes its children.
         """
-        pythons = [process for process in self.processes if process.is_python]
+        pythons = [process for process in self.processes if process.is_python or process.state == STUCK]
         working = [process for process in self.processes if process.frames[:1] != ("do_wait",)]
         return next(iter((*pythons, *working, *self.processes)), None)
 

@@ -42,6 +42,14 @@ def test_equal_sizes() -> None:
     assert [(0,), (1,)] == [member.rank_ids for member in groups]
 
 
+def test_stuck_in_the_kernel() -> None:
+    """A training in state D has only a kernel stack, and represents its rank before its workers do."""
+    training = process(("nfs_wait", "read"), "disk sleep")
+    found = group([RankStack(0, (process(("do_wait",)), training, process(LOADING, is_python=True)))])
+
+    assert ("disk sleep", ("nfs_wait", "read")) == (found[0].state, found[0].frames)
+
+
 def test_shell_before_the_training() -> None:
     """For `bash train.sh` the Python below the shell represents the rank, not one of its workers."""
     shell = process(("do_wait",))

@@ -47,15 +47,20 @@ def standing(*ranks: int, how: str = "") -> Iterator[dict[int, int]]:
             wait_until_asleep(popen.pid)
         yield {rank_id: popen.pid for rank_id, popen in running.items()}
     finally:
-        for popen in running.values():
-            os.killpg(popen.pid, signal.SIGKILL)
-            popen.communicate()
-        sessions = {popen.pid for popen in running.values()}
-        # A process is a moment between its last breath and being a zombie that can be reaped.
-        wait_until(
-            lambda: all(found.is_zombie for found in process_tree.descendants(os.getpid()) if found.session in sessions)
-        )
-        process_tree.reap_adopted()
+        end(*running.values())
+
+
+def end(*running: subprocess.Popen[str]) -> None:
+    """Kill processes and all in their sessions."""
+    for popen in running:
+        os.killpg(popen.pid, signal.SIGKILL)
+        popen.communicate()
+    sessions = {popen.pid for popen in running}
+    # A process is a moment between its last breath and being a zombie that can be reaped.
+    wait_until(
+        lambda: all(found.is_zombie for found in process_tree.descendants(os.getpid()) if found.session in sessions)
+    )
+    process_tree.reap_adopted()
 
 
 def wait_until_asleep(pid: int) -> None:
@@ -184,6 +189,22 @@ def test_process_without_python() -> None:
     finally:
         sleeping.kill()
         sleeping.wait()
+
+
+def test_stuck_in_the_kernel(tmp_path: Path) -> None:
+    """Of a process in state D, the kernel's functions are returned: all of them for root, else the innermost."""
+    os.mkfifo(tmp_path / "fifo")
+    blocked = "import os, sys; os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(0, 0, sys.argv[1], 0, 0)])"
+    words = [sys.executable, "-S", "-c", blocked, str(tmp_path / "fifo")]
+    stuck = subprocess.Popen(words, start_new_session=True, text=True)
+    try:  # vfork(2): the parent waits in the kernel until its child, which opens a pipe without a writer, calls execve
+        wait_until(lambda: (found := process_tree.look(stuck.pid)) is not None and found.state == "D")
+        process = StackCollector("").collect({0: stuck.pid})[0].processes[0]
+    finally:
+        end(stuck)
+
+    assert "disk sleep" == process.state
+    assert len(process.frames) > (1 if os.geteuid() == 0 else 0)
 
 
 def test_wchan() -> None:
