@@ -50,7 +50,7 @@ class Conflict:
 
 
 def resolve(context: LaunchContext) -> EnvPatch:
-    """Refuse, remove and warn as the table says.
+    """Refuse and remove as the table says; `find` also has what to warn about.
 
     Raises:
         SettingsError: a combination is refused; the first one is named.
@@ -64,7 +64,6 @@ def resolve(context: LaunchContext) -> EnvPatch:
     return EnvPatch(
         unset=frozenset(name for names in stale for name in _matching(names, context.environ)),
         notes=tuple(sentence for remedy, sentence in found if remedy is Remedy.REMOVE),
-        warnings=tuple(sentence for remedy, sentence in found if remedy is Remedy.WARN),
     )
 
 

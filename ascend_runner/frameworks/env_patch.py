@@ -39,7 +39,7 @@ class EnvPatch:
     """Changes of an environment: `unset` first, then `job` for every process, then each rank's own in `ranks`.
 
     `beside` has processes without a rank by their names: each runs the same command, with more changes of its own.
-    `notes` say what was removed and why, `warnings` what is odd but may work.
+    `notes` say what was removed and why.
     """
 
     job: Mapping[str, str] = {}
@@ -47,7 +47,6 @@ class EnvPatch:
     unset: frozenset[str] = frozenset()
     beside: Mapping[str, EnvPatch] = {}
     notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment that all processes share."""
@@ -73,5 +72,4 @@ def merge(patches: Sequence[EnvPatch], nproc: int) -> EnvPatch:
         unset=frozenset().union(*(patch.unset for patch in patches)),
         beside={name: process for patch in patches for name, process in patch.beside.items()},
         notes=tuple(note for patch in patches for note in patch.notes),
-        warnings=tuple(warning for patch in patches for warning in patch.warnings),
     )

@@ -70,7 +70,7 @@ class JobSpec:
     with `has_timestamps` each line on the console begins with the time. `log_runs` is the number of earlier runs whose
     files are kept, `newest_link` the symlink that points at the newest log folder ("": none). `stop_signum` asks the
     ranks to stop. `node_number` tells the files of several nodes apart (None: there is one node, or its number is
-    unknown). `runner_version` is for the report. `notes` and `warnings` are sentences about the plan.
+    unknown). `runner_version` is for the report. `notes` are sentences about the plan.
     """
 
     job_id: str
@@ -96,7 +96,6 @@ class JobSpec:
     stop_signum: int = SIGTERM
     runner_version: str = ""
     notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
     @property
     def processes(self) -> tuple[RankSpec, ...]:

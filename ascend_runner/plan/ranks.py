@@ -45,7 +45,7 @@ def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: 
         for name in patch.beside
     )
     job = plan_job(share, context, ranks, auxiliary)
-    return attrs.evolve(job, table=table, notes=patch.notes, warnings=patch.warnings)
+    return attrs.evolve(job, table=table, notes=patch.notes)
 
 
 def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process a name

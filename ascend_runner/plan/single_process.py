@@ -126,5 +126,4 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
         hang_timeout=None if engine.is_waiting else job.hang_timeout,
         host_files={os.path.join(context.cwd, path): content for path, content in engine.files.items()},
         notes=patch.notes,
-        warnings=patch.warnings,
     )

@@ -234,8 +234,6 @@ class Preparer:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:
             self._found.ask(Subject.COMMAND, commands.check_program, plan)
-        for sentence in plan.warnings:
-            self._warn(Subject.VARIABLES, sentence)
         settings = self.context.settings
         stdin = () if settings.stdin is None else (settings.stdin,)
         for option, named in (("--console", settings.console or ()), ("--stdin", stdin)):
