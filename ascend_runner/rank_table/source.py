@@ -18,7 +18,7 @@ from io import BytesIO
 from typing import Final
 
 from ascend_runner import files
-from ascend_runner.errors import RankTableNotReadyError, UnreadableError
+from ascend_runner.errors import RankTableNotReadyError, UnreadableError, reason
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.fields import Document
 from ascend_runner.rank_table.model import RankTable
@@ -89,15 +89,15 @@ def wait(  # noqa: PLR0913  most are keywords, each with a default that most cal
             if seen != before:
                 return codec.loads(seen, source=document.source, lists_decide=lists_decide)
         except RankTableNotReadyError as waiting:
-            reason = waiting.reason
+            why = waiting.reason
 
         name = f"the rank table {document.source}"
         if now - start >= timeout:
-            waited = f"timed out after {timeout:g} s waiting for {name}: {reason}"
-            raise RankTableNotReadyError(f"{waited}; make sure that all pods of the job are running", reason=reason)
+            waited = f"timed out after {timeout:g} s waiting for {name}: {why}"
+            raise RankTableNotReadyError(f"{waited}; make sure that all pods of the job are running", reason=why)
         if now >= next_report:
             so_far = f"{now - start:.0f} of {timeout:g} s so far" if now > start else f"up to {timeout:g} s"
-            say(f"waiting for {name} ({so_far}): {reason}")
+            say(f"waiting for {name} ({so_far}): {why}")
             next_report = now + REPORT_INTERVAL
         pause(min(POLL_INTERVAL, start + timeout - now))
         now = clock()
@@ -150,7 +150,7 @@ def _read_file(document: Document) -> bytes:
     except OSError as failed:
         if failed.errno in {errno.ENOENT, errno.ESTALE}:
             raise RankTableNotReadyError(f"rank table not found: {path}", reason="it does not exist") from None
-        raise UnreadableError(f"the rank table {path} cannot be opened: {failed.strerror}") from failed
+        raise UnreadableError(f"cannot open the rank table {path}: {reason(failed)}") from failed
 
     try:
         stamp = _stamp(fd)
@@ -158,7 +158,7 @@ def _read_file(document: Document) -> bytes:
         if _stamp(fd) != stamp:
             raise document.not_ready("it changed while being read")
     except OSError as failed:
-        raise UnreadableError(f"the rank table {path} cannot be read: {failed.strerror}") from failed
+        raise UnreadableError(f"cannot read the rank table {path}: {reason(failed)}") from failed
     finally:
         os.close(fd)
 

@@ -5,9 +5,8 @@ The type of an argument turns text into a value, or into one sentence on what is
 
 from __future__ import annotations
 
-import math
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import ascend_runner
@@ -16,6 +15,7 @@ from ascend_runner.rank_table.source import TIMEOUT
 from ascend_runner.rank_table_tool import commands
 from ascend_runner.rank_table_tool.files import STANDARD
 from ascend_runner.rank_table_tool.generate import parse_devices
+from ascend_runner.settings import parsing
 
 Adder = Callable[[Callable[[Namespace], int], str, str], ArgumentParser]  # function, summary, example
 
@@ -23,8 +23,11 @@ FILE_HELP: Final = "a rank table in any dialect, a directory with jobstart_hccl.
 DEVICES_HELP: Final = "physical device ids, such as 0-7 or 0,2,4-6"
 
 
-def make_parser() -> ArgumentParser:
-    """Return the parser. `command` of the options that it returns is the function to run with them."""
+def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
+    """Return the parser, and that of each command by its name.
+
+    `command` of the options that it returns is the function to run with them.
+    """
     parser = ArgumentParser(
         prog="ascend-rank-table",
         description="Show, check, convert, generate, merge, cut and compare the rank tables of Ascend jobs.",
@@ -48,7 +51,7 @@ def make_parser() -> ArgumentParser:
     _add_readers(add)
     _add_converters(add)
     _add_makers(add)
-    return parser
+    return parser, subparsers.choices
 
 
 def _add_readers(add: Adder) -> None:
@@ -68,7 +71,7 @@ def _add_readers(add: Adder) -> None:
     text = "a rank table or its directory; need not exist yet"
     wait.add_argument("file", type=place, metavar="FILE", help=text)
     text = "how long to wait (default: %(default)g, the same as HCCL)"
-    wait.add_argument("--timeout", type=seconds, default=TIMEOUT, metavar="SECONDS", help=text)
+    wait.add_argument("--timeout", type=seconds, default=TIMEOUT, metavar="DURATION", help=text)
 
     summary = "list the differences between two tables that HCCL reports as EI0005, by rank; exit with 1 if any"
     diff = add(commands.diff, summary, "node-0.json node-1.json")
@@ -169,12 +172,8 @@ def devices(text: str) -> tuple[int, ...]:
 
 
 def seconds(text: str) -> float:
-    """Return a number of seconds from 0."""
+    """Return a duration in seconds."""
     try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if number >= 0:
-        return number
-
-    raise ArgumentTypeError(f"{text!r} is not a number of seconds")
+        return parsing.seconds(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"invalid value {text!r}: expected {error}") from None

@@ -22,11 +22,12 @@ from ascend_runner.rank_table_tool import generate as generation
 from ascend_runner.rank_table_tool import show as showing
 from ascend_runner.rank_table_tool.files import STANDARD, name_of, tell, write_text
 from ascend_runner.rank_table_tool.show import size_of
-from ascend_runner.text import format_numbers, printable
+from ascend_runner.text import format_numbers, printable, rank_list
 
 FINE: Final = 0
 BAD: Final = 1
 UNREADABLE: Final = 2
+MOST_CHARACTERS: Final = 200  # of the ranks that have new numbers, before they are only counted
 MOST_DIFFERENCES: Final = 100  # printed before the rest is counted
 
 
@@ -82,7 +83,8 @@ def generate(options: Namespace) -> int:
     table = generation.make_table(options.server_id or generation.own_address(), chosen)
     without = [device.device_id for device in table.devices if not device.device_ip]
     if without:
-        _warn(f"no address found for device {format_numbers(without)}; the table works on this machine only")
+        some = f"device{'s' if len(without) > 1 else ''} {format_numbers(without)}"
+        _warn(f"no address found for {some}; the table works on this machine only")
 
     return _write(options, table, codec.dumps(table))
 
@@ -97,16 +99,15 @@ def merge(options: Namespace) -> int:
             raise SettingsError(f"{name} is given twice")
         seen |= {identity} - {None}
 
-    table = edit.merge([_read(path, lists_decide=options.no_checks) for path in options.files])
-    return _write(options, table, codec.dumps(table))
+    parts = [_read(path, lists_decide=options.no_checks) for path in options.files]
+    return _write_part(options, parts, edit.merge(parts))
 
 
 def subset(options: Namespace) -> int:
     """Write a part of a table."""
     whole = _read(options.file, lists_decide=options.no_checks)
-    table = edit.subset(whole, server_ids=options.servers, device_ids=options.devices)
 
-    return _write(options, table, codec.dumps(table))
+    return _write_part(options, [whole], edit.subset(whole, server_ids=options.servers, device_ids=options.devices))
 
 
 def diff(options: Namespace) -> int:
@@ -198,6 +199,28 @@ def _write(options: Namespace, table: RankTable, data: bytes) -> int:
     if path and checks.name_problem(path):
         _warn(checks.name_problem(path))
     return FINE
+
+
+def _write_part(options: Namespace, sources: Sequence[RankTable], table: RankTable) -> int:
+    """Write a table made from others, and say which ranks have another number in it."""
+    for source_table in sources:
+        before = _ranks(source_table)
+        after = {device: rank_id for device, rank_id in _ranks(table).items() if device in before}
+        changed = [(before[device], rank_id) for device, rank_id in after.items() if before[device] != rank_id]
+        if changed:
+            old, new = (rank_list(numbers) for numbers in zip(*changed))
+            if len(old) + len(new) > MOST_CHARACTERS:
+                tell(f"{len(changed)} ranks of {source_table.source} have new numbers")
+            else:
+                tell(f"{old} of {source_table.source} {'is' if len(changed) == 1 else 'are'} now {new}")
+    return _write(options, table, codec.dumps(table))
+
+
+def _ranks(table: RankTable) -> dict[tuple[str, int], int]:
+    """Return the rank of each device, which its server and its physical id identify."""
+    return {
+        (server.server_id, device.device_id): device.rank_id for server in table.servers for device in server.devices
+    }
 
 
 def _difference(found: Difference) -> str:

@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from typing import Final, TextIO
 
 from ascend_runner import files
-from ascend_runner.errors import OutputError, UnreadableError
+from ascend_runner.errors import OutputError, UnreadableError, reason
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.text import is_whole_number, printable
@@ -44,7 +44,7 @@ def read_bytes(path: str) -> bytes:
     try:
         return source.read_all(sys.stdin.fileno(), name) if path == STANDARD else read_file(name)
     except OSError as error:
-        raise UnreadableError(f"cannot read {name}: {error.strerror}") from error
+        raise UnreadableError(f"cannot read {name}: {reason(error)}") from error
 
 
 def read_file(name: str) -> bytes:
@@ -115,7 +115,7 @@ def write_bytes(path: str, data: bytes) -> None:
         with open(fd, "wb") as file:
             file.write(data)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+        raise OutputError(f"cannot write {path}: {reason(error)}") from error
 
 
 def prepare_streams() -> None:
@@ -150,7 +150,7 @@ def write_output(data: bytes) -> None:
         _discard(sys.stdout)
         if isinstance(error, BrokenPipeError):
             raise
-        raise OutputError(f"cannot write standard output: {error.strerror}") from error
+        raise OutputError(f"cannot write standard output: {reason(error)}") from error
 
 
 def flush() -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ascend_runner.errors import RankTableError, UnreadableError
+from ascend_runner.errors import RankTableError, UnreadableError, reason
 from ascend_runner.host import bounded
 from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.rank_table_tool import files
@@ -64,7 +64,7 @@ def read_conf(path: str, warn: Callable[[str], None]) -> dict[int, str]:
         warn(f"{path} (the addresses of devices) does not exist; is it mounted?")
         return {}
     except OSError as error:
-        raise UnreadableError(f"cannot read {path}: {error.strerror}") from error
+        raise UnreadableError(f"cannot read {path}: {reason(error)}") from error
 
     return parse_conf(text)
 
@@ -83,7 +83,7 @@ def ask_hccn_tool(
         try:
             answer = bounded.run([str(tool), "-i", str(device_id), "-ip", "-g"], timeout)
         except OSError as error:
-            warn(f"cannot run {tool}: {error.strerror}")
+            warn(f"cannot run {tool}: {reason(error)}")
             break
         if answer is None:
             warn(f"{tool} did not answer within {timeout:g} s")

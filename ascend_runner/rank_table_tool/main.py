@@ -6,6 +6,8 @@ usage, or a file that cannot be read or written.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +16,7 @@ from ascend_runner.problems import problems_of
 from ascend_runner.rank_table_tool import commands
 from ascend_runner.rank_table_tool.arguments import make_parser
 from ascend_runner.rank_table_tool.files import flush, prepare_streams, tell
+from ascend_runner.text import did_you_mean
 
 USAGE: Final = 2
 INTERRUPTED: Final = 130
@@ -48,15 +51,24 @@ def _run(argv: Sequence[str] | None) -> int:
     Raises:
         AscendRunnerError: There is no answer.
     """
+    words = sys.argv[1:] if argv is None else argv
+    parser, parsers = make_parser()
+    name = next((word for word in words if not word.startswith("-")), "")
+    if name and name not in parsers:
+        raise SettingsError(
+            f"unknown command {name!r}{did_you_mean(name, parsers)}; the commands are {', '.join(parsers)}"
+        )
     try:
-        options, unknown = make_parser().parse_known_args(argv)
+        options, unknown = parser.parse_known_args(words)
     except SystemExit as ended:  # by argparse
         return int(ended.code or 0)
     except OSError:  # of --help, in Python 3.9, where argparse lets it through: reported as for any other output
         flush()
         raise
     if unknown:  # argparse would print it without escapes
-        raise SettingsError(f"unknown option or argument {unknown[0]!r}, see ascend-rank-table --help")
+        kind = "unknown option" if unknown[0].startswith("-") else "unexpected argument"
+        near = did_you_mean(unknown[0], re.findall(r"--[a-z-]+", parsers[name].format_help()))
+        raise SettingsError(f"{kind} {unknown[0]!r}{near}; see ascend-rank-table {name} --help")
 
     try:
         status: int = options.command(options)

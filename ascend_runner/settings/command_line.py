@@ -9,7 +9,6 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final
 
 import attrs
@@ -18,6 +17,7 @@ from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
 from ascend_runner.settings.option import VARIABLE_PREFIX, Option, Topic
 from ascend_runner.settings.options import OPTIONS
+from ascend_runner.text import did_you_mean, nearest
 
 USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
 SHELL_OPERATORS: Final = ("&&", "||")  # no program takes these as an argument; some take ; or |
@@ -95,7 +95,7 @@ def _topic(words: Sequence[str]) -> Topic | None:
     topics = {topic.value: topic for topic in Topic}
     if words[0] not in topics:
         raise SettingsError(
-            f"unknown help topic {words[0]!r}{_did_you_mean(words[0], topics)}; the topics are {', '.join(topics)}"
+            f"unknown help topic {words[0]!r}{did_you_mean(words[0], topics)}; the topics are {', '.join(topics)}"
         )
     return topics[words[0]]
 
@@ -145,7 +145,7 @@ def _meant_by_option(flag: str, following: Sequence[str]) -> str:
     """Return what may be meant instead of an unknown option, in parentheses; "" if nothing is near."""
     if flag == "-m":
         return f" (did you mean: ascend-runner python -m {following[0] if following else 'MODULE'}?)"
-    return _did_you_mean(_spelled(flag), {*FLAGS, "--help", "--version"})
+    return did_you_mean(_spelled(flag), {*FLAGS, "--help", "--version"})
 
 
 def suggestion_for_script(program: str) -> str:
@@ -181,19 +181,8 @@ def misplaced_options(command: Sequence[str]) -> str:
 
 def _near_variable(name: str) -> str:
     flag = "--" + _spelled(name[len(VARIABLE_PREFIX) :]).lower()  # the common prefix would make all of them near
-    near = _nearest(flag, (option.flag for option in OPTIONS if option.variable))
+    near = nearest(flag, (option.flag for option in OPTIONS if option.variable))
     return f" (did you mean {VARIABLE_PREFIX}{near[2:].replace('-', '_').upper()}?)" if near else ""
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    near = _nearest(word, known)
-    return f" (did you mean {near}?)" if near else ""
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    flags = sorted(known)
-    near = get_close_matches(word, flags, n=1, cutoff=0.75)
-    return next(iter([*near, *(flag for flag in flags if flag.startswith(f"{word}-"))]), "")
 
 
 def help_text(topic: Topic | None = None) -> str:

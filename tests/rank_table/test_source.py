@@ -266,7 +266,7 @@ def test_special_file_ends_the_wait(tmp_path: Path) -> None:
     with pytest.raises(RankTableError) as caught:
         _await(fifo)
 
-    assert f"the rank table {fifo} cannot be read: it is not a regular file" == str(caught.value)
+    assert f"cannot read the rank table {fifo}: it is not a regular file" == str(caught.value)
 
     (tmp_path / "jobstart_hccl.json").mkdir()
     with pytest.raises(RankTableError, match=r"it is not a regular file$"):
@@ -280,7 +280,7 @@ def test_error_of_open_ends_the_wait(tmp_path: Path) -> None:
     with pytest.raises(RankTableError) as caught:
         _await(loop)
 
-    assert f"the rank table {loop} cannot be opened: Too many levels of symbolic links" == str(caught.value)
+    assert f"cannot open the rank table {loop}: too many levels of symbolic links" == str(caught.value)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -292,7 +292,7 @@ def test_unreadable_file_ends_the_wait(tmp_path: Path, table: bytes) -> None:
     with pytest.raises(RankTableError) as caught:
         _await(path)
 
-    assert f"the rank table {path} cannot be opened: Permission denied" == str(caught.value)
+    assert f"cannot open the rank table {path}: permission denied" == str(caught.value)
 
 
 def test_wait_of_the_library(tmp_path: Path, table: bytes) -> None:

@@ -69,7 +69,7 @@ def test_tool() -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("\0\1\2", "cannot run {}: Exec format error"),
+        ("\0\1\2", "cannot run {}: exec format error"),
         ("#!/bin/sh\necho $2 >>{}.asked; exec sleep 60\n", "{} did not answer within 0.2 s"),
     ],
 )

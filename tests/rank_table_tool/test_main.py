@@ -28,7 +28,7 @@ Capture = pytest.CaptureFixture[str]
 WARNED = str(FIXTURES / "valid" / "server_list_version_1_1.json")
 CHECKSUM = "HCCL compares tables by a checksum of all these values, including the order of lists (EI0005)."
 TOOL = f"{sys.executable} -m ascend_runner.rank_table_tool"
-COMMANDS = ("show", "validate", "convert", "wait", "generate", "merge", "subset", "diff")
+NAMES = ("show", "validate", "wait", "diff", "convert", "subset", "generate", "merge")
 
 
 def _tool(*args: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -53,7 +53,7 @@ def test_first_folder_of_pythonpath_counts() -> None:
     assert (0, b"") == (ended.returncode, ended.stderr)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_help_has_an_example(name: str, capsys: Capture) -> None:
     """The help of every command has an example."""
     assert 0 == main([name, "--help"])
@@ -64,7 +64,6 @@ def test_help_has_an_example(name: str, capsys: Capture) -> None:
     ("args", "sentence"),
     [
         ([], "the following arguments are required: COMMAND"),
-        (["shew"], "argument COMMAND: invalid choice: 'shew'"),
         (["show"], "the following arguments are required: FILE"),
         (["show", ""], "argument FILE: file name is empty"),
         (["show", PLAIN, "--svg", ""], "argument --svg: file name is empty"),
@@ -76,7 +75,10 @@ def test_help_has_an_example(name: str, capsys: Capture) -> None:
         (["subset", PLAIN, "--servers", "a,"], "argument --servers: server_id is empty"),
         (["subset", PLAIN, "--servers", "a, b"], "argument --servers: server_id ' b' has leading or trailing spaces"),
         (["subset", PLAIN, "--servers", "a,b,a"], "argument --servers: duplicate server_id 'a'"),
-        (["wait", "a", "--timeout", "-1"], "argument --timeout: '-1' is not a number of seconds"),
+        (
+            ["wait", "a", "--timeout", "-1"],
+            "argument --timeout: invalid value '-1': expected a number of seconds, 0 or more, or a duration",
+        ),
         (["wait", "-"], "argument FILE: cannot wait for standard input; specify a file or directory"),
         (["merge", "--chip", "A4", PLAIN], "argument --chip: invalid choice: 'A4'"),
     ],
@@ -97,8 +99,11 @@ def test_usage(args: list[str], sentence: str, capsys: Capture) -> None:
         (["merge", "-", "-"], "standard input (-) is given twice, but can be read only once"),
         (["validate", "-", "-"], "standard input (-) is given twice, but can be read only once"),
         (["diff", "-", "-"], "standard input (-) is given twice, but can be read only once"),
-        (["show", PLAIN, "--al"], "unknown option or argument '--al', see ascend-rank-table --help"),
-        (["show", PLAIN, "--\x1b[31m"], "unknown option or argument '--\\x1b[31m', see"),
+        (["shwo", PLAIN], f"unknown command 'shwo' (did you mean show?); the commands are {', '.join(NAMES)}"),
+        (["--", "help"], "unknown command 'help'; the commands are "),
+        (["show", PLAIN, "--al"], "unknown option '--al' (did you mean --all?); see ascend-rank-table show --help"),
+        (["show", PLAIN, "--\x1b[31m"], "unknown option '--\\x1b[31m'; see"),
+        (["show", PLAIN, PLAIN], f"unexpected argument '{PLAIN}'; see"),
         (["show", PLAIN, "--svg", PLAIN], "would overwrite the table"),
         (["show", PLAIN, "--svg", "-", "--json"], "both write to standard output; use --svg FILE"),
     ],
@@ -152,7 +157,7 @@ def test_invalid_table(capsys: Capture) -> None:
 def test_missing_file(capsys: Capture) -> None:
     """A file that cannot be read ends with status 2."""
     assert 2 == main(["show", "/nowhere/a.json"])
-    assert "ascend-rank-table: cannot read /nowhere/a.json: No such file or directory\n" == capsys.readouterr().err
+    assert "ascend-rank-table: cannot read /nowhere/a.json: no such file or directory\n" == capsys.readouterr().err
 
 
 def test_validate(capsys: Capture) -> None:
@@ -339,6 +344,19 @@ def test_merge_and_subset(tmp_path: Path, capsys: Capture) -> None:
     assert f"server 'node-0' is in both {PODS} and {parts[0]}\n" in capsys.readouterr().err
 
 
+def test_ranks_that_get_other_numbers(tmp_path: Path, capsys: Capture) -> None:
+    """A rank that has another number in the new table is told, and no other."""
+    parts = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    main(["subset", PODS, "--servers", "node-0,node-1", "-o", parts[0]])
+    assert " now " not in capsys.readouterr().err
+    main(["subset", PODS, "--servers", "node-2,node-3", "-o", parts[1]])
+    assert f"ascend-rank-table: ranks 4-7 of {PODS} are now ranks 0-3\n" in capsys.readouterr().err
+    main(["merge", *parts, "-o", str(tmp_path / "c.json")])
+    assert f"ascend-rank-table: ranks 0-3 of {parts[1]} are now ranks 4-7\n" in capsys.readouterr().err
+    main(["subset", PLAIN, "--devices", "1", "-o", parts[0]])
+    assert f"ascend-rank-table: rank 1 of {PLAIN} is now rank 0\n" in capsys.readouterr().err
+
+
 def test_merge_writes_nothing_that_hccl_would_reject(tmp_path: Path, capsys: Capture) -> None:
     """Sound tables may conflict when merged: the problem names its place in the new table, with status 1."""
     other = tmp_path / "a.json"
@@ -488,11 +506,11 @@ def test_reader_that_leaves() -> None:
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [
-        (f"show {PLAIN} >/dev/full", 2, "cannot write standard output: No space left on device"),
-        (f"show {PLAIN} --json >/dev/full", 2, "cannot write standard output: No space left on device"),
-        ("show --help >/dev/full", 2, "cannot write standard output: No space left on device"),
-        (f"convert {PLAIN} >/dev/full", 2, "cannot write standard output: No space left on device"),
-        (f"convert {PLAIN} -o /dev/full", 2, "cannot write /dev/full: No space left on device"),
+        (f"show {PLAIN} >/dev/full", 2, "cannot write standard output: no space left on device"),
+        (f"show {PLAIN} --json >/dev/full", 2, "cannot write standard output: no space left on device"),
+        ("show --help >/dev/full", 2, "cannot write standard output: no space left on device"),
+        (f"convert {PLAIN} >/dev/full", 2, "cannot write standard output: no space left on device"),
+        (f"convert {PLAIN} -o /dev/full", 2, "cannot write /dev/full: no space left on device"),
         (f"show {PLAIN} >&-", 2, "cannot write standard output: it is closed"),
         ("convert - <&-", 2, "cannot read standard input: it is closed"),
         (f"show {WARNED} >/dev/null 2>&-", 0, ""),
@@ -616,7 +634,7 @@ def test_wait_for_an_unreadable_file(tmp_path: Path, capsys: Capture) -> None:
     os.mkfifo(tmp_path / "a.json")
 
     assert 2 == main(["wait", str(tmp_path / "a.json")])
-    assert "a.json cannot be read: it is not a regular file\n" in capsys.readouterr().err
+    assert "a.json: it is not a regular file\n" in capsys.readouterr().err
 
 
 def test_names_of_any_script() -> None:
