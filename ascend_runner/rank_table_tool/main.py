@@ -16,7 +16,7 @@ from ascend_runner.problems import problems_of
 from ascend_runner.rank_table_tool import commands
 from ascend_runner.rank_table_tool.arguments import make_parser
 from ascend_runner.rank_table_tool.files import flush, prepare_streams, tell
-from ascend_runner.text import did_you_mean
+from ascend_runner.settings.parsing import did_you_mean
 
 USAGE: Final = 2
 INTERRUPTED: Final = 130

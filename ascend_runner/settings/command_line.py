@@ -17,7 +17,7 @@ from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
 from ascend_runner.settings.option import VARIABLE_PREFIX, Option, Topic
 from ascend_runner.settings.options import OPTIONS
-from ascend_runner.text import did_you_mean, nearest
+from ascend_runner.settings.parsing import did_you_mean, nearest
 
 USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
 SHELL_OPERATORS: Final = ("&&", "||")  # no program takes these as an argument; some take ; or |

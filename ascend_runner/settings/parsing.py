@@ -1,10 +1,14 @@
-"""How the value of an option is read. Each parser says in a ValueError what it expects: "a number of seconds". Pure."""
+"""How words are read: the value of an option, and what an unknown word may stand for. Pure.
+
+Each parser says in a ValueError what it expects: "a number of seconds".
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Callable, Final
 
 from ascend_runner.text import RANK_DIGITS, is_whole_number, parse_numbers
@@ -159,3 +163,16 @@ def word(expected: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the known word that an unknown one may stand for, in parentheses; "" if none is near."""
+    near = nearest(word, known)
+    return f" (did you mean {near}?)" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is nearest to a word, or else one that it is the first part of; "" if none is."""
+    words = sorted(known)
+    near = get_close_matches(word, words, n=1, cutoff=0.75)
+    return next(iter([*near, *(longer for longer in words if longer.startswith(f"{word}-"))]), "")
