@@ -41,7 +41,7 @@ from ascend_runner.report.report_file import REPORT_LIMIT, ReportFile
 from ascend_runner.services import run_folder
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
-from ascend_runner.supervision.events import SignalReceived, signal_name
+from ascend_runner.supervision.events import ORPHANED, SignalReceived, signal_name
 from ascend_runner.text import printable
 
 
@@ -221,7 +221,8 @@ class Launcher:
         """Wait, and raise StopRequestedError if a stop signal arrives."""
         for signum in self._signals.wait(seconds):
             if signum in STOP_SIGNALS:
-                raise errors.StopRequestedError(signum, signal_name(signum))
+                remark = f" ({ORPHANED})" if self._is_orphaned() else ""
+                raise errors.StopRequestedError(signum, signal_name(signum) + remark)
 
 
 def write_table(table: TableFile, warn: Callable[[str], None]) -> str:

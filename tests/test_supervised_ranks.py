@@ -188,6 +188,18 @@ def test_sigkill_of_the_guardian_leaves_nobody(program: Program) -> None:
     assert os.WEXITSTATUS(status) == 143
 
 
+def test_sigkill_of_the_guardian_while_the_table_is_awaited(program: Program) -> None:
+    """The runner says why it ends, also before it has started a rank."""
+    run = program.start("--rank-table", str(program.folder / "missing.json"), "true")
+    run.wait_for("waiting for the rank table")
+    runner = run.runner_pid
+    os.kill(run.popen.pid, signal.SIGKILL)
+
+    run.wait_for("stopped by SIGTERM (the first process of ascend-runner was killed) before any rank was started")
+    assert run.finish() == -signal.SIGKILL
+    os.waitpid(runner, 0)
+
+
 def test_nohup_is_respected(program: Program) -> None:
     """SIGHUP that was ignored at the start stays ignored."""
     handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
