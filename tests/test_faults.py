@@ -89,7 +89,7 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
 
     assert run.finish() == 124
     assert "ERROR stacks of all ranks, outliers first:" in run.screen
-    assert "ERROR no rank wrote any output for 1 s (--hang-timeout), " in run.screen
+    assert "ERROR no rank wrote any output for 1 s (--hang-timeout); stopped after " in run.screen
     assert [rank_id for group in program.report()["hang"] for rank_id in group["rank_ids"]] == [0, 1]
 
 
