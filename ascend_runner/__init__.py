@@ -47,11 +47,13 @@ def __dir__() -> list[str]:
 
 
 _HOMES = {
+    "ascend_runner.library": {"check", "launch", "plan"},
+    "ascend_runner.rank_library": {"CurrentRank", "Platform", "current_rank", "platform", "prepare"},
     "ascend_runner.rank_record": {"Outcome", "RankRecord"},
     "ascend_runner.supervision.events": {"Ending", "Exited", "HangDetected", "SignalReceived", "SpawnFailed"},
     "ascend_runner.training.checkpoints": {"latest_checkpoint"},
     "ascend_runner.training.rank_calls": {"beat", "on_checkpoint", "saved"},
-}  # the others are in the libraries
+}  # the others are modules
 
 if not TYPE_CHECKING:  # a type checker takes the names from above and reports all others
 
@@ -60,17 +62,14 @@ if not TYPE_CHECKING:  # a type checker takes the names from above and reports a
 
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if name == "errors":
-            return import_module("ascend_runner.errors")
-        if name == "rank_table":
-            return import_module("ascend_runner.rank_table")
         home = next((home for home, names in _HOMES.items() if name in names), None)
-        if home:
-            return getattr(import_module(home), name)
-        library = import_module("ascend_runner.library")
-        inside = import_module("ascend_runner.rank_library")
-        # The first import of the packages `check` and `plan` makes them attributes; the functions replace them.
-        import_module("ascend_runner.check")
-        import_module("ascend_runner.plan")
-        globals().update(check=library.check, plan=library.plan)
-        return getattr(library if hasattr(library, name) else inside, name)
+        if home is None:
+            return import_module(f"ascend_runner.{name}")
+        found = getattr(import_module(home), name)
+        if home.endswith("library"):
+            # The first import of the packages `check` and `plan` makes them attributes; the functions replace them.
+            import_module("ascend_runner.check")
+            import_module("ascend_runner.plan")
+            library = import_module("ascend_runner.library")
+            globals().update(check=library.check, plan=library.plan)
+        return found

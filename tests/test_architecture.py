@@ -103,7 +103,6 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("__init__", "errors"): "PEP 562: the guardian imports the package and must stay small",
     ("__init__", "library"): "as above",
     ("__init__", "rank_table"): "as above",
-    ("__init__", "rank_library"): "as above",
     ("__init__", "importlib.import_module"): "as above",
     ("__init__", "check"): "before the function of that name, which a later import of the package would hide",
     ("__init__", "plan"): "as above",
