@@ -15,6 +15,7 @@ import attrs
 
 from ascend_runner import errors
 from ascend_runner.facts import Fact, Observer, SignalUnhandled, Swept
+from ascend_runner.guardian.process_tree import NEXT_LOOK
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
@@ -241,7 +242,7 @@ class Manager:
             killed.update(self._processes.kill_escaped())
             if self._clock.now() >= deadline:
                 break
-            self._clock.wait(deadline - self._clock.now())
+            self._clock.wait(min(deadline - self._clock.now(), NEXT_LOOK))
         survivors = self._processes.survivors()
         if killed or survivors:
             self._tell(Swept(killed=killed, survivors=survivors))

@@ -127,6 +127,7 @@ GUARDIAN_OWN: Final = {
     "guardian",
     "guardian.guard",
     "guardian.process_tree",
+    "guardian.runner",
     "guardian.signal_sets",
     "import_path",
     "output",

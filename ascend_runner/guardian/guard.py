@@ -14,21 +14,15 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from ascend_runner.errors import RUNNER_FAILED
 from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
+from ascend_runner.guardian.runner import ANSWER, LAST_WORD, Runner
+from ascend_runner.guardian.signal_sets import WATCHED, ignored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SWEEP_LIMIT: Final = 5.0  # seconds; what survives SIGKILL for longer is stuck in the kernel
 LAST_LOOK: Final = 1.0  # seconds; the same if the runner has exited by itself, since it has waited for 5 s already
-# Seconds for the runner to take note of a second stop signal: milliseconds, unless its main thread hangs at a disk.
-ANSWER_LIMIT: Final = 1.0
-BUSY_LIMIT: Final = 10.0  # seconds for one whose main thread is running: it does not hang, but the machine is too slow
-KILL_LIMIT: Final = 0.5  # seconds for a runner that gives no answer to die of SIGKILL
 MANY_DESCRIPTORS: Final = 65536
-
-ANSWER: Final = b"a"  # what the runner writes when it has taken note of a stop signal
-LAST_WORD: Final = b"e"  # and at its end, before its exit status and the pids of the guardian's other children
 
 
 def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None], parent: int = 0) -> int:
@@ -69,122 +63,6 @@ def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None],
     ):  # otherwise the runner has reported them
         tell(f"still alive after SIGKILL: {', '.join(map(process_tree.describe, survivors))}")
     return runner.status
-
-
-class Runner:
-    """The runner as the guardian sees it. `strangers` are other children of the guardian, kept up to date."""
-
-    def __init__(self, pid: int, reader: int, strangers: set[int]) -> None:
-        self.pid = pid
-        self.status = RUNNER_FAILED
-        self.was_killed = False
-        self.is_stuck = False  # whether it has survived SIGKILL
-        self.end = ""  # how it was killed, as the beginning of a sentence
-        self._reader = reader
-        self._strangers = strangers
-        self._has_ended = False
-        self._has_answered = False
-        self._stops: list[int] = []  # stop signals that were forwarded
-        self._deadline = 0.0  # for the answer, or for the end after SIGKILL; 0: there is none
-        self._patience_ends = 0.0  # with a runner that is busy
-
-    def forward_until_end(self, watched: frozenset[int]) -> None:
-        """Forward signals until the runner has ended, has said its last word, or was given up."""
-        urgent, copies = watched & (STOP_SIGNALS | {signal.SIGCHLD}), Copies()
-        while not self._has_ended:
-            # The kernel gives the lowest number first, which a flood of SIGUSR1 has before SIGTERM.
-            info = signal.sigtimedwait(urgent, 0)
-            if info is None and self._deadline:
-                info = signal.sigtimedwait(watched, max(0.0, self._deadline - time.monotonic()))
-            elif info is None:
-                info = signal.sigwaitinfo(watched)
-
-            if info is None:
-                self._give_up()
-            elif info.si_signo == signal.SIGCHLD:
-                self._look()
-            elif not copies.has(info.si_signo):
-                self._forward(info.si_signo)
-
-    def _forward(self, signum: int) -> None:
-        is_stop = signum in STOP_SIGNALS
-        if is_stop:
-            is_impatient = bool(self._stops) and signum in IMPATIENT_SIGNALS
-            self._stops.append(signum)
-            if is_impatient and not self._deadline:
-                self._read()
-                self._has_answered = False
-                self._deadline = time.monotonic() + ANSWER_LIMIT
-                self._patience_ends = time.monotonic() + BUSY_LIMIT
-        os.kill(self.pid, signum)  # not reaped yet, so its pid is not reused
-        if is_stop and self._is_stopped():
-            os.kill(self.pid, signal.SIGCONT)
-        if signum == signal.SIGTSTP:
-            os.kill(os.getpid(), signal.SIGSTOP)  # what Ctrl-Z would do if the signal were not blocked
-
-    def _is_stopped(self) -> bool:
-        try:
-            return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:
-            return False  # it has ended
-
-    def _give_up(self) -> None:
-        """Kill a runner that has not answered in time; one that cannot be killed is left to the sweep."""
-        self._read()
-        if self.was_killed:
-            self._has_ended = self.is_stuck = True
-        elif self._has_answered:
-            self._deadline = 0.0
-        elif self._is_busy():
-            self._deadline = time.monotonic() + ANSWER_LIMIT
-        elif not self._has_ended:
-            self.was_killed, self.status = True, 128 + self._stops[0]
-            self.end = "the runner did not respond and was killed"
-            os.kill(self.pid, signal.SIGKILL)
-            self._deadline = time.monotonic() + KILL_LIMIT
-
-    def _is_busy(self) -> bool:
-        found = process_tree.look(self.pid)
-        return found is not None and found.state == "R" and time.monotonic() < self._patience_ends
-
-    def _look(self) -> None:
-        """Reap every child that has ended, take note of new ones, and of the runner's end."""
-        found = process_tree.children(os.getpid())
-        ended = _reap()
-        self._read()
-        if self.pid not in ended:  # after its end they could as well be its own
-            self._strangers.update(found)
-            self._strangers.discard(self.pid)
-        self._strangers.difference_update(ended)  # their numbers may be used again
-        if self.pid in ended and not (self._has_ended or self.was_killed):
-            status = ended[self.pid]
-            self.was_killed = os.WIFSIGNALED(status)
-            self.status = 128 + os.WTERMSIG(status) if self.was_killed else os.WEXITSTATUS(status)
-            if self.was_killed:
-                self.end = f"the runner was killed by {_name(os.WTERMSIG(status))}"
-        self._has_ended |= self.pid in ended
-
-    def _read(self) -> None:
-        """Read what the runner has written to the guardian."""
-        pieces = []
-        try:
-            while piece := os.read(self._reader, 65536):
-                pieces.append(piece)
-        except BlockingIOError:
-            pass
-        answers, last_word, text = b"".join(pieces).partition(LAST_WORD)
-        self._has_answered |= bool(answers)
-        if last_word:
-            self._has_ended = True
-            self.status, *pids = map(int, text.split())
-            self._strangers.update(pids)
-
-
-def _name(signum: int) -> str:
-    try:
-        return signal.Signals(signum).name
-    except ValueError:
-        return f"signal {signum}"
 
 
 def _prepare() -> frozenset[int]:
@@ -241,19 +119,6 @@ def _follow_to_death(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _reap() -> dict[int, int]:
-    """Reap every child that has ended; return the wait statuses by pid."""
-    ended: dict[int, int] = {}
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended[pid] = status
-
-
 def _sweep(strangers: frozenset[int], seconds: float, stuck: int = 0) -> list[process_tree.Descendant]:
     """Kill and reap every descendant that the runner has left; return those still alive after `seconds`.
 
@@ -265,10 +130,10 @@ def _sweep(strangers: frozenset[int], seconds: float, stuck: int = 0) -> list[pr
         left = deadline - time.monotonic()
         if not process_tree.reap_adopted(keep=strangers):
             return []
-        to_wait_for = [process for process in found if process.pid != stuck and process_tree.may_signal(process)]
+        to_wait_for = [process for process in found if process.pid != stuck and process_tree.may_signal(process.pid)]
         if left <= 0 or (found and not to_wait_for):
             return found
-        signal.sigtimedwait({signal.SIGCHLD}, left)
+        signal.sigtimedwait({signal.SIGCHLD}, min(left, process_tree.NEXT_LOOK))
 
 
 def _open_missing_standard_files() -> None:

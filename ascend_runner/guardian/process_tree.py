@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36  # likewise, since Linux 3.4
+STOP_LIMIT = 0.2  # seconds to stop chains of processes before the rest of the tree is looked at
+# Seconds from one look to the next while processes die: while others exit, the kernel omits some from a list of
+# children (proc(5)), and of those no signal tells.
+NEXT_LOOK = 0.1
 _GONE = (FileNotFoundError, ProcessLookupError)  # errors of /proc for a process that has just ended
 _ENDED = frozenset({"Z", "X"})
 
@@ -166,12 +171,7 @@ def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
     They are stopped first: a chain of processes that fork and exit would outrun a walk that looks at each of them. A
     process may still fork between the look and the signal: the caller must reap and call again until none is left.
     """
-    for pid in children(os.getpid()):
-        if pid not in keep:
-            try:
-                os.kill(pid, SIGSTOP)  # not reaped yet, so its pid is not reused
-            except (ProcessLookupError, PermissionError):
-                continue
+    _stop_children(keep)
     found = []
     for process in descendants(os.getpid(), keep):
         if not process.is_zombie:
@@ -181,6 +181,26 @@ def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
         send(process.identity, SIGKILL)
 
     return found
+
+
+def _stop_children(keep: frozenset[int]) -> None:
+    """Stop all children, and those that appear meanwhile; reap what has ended.
+
+    A member of a chain lives for less than a millisecond, so there is nothing slow between the look and the signal.
+    """
+    stopped = set(keep)
+    deadline = time.monotonic() + STOP_LIMIT
+    while time.monotonic() < deadline:
+        new = [pid for pid in children(os.getpid()) if pid not in stopped]
+        if not new:
+            return
+        for pid in new:
+            try:
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    os.kill(pid, SIGSTOP)  # not reaped yet, so its pid is not reused
+                    stopped.add(pid)
+            except (ChildProcessError, PermissionError):
+                stopped.add(pid)
 
 
 def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
@@ -235,14 +255,12 @@ def send(identity: tuple[int, int], signum: int) -> None:
             os.close(fd)
 
 
-def may_signal(process: Descendant) -> bool:
+def may_signal(pid: int) -> bool:
     """Whether this user may signal a process; not one of su(1), sudo(8) or any other set-user-id program."""
     try:
-        os.kill(process.pid, 0)
-    except PermissionError:
-        return False
-    except ProcessLookupError:
-        return True
+        os.kill(pid, 0)
+    except OSError as error:
+        return not isinstance(error, PermissionError)  # otherwise it has ended
     return True
 
 

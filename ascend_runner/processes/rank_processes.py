@@ -151,12 +151,14 @@ class RankProcesses:
         self._tree = None
         self.exits.take_ended()
         leaders = self._leader_pids()
-        return bool(process_tree.reap_adopted(keep=leaders)) and self._has_killable_but(leaders)
+        # A chain of processes that each start the next one and exit may be missed by a walk through the tree.
+        adopted = process_tree.reap_adopted(keep=leaders)
+        return any(map(process_tree.may_signal, adopted)) or (bool(adopted) and self._has_killable_but(leaders))
 
     @staticmethod
     def _has_killable_but(leaders: frozenset[int]) -> bool:
         found = process_tree.descendants(os.getpid(), leaders)
-        return any(process_tree.may_signal(process) for process in found if not process.is_zombie)
+        return any(process_tree.may_signal(process.pid) for process in found if not process.is_zombie)
 
     def is_held(self) -> bool:
         """Whether any process of the ranks is not allowed to run: stopped, traced, or in a frozen control group."""

@@ -50,7 +50,7 @@ def _handled_and_ignored(process: Descendant) -> tuple[frozenset[int], frozenset
     except OSError:
         return frozenset(), frozenset()
     ignored = _signals(int(status["SigIgn"], 16))
-    if not process_tree.may_signal(process):
+    if not process_tree.may_signal(process.pid):
         return frozenset(), ignored
     return _signals(int(status["SigCgt"], 16)) | _awaited(process.pid), ignored
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.guard import ANSWER_LIMIT
+from ascend_runner.guardian.runner import ANSWER_LIMIT
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from tests.helpers.program import WORKERS
 from tests.helpers.surroundings import CLEAN
