@@ -30,7 +30,7 @@ FOLDERS: Final = frozenset({"PWD", "OLDPWD"})  # the shell's current and previou
 
 # A shell's reference to a variable or a command; a placeholder or a token of a vocabulary in brackets: "</s>".
 _HARMLESS: Final = r"\$[({A-Za-z_]|<[^<>]*>\Z|\[[^\[\]]*\]\Z|\{[^{}]*\}\Z"
-_QUOTED: Final = r"(?P<quote>['\"])(?P<quoted>(?:\\.|(?!(?P=quote))[^\\\n])*)(?P=quote)"
+_QUOTED: Final = r"(?P<quote>\\?['\"])(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\\\n]))*)(?P=quote)"  # also JSON in JSON
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>[^\s'\"]*[^\s'\";&|),\]}}]))"  # without what ends it in a shell or a list
 _PROSE: Final = r"(?:and|are|as|expected|for|from|in|is|must|not|or|require[ds]?|to|was|were|with)\b"
 _HEADER: Final = r"(?:[\w-]{0,80}[-_])?(?:(?:api|access|secret)[-_]?key|passphrase|passw(?:or)?d|secret|token)"
@@ -61,10 +61,13 @@ _SHAPES: Final = (
     (("='", '="', "= '", '= "'), rf"(?P<before>\b(?P<field>[a-z_]\w{{0,99}}) ?= ?){_QUOTED}"),
     (
         ("':", '":'),
-        rf"(?P<before>(?P<mark>['\"])(?P<field>[A-Za-z_][\w.-]{{0,99}})(?P=mark)\s{{0,4}}:\s{{0,4}}[bu]?){_QUOTED}",
+        rf"(?P<before>(?P<mark>\\?['\"])(?P<field>[A-Za-z_][\w.-]{{0,99}})(?P=mark)\s{{0,4}}:\s{{0,4}}[bu]?){_QUOTED}",
     ),
-    # A line of YAML, or a header of HTTP.
-    ((": ",), rf"(?im)^(?P<before>[ \t<>|*-]{{0,40}}(?P<name>{_HEADER}):[ \t]+(?!{_PROSE})){_VALUE}(?=[ \t]*$)"),
+    # A line of YAML, or a header of HTTP, also one that is an argument.
+    (
+        (": ",),
+        rf"(?im)(?P<before>(?:^[ \t<>|*-]{{0,40}}|['\"])(?P<name>{_HEADER}):[ \t]+(?!{_PROSE})){_VALUE}(?= *$|['\"])",
+    ),
 )
 _WORDS_OF_CODE: Final = frozenset({"key", "keys", "session"})  # fields of everything
 _OPTION: Final = r"--?(\w[\w-]*)"
@@ -134,7 +137,7 @@ class Masker:
         field = parts.get("field", "")
         name = parts.get("name", "") or field
         if secret in self._hidden or field in _WORDS_OF_CODE or (name and not is_secret(name, secret)):
-            return found[0]
+            return before + quote + self.text(secret) + quote if quote else found[0]
         return before + quote + self._hide(secret, name) + quote
 
     def _hide(self, secret: str, name: str) -> str:

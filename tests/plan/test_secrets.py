@@ -68,6 +68,12 @@ def test_other_names(name: str) -> None:
         ("Command '['t.py', '--token=abc']' returned", "Command '['t.py', '--token=***']' returned"),
         ("{'lr': 0.1, 'password': 'abc'}", "{'lr': 0.1, 'password': '***'}"),
         ('{"X-Auth-Token":"abc","lr":0.1}', '{"X-Auth-Token":"***","lr":0.1}'),
+        (
+            r'{"message": "{\"api_key\": \"abc\", \"lr\": 0.1}"}',
+            r'{"message": "{\"api_key\": \"***\", \"lr\": 0.1}"}',
+        ),
+        ("sh --command 'train.py --token abc' --lr 0.1", "sh --command 'train.py --token ***' --lr 0.1"),
+        ("+ curl -H 'X-Auth-Token: abc' https://host", "+ curl -H 'X-Auth-Token: ***' https://host"),
         ("environ({'MYSQL_PWD': 'abc', 'A': 'x'})", "environ({'MYSQL_PWD': '***', 'A': 'x'})"),
         ("wandb:\n  api_key: abc\n  x: y", "wandb:\n  api_key: ***\n  x: y"),
         ("GET https://host/a?x=1&api_key=abc HTTP", "GET https://host/a?x=1&api_key=*** HTTP"),
