@@ -19,43 +19,11 @@ import attrs
 from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
-from ascend_runner.plan.job import JobSpec, RankSpec, Rotation
+from ascend_runner.plan.job import RankSpec
 from ascend_runner.supervision.events import Emptied, Ending, Exited
 
 MOST_WAITS: Final = 10_000  # of one job; more is a loop that polls
 FIRST_PID: Final = 1000
-
-
-def make_job(ranks: int, *, grace: float = 15.0, hang_timeout: Optional[float] = None) -> JobSpec:
-    """Make a plan of so many ranks."""
-    return JobSpec(
-        job_id="job",
-        ranks=tuple(make_rank(rank_id) for rank_id in range(ranks)),
-        rank_size=ranks,
-        server_id="10.0.0.1",
-        pod_name="",
-        grace=grace,
-        hang_timeout=hang_timeout,
-        rotation=Rotation(),
-        log_dir="/log",
-        has_own_process_logs=False,
-        folders=(),
-        table=None,
-    )
-
-
-def make_rank(rank_id: int) -> RankSpec:
-    """Make the plan of one rank."""
-    return RankSpec(
-        rank_id=rank_id,
-        local_rank=rank_id,
-        executable="/bin/program",
-        argv=("program",),
-        env={},
-        cwd="/",
-        log_path=f"/log/{rank_id}.txt",
-        prefix=None,
-    )
 
 
 @attrs.frozen(kw_only=True)

@@ -13,7 +13,8 @@ from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
 from ascend_runner.supervision.events import Emptied, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
-from tests.fakes import Behaviour, FakeNode, Recording, make_job
+from tests.fakes import Behaviour, FakeNode, Recording
+from tests.helpers.plans import job_spec, rank_spec
 
 OK, FAILED = Ending(), Ending(exit_code=7)
 STUBBORN = Behaviour(dies_of={SIGKILL: 0.0})
@@ -42,7 +43,8 @@ def run(
 ) -> State:
     """Run a job of so many ranks on a node, and return its last fact."""
     recording = recording or Recording()
-    Manager(make_job(ranks, hang_timeout=hang_timeout), node.node, [recording]).run()
+    job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], hang_timeout=hang_timeout)
+    Manager(job, node.node, [recording]).run()
     state = recording.facts[-1]
     assert isinstance(state, State)
     return state

@@ -11,7 +11,6 @@ from pathlib import Path
 from signal import SIGCHLD, SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGUSR1, raise_signal
 from typing import Protocol, Union
 
-import attrs
 import pytest
 
 from ascend_runner.managed_node import Clock, Output, Processes
@@ -21,7 +20,8 @@ from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.processes.signals import Signals
 from ascend_runner.supervision.events import Emptied, Ending, Exited
-from tests.fakes import Behaviour, FakeNode, make_job, make_rank
+from tests.fakes import Behaviour, FakeNode
+from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT, is_gone, wait_until
 
 
@@ -69,21 +69,20 @@ class RealBench:
     """Processes and files of this machine."""
 
     def __init__(self, folder: Path, signals: Signals, processes: RankProcesses) -> None:
-        job = make_job(3)
-        ranks = tuple(attrs.evolve(rank, log_path=str(folder / f"{rank.rank_id}.txt")) for rank in job.ranks)
+        ranks = [rank_spec(rank_id, log_path=str(folder / f"{rank_id}.txt"), prefix=None) for rank_id in range(3)]
         self.clock: Clock = signals
         self.processes: Processes = processes
         console = Console(lambda _lines: b"", lambda _error: b"")
-        self.output: Output = RankOutputs(attrs.evolve(job, ranks=ranks), console, lambda _sentence: None)
+        self.output: Output = RankOutputs(job_spec(ranks), console, lambda _sentence: None)
 
     def start(self, rank_id: int, does: Does) -> int:
         """Start a rank."""
         argv = ("/bin/sh", "-c", does.value)
-        return self._spawn(attrs.evolve(make_rank(rank_id), executable=argv[0], argv=argv, env={"PATH": os.defpath}))
+        return self._spawn(rank_spec(rank_id, executable=argv[0], argv=argv, env={"PATH": os.defpath}))
 
     def start_missing_program(self) -> None:
         """Spawn what does not exist."""
-        self._spawn(attrs.evolve(make_rank(0), executable="/missing/program"))
+        self._spawn(rank_spec(executable="/missing/program"))
 
     def _spawn(self, spec: RankSpec) -> int:
         with open(os.devnull, "wb") as output:
@@ -118,12 +117,12 @@ class FakeBench:
         self._node.processes.behaviours[rank_id] = FAKED[does]
         if does is Does.LET_CHILD_ESCAPE:
             self._node.processes.escaped[99] = ("sleep", False)
-        return self.processes.spawn(make_rank(rank_id), 0)
+        return self.processes.spawn(rank_spec(rank_id), 0)
 
     def start_missing_program(self) -> None:
         """Spawn what does not exist."""
         self._node.processes.spawn_errors[0] = FileNotFoundError(errno.ENOENT, "", "/missing/program")
-        self.processes.spawn(make_rank(0), 0)
+        self.processes.spawn(rank_spec(), 0)
 
     def await_end_of(self, pid: int) -> None:
         """Wait until the process has ended."""

@@ -28,8 +28,6 @@ def rewrite_for_torchrun(request: Request) -> Handover:
     command = _to_hand_over(request)
     if isinstance(command, Handover):
         return command
-    if _is_alone(request):
-        return _alone(command)
 
     # A Python with a path must run, not the one that the torchrun in PATH belongs to.
     engine = (command.interpreter, "-m", TORCHRUN_MODULE) if "/" in command.interpreter else ("torchrun",)
@@ -41,8 +39,6 @@ def rewrite_for_launch(request: Request) -> Handover:
     command = _to_hand_over(request)
     if isinstance(command, Handover):
         return command
-    if _is_alone(request):
-        return _alone(command)
 
     is_unbuffered = request.node.nnodes > 1 and not task_training.is_platform_of(request.node)
     engine = (command.interpreter, *(("-u",) if is_unbuffered else ()), "-m", LAUNCH_MODULE)
@@ -82,7 +78,7 @@ def rewrite_for_init_method(request: Request) -> Handover:
 
 
 def _to_hand_over(request: Request) -> PythonCommand | Handover:
-    """Return the Python command to hand over, or the handover that leaves the command as it is."""
+    """Return the Python command to hand over, or the handover to no engine."""
     if any(LAUNCH_MODULE in word for word in request.argv):
         return unchanged(request, f"it calls {LAUNCH_MODULE} itself")
     if calls(request.argv, "torchrun", TORCHRUN_MODULE):
@@ -91,19 +87,13 @@ def _to_hand_over(request: Request) -> PythonCommand | Handover:
     if command is None:
         return unchanged_program(request)
     refuse_python_options(command, "torch")
+    if request.node.nnodes == 1 == request.nproc and not task_training.is_platform_of(request.node):
+        return Handover(
+            argv=(command.interpreter, "-u", *command.words),
+            note="running the command directly: a single process needs no launcher",
+        )
 
     return command
-
-
-def _is_alone(request: Request) -> bool:
-    return request.node.nnodes == 1 == request.nproc and not task_training.is_platform_of(request.node)
-
-
-def _alone(command: PythonCommand) -> Handover:
-    return Handover(
-        argv=(command.interpreter, "-u", *command.words),
-        note="running the command directly: a single process needs no launcher",
-    )
 
 
 def _arguments(request: Request) -> tuple[str, ...]:

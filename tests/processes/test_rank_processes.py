@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Ending, Exited
+from tests.helpers.plans import rank_spec
 from tests.helpers.waiting import LIMIT, wait_until
 
 
@@ -27,16 +27,8 @@ def processes() -> Iterator[RankProcesses]:
 
 def spawn(processes: RankProcesses, folder: Path, script: str) -> None:
     """Start rank 0 as a shell."""
-    spec = RankSpec(
-        rank_id=0,
-        local_rank=0,
-        executable="/bin/sh",
-        argv=("sh", "-c", script),
-        env={"PATH": os.defpath},
-        cwd=str(folder),
-        log_path="",
-        prefix=None,
-    )
+    argv = ("sh", "-c", script)
+    spec = rank_spec(executable="/bin/sh", argv=argv, env={"PATH": os.defpath}, cwd=str(folder))
     with open(os.devnull, "wb") as output:
         processes.spawn(spec, output.fileno())
 
