@@ -84,6 +84,13 @@ class HangSeen:
     refusal: str = ""
 
 
+@attrs.frozen
+class Escaped:
+    """Processes outside their rank's session outlive the ranks; they were asked to stop, and have `seconds` left."""
+
+    seconds: float
+
+
 @attrs.frozen(kw_only=True)
 class Swept:
     """What was left after the ranks had ended: processes killed outside their rank's session (names by pid).
@@ -112,6 +119,7 @@ Fact = Union[
     SignalUnhandled,
     HangDetected,
     HangSeen,
+    Escaped,
     Swept,
 ]
 

@@ -14,7 +14,7 @@ from typing import Final, Optional, Union
 import attrs
 
 from ascend_runner import errors
-from ascend_runner.facts import Fact, Observer, SignalUnhandled, Swept
+from ascend_runner.facts import Escaped, Fact, Observer, SignalUnhandled, Swept
 from ascend_runner.guardian.process_tree import NEXT_LOOK
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
@@ -46,6 +46,7 @@ from ascend_runner.supervision.state import (
 SWEEP_LIMIT: Final = 5.0  # seconds for processes outside their rank's session to die of SIGKILL
 DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the disk of the log files has hung
 HOLD_LOOK: Final = 0.1  # seconds from one look at the output of ranks that may still print the cause to the next
+TELL_AFTER: Final = 1.0  # seconds; most processes that have left their rank's session end within moments
 GIVEN_UP_LIMIT: Final = 0.5  # seconds in place of both after a rank has survived SIGKILL: waiting changes nothing
 
 
@@ -250,12 +251,16 @@ class Manager:
 
     def _wait_for_escaped(self) -> None:
         grace_ends = self._clock.now() + self._job.grace if self._grace_ends is None else self._grace_ends
+        told_at = self._clock.now() + TELL_AFTER
         while self._processes.has_escaped():
-            left = grace_ends - self._clock.now()
-            if left <= 0:
+            now = self._clock.now()
+            if now >= grace_ends:
                 return
+            if now >= told_at:
+                told_at = grace_ends
+                self._tell(Escaped(grace_ends - now))
             self._processes.ask_escaped(self._state.stop_signum)
-            if STOP_SIGNALS.intersection(self._clock.wait(left)):
+            if STOP_SIGNALS.intersection(self._clock.wait(min(told_at, grace_ends) - now)):
                 return
 
     def _finish_output(self, *, has_survivors: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Optional, Union
 import pytest
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, Swept
+from ascend_runner.facts import Escaped, Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
 from ascend_runner.supervision.events import Emptied, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
@@ -347,7 +347,8 @@ def test_escaped_processes_are_killed_and_named(node: FakeNode, recording: Recor
 
     assert state.cause is None
     assert Swept(killed={77: "daemon"}, survivors=()) in recording.facts
-    assert [(1.0, SIGTERM)] == node.processes.escaped_asked
+    assert (1.0, SIGTERM) == node.processes.escaped_asked[0]
+    assert [(Escaped(14.0), 2.0)] == [(fact, at) for fact, at in recording.timed if isinstance(fact, Escaped)]
     assert node.clock.now() == 16.0
 
 

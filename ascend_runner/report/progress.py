@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Protocol
 
-from ascend_runner.facts import Fact, HangSeen, RankOutput, SignalUnhandled, Swept
+from ascend_runner.facts import Escaped, Fact, HangSeen, RankOutput, SignalUnhandled, Swept
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import screen
 from ascend_runner.supervision.events import (
@@ -64,6 +64,7 @@ class Progress:
             SignalUnhandled: self._unhandled,
             HangDetected: self._hanging,
             HangSeen: self._stacks,
+            Escaped: self._waiting_for_escaped,
             Swept: self._swept,
             RankOutput: self._completed,
         }
@@ -148,6 +149,11 @@ class Progress:
 
     def _stacks(self, fact: HangSeen) -> None:
         self._messages.error(screen.stacks(fact.stacks, fact.refusal))
+
+    def _waiting_for_escaped(self, fact: Escaped) -> None:
+        self._messages.info(
+            f"stopping processes that have left their rank's session, up to {fact.seconds:.0f} s (Ctrl-C to kill)"
+        )
 
     def _swept(self, fact: Swept) -> None:
         if fact.killed:

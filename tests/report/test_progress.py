@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, Swept
+from ascend_runner.facts import Escaped, Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.report.progress import Progress
 from ascend_runner.supervision.events import (
     DeadlineReached,
@@ -68,6 +68,7 @@ class Lines:
         ([], [RankReaped(rank_id=0, max_rss=1, user_seconds=0.0, system_seconds=0.0)]),
         (["info"], [HANG]),
         (["error"], [HangSeen((), "py-spy is not installed")]),
+        (["info"], [Escaped(14.0)]),
         (["warning"], [Swept(killed={5: "sleep"}, survivors=())]),
         (["warning"], [Swept(killed={}, survivors=("rank 0: 5 (x)", "6 (y)"))]),
         ([], [COMPLETE, ENDED]),
