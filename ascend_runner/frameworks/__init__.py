@@ -1,1 +1,1 @@
-"""What each framework needs in a rank's environment. Pure: a `LaunchContext` in, an `EnvPatch` out. See README.md."""
+"""The environment of a rank for each framework. Pure: a `LaunchContext` in, an `EnvPatch` out. See README.md."""

@@ -1,4 +1,4 @@
-"""Input and output of this room: what the ranks of a node are launched in, and what changes in their environment."""
+"""Input and output of this package: the launch context of a node's ranks, and the changes to their environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ascend_runner.platforms.node import Node
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class LaunchContext:
-    """What the ranks of this node are launched in.
+    """The circumstances in which this node's ranks are launched.
 
     `rank_ids` are those of this node in local order, `rank_size` counts the ranks of the job. `table_path` is the
     rank table for the ranks; None: there is none, and the ranks meet at node 0. `cores` is the number of cores of this
@@ -38,7 +38,7 @@ class LaunchContext:
 class EnvPatch:
     """Changes of an environment: `unset` first, then `job` for every process, then each rank's own in `ranks`.
 
-    `beside` has processes without a rank by their names: each runs the same command, with more changes of its own.
+    `beside` has the changes for auxiliary processes by their names: each runs the same command, without a rank.
     `notes` say what was removed and why.
     """
 

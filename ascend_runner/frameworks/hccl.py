@@ -1,4 +1,4 @@
-"""What HCCL and CANN read: the rank, its device, the rank table. MindSpore and TensorFlow on NPU need no more.
+"""The variables that HCCL and CANN read: the rank, its device, the rank table. MindSpore and TensorFlow need no more.
 
 DEVICE_ID and ASCEND_DEVICE_ID are indices into the devices that the container or ASCEND_RT_VISIBLE_DEVICES makes
 visible, never the physical ids of a rank table (CANN's environment variable reference; the platforms' own scripts).
@@ -16,7 +16,7 @@ VISIBLE_DEVICES: Final = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def ranks(context: LaunchContext) -> EnvPatch:
-    """Return each rank its number and its device."""
+    """Return the variables for each rank's number and device."""
     own = tuple(
         {"RANK_ID": str(rank_id), **device} for rank_id, device in zip(context.rank_ids, devices(context).ranks)
     )
@@ -24,17 +24,17 @@ def ranks(context: LaunchContext) -> EnvPatch:
 
 
 def devices(context: LaunchContext) -> EnvPatch:
-    """Return each rank the device with its local rank: one of all visible devices, or the only one if isolated."""
+    """Return the device variables of each rank: its local rank as an index, or 0 if each rank sees one device."""
     return EnvPatch(ranks=tuple(_device(context, local_rank) for local_rank in range(context.nproc)))
 
 
 def table(context: LaunchContext) -> EnvPatch:
-    """Name the rank table, if there is one."""
+    """Return the variable with the path of the rank table, if there is one."""
     return EnvPatch(job={"RANK_TABLE_FILE": context.table_path} if context.table_path else {})
 
 
 def defaults(context: LaunchContext) -> EnvPatch:
-    """Set what helps every framework, unless the user has: a longer HCCL timeout, threads, unbuffered output."""
+    """Return defaults for every framework, unless the user has set them: HCCL timeout, threads, unbuffered output."""
     wanted = {"HCCL_CONNECT_TIMEOUT": CONNECT_TIMEOUT, "PYTHONUNBUFFERED": "1"}
     if context.cores:
         wanted["OMP_NUM_THREADS"] = str(max(1, context.cores // max(1, context.nproc)))

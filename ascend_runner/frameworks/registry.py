@@ -1,4 +1,4 @@
-"""The frameworks, and what the ranks of each find in their environment."""
+"""The frameworks, and the environment of the ranks for each."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NONE: Final = "none"
 
 SCHEDULER: Final = "MS_SCHED"
 WORKER: Final = "MS_WORKER"
-# Variables of a rank, which the runner itself may have inherited; with them the scheduler would be one.
+# Variables that identify a rank. The runner may have inherited them; the scheduler must not.
 OF_A_RANK: Final = frozenset({"MS_NODE_ID", "RANK_ID", "RANK", "LOCAL_RANK", "DEVICE_ID", "ASCEND_DEVICE_ID"})
 
 
 def torch_process_group(context: LaunchContext) -> EnvPatch:
-    """Set what torch's init_process_group reads with env://, and the libraries that build on it.
+    """Return the variables that torch's init_process_group reads with env://, and the libraries that build on it.
 
     RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are torch's own; accelerate and transformers read these
     and LOCAL_WORLD_SIZE. Lightning detects a launched process by GROUP_RANK beside them (its TorchElasticEnvironment,
@@ -71,7 +71,7 @@ def mindspore_cluster(context: LaunchContext) -> EnvPatch:
 
 
 # The parts of each framework's environment; of two parts that set one variable the later one wins. `auto` gives
-# MindSpore and TensorFlow their rank table, and torch its variables: none of them minds the others'.
+# MindSpore and TensorFlow their rank table, and torch its variables: those of one do not affect the others.
 FRAMEWORKS: Final[Mapping[str, tuple[Part, ...]]] = {
     AUTO: (hccl.ranks, hccl.table, torch_process_group, hccl.defaults),
     "mindspore": (hccl.ranks, hccl.table, hccl.defaults),
@@ -92,7 +92,7 @@ PREPARED: Final[tuple[tuple[str, tuple[str, ...], Callable[[LaunchContext], bool
 
 
 def patch_environment(context: LaunchContext) -> EnvPatch:
-    """Decide the variables of every rank, and the processes beside them.
+    """Return the variables of every rank, and the auxiliary processes.
 
     Raises:
         SettingsError: variables or options contradict each other, or an address is missing.

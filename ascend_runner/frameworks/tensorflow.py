@@ -14,12 +14,13 @@ from ascend_runner.frameworks import hccl
 from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext, merge
 from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.tf_config import Cluster
+from ascend_runner.platforms.variables import MACHINE_ADDRESSES, POD_ADDRESSES
 
-OWN_ADDRESSES: Final = ("POD_IP", "XDL_IP", "MA_CURRENT_IP", "HOST_IP")
+OWN_ADDRESSES: Final = (*POD_ADDRESSES, *MACHINE_ADDRESSES)
 
 
 def cluster(context: LaunchContext) -> EnvPatch:
-    """Return the ranks the rank table or the address of the chief.
+    """Return the variables with the rank table or the chief's address.
 
     Raises:
         SettingsError: this node's address is unknown, or TF_CONFIG cannot describe its ranks.

@@ -1,1 +1,1 @@
-"""Turns settings, rank table and facts of the node into one immutable `JobSpec`. Pure."""
+"""Turns settings, rank table and facts about the node into one immutable `JobSpec`. Pure."""

@@ -1,4 +1,4 @@
-"""What a plan depends on: the settings, the environment and facts of the machine; and where a job writes."""
+"""The input of a plan: the settings, the environment and facts about the machine; and where a job writes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class PlanContext:
 
     @property
     def job_id(self) -> str:
-        """The job's name, which log files and folders carry: the user's, the platform's or the command's.
+        """The job's name, which log files and directories carry: the user's, the platform's or the command's.
 
         Raises:
             SettingsError: the platform's is not a plain file name.
@@ -88,7 +88,7 @@ class PlanContext:
 
     @property
     def rank_environ(self) -> Mapping[str, str]:
-        """The environment of the ranks: without the options of this runner, which one inside a rank must not take."""
+        """The environment of the ranks: without this runner's options, which must not reach a runner inside a rank."""
         return {name: value for name, value in self.environ.items() if name not in VARIABLES}
 
     @property
@@ -133,7 +133,7 @@ class PlanContext:
 
 
 def _name_of(command: Sequence[str]) -> str:
-    """Return the name of what a command runs as a part of a file name."""
+    """Return the name of the program or script that a command runs, as a part of a file name."""
     if not command:
         return "job"
     name = program_of(command)

@@ -68,7 +68,7 @@ class JobSpec:
     holds at most one auxiliary process. `is_passed_through` means that another launcher has started this process, and
     others of the job beside it or on other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and
     with `has_timestamps` each line on the console begins with the time. `log_runs` is the number of earlier runs whose
-    files are kept, `newest_link` the symlink that points at the newest log folder ("": none). `stop_signum` asks the
+    files are kept, `newest_link` the symlink that points at the newest log directory ("": none). `stop_signum` asks the
     ranks to stop. `node_number` tells the files of several nodes apart (None: there is one node, or its number is
     unknown). `runner_version` is for the report. `notes` are sentences about the plan.
     """
@@ -104,7 +104,7 @@ class JobSpec:
 
     @property
     def has_all_ranks(self) -> bool:
-        """Whether this node runs the whole job, so that each file of the job in the log folder is its own.
+        """Whether this node runs the whole job, so that each file of the job in the log directory is its own.
 
         A plan without ranks is that of a job that waits for them, or of a process that starts them itself.
         """
@@ -114,9 +114,9 @@ class JobSpec:
 
     @property
     def part(self) -> str:
-        """The end of the names of files of which each part of a job has its own: "", "-node-1", "-rank-3", "-HOST".
+        """The suffix of files that each part of a job writes separately: "", "-node-1", "-rank-3", "-HOST".
 
-        The host name comes last: two nodes that share a log folder may have the same.
+        The host name comes last: two nodes that share a log directory may have the same.
         """
         if self.has_all_ranks:
             return ""

@@ -85,7 +85,7 @@ def _with_console(spec: RankSpec, context: PlanContext) -> RankSpec:
         return with_stdin(attrs.evolve(spec, env=env))
 
     if settings.stdin is not None:
-        env = {"PYTHONBREAKPOINT": "0", **env}  # breakpoint() does nothing where nobody can type
+        env = {"PYTHONBREAKPOINT": "0", **env}  # without a terminal, breakpoint() does nothing
     if prefix and context.has_colors:
         prefix = colored(prefix, COLORS[spec.rank_id % len(COLORS)])
     is_shown = settings.console is None or spec.rank_id in settings.console
@@ -129,7 +129,7 @@ def plan_job(
 
 
 def launch_context(share: NodeShare, context: PlanContext, table: TableFile | None = None) -> LaunchContext:
-    """Describe for the frameworks what the ranks are launched in."""
+    """Return the launch context for `frameworks`."""
     settings = context.settings
     return LaunchContext(
         framework=settings.framework if settings.launcher == DIRECT else NONE,

@@ -22,7 +22,7 @@ from ascend_runner.text import printable
 
 # Variables of a terminal or a login, which the shell that runs the script has itself.
 _OF_A_SESSION: Final = r"_|SHLVL|PWD|OLDPWD|TERM|COLUMNS|LINES|DISPLAY|LS_COLORS|(SSH|XDG|DBUS|GPG)_.*"
-# Of the only rank of a job, if the rank has them at all.
+# Values for a job with a single rank; applied only to variables that the rank has.
 _ALONE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("RANK_SIZE", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"), "1"),
     **dict.fromkeys(("RANK_ID", "RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "DEVICE_ID", "ASCEND_DEVICE_ID"), "0"),

@@ -1,4 +1,4 @@
-"""What looks like a secret, and how it is masked in everything that the runner itself prints or writes. Pure.
+"""Recognises secrets, and masks them in everything that the runner itself prints or writes. Pure.
 
 Variables and options are recognised by name, everything else by the shape of the value: in report, dry run, rerun
 script and in the excerpts of logs on the screen. A rank's log file is the rank's own and stays as it is.
@@ -26,7 +26,7 @@ _NAME: Final = rf"(?:(?<![A-Z0-9])(?:{_WORDS})|{_ENDINGS})(?![A-Z0-9])"
 # These are never short numbers: --max-tokens 4096 is a length.
 NOT_NUMBERS: Final = frozenset({"AUTH", "KEY", "KEYS", "SESSION", "TOKEN", "TOKENS"})
 NOT_SECRETS: Final = frozenset({"", "0", "1", "true", "false", "none", "null", "yes", "no"})
-FOLDERS: Final = frozenset({"PWD", "OLDPWD"})  # the shell's current and previous folder
+FOLDERS: Final = frozenset({"PWD", "OLDPWD"})  # the shell's current and previous directory
 
 # A shell's reference to a variable or a command; a placeholder or a token of a vocabulary in brackets: "</s>".
 _HARMLESS: Final = r"\$[({A-Za-z_]|<[^<>]*>\Z|\[[^\[\]]*\]\Z|\{[^{}]*\}\Z"

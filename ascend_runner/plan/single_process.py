@@ -23,7 +23,7 @@ from ascend_runner.settings.options import WORKDIR_DEVICE, WORKDIR_INHERIT
 
 
 def in_place(context: PlanContext) -> PlanContext:
-    """Return the context of a job of one process, which runs in the current folder by default."""
+    """Return the context of a job of one process, which runs in the current directory by default."""
     workdir = context.settings.workdir or WORKDIR_INHERIT
     return attrs.evolve(context, settings=attrs.evolve(context.settings, workdir=workdir))
 

@@ -16,13 +16,14 @@ from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.host_list import Hosts
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.table import TableFacts
+from ascend_runner.platforms.variables import MACHINE_ADDRESSES, POD_ADDRESSES
 from ascend_runner.platforms.volcano import INDICES
 from ascend_runner.rank_table import Device, RankTable, Server
 from ascend_runner.text import counted, is_whole_number
 
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
 CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts
-ADDRESS_VARIABLES: Final = (CURRENT_ADDRESS, "MA_CURRENT_IP", "HOST_IP", "POD_IP", "XDL_IP")
+ADDRESS_VARIABLES: Final = (CURRENT_ADDRESS, *MACHINE_ADDRESSES, *POD_ADDRESSES)
 WAY_OUT: Final = "use --pod-name, --server-id, or --nnodes and --node-rank to identify this node"
 NAMES_SHOWN: Final = 8  # entries of the table in an error message: enough to see the pattern
 

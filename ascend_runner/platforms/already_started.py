@@ -1,7 +1,7 @@
 """Detects that another launcher has already started one process per card, or that this process has no card to use.
 
-A process per card for each of them would be n x n processes. The command then runs once, in the unchanged environment,
-as one supervised rank.
+Starting one process per card from each of them would give n x n processes. The command then runs once, in the unchanged
+environment, as one supervised rank.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ ENGINES: Final = frozenset({"torchrun", "msrun"})  # values of MA_RUN_METHOD; an
 
 @attrs.frozen(kw_only=True)
 class SingleProcess:
-    """The command is to run once, as it is: why, and as which rank.
+    """A command that must run once, unchanged.
 
-    None: it is not a rank of the job. `rank_size` is 0 if it is unknown. `name` is what logs call a process that is not
-    a rank ("": the host name), and `hint` is how to start ranks after all, if that is possible. `is_part`: there may be
-    other processes of the job beside it on this node, or on nodes that no variable tells of.
+    `why` is the reason. `rank_id` and `local_rank` are None if it is not a rank of the job, `rank_size` is 0 if it is
+    unknown. `name` is the name in logs of a process that is not a rank ("": the host name), and `hint` is how to start
+    ranks after all, if that is possible. With `is_part`, the job may have other processes on this node, or on nodes
+    that no variable names.
     """
 
     why: str
@@ -38,7 +39,7 @@ class SingleProcess:
 
 
 class Precedence(enum.Enum):
-    """What counts if the user has set the ranks of this node."""
+    """Which setting takes precedence if the user has set the ranks of this node."""
 
     USER = "user"  # the variables may be left over from an earlier launcher
     NEITHER = "neither"  # they are this process's: each of several on this node would start all ranks
@@ -47,7 +48,7 @@ class Precedence(enum.Enum):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class _Sign:
-    """One way to detect it: the condition, its meaning, and the variables of rank, local rank and size, if any."""
+    """A sign of another launcher: its condition and meaning, and the variables of rank, local rank and size, if any."""
 
     meaning: str
     is_seen: Callable[[Mapping[str, str]], bool]
@@ -56,7 +57,7 @@ class _Sign:
 
 
 def find(environ: Mapping[str, str], *, names_the_ranks: bool = False) -> SingleProcess | None:
-    """Detect that the command is to run once; None: this runner starts one process per card.
+    """Detect that the command must run once; None: this runner starts one process per card.
 
     `names_the_ranks`: the user has set the ranks of this node.
 

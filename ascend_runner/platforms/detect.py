@@ -2,7 +2,7 @@
 
 WORLD_SIZE has three meanings (processes for torchrun, nodes for four platforms, cards for MindCluster) and RANK two, so
 they count only beside another variable. If they hint at other nodes and no platform is detected, the node is ambiguous,
-and a job without a rank table is refused: otherwise each of its nodes would take itself for the only one.
+and a job without a rank table is refused: otherwise each node would assume that it is the only one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ascend_runner.platforms.registry import PLATFORMS
 from ascend_runner.platforms.variables import Variables, check_port
 from ascend_runner.text import counted, is_whole_number
 
-# The variables that name a job, and how its name is made of each. What placed the container comes before what started
-# this process inside it, the other way round than in PLATFORMS.
+# Variables that name the job, each with a function that derives the name. In reverse order of PLATFORMS: the platform
+# of the container precedes the launcher inside it.
 JOB_IDS: Final = {name: make for spec in reversed(PLATFORMS) for name, make in spec.job_ids.items()}
 
 

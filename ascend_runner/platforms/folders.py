@@ -1,4 +1,4 @@
-"""Where a platform puts datasets, models and results: the variable for each, then the folders that platforms use.
+"""Where a platform puts datasets, models and results: the variable for each, then the usual directories.
 
 Sources: the Octopus guide to algorithm files, ModelArts' layout, the task-training platform's layout.
 """
@@ -13,7 +13,7 @@ from ascend_runner.errors import SettingsError
 
 DATASET_MAP: Final = "DATASET_MAP"
 
-# For each folder its variable, and the defaults without one, in this order:
+# For each directory its variable, and the defaults without one, in this order:
 #                          ModelArts                                       CCE                         task-training
 PLACES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "dataset": ("DATASET", ("/home/ma-user/datasets", "/tmp/data/dataset", "/workspace/dataset")),  # noqa: S108
@@ -27,13 +27,13 @@ GROUPS: Final = {"private": "*", "pretrained": "*", "favorite": "*/*"}
 ANNOTATIONS: Final = "/workspace/anno_dataset"
 VOLUMES: Final = "/workspace/volume"
 
-Subfolders = Callable[[str], Sequence[str]]  # the names of the folders in a folder; none if it does not exist
+Subfolders = Callable[[str], Sequence[str]]  # the names of the directories in a directory; none if it does not exist
 
 
 def find(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> dict[str, str]:
-    """Find the folders in PLACES ("": there is none).
+    """Find the directories in PLACES ("": there is none).
 
-    A variable counts even if its folder does not exist (yet); a default must exist.
+    A variable counts even if its directory does not exist (yet); a default must exist.
     """
     return {
         folder: environ.get(variable) or next(filter(is_folder, defaults), "")
@@ -62,10 +62,10 @@ def mapped_datasets(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def named(dataset: str, model: str, subfolders: Subfolders) -> dict[str, dict[str, str]]:
-    """List what the platform keeps by name: datasets, models, annotations of datasets, volumes.
+    """List the directories that the platform keeps by name: datasets, models, annotations of datasets, volumes.
 
-    Datasets are the folders in `dataset`, and models those in `model` if it has groups, else `model` is one model. The
-    task-training platform has groups in both: "private/cifar", "favorite/cifar/v2".
+    Datasets are the directories in `dataset`, and models those in `model` if it has groups, else `model` is one model.
+    The task-training platform has groups in both: "private/cifar", "favorite/cifar/v2".
     """
     annotations = _matching(ANNOTATIONS, "*/annotation", subfolders)
     return {
@@ -88,7 +88,7 @@ def _grouped(folder: str, subfolders: Subfolders) -> dict[str, str]:
 
 
 def _matching(folder: str, pattern: str, subfolders: Subfolders) -> dict[str, str]:
-    """Return the folders that match a pattern below a folder, by their paths from there."""
+    """Return the directories that match a pattern below a directory, by their paths from there."""
     found = {"": folder.rstrip("/")} if folder else {}
     for part in pattern.split("/"):
         found = {

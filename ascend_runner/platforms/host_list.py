@@ -42,9 +42,9 @@ def decode(text: str, path: str) -> Hosts:
 
 
 def with_hosts(node: Node, hosts: Hosts, source: str, own_names: Callable[[], Iterable[str]]) -> Node:
-    """Add what a list says of a job's nodes: their number, names and slots, and which one has a name of this machine.
+    """Add a list's facts about a job's nodes: their number, names and slots, and which one has a name of this machine.
 
-    What variables or options give stays, but `--hosts` replaces the platform's names. `source` is the option or the
+    Facts from variables or options stay, but `--hosts` replaces the platform's names. `source` is the option or the
     path of the list.
 
     Raises:

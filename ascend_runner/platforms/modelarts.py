@@ -14,7 +14,7 @@ import attrs
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
 
-OWN_LOG_DIR: Final = "/tmp/log"  # noqa: S108  of the platform's own scripts; made private, a stranger's is refused
+OWN_LOG_DIR: Final = "/tmp/log"  # noqa: S108  as the platform's own scripts; another user's is refused
 
 
 def _job_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The place of a node in its job, and what the user has set of it instead of the platform."""
+"""A node's place in its job, and the parts of it that options override."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Node:
 
     @property
     def has_own_port(self) -> bool:
-        """Whether a single node has another port than engines take by themselves."""
+        """Whether a single node uses a port other than the engines' default."""
         return self.sources.get("master_port") in {"--master-port", FREE_PORT}
 
     @property
     def file_number(self) -> int | None:
-        """The number of this node in the names of its files, None for the only node: the one that was known first."""
+        """The number of this node in file names, None for the only node. It does not follow a rank table's numbers."""
         if self.nnodes == 1:
             return None
         return self.node_rank if self.announced_rank is None else self.announced_rank

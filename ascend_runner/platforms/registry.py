@@ -1,8 +1,8 @@
 """The platforms, in the order in which they are tried: the first that is detected counts.
 
-What started this very process comes before what started its container, and a platform with variables of its own before
-one that shares them: ModelArts, Octopus and the task-training platform run on Volcano. Platforms of which a
-description says everything are described here, the others in files of their own.
+Launchers of this process precede platforms of its container, and a platform with its own variables precedes one whose
+variables it shares: ModelArts, Octopus and the task-training platform run on Volcano. Platforms that need no code are
+defined here; each other platform has its own module.
 """
 
 from __future__ import annotations

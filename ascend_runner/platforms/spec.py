@@ -35,7 +35,7 @@ class PlatformSpec:
     names for the address of node 0 apply as well (see `Variables.master_addr`); `port` is the default. `refine` adds
     what no variable gives directly.
 
-    The rest applies although another platform, or none, was detected: `ambiguity` returns a sentence if variables of
+    The rest applies even if another platform, or none, was detected: `ambiguity` returns a sentence if variables of
     this platform hint at other nodes, `job_ids` has the variables that name the job, each with the function that makes
     a file name of its value, and `log_dirs` returns the platform's log directories: the first existing one counts,
     else the last.
@@ -89,7 +89,7 @@ class PlatformSpec:
 
 
 def counts_other_nodes(*names: str) -> Callable[[Mapping[str, str]], str]:
-    """Make an `ambiguity` of variables that count the nodes: they do not say which of the nodes this one is."""
+    """Return an `ambiguity` for variables that count the nodes but do not give this node's rank."""
 
     def ambiguity(environ: Mapping[str, str]) -> str:
         name = next((name for name in names if environ.get(name, "1") not in {"", "1"}), "")

@@ -1,4 +1,4 @@
-"""What platforms say of a job's rank table: where they put it, and facts that must not contradict it.
+"""Where platforms put a job's rank table, and the facts about the node that must not contradict it.
 
 Takes the table as plain facts and returns the sentence of an error, or "".
 """
@@ -22,7 +22,7 @@ USUAL_PLACES: Final = ("/user/config/jobstart_hccl.json", "/user/serverid/devind
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class TableFacts:
-    """What a rank table says of this node. Its nodes are pods if the table has pods, else servers (see `unit`).
+    """The facts of a rank table about this node. Nodes are pods if the table has pods, else servers (see `unit`).
 
     `position` is this node's place in the order of ranks, `devices` the number of its cards. `server_ids` has the one
     of rank 0 first, and `first_address` is the address of that server.
@@ -61,7 +61,7 @@ def find_table(named: str | None, environ: Mapping[str, str], is_folder: Callabl
 
 
 def contradiction(node: Node, table: TableFacts) -> str:
-    """Return the sentence of the error; "" if both agree, or only the table says anything."""
+    """Return the sentence of the error; "" if both agree, or if only the table has the facts."""
     sources = node.sources
     if "nnodes" in sources and node.nnodes not in {table.nodes, len(table.server_ids)}:  # two pods may share a server
         return f"{sources['nnodes']} is {node.nnodes}, but the rank table has {counted(table.nodes, table.unit)}"
@@ -91,7 +91,7 @@ def contradiction(node: Node, table: TableFacts) -> str:
 
 
 def with_table(node: Node, table: TableFacts) -> Node:
-    """Return the node its number in the table; the ranks meet at the table's rank 0.
+    """Return the node with its number in the table; rank 0 of the table is the rendezvous.
 
     An address of node 0 from an option, MASTER_ADDR or a platform's variable of that meaning stays.
     """
@@ -102,7 +102,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
     if table.nodes == 1:
         return attrs.evolve(node, master_addr=LOCALHOST)
 
-    # A host's name starts with its pod's. Every node must come to the same result, so nothing of this node counts.
+    # A host's name starts with its pod's. Every node must find the same address, so this node's own is not used.
     of_first_pod = tuple(host for host in node.hosts if host.partition(".")[0] == table.first_pod_name)
     # Host names have the platform's order and no other; but if they are addresses of the table, its order counts.
     in_their_order = node.hosts if set(table.server_ids).isdisjoint(node.hosts) else ()

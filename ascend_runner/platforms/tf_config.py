@@ -27,7 +27,7 @@ EXPECTED: Final = 'JSON such as {"cluster": {"worker": ["host:port"]}, "task": {
 
 @attrs.frozen(eq=False, repr=False)
 class Cluster:
-    """The content of TF_CONFIG: the `host:port` of every task by role, this node's task, and whatever else it holds."""
+    """The content of TF_CONFIG: the `host:port` of every task by role, this node's task, and all other members."""
 
     tasks: Mapping[str, tuple[str, ...]]
     role: str
@@ -62,7 +62,7 @@ def decode(text: str) -> Cluster:
 
 
 def of_hosts(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Make TF_CONFIG of the lists of hosts that Volcano gives a job with parameter servers; empty for any other job.
+    """Build TF_CONFIG from the host lists that Volcano gives a job with parameter servers; empty for any other job.
 
     The pod's own name says which task this node has: a host is <pod>.<job>.
     """

@@ -18,7 +18,7 @@ from ascend_runner.platforms.variables import Variables
 INDICES: Final = ("VC_TASK_INDEX", "VK_TASK_INDEX")  # the second is the older name
 LEADERS: Final = ("VC_MASTER_HOSTS", "VC_CHIEF_HOSTS")  # tasks whose only pod is node 0
 WORKERS: Final = "VC_WORKER_HOSTS"
-# Variables of platforms that know more of a job than Volcano, and of host files.
+# Variables of platforms that give more facts about a job than Volcano, and of host files.
 OTHERS: Final = (
     *("MA_VJ_NAME", "PET_NNODES", "MLP_WORKER_NUM", "SLURM_JOB_ID"),
     *("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE"),
@@ -76,7 +76,7 @@ def _ambiguity(environ: Mapping[str, str]) -> str:
 
 
 def is_single(environ: Mapping[str, str]) -> bool:
-    """Whether the variables are those of a job with one pod, and nothing is known but that.
+    """Whether the variables describe a job with one pod and nothing else.
 
     This is also the single mode of the task-training platform, which runs the command as it is.
     """
