@@ -237,7 +237,7 @@ def test_table_that_contradicts_the_node_is_refused(folder: Path) -> None:
     options = ("--no-table-checks", "--rank-table", "table.json")
     error = error_of(folder, *options, "true", env={**MODELARTS, "MA_NUM_HOSTS": "4"})
 
-    assert "MA_NUM_HOSTS is 4, but the rank table has 2 servers" == error
+    assert error.startswith("MA_NUM_HOSTS is 4, but the rank table has 2 servers; ")
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,9 @@ def _checked_hosts(node: Node) -> Node:
         node = attrs.evolve(node, ambiguity=ambiguity)
     if node.hosts and len(node.hosts) != node.nnodes:
         hosts = counted(len(node.hosts), "host")
-        ambiguity = f"{node.sources['hosts']} lists {hosts}, but the number of nodes is {_count(node)}"
+        ambiguity = (
+            f"{node.sources['hosts']} lists {hosts}, but the number of nodes is {_count(node)}: set --hosts ({ALONE})"
+        )
         node = attrs.evolve(node, hosts=(), ambiguity=ambiguity)
     return node
 
@@ -120,8 +122,8 @@ def _check(node: Node, environ: Mapping[str, str]) -> None:
     check_port(node.master_port, node.sources.get("master_port", "the default port"), environ)
     if node.node_rank >= node.nnodes:
         raise SettingsError(
-            f"{node.sources['node_rank']} is {node.node_rank}, but must be less than the number of nodes,"
-            f" {_count(node)}"
+            f"{node.sources['node_rank']} is {node.node_rank}, but ranks of nodes count from 0 to {node.nnodes - 1}:"
+            f" the number of nodes is {_count(node)}"
         )
     for host in node.hosts:
         if not (host.isascii() and host.isprintable()) or " " in host:  # it would become a line of a host file

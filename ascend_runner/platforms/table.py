@@ -64,7 +64,11 @@ def contradiction(node: Node, table: TableFacts) -> str:
     """Return the sentence of the error; "" if both agree, or if only the table has the facts."""
     sources = node.sources
     if "nnodes" in sources and node.nnodes not in {table.nodes, len(table.server_ids)}:  # two pods may share a server
-        return f"{sources['nnodes']} is {node.nnodes}, but the rank table has {counted(table.nodes, table.unit)}"
+        source = sources["nnodes"]
+        return (
+            f"{source} is {node.nnodes}, but the rank table has {counted(table.nodes, table.unit)}; if the table is"
+            f" right, use --nnodes {table.nodes}"
+        )
     if node.devices_per_node is not None and node.devices_per_node != table.devices:
         source, devices = sources["devices_per_node"], counted(table.devices, "device")
         sentence = (

@@ -21,7 +21,7 @@ from ascend_runner.settings.parsing import did_you_mean, nearest
 
 USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
 SHELL_OPERATORS: Final = ("&&", "||")  # no program takes these as an argument; some take ; or |
-SHELL: Final = "pass a command and its arguments, or use bash -c '...'"
+SHELL: Final = "bash -c '...'"
 
 FLAGS: Final = frozenset(option.flag for option in OPTIONS)
 VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.variable)
@@ -126,14 +126,18 @@ def check(command: Sequence[str]) -> None:
         raise CommandError("the command is empty", exit_status=COMMAND_NOT_FOUND)
     name, equals, _ = first.partition("=")
     if equals and name.isidentifier():
-        raise CommandError(f"the command begins with the variable assignment {first!r}: {SHELL}")
+        # The value may be a secret.
+        raise CommandError(f"the command begins with a variable assignment: use env {name}=... COMMAND, or {SHELL}")
     # A path may contain spaces, but hardly a shell operator.
     words = first.split() or [""]
     if len(words) > 1 and ("/" not in words[0] or {*words} & {*SHELL_OPERATORS}):
-        raise CommandError(f"the command is a shell command line, {first!r}: {SHELL}")
+        raise CommandError(
+            f"the command is a shell command line, {first!r}: pass the program and its arguments as separate words, or"
+            f" use {SHELL}"
+        )
     operator = next((word for word in others if word in SHELL_OPERATORS), None)
     if operator:
-        raise CommandError(f"the command contains the shell operator {operator!r}: {SHELL}")
+        raise CommandError(f"the command contains the shell operator {operator!r}: use {SHELL}")
 
 
 def _spelled(flag: str) -> str:

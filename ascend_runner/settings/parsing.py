@@ -149,7 +149,7 @@ def hosts(text: str) -> tuple[tuple[str, int], ...]:
         name, _, slots = entry.partition(":")
         is_name = name.isascii() and name.isprintable() and not set(name) & set(" /#=")
         if not name or not is_name or name in found or (":" in entry and not is_whole_number(slots, RANK_DIGITS)):
-            raise ValueError("distinct host names, with their numbers of devices if they are known, such as a:8,b:8")
+            raise ValueError("distinct host names, optionally with their numbers of devices, such as a,b or a:8,b:8")
         found[name] = int(slots or 0)
     return tuple(found.items())
 

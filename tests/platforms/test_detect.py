@@ -305,7 +305,7 @@ def test_node_rank_alone() -> None:
     with pytest.raises(SettingsError) as caught:
         find_node({}, Overrides(node_rank=1))
 
-    assert "--node-rank is 1, but must be less than the number of nodes, 1 (set it with --nnodes)" == str(caught.value)
+    assert str(caught.value).startswith("--node-rank is 1, but ranks of nodes count from 0 to 0: ")
 
 
 # --- Bad values ------------------------------------------------------------------------------------------------------
@@ -321,7 +321,10 @@ def test_node_rank_alone() -> None:
         ),
         ({"MA_NUM_HOSTS": "0"}, "invalid value '0' for MA_NUM_HOSTS: expected a whole number from 1 to 65536"),
         ({"MA_NUM_GPUS": "-1"}, "invalid value '-1' for MA_NUM_GPUS: expected a whole number from 0 to 65536"),
-        ({"VC_TASK_INDEX": "2"}, "VC_TASK_INDEX is 2, but must be less than the number of nodes, 2 (MA_NUM_HOSTS)"),
+        (
+            {"VC_TASK_INDEX": "2"},
+            "VC_TASK_INDEX is 2, but ranks of nodes count from 0 to 1: the number of nodes is 2 (MA_NUM_HOSTS)",
+        ),
         ({"VC_WORKER_HOSTS": "h1,h2\nevil"}, r"invalid host name 'h2\nevil' in VC_WORKER_HOSTS"),
         ({"VC_WORKER_HOSTS": "h1,h2\udcff"}, r"invalid host name 'h2\udcff' in VC_WORKER_HOSTS"),
         ({"MASTER_PORT": "http"}, "invalid value 'http' for MASTER_PORT: expected a whole number from 0 to 65536"),
@@ -393,7 +396,7 @@ def test_list_of_hosts_that_is_too_short() -> None:
     found = find_node({**MODELARTS, "VC_WORKER_HOSTS": "a"})
 
     assert ((), "") == (found.hosts, found.master_addr)
-    assert "VC_WORKER_HOSTS lists 1 host, but the number of nodes is 2 (MA_NUM_HOSTS)" == found.ambiguity
+    assert found.ambiguity.startswith("VC_WORKER_HOSTS lists 1 host, but the number of nodes is 2 (MA_NUM_HOSTS): ")
 
 
 # --- The job's name and logs -----------------------------------------------------------------------------------------

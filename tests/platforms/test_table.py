@@ -68,7 +68,7 @@ def test_nobody_says_anything() -> None:
     [
         (
             attrs.evolve(TABLE, nodes=3, server_ids=("a", "b", "c")),
-            "MA_NUM_HOSTS is 2, but the rank table has 3 pods",
+            "MA_NUM_HOSTS is 2, but the rank table has 3 pods; if the table is right, use --nnodes 3",
         ),
         (
             attrs.evolve(TABLE, devices=4),

@@ -104,19 +104,23 @@ def test_help_on_a_topic(topic: Topic) -> None:
 
 # --- The training command ---------------------------------------------------------------------------------------------
 
-HINT = "pass a command and its arguments, or use bash -c '...'"
+ASSIGNED = "the command begins with a variable assignment: use env"
+HINT = "pass the program and its arguments as separate words, or use bash -c '...'"
 
 
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (["A=1", "python", "a.py"], f"the command begins with the variable assignment 'A=1': {HINT}"),
-        (["A_b="], f"the command begins with the variable assignment 'A_b=': {HINT}"),
+        (
+            ["A=1", "python", "a.py"],
+            f"{ASSIGNED} A=... COMMAND, or bash -c '...'",
+        ),
+        (["A_b="], f"{ASSIGNED} A_b=... COMMAND, or bash -c '...'"),
         (["cd x && python a.py"], f"the command is a shell command line, 'cd x && python a.py': {HINT}"),
         (["python a.py"], f"the command is a shell command line, 'python a.py': {HINT}"),
         (["/a/b && c"], f"the command is a shell command line, '/a/b && c': {HINT}"),
-        (["a", "&&", "b"], f"the command contains the shell operator '&&': {HINT}"),
-        (["a", "b", "||", "c"], f"the command contains the shell operator '||': {HINT}"),
+        (["a", "&&", "b"], "the command contains the shell operator '&&': use bash -c '...'"),
+        (["a", "b", "||", "c"], "the command contains the shell operator '||': use bash -c '...'"),
     ],
 )
 def test_refused(command: list[str], sentence: str) -> None:

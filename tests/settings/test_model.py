@@ -12,7 +12,7 @@ from ascend_runner.settings.options import OPTIONS
 
 DEFAULTS = attrs.asdict(Settings(), recurse=False)
 PATH = "a path"
-HOSTS = "distinct host names, with their numbers of devices if they are known, such as a:8,b:8"
+HOSTS = "distinct host names, optionally with their numbers of devices, such as a,b or a:8,b:8"
 SECONDS = "a number of seconds, 0 or more, or a duration such as 15m, 72h or 7d"
 COUNT = "a whole number, 1 or more"
 SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
