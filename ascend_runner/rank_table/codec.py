@@ -87,7 +87,7 @@ def dumps_group_list(table: RankTable) -> bytes:
 
 
 def to_hccl_bytes(table: RankTable) -> bytes:
-    """Return what HCCL is to read for a table: the bytes that it was read from, unpacked, if it can."""
+    """Return the bytes that HCCL is to read: those that the table was read from, unpacked, if HCCL can read them."""
     return table.data if table.is_native else dumps(table)
 
 

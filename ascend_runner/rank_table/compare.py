@@ -36,8 +36,8 @@ NAMES: Final[Mapping[str, tuple[str, str]]] = {
 class Difference:
     """One value in which two tables differ: `first` and `second` are ABSENT where a table does not have it.
 
-    `subject` is what the value belongs to ("rank 3"), `path` its place in there, or THE_ENTRY where only one table has
-    the subject at all.
+    `subject` is what the value belongs to ("rank 3"), `path` its path within the subject, or THE_ENTRY where only one
+    table has the subject at all.
     """
 
     subject: str

@@ -4,7 +4,7 @@ The only module that builds such paths ("server_list[1].device[0].rank_id"), and
 has up to 65,536 devices.
 
 A reader that meets a wrong value records a problem and returns a stand-in, so that one pass over a document finds
-everything that is wrong with it. The caller looks at the problems at the end. Knows no dialect.
+everything that is wrong with it. The caller checks the problems at the end. Independent of the dialects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_SHOWN: Final = 60  # characters of a wrong value in a sentence
 
 @attrs.define(eq=False, repr=False)
 class Document:
-    """What is wrong with one document; `source` is its name.
+    """The problems of one document; `source` is its name.
 
     With `lists_decide` a count that contradicts its list becomes a warning instead of an error.
     """
@@ -57,11 +57,11 @@ class Document:
         return tuple(problem for problem in self.problems if problem.severity is Severity.WARNING)
 
     def error(self, sentence: str, path: str = "", code: str = BAD_VALUE) -> None:
-        """Record what HCCL would reject."""
+        """Record an error: HCCL would reject this."""
         self._add(Severity.ERROR, sentence, path, code)
 
     def warn(self, sentence: str, path: str = "", code: str = "") -> None:
-        """Record what is odd but works."""
+        """Record a warning: this is unusual but works."""
         self._add(Severity.WARNING, sentence, path, code)
 
     def warn_of_type(self, json_type: str, path: str) -> None:

@@ -124,7 +124,7 @@ class RankTable:
     at the top of the document, `notes` the warnings about it, `source` its name. `data` are its bytes, unpacked where
     `is_packed`; a table that was not read from a document has none.
 
-    `errors` is None but for what `codec.examine` returns: the errors of a document, which need not be sound.
+    `errors` is None, except on a table from `codec.examine`, where it lists the errors of the document.
 
     Raises:
         RankTableFormatError: The servers do not form a table; the error carries every problem.
@@ -146,7 +146,7 @@ class RankTable:
     devices: tuple[Device, ...] = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Reject what is not a table."""
+        """Reject servers that do not form a table."""
         if self.errors is None:
             errors = find_errors(self)
             if errors:
@@ -199,7 +199,7 @@ class RankTable:
 
 
 def find_errors(table: RankTable) -> list[Problem]:
-    """Return every reason why the servers of a table do not form one.
+    """Return every error because of which the servers of a table do not form one.
 
     A quick check of the whole table comes first: nearly every table is sound, and some are large. Only when it fails
     does a slower one find every problem and its path.

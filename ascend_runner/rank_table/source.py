@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str], *, lists_decide: bool = False) -> RankTab
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> RankTable:
-    """Read the table at `source`, write to `target` what HCCL is to read, and return the table.
+    """Read the table at `source`, write it to `target` in the form that HCCL reads, and return the table.
 
     A table that HCCL reads as it is is copied byte for byte.
 
@@ -122,10 +122,10 @@ def read_all(fd: int, path: str, *, largest: int = LARGEST_FILE) -> bytes:
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Make `path` a regular file with this content, by `files.write_atomically`. Missing folders are made.
+    """Make `path` a regular file with this content, by `files.write_atomically`. Missing directories are made.
 
     Raises:
-        OutputError: The folder or the file cannot be made; nothing is left behind.
+        OutputError: The directory or the file cannot be made; nothing is left behind.
     """
     target = os.fspath(path)
     files.make_folder(os.path.dirname(target) or os.curdir)
@@ -133,9 +133,9 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def resolve(path: str) -> str:
-    """Return the file that `path` refers to now: itself, or the jobstart_hccl.json of a folder.
+    """Return the file that `path` refers to now: itself, or the jobstart_hccl.json of a directory.
 
-    What does not exist yet is a file if its name ends in ".json", and a folder otherwise.
+    A path that does not exist yet is a file if its name ends in ".json", and a directory otherwise.
     """
     if os.path.isdir(path) or not (path.endswith(".json") or os.path.lexists(path)):
         return os.path.join(path, FILE_NAME)
@@ -166,7 +166,7 @@ def _read_file(document: Document) -> bytes:
 
 
 def _stamp(fd: int) -> tuple[int, ...]:
-    """Return what changes when a file is written."""
+    """Return the properties of a file that change when it is written."""
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")

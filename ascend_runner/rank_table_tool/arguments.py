@@ -138,7 +138,7 @@ def file_name(text: str) -> str:
 
 
 def place(text: str) -> str:
-    """Return the name of a file or folder, which may be missing, but not standard input."""
+    """Return the name of a file or directory, which may be missing, but not standard input."""
     if text != STANDARD:
         return file_name(text)
 

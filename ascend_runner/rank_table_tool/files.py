@@ -23,7 +23,7 @@ READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
 
 
 def name_of(path: str) -> str:
-    """Return the name of an input in messages: for a folder, its jobstart_hccl.json."""
+    """Return the name of an input in messages: for a directory, its jobstart_hccl.json."""
     if path == STANDARD:
         return "standard input"
 
@@ -67,7 +67,7 @@ def read_table(path: str, *, lists_decide: bool = False) -> RankTable:
 
 
 def identity_of(name: str) -> tuple[int, int] | None:
-    """Return what identifies a file, whatever its name; None where it does not exist."""
+    """Return the identity of a file, which is the same under each of its names; None if it does not exist."""
     try:
         status = os.stat(name)
     except OSError:
@@ -154,7 +154,7 @@ def write_output(data: bytes) -> None:
 
 
 def flush() -> None:
-    """Write what others have left in the buffer of standard output; errors as for `write_bytes`."""
+    """Write the text that is left in the buffer of standard output; errors as for `write_bytes`."""
     if sys.stdout:
         write_output(b"")
 

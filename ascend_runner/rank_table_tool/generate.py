@@ -15,7 +15,7 @@ from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.rank_table_tool import files
 from ascend_runner.text import parse_numbers
 
-MOST_DEVICES: Final = 1024  # far more than any machine has, so that a typing error cannot exhaust the memory
+MOST_DEVICES: Final = 1024  # far more than any machine has, so that a typo cannot exhaust memory
 ADDRESS_LINE: Final = re.compile(r"\s*address_(\d{1,4})\s*=\s*(\S+)\s*", re.ASCII)
 TOOL_LINE: Final = re.compile(r"\s*ipaddr\s*:\s*(\S+)\s*", re.ASCII)
 HCCN_TOOLS: Final = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
@@ -76,7 +76,7 @@ def ask_hccn_tool(
     tools: Sequence[str] = HCCN_TOOLS,
     timeout: float = TOOL_TIMEOUT,
 ) -> dict[int, str]:
-    """Ask hccn_tool for the addresses of devices, until it once fails to run or to answer within `timeout` seconds."""
+    """Query hccn_tool for the addresses of devices, until it fails to run or to respond within `timeout` seconds."""
     tool = next(filter(None, map(shutil.which, tools)), None)
     found: dict[int, str] = {}
     for device_id in devices if tool else ():

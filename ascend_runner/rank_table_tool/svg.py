@@ -42,7 +42,7 @@ def box(x: float, y: float, width: float, height: float, **attributes: object) -
 
 
 def hinted(hint: str, *parts: str) -> str:
-    """Return some parts a tooltip."""
+    """Return some parts with a tooltip."""
     return f"<g><title>{_escaped(hint)}</title>{''.join(parts)}</g>"
 
 

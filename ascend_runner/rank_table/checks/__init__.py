@@ -1,1 +1,1 @@
-"""What HCCL would reject in a rank table, found before the launch. The entry is `entry.check`."""
+"""Checks of a rank table that find, before the launch, whatever HCCL would reject. The entry is `entry.check`."""

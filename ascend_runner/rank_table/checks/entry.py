@@ -1,4 +1,4 @@
-"""What HCCL would reject, reported before the launch instead of up to half an hour after it.
+"""Reports before the launch whatever HCCL would reject up to half an hour after it.
 
 Pure: a table in, all its problems out. The rules are HCCL's own (hcomm: config.cc, topoinfo_ranktable*.cc,
 rank_table_info.cc) and those of CANN's documentation; what only the documentation forbids is a warning. What keeps a
@@ -21,7 +21,7 @@ LONGEST_SERVER_ID: Final = 64  # bytes
 LONGEST_PATH: Final = 4095  # bytes; PATH_MAX less the NUL
 LARGEST_FILE: Final = 40 << 20  # bytes
 LARGEST_RANK_LIST: Final = 1 << 30  # bytes
-# What HCCL accepts of a group list that it reads itself.
+# Limits of HCCL for a group list that it reads itself.
 LAST_UNCONVERTED: Final = 7  # device_id, on every chip
 AVERAGES: Final = frozenset({1, 2, 4, 8, 16})  # devices per server, lab form
 NIC_LOCATION: Final = "para_plane_nic_location"
@@ -36,7 +36,7 @@ def check(  # noqa: PLR0913  keywords, of which most callers need few
     is_unconverted: bool = False,
     is_roce_wanted: bool = False,
 ) -> tuple[Problem, ...]:
-    """Return what HCCL would reject, and what is odd but works: errors first, each part in document order.
+    """Return errors, which HCCL would reject, then warnings about what is unusual but works; each in document order.
 
     `path` is the file that HCCL is to read, as its ranks will be given it ("": not checked), `size` its bytes, and
     `chip` one of CHIPS (None: only what holds for all). With `is_unconverted`, HCCL reads the document as it is, not

@@ -1,4 +1,4 @@
-"""Checks of a server list, or of what will become one: addresses, ports and super-pods."""
+"""Checks of a server list, or of a table that will become one: addresses, ports and super-pods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ascend_runner.rank_table.model import (
 )
 from ascend_runner.text import counted, is_whole_number
 
-# What platforms write where a device has no address. On a single server it does no harm.
+# The values that platforms write for a device without an address. On a single server they do no harm.
 PLACEHOLDERS: Final = frozenset({"loop", "-1", "-.-.-.-"})
 FAMILIES: Final[Mapping[int, str]] = {AF_INET: "IPv4", AF_INET6: "IPv6"}
 LAST_PORT: Final = 65535
@@ -64,7 +64,7 @@ def family_of(address: str) -> int:
 
 @attrs.define(kw_only=True, eq=False, repr=False)
 class _Addresses:
-    """What the devices checked so far have: the next ones must match it, and must not repeat an address."""
+    """State of the address checks: the properties that all devices must share, and the addresses seen so far."""
 
     table: RankTable
     found: Document
@@ -137,7 +137,7 @@ class _Addresses:
 
 
 def _one_spelling(address: str, family: int) -> str:
-    """Return the one spelling of all that mean the same IPv6 address."""
+    """Return the canonical spelling of an address."""
     if family == AF_INET:
         return address
 
@@ -257,7 +257,7 @@ def _check_presence(table: RankTable, found: Document) -> None:
 
 
 def _check_super_devices(table: RankTable, found: Document, pod_of: Mapping[str, str]) -> None:
-    """Check that every super_device_id is a number, and one device's in its super-pod."""
+    """Check that every super_device_id is a number and unique in its super-pod."""
     owners: dict[tuple[str, int], Device] = {}
     for server in table.servers:
         for device in server.devices:

@@ -1,1 +1,1 @@
-"""The dialects of rank tables: one module decodes, and where HCCL has a parser for it encodes, one dialect."""
+"""The dialects of rank tables: each module decodes one dialect, and encodes it if HCCL can read it."""

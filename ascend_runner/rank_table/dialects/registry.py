@@ -1,4 +1,4 @@
-"""The dialects: which there are, which a document is written in, and what else is often mistaken for one of them."""
+"""The table of dialects, detection of a document's dialect, and documents often mistaken for rank tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENCODERS: Final[Mapping[Dialect, Callable[[RankTable], dict[str, object]]]] = {
     Dialect.SERVER_LIST: server_list.encode,
     Dialect.RANK_LIST: rank_list.encode,
 }
-# What a dialect is called besides its name.
+# The other names of the dialects.
 TEMPLATES: Final[Mapping[Dialect, str]] = {
     Dialect.GROUP_LIST: "template 2",
     Dialect.LAB_LIST: "template 2",
@@ -86,7 +86,7 @@ def find_dialect(top: Mapping[str, object], document: Document) -> Dialect:
 
 
 def _dialect_of(top: Mapping[str, object]) -> Dialect | None:
-    """Go by the list that has entries: an empty list of another dialect may be present too."""
+    """Return the dialect of the list that has entries: an empty list of another dialect may be present too."""
     present = [key for key in LISTS if key in top]
     if not present:
         return None
