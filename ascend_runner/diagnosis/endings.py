@@ -145,16 +145,19 @@ def beside(code: str, circumstances: Circumstances) -> str:
     """Return what the machine shows now of what an error tells of (a full disk); "" if nothing."""
     if code in _OF_DISKS and circumstances.full_disks:
         return f"full now: {', '.join(circumstances.full_disks)}"
-    if code in _OF_SHM and _is_shm_full(circumstances):
-        return f"/dev/shm is full ({_shm_usage(circumstances)})"  # noqa: S108  only named
+    usage = _shm_usage(circumstances)
+    if code in _OF_SHM and usage:
+        return f"/dev/shm {'is full' if _is_shm_full(circumstances) else 'now'}: {usage}"  # noqa: S108  only named
     if code in _OF_MEMORY and circumstances.own_oom_kills:
-        return f"out of memory {_memory(circumstances)}"
+        return f"the OOM killer was active {_memory(circumstances)}"
     return ""
 
 
 _OF_DISKS: Final = frozenset({"No space left on device", "file write failed"})
-_OF_SHM: Final = frozenset({"DataLoader worker: bus error", "SIGBUS", "shared memory segment"})
-_OF_MEMORY: Final = frozenset({"DataLoader worker killed", "SIGKILL", "oom_kill", "ray worker died"})
+_OF_SHM: Final = frozenset({"DataLoader worker: bus error", "SIGBUS", "shared memory", "shared memory segment"})
+_OF_MEMORY: Final = frozenset(
+    {"DataLoader worker killed", "DataLoader worker ended", "SIGKILL", "oom_kill", "ray worker died"}
+)
 
 
 def _bus_error(circumstances: Circumstances) -> str:

@@ -14,6 +14,7 @@ from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.diagnosis.passing_on import only_passes_on
 from ascend_runner.diagnosis.peers import peers_in
 from ascend_runner.diagnosis.phrases import first_phrase
+from ascend_runner.diagnosis.traceback_block import FRAME
 from ascend_runner.diagnosis.tracebacks import Traceback
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import CUT, LAST_LINES, lines_of, shown
@@ -164,17 +165,26 @@ def _excerpt(told: Traceback, found: Found | None) -> list[str]:
     if len(told.message) > EXCERPT_LINES // 2 and only_passes_on([told.exception, *told.message]):
         return _abridged_table(told.message)
     trace, message = list(told.lines), list(told.message[: EXCERPT_LINES // 2])
-    wanted = [*([found.line.strip()] if found else []), *_source_lines(told.message)]
+    code_line = found.line.strip() if found and not FRAME.search(found.line) else ""
+    wanted = [*([code_line] if code_line else []), *_source_lines(told.message)]
     if told.message and told.message[0] in trace[0]:  # a crash: its stack is below, the innermost frame first
         message = trace[: EXCERPT_LINES - len(wanted)]
         trace = []
+    else:
+        trace = _up_to(told.message, told.lines)
     if len(trace) + len(wanted) <= EXCERPT_LINES:
         message, trace = [*trace, *(message if not trace else [])], []
-    added = [line for line in wanted if line not in map(str.strip, message)]
+    added = [line for line in wanted if not any(text.strip() and line.endswith(text.strip()) for text in message)]
 
     frames = trace[: -len(told.message)] if len(told.message) < len(trace) else []
     kept = EXCERPT_LINES - len(message) - len(added) - 1
     return [*(["  ..."] if frames else []), *frames[-kept:], *message, *added]
+
+
+def _up_to(message: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """Return the lines of a chain of exceptions up to the end of this message."""
+    ends = range(len(lines), len(message) - 1, -1)
+    return list(lines[: next((end for end in ends if lines[end - len(message) : end] == message), len(lines))])
 
 
 def _source_lines(message: Sequence[str]) -> list[str]:
@@ -211,6 +221,7 @@ def _without_middle(lines: list[str]) -> tuple[str, ...]:
 
 
 def _bounded(line: str) -> str:
+    line = line.lstrip("\0")  # native code may write the end of a C string
     if len(line) <= LONG_LINE:
         return line
     return f"{line[: LONG_LINE // 2]}{CUT}{line[-LONG_LINE // 2 :]}"

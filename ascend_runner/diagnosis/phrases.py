@@ -56,15 +56,19 @@ root node running low on memory = ray killed a worker: not enough memory
 # ray gcs_actor_manager and node_manager: the exit types of workers
 either ray worker died = a worker of ray died: killed by the OOM killer, stopped by ray, or crashed
     Worker exit type: SYSTEM_ERROR|actor is dead because its worker process has died|Worker unexpectedly exits
-# torch DataLoader.cpp and utils/data/_utils/signal_handling.py
+# torch DataLoader.cpp, utils/data/_utils/signal_handling.py and MapAllocator.cpp; CPython multiprocessing
 root DataLoader worker killed = a data loader worker was killed, usually by the OOM killer
     is killed by signal: Killed
 root DataLoader worker: bus error = no space left in /dev/shm: increase it or use fewer data loader workers
     killed by signal: Bus error|bus error encountered in worker|out of shared memory
+root shared memory = no space left in /dev/shm: increase it or use fewer data loader workers
+    unable to (?:allocate|resize|open) shared memory
 either DataLoader worker terminated = a data loader worker was stopped by SIGTERM from outside
     DataLoader worker .*killed by signal: Terminated
 root DataLoader worker crashed = a data loader worker crashed
-    DataLoader worker .*(?:killed by signal|exited unexp)
+    DataLoader worker .*killed by signal
+root DataLoader worker ended = a data loader worker ended unexpectedly
+    DataLoader worker .*exited unexp|multiprocessing/resource_sharer\.py", line \d+, in detach
 # torch elastic/multiprocessing/errors; DeepSpeed launcher/launch.py; CPython subprocess.py; Open MPI and PRRTE; bash
 # jobs.c and srun (strsignal(3))
 root SIGKILL = killed by SIGKILL, usually by the OOM killer
@@ -81,7 +85,7 @@ root No space left on device = a disk or /dev/shm is full
 root Disk quota exceeded = disk quota exceeded
     Disk quota exceeded
 root file write failed = a file cannot be written, usually because its disk is full or over quota
-    PytorchStreamWriter failed
+    PytorchStreamWriter failed|iostream error|inline_container\.cc:\d+\] \. unexpected pos
 root input/output error = a disk or network file system failed
     \[Errno 5\]|Stale file handle
 root Too many open files = too many open files: raise ulimit -n

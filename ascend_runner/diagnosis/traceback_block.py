@@ -16,9 +16,10 @@ import attrs
 GAP: Final = 20  # foreign lines allowed inside a traceback
 FRAMES_KEPT: Final = 6  # innermost frames of one traceback
 MESSAGE_LINES: Final = 40  # lines kept of an exception's message: CANN's and torchrun's take up to thirty
+TAG: Final = 200  # characters of the longest tag before each line
 TABLE_LINES: Final = 1000  # of torchrun's table: seven for each failed worker
 
-HEADER: Final = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\):\s*$")
+HEADER: Final = re.compile(r"(?:Exception Group |Original )?Traceback \(most recent call last\):\s*$")
 GROUP_HEADER: Final = re.compile(r"  \+ Exception Group Traceback \(most")
 INNER_HEADER: Final = re.compile(r"\s{4}\| (?:Exception Group )?Traceback \(most")  # of a group's sub-exception
 FRAME: Final = re.compile(r'\s*File "(?P<file>.+?)", line (?P<line>\d+)(?:,? in (?P<name>.+))?\s*$')
@@ -160,10 +161,11 @@ def _read_group(start: int, header: str, body: Sequence[tuple[int, str]]) -> Blo
 def _tag(before: str, following: Sequence[str]) -> str:
     """Return the tag before each line ("[rank1]: ") if the line after the header has it, too; else "".
 
-    Otherwise the text before the header is an unfinished progress bar, or the margin of a group.
+    What precedes it, or all where there is no tag, is an unfinished progress bar, or the margin of a group.
     """
-    before = before.removesuffix("  + ") if before.endswith("  + ") else before
-    return before if before.strip() and following and _shape(following[0][: len(before)]) == _shape(before) else ""
+    before, after = before.removesuffix("  + ")[-TAG:], _shape(following[0]) if following else ""
+    tags = (before[start:] for start in range(len(before)))
+    return next((tag for tag in tags if tag.strip() and after.startswith(_shape(tag))), "")
 
 
 def _shape(tag: str) -> str:
@@ -176,7 +178,7 @@ def _untagged(lines: Sequence[str], indices: range, tag: str) -> Iterator[tuple[
     shape = _shape(tag)
     for index in indices:
         line = lines[index]
-        if not tag:
+        if not tag or not line.strip():
             yield index, line
         elif _shape(line[: len(tag)]).rstrip() == shape.rstrip():
             yield index, line[len(tag) :]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ascend_runner.diagnosis.endings import Circumstances, size
@@ -25,7 +25,7 @@ KMSG: Final = os.makedev(1, 11)  # in some containers /dev/kmsg is a link to a t
 FIRST_NAMESPACE: Final = 0xEFFFFFFC  # inode of the PID namespace in which the log counts (PROC_PID_INIT_INO)
 
 
-def victims(host: Host, counted: Circumstances) -> tuple[str, ...]:
+def victims(host: Host, counted: Circumstances, is_cut: Callable[[], bool] = bounded.never) -> tuple[str, ...]:
     """Return the victims of the OOM kills that were `counted`, the oldest first: "python (pid 4711, 44.8 MiB)".
 
     Those of the own cgroup are told from others by its path, which a container may not know.
@@ -34,7 +34,7 @@ def victims(host: Host, counted: Circumstances) -> tuple[str, ...]:
     if not (own or machine):
         return ()
     lines: list[str] = []
-    bounded.call(LIMIT, lambda: lines.extend(_read(host)))
+    bounded.call(LIMIT, lambda: lines.extend(_read(host)), is_cut)
     killed = _killed(lines, has_pids=_has_pids(host))
     path = cgroup.path_of(host, "memory").rstrip("/")
     if own and path:

@@ -81,7 +81,7 @@ class Investigation:
             read = functools.partial(failed_rank.read_disks, masker=self.masker, is_cut=self.is_cut)
             deaths = failed_rank.gather(ranks, circumstances, warn, read)
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
-        circumstances = attrs.evolve(circumstances, oom_victims=kernel_log.victims(Host(), circumstances))
+        circumstances = attrs.evolve(circumstances, oom_victims=kernel_log.victims(Host(), circumstances, self.is_cut))
         others = [
             attrs.evolve(rank, is_stopped=True, log_path="", plog_folder="")
             for rank in self._failed_ranks(
@@ -101,8 +101,9 @@ class Investigation:
         return memory_evidence.between(self.memory, memory.sample(Host()))
 
     def _full_disks(self) -> tuple[str, ...]:
+        first = self.job.processes[0]
         paths = [self.job.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  looked at
-        return disks.full(paths, is_cut=self.is_cut)
+        return disks.full([*paths, *disks.named_in(first.argv, first.cwd)], is_cut=self.is_cut)
 
     def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:
         specs = {spec.rank_id: spec for spec in self.job.processes}

@@ -160,6 +160,13 @@ def test_every_meaning_is_one_line() -> None:
         ("SIGKILL", Kind.ROOT, "run.sh: line 28:  8156 Killed                  python3 main.py --epochs 400"),
         ("SIGSEGV", Kind.ROOT, "run.sh: line 12: 22113 Segmentation fault      (core dumped) python train.py"),
         ("SIGBUS", Kind.ROOT, "srun: error: node-18: task 289: Bus error"),
+        (
+            "DataLoader worker ended",
+            Kind.ROOT,
+            "RuntimeError: DataLoader worker (pid 9) exited unexpectedly with exit code 3.",
+        ),
+        ("shared memory", Kind.ROOT, "unable to allocate shared memory(shm) for file </x>: No space left on device"),
+        ("file write failed", Kind.ROOT, "RuntimeError: basic_ios::clear: iostream error"),
         ("shared memory segment", Kind.ROOT, "Error while creating shared memory segment /dev/shm/nccl-x (size 9)"),
         ("gated repo", Kind.ROOT, "OSError: You are trying to access a gated repo."),
         ("Cannot assign requested address", Kind.ROOT, "bind to 10.3.4.5:29500 (errno: 99 - EADDRNOTAVAIL)"),

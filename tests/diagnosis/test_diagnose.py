@@ -21,12 +21,12 @@ GIB = 1 << 30
         (
             "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. ",
             Circumstances(shm_size=GIB, shm_used=GIB),
-            "use fewer data loader workers; /dev/shm is full (1.0 GiB of 1.0 GiB in use)",
+            "use fewer data loader workers; /dev/shm is full: 1.0 GiB of 1.0 GiB in use",
         ),
         (
             "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",
             Circumstances(own_oom_kills=1, memory_limit=GIB, oom_victims=("pt_data_worker (pid 7)",)),
-            "out of memory (limit 1.0 GiB); the kernel killed pt_data_worker (pid 7)",
+            "the OOM killer was active (limit 1.0 GiB); the kernel killed pt_data_worker (pid 7)",
         ),
         (
             "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",

@@ -197,6 +197,41 @@ def test_innermost_frames_of_a_crash() -> None:
     assert '  File "/job/kernels.py", line 0 in f' in excerpt
 
 
+def test_excerpt_of_what_was_under_way() -> None:
+    """Where a clean-up failed as well, the excerpt ends with what was under way."""
+    log = (
+        b'Traceback (most recent call last):\n  File "s.py", line 5, in save\n    out.write(data)\n'
+        b"RuntimeError: basic_ios::clear: iostream error\n\n"
+        b"During handling of the above exception, another exception occurred:\n\n"
+        b'Traceback (most recent call last):\n  File "s.py", line 9, in __exit__\n    out.end()\nRuntimeError: pos 64\n'
+    )
+    found = read(log)
+
+    assert "RuntimeError: basic_ios::clear: iostream error" == found.exception == found.excerpt[-1]
+    assert "file write failed" == (found.code and found.code.name)
+
+
+def test_end_of_a_c_string() -> None:
+    """Native code may write the zero at the end of a string: it is not part of a line."""
+    log = b"ERROR: fault in worker.\n\0[rank1]: Traceback (most recent call last):\n"
+    log += b'[rank1]:   File "x.py", line 5, in f\n[rank1]:     g()\n[rank1]: RuntimeError: worker is gone\n'
+
+    assert "RuntimeError: worker is gone" == read(log).exception
+
+
+def test_worker_whose_connection_ended() -> None:
+    """A data loader's worker that is gone shows in the frames; no line of theirs is taken for a message."""
+    log = (
+        b'Traceback (most recent call last):\n  File "train.py", line 5, in main\n    for batch in loader:\n'
+        b'  File "/lib/python3.11/multiprocessing/resource_sharer.py", line 57, in detach\n    with connect():\n'
+        b'  File "/lib/python3.11/multiprocessing/connection.py", line 399, in _recv\n    raise EOFError\nEOFError\n'
+    )
+    found = read(log)
+
+    assert "DataLoader worker ended" == (found.code and found.code.name)
+    assert "EOFError" == found.excerpt[-1]
+
+
 def test_error_record_of_a_stopped_rank() -> None:
     """A record of an error at the end of a rank that was stopped is weak evidence: the rank may have survived it."""
     log = b"step 1\n2026-01-02 03:04:05 | ERROR | no such table\n"

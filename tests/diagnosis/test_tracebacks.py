@@ -218,6 +218,8 @@ def test_tag_before_every_line(tag: bytes) -> None:
     data = failure("while_handling")
 
     assert find(data) == find(tagged(data, tag))
+    assert find(data) == find(tagged(data, tag).replace(tag + b"\n", b"\n")), "torch leaves blank lines as they are"
+    assert find(data) == find(b"  3%|#   |" + tagged(data, tag)), "a progress bar precedes the first tag"
 
 
 def test_tag_with_a_clock() -> None:
@@ -271,7 +273,9 @@ def test_original_traceback_of_a_data_loader_worker() -> None:
     outer = b'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    next(batches)\n'
     caught = b"ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal "
 
-    assert STEP_17 == short(outer + caught + failure("in_progress_bar").partition(b"]")[2].partition(b"]")[2])
+    data = outer + caught + failure("in_progress_bar").partition(b"]")[2].partition(b"]")[2]
+
+    assert STEP_17 == short(data) == short(tagged(data, b"[rank1]: "))
 
 
 def test_frame_of_a_library_and_the_users_own() -> None:
