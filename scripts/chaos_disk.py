@@ -42,11 +42,15 @@ class Disk:
             OSError: It cannot be mounted here.
         """
         self.unmount()
-        self._server = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._server = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
         deadline = time.monotonic() + MOUNT_LIMIT
         while not os.path.ismount(self.path):
             if self._server.poll() is not None or time.monotonic() > deadline:
-                raise OSError(f"bindfs cannot mount {self.path}")
+                self._server.kill()
+                words = self._server.communicate()[1].decode(errors="replace")
+                raise OSError(f"bindfs cannot mount {self.path}: status {self._server.returncode}, {words}")
             time.sleep(0.002)
 
     def strike(self, name: str) -> None:
@@ -60,7 +64,7 @@ class Disk:
         """Kill the server, so that every call that hangs returns, and remove the mount. May be called twice."""
         if self._server:
             self._server.kill()
-            self._server.wait()
+            self._server.communicate()
             self._server = None
             umount = shutil.which("umount") or "umount"
             subprocess.run([umount, "--lazy", str(self.path)], capture_output=True, check=False)

@@ -15,6 +15,7 @@ from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, 
 ANSWER_LIMIT: Final = 1.0
 BUSY_LIMIT: Final = 10.0  # seconds for one whose main thread is running: it does not hang, but the machine is too slow
 KILL_LIMIT: Final = 0.5  # seconds for a runner that gives no answer to die of SIGKILL
+SOON: Final = 0.001  # seconds; 0 would disarm a timer
 
 ANSWER: Final = b"a"  # what the runner writes when it has taken note of a stop signal
 LAST_WORD: Final = b"e"  # and at its end, before its exit status and the pids of the guardian's other children
@@ -40,21 +41,30 @@ class Runner:
 
     def forward_until_end(self, watched: frozenset[int]) -> None:
         """Forward signals until the runner has ended, has said its last word, or was given up."""
-        urgent, copies = watched & (STOP_SIGNALS | {signal.SIGCHLD}), Copies()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        copies = Copies()
         while not self._has_ended:
-            # The kernel gives the lowest number first, which a flood of SIGUSR1 has before SIGTERM.
-            info = signal.sigtimedwait(urgent, 0)
-            if info is None and self._deadline:
-                info = signal.sigtimedwait(watched, max(0.0, self._deadline - time.monotonic()))
-            elif info is None:
-                info = signal.sigwaitinfo(watched)
-
-            if info is None:
-                self._give_up()
-            elif info.si_signo == signal.SIGCHLD:
+            signum = self._next_signal(watched)
+            if signum == signal.SIGALRM:
+                if self._deadline and time.monotonic() >= self._deadline:
+                    self._give_up()
+            elif signum == signal.SIGCHLD:
                 self._look()
-            elif not copies.has(info.si_signo):
-                self._forward(info.si_signo)
+            elif not copies.has(signum):
+                self._forward(signum)
+
+    def _next_signal(self, watched: frozenset[int]) -> int:
+        """Wait for a signal; SIGALRM comes at the deadline.
+
+        sigtimedwait() has a limit of its own, but returns arbitrary data if SIGSTOP comes before it and SIGCONT after.
+        """
+        # The kernel gives the lowest number first, which a flood of SIGUSR1 has before SIGTERM.
+        info = signal.sigtimedwait(watched & (STOP_SIGNALS | {signal.SIGCHLD}), 0)
+        if info is None:
+            if self._deadline:
+                signal.setitimer(signal.ITIMER_REAL, max(SOON, self._deadline - time.monotonic()))
+            info = signal.sigwaitinfo(watched | {signal.SIGALRM})
+        return info.si_signo
 
     def _forward(self, signum: int) -> None:
         is_stop = signum in STOP_SIGNALS

@@ -224,6 +224,19 @@ def test_runner_that_hangs_ends_with_the_second_signal() -> None:
         assert 143 == popen.wait(LIMIT)
 
 
+def test_guardian_that_is_stopped_while_it_waits_for_an_answer() -> None:
+    """What it was waiting for is over when it is continued, and it does what is due then."""
+    with running(*GUARDED, "hang") as popen:
+        popen.send_signal(signal.SIGTERM)
+        time.sleep(2 * ONE_SIGNAL)
+        popen.send_signal(signal.SIGINT)
+        popen.send_signal(signal.SIGSTOP)
+        time.sleep(2 * ANSWER_LIMIT)
+        popen.send_signal(signal.SIGCONT)
+
+        assert 143 == popen.wait(LIMIT)
+
+
 def test_first_signal_needs_no_answer() -> None:
     """A runner that hangs is not killed by the first signal: it may be about to save something."""
     with running(*GUARDED, "hang") as popen:
