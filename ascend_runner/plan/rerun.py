@@ -70,9 +70,8 @@ def _choice(spec: RankSpec, job: JobSpec) -> str:
     """
     if not (job.ranks and job.rank_size > 1) and job.node_number is None:
         return _NO_CHOICE
-    sentence = (
-        f"{printable(spec.title)} belongs to a job of {job.rank_size} ranks and would wait for the others. Usage:"
-    )
+    size = f"{job.rank_size} ranks" if job.rank_size > 1 else "several nodes"
+    sentence = f"{printable(spec.title)} belongs to a job of {size} and would wait for the others. Usage:"
     alone = "" if spec.name else f"--alone) set -- env {' '.join(_alone(spec))} ;;\n"
     return _CHOICE.format(sentence=shlex.quote(sentence), alone=alone, offer=_OFFER if alone else "")
 

@@ -213,7 +213,10 @@ def test_engine_of_several_nodes_waits_for_the_others() -> None:
     """An engine on one of several nodes waits for those on the others."""
     engine = rank("true", name="torchrun-node-1")
 
-    assert "--together" in script(engine, job_spec([], rank_size=8, beside=(engine,), node_number=1), {}).decode()
+    for rank_size, words in ((8, "a job of 8 ranks"), (0, "a job of several nodes")):
+        text = script(engine, job_spec([], rank_size=rank_size, beside=(engine,), node_number=1), {}).decode()
+        assert "--together" in text
+        assert words in text
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
