@@ -20,8 +20,6 @@ class ProcessStack:
     Unless `is_python`, the frames are the kernel's ("futex_wait_queue"). `state` is from proc(5), such as "sleeping".
     """
 
-    pid: int
-    name: str
     state: str
     frames: tuple[str, ...]
     is_python: bool = False

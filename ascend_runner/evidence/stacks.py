@@ -127,7 +127,7 @@ def _kernel_stack(pid: int) -> ProcessStack:
     stack = [line.partition("] ")[2].partition("+")[0] for line in host.read_lines(f"{proc}/stack")]
     frames = [frame for frame in stack if frame] or [frame for frame in (wchan(pid), _system_call(pid)) if frame]
 
-    return ProcessStack(pid=pid, name=shown(status.get("Name", "")), state=state, frames=tuple(map(shown, frames)))
+    return ProcessStack(state=state, frames=tuple(map(shown, frames)))
 
 
 def _system_call(pid: int) -> str:

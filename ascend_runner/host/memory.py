@@ -46,7 +46,7 @@ def sample(host: Host) -> MemorySample:
     """Read the counters."""
     shm_size, shm_used = _usage(host.path("/dev/shm"))  # noqa: S108  only its size is read
     machine = MemorySample(
-        machine_oom_kills=_counter(host.read_bytes("/proc/vmstat"), b"oom_kill"),
+        machine_oom_kills=_oom_kills(host.read_bytes("/proc/vmstat")),
         shm_size=shm_size,
         shm_used=shm_used,
     )
@@ -62,7 +62,7 @@ def sample(host: Host) -> MemorySample:
 
     return attrs.evolve(
         machine,
-        own_oom_kills=_counter(host.read_bytes(f"{folders[0]}/{events_file}"), b"oom_kill"),
+        own_oom_kills=_oom_kills(host.read_bytes(f"{folders[0]}/{events_file}")),
         limit=limit,
         peak=_number(host, f"{limited_by}/{peak_file}"),
     )
@@ -80,10 +80,10 @@ def _usage(path: str) -> tuple[int | None, int | None]:
     return found.f_blocks * found.f_frsize, (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
-def _counter(text: bytes, name: bytes) -> int | None:
+def _oom_kills(text: bytes) -> int | None:
     for line in text.splitlines():
-        found, _, value = line.partition(b" ")
-        if found == name and value.strip().isdigit():
+        name, _, value = line.partition(b" ")
+        if name == b"oom_kill" and value.strip().isdigit():
             return int(value)
     return None
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from signal import SIGCONT, SIGPIPE, SIGTERM, SIGXFSZ
+from contextlib import suppress
+from signal import SIGPIPE, SIGXFSZ
 from typing import Final
 
 from ascend_runner import errors
@@ -61,13 +62,9 @@ class Leader:
         return Ending(signum=os.WTERMSIG(status), core_dumped=os.WCOREDUMP(status))
 
     def signal_group(self, signum: int) -> None:
-        """Signal its process group. SIGCONT follows SIGTERM, since a stopped process cannot act on it."""
-        try:
+        """Signal its process group, if any process of it is left that may be signalled."""
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signum)
-            if signum == SIGTERM:
-                os.killpg(self.pid, SIGCONT)
-        except (ProcessLookupError, PermissionError):
-            return  # no process of the group is left, or none that may be signalled
 
     def reap(self) -> RankReaped:
         """Release the pid, and return the resources used by the process and the children it waited for.

@@ -11,7 +11,7 @@ LOADING = ("read (data.py:3)", "step (train.py:6)")
 
 def process(frames: tuple[str, ...], state: str = "sleeping", *, is_python: bool = False) -> ProcessStack:
     """Make the stack of a process."""
-    return ProcessStack(pid=1, name="x", state=state, frames=frames, is_python=is_python)
+    return ProcessStack(state=state, frames=frames, is_python=is_python)
 
 
 def rank(rank_id: int, frames: tuple[str, ...]) -> RankStack:

@@ -287,20 +287,6 @@ def test_dead_group_is_signalled_without_an_error(output: Output) -> None:
     reap(leader)
 
 
-def test_stopped_leader_acts_on_sigterm(output: Output) -> None:
-    """A stopped process is continued, so that it can act on the signal."""
-    leader = sh(output, "trap 'echo asked; exit 0' TERM; echo ready; kill -STOP $$; sleep 1000 & wait")
-    assert b"ready\n" == os.read(output.reader, 100)
-    wait_until(lambda: (found := process_tree.look(leader.pid)) and found.state == "T")
-    leader.signal_group(signal.SIGTERM)
-    wait_until(leader.peek)
-    leader.signal_group(signal.SIGKILL)  # the sleep
-    shown = output.read()
-    reap_group(leader)
-
-    assert b"asked" in shown.splitlines()
-
-
 def test_leader_has_its_cores_and_the_runner_keeps_its_own(output: Output) -> None:
     """A leader starts with the CPU mask of its spec, and the starting thread keeps its own."""
     own = os.sched_getaffinity(0)

@@ -33,7 +33,7 @@ LAST_SUPER_DEVICE: Final = 0xFFFFFFFE  # 0xFFFFFFFF is HCCL's value for none
 
 def check(table: RankTable, found: Document, chip: str | None, *, is_roce_wanted: bool = False) -> None:
     """Check the addresses and ports of every server and device, and the super-pods of version 1.2."""
-    addresses = _Addresses(table=table, found=found, is_roce_wanted=is_roce_wanted)
+    addresses = _Addresses(table=table, found=found)
     has_fabric = (chip == "A3" or table.version == SUPER_PODS) and len(table.super_pods) <= 1
     for server in table.servers:
         has_host = bool(server.extra_keys.get("host_ip")) and chip != "910B"
@@ -68,7 +68,6 @@ class _Addresses:
 
     table: RankTable
     found: Document
-    is_roce_wanted: bool
     count: int = 0
     family: int = 0
     host_family: int = 0
