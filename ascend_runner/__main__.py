@@ -30,7 +30,7 @@ from ascend_runner.text import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LAST_WORDS_LIMIT = 1.0  # seconds for stderr to accept a line; a terminal under Ctrl-S must not keep the guardian
+LAST_MESSAGE_LIMIT = 1.0  # seconds for stderr to accept a line; a terminal under Ctrl-S must not keep the guardian
 
 
 def main() -> None:
@@ -39,12 +39,12 @@ def main() -> None:
     try:
         status = guard.guard(
             lambda answer: _run(result_fd, answer),
-            lambda sentence: _write_last_words(Level.WARNING, sentence),
+            lambda sentence: _write_final_message(Level.WARNING, sentence),
             parent,
         )
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        _write_last_words(Level.ERROR, f"cannot start a process: {reason(error)}{where}")
+        _write_final_message(Level.ERROR, f"cannot start a process: {reason(error)}{where}")
         status = RUNNER_FAILED
     os._exit(status)  # the guardian has nothing to finalize
 
@@ -69,15 +69,15 @@ def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
     except OSError as error:
         if error.errno not in {errno.ENFILE, errno.EMFILE}:
             raise
-        _write_last_words(Level.ERROR, f"cannot run: {reason(error)}")
+        _write_final_message(Level.ERROR, f"cannot run: {reason(error)}")
         return RUNNER_FAILED
 
 
-def _write_last_words(level: Level, sentence: str) -> None:
+def _write_final_message(level: Level, sentence: str) -> None:
     guard.may_write_from_the_background()
     poll = select.poll()
     poll.register(2, select.POLLOUT)
-    if poll.poll(LAST_WORDS_LIMIT * 1000):
+    if poll.poll(LAST_MESSAGE_LIMIT * 1000):
         line = format_message(level, printable(sentence))
         try:
             os.write(2, line[-select.PIPE_BUF :])  # a pipe that is ready accepts this much at once

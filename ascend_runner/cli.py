@@ -33,7 +33,7 @@ from ascend_runner.text import printable
 
 NO_JOB: Final = Outcome(cause=None)
 
-Ended = tuple[Union[Outcome, AscendRunnerError], str]  # how a command line ended, and what it prints instead of a job
+Ended = tuple[Union[Outcome, AscendRunnerError], str]  # the outcome, and text to print if no job was run
 
 
 def main(
@@ -41,7 +41,7 @@ def main(
 ) -> int:
     """Run a command line and return its exit status.
 
-    `answer` is called when a stop signal was taken note of. The result is also written to `result_fd` (see result.py).
+    `answer` is called when a stop signal has been noticed. The result is also written to `result_fd` (see result.py).
     """
     with Signals(answer) as signals:
         console = Console(_skipped_notice, _failure_notice)
@@ -129,7 +129,7 @@ class Program:
 
 
 def _print(text: str) -> int:
-    """Write to standard output as cat(1) does, which a signal ends and a slow reader may delay; return the status."""
+    """Write to standard output like cat(1): blocking, and interruptible by signals. Return the exit status."""
     pthread_sigmask(SIG_UNBLOCK, WATCHED)
     may_write_from_the_background()
     try:

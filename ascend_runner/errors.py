@@ -12,7 +12,7 @@ RUNNER_FAILED = 125  # as env(1), timeout(1) and docker-run(1): the wrapper itse
 COMMAND_NOT_EXECUTABLE = 126  # POSIX, XCU 2.8.2
 COMMAND_NOT_FOUND = 127  # as above
 
-# What the kernel's own words leave out.
+# Details that strerror(3) omits.
 LIMIT_OF_PROCESSES = "(RLIMIT_NPROC, see ulimit -u, or the container's process limit)"
 _LIMITS = {
     errno.E2BIG: " (arguments and environment combined)",
@@ -70,7 +70,7 @@ class CommandError(AscendRunnerError):
 
 
 class OutputError(AscendRunnerError):
-    """A folder or file that the runner writes to cannot be created or must not be used."""
+    """A directory or file that the runner writes to cannot be created or must not be used."""
 
 
 class CheckFailedError(AscendRunnerError):

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class RankReaped:
-    """Nothing is left of a rank, and its pid was given back to the kernel.
+    """A rank whose processes have all ended was reaped, which freed its pid.
 
-    `max_rss` is the peak memory in bytes of its leader and the processes that this waited for, the others their CPU
-    time in seconds.
+    `max_rss` is the peak memory in bytes, `user_seconds` and `system_seconds` the CPU time, of the leader and the
+    children it waited for.
     """
 
     rank_id: int
@@ -44,8 +44,8 @@ class RankReaped:
 class RankOutput:
     """The output of a rank so far: its size in bytes and its end. Observers get it when it is complete.
 
-    After a failure, those of the ranks that are asked to stop are also reported before that: what they write from
-    then on may be about being stopped.
+    After a failure, the output of ranks about to be stopped is also reported beforehand, because later output may be a
+    consequence of the stop.
 
     The log file lacks `lost` of these bytes, the first of them at offset `lost_from` (None: it lacks none).
     With `is_disk_hung`, its disk did not respond at the end, so that nothing on it should be waited for.
@@ -75,7 +75,7 @@ class SignalUnhandled:
 
 @attrs.frozen
 class HangSeen:
-    """Where all living ranks of a hanging job stand, outliers first.
+    """The stacks of all living ranks of a hanging job, outliers first.
 
     `refusal` says why the stacks are the kernel's view instead of Python's; "" where they are Python's.
     """
@@ -102,7 +102,7 @@ class Swept:
     survivors: tuple[str, ...]
 
 
-# A State is a fact whenever its phase is a new one; DONE comes last, after the output is complete. While ranks are
+# A State is reported whenever the phase changes; DONE comes last, after the output is complete. While ranks are
 # asked to stop, DeadlineReached is the next step of the back-off, and SignalReceived a signal that changes nothing.
 # HangDetected comes before the stacks of the ranks are read, which takes a while.
 Fact = Union[
@@ -125,7 +125,11 @@ Fact = Union[
 
 
 class Observer(Protocol):
-    """Listens to the facts of one job. Called in the manager's thread: it must return at once and must not fail."""
+    """Listens to the facts of one job. Called in the manager's thread: it must return at once and must not fail.
+
+    It sees how ranks start and end, the signals and phases, and the end of each rank's output when that is complete. It
+    does not see output as it is written, and it cannot influence the job.
+    """
 
     def observe(self, fact: Fact, at: float) -> None:
         """Take one fact, seen at `at` in seconds of the manager's clock, which is monotonic and has no fixed zero.

@@ -1,4 +1,4 @@
-"""Folders, log files and files written as a whole: writable by nobody else, and never reached through others' files.
+"""Creates directories, log files and atomically replaced files that other users can neither write nor redirect.
 
 Below a world-writable directory such as /tmp, any user may have placed a symlink or a directory where the runner is to
 write. Every function that creates something refuses these. Elsewhere, symlinks of the platform are followed.
@@ -23,18 +23,18 @@ READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  
 WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NEIGHBOUR: Final = ".ascend-runner-"  # a new file before it is renamed
 LEFTOVER_AGE: Final = 60.0  # seconds by the clock of the file system; a writer needs milliseconds
-ENTRIES_LIMIT: Final = 10_000  # folder entries examined, as a folder on a network disk may be large
+ENTRIES_LIMIT: Final = 10_000  # directory entries examined, as a directory on a network disk may be large
 # O_APPEND: after `: > log` the output continues at the beginning, not after as many NULs as the file was long.
 LOG_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_folder(path: str) -> None:
-    """Create a folder and its parents, unless they exist.
+    """Create a directory and its parents, unless they exist.
 
     Raises:
-        OutputError: The folder cannot be created, or must not be used.
+        OutputError: The directory cannot be created, or must not be used.
     """
-    _refuse_foreign(path)  # before the first mkdir: it could create a folder at the other end of a symlink
+    _refuse_foreign(path)  # before the first mkdir: it could create a directory at the other end of a symlink
     try:
         _make_missing(path)
     except OSError as error:
@@ -44,10 +44,10 @@ def make_folder(path: str) -> None:
 
 
 def check_folder(path: str) -> None:
-    """Check that a folder can be made, as far as that is known without making anything; permissions are not checked.
+    """Check that a directory can be made, as far as that is known without making anything; permissions are not checked.
 
     Raises:
-        OutputError: The folder must not be used, or a file is in its place.
+        OutputError: The directory must not be used, or a file is in its place.
     """
     _refuse_foreign(path)
     step = os.path.abspath(path)
@@ -104,10 +104,9 @@ def write_atomically(path: str, data: bytes, mode: int = FILE_MODE) -> None:
     """Make `path` a regular file with this content: a reader finds the old content or the new, never a part.
 
     The content goes to a new file beside `path`, which is then renamed. A symlink is replaced, not followed, and
-    refused in a folder that everybody can write to. A file of ours that has this content already stays: the ranks of a
-    restarted job keep the inode that they may have open. New files that killed writers have left in the folder are
-    removed. Without fsync: nobody reads these files after a crash of the
-    machine.
+    refused in a world-writable directory. A file of ours that has this content already stays: the ranks of a restarted
+    job keep the inode that they may have open. New files that killed writers have left in the directory are removed.
+    Without fsync: these files are not read after a crash of the machine.
 
     Raises:
         OutputError: The file cannot be written; nothing is left behind.
@@ -162,7 +161,7 @@ def _replace(path: str, data: bytes, mode: int) -> None:
 
 
 def _remove_leftovers(folder: str, before: float) -> None:
-    """Remove what writers that were killed have left in a folder: old enough, and locked by nobody."""
+    """Remove the files that killed writers have left in a directory: old enough, and not locked by any process."""
     with suppress(OSError), os.scandir(folder or ".") as entries:
         for entry in itertools.islice(entries, ENTRIES_LIMIT):
             if entry.name.startswith(NEIGHBOUR) and entry.stat(follow_symlinks=False).st_mtime < before:
@@ -186,7 +185,7 @@ def _lock(fd: int) -> None:
 
 
 def _make_missing(path: str) -> None:
-    """Create a folder and its parents, each with FOLDER_MODE; os.makedirs gives the mode to the last one only."""
+    """Create a directory and its parents, each with FOLDER_MODE; os.makedirs gives the mode to the last one only."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(path)
@@ -220,7 +219,7 @@ def _keep_earlier(path: str) -> None:
 
 
 def _refuse_foreign(path: str) -> None:
-    """Refuse symlinks and other users' files at each step of `path` whose parent folder is world-writable."""
+    """Refuse symlinks and other users' files at each step of `path` whose parent directory is world-writable."""
     step = os.path.abspath(path)
     above = os.path.dirname(step)
     while step != above:

@@ -1,4 +1,4 @@
-"""Takes a command from the settings to its outcome: prepare the job, make what it needs on disk, run it."""
+"""Takes a command from the settings to its outcome: prepare the job, create its files, run it."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Launcher:
         """Plan the job, or find all problems. Waits for the rank table, except for a check.
 
         The port of a job on a single node is held from now on, except for a dry run, which shows the default. Nothing
-        is written unless a job waits whose report has a name that is known before: then it is written, and fails with
-        the job. `version` is the runner's, for the report.
+        is written, except that a job that has to wait writes its report first if the report's name is already known. If
+        preparation then fails, the report says so. `version` is the runner's, for the report.
 
         Raises:
             SettingsError: the current directory cannot be used.
@@ -111,10 +111,10 @@ class Launcher:
             show(printable(str(problem)))
 
     def run(self, job: JobSpec, console: Console) -> Outcome:
-        """Make what the plan needs on disk, and run it.
+        """Create the files of the plan, and run it.
 
         Raises:
-            OutputError: a folder or file cannot be made; nothing was started.
+            OutputError: a directory or file cannot be made; nothing was started.
             RankTableError: HCCL would not read the rank table where it had to be written; nothing was started.
         """
         with self._log_dir:
@@ -200,7 +200,7 @@ class Launcher:
         )
 
     def _write_files(self, job: JobSpec) -> JobSpec:
-        """Make the folders and files of a plan; returns the plan with the path at which its rank table is."""
+        """Make the directories and files of a plan; returns the plan with the path at which its rank table is."""
         for folder in job.folders:
             files.make_folder(folder)
         for path, content in job.host_files.items():

@@ -152,7 +152,7 @@ def _words(command: Sequence[str | os.PathLike[str]]) -> list[str]:
 def _printed(
     words: Sequence[str], environ: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
 ) -> dict[str, Any]:
-    """Run a command line that prints JSON, and return that."""
+    """Run a command line that prints JSON, and return the decoded document."""
     with open(os.memfd_create("printed"), "r+b") as printed:
         with suppress(errors.CheckFailedError):
             _run(words, environ, cwd, printed.fileno())

@@ -1,4 +1,4 @@
-"""What is wrong with a job before it starts: one record, one severity scale, one place that words it.
+"""Problems of a job before it starts, defined and formatted in one place.
 
 `launcher.prepare` returns problems, `--check` lists them, and an error that reaches the user carries them.
 """
@@ -24,7 +24,7 @@ class Severity(enum.Enum):
 
 
 class Subject(enum.Enum):
-    """What a problem is about. `--check` groups problems by it."""
+    """The subject of a problem. `--check` groups problems by it."""
 
     RANK_TABLE = "rank table"
     NODE = "this node"
@@ -38,8 +38,8 @@ class Problem:
     """One thing that is wrong.
 
     `path` is the place in the document ("server_list[0].device[3].rank_id") and `source` the document's name; `code` is
-    the error code that HCCL would have reported, `remedy` what to do about it, and `exit_status` what the runner ends
-    with. Each is empty if it does not apply. `subject` is None until the launcher collects the problem.
+    the error code that HCCL would have reported, `remedy` what to do about it, and `exit_status` the exit status of the
+    runner. Each is empty if it does not apply. `subject` is None until the launcher collects the problem.
     """
 
     severity: Severity

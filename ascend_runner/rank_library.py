@@ -129,8 +129,8 @@ def platform(environ: Mapping[str, str] | None = None) -> Platform:
 
         import ascend_runner
 
-        folders = ascend_runner.platform()
-        for name, path in folders.datasets.items():
+        directories = ascend_runner.platform()
+        for name, path in directories.datasets.items():
             print(name, sorted(path.iterdir())[:3])
 
     If DATASET_MAP is not a JSON object of names and paths, that is a warning, and it counts as not set.
@@ -140,7 +140,7 @@ def platform(environ: Mapping[str, str] | None = None) -> Platform:
     named = folders.named(found["dataset"], found["model"], _subfolders)
     try:
         named["datasets"] = folders.mapped_datasets(environ) or named["datasets"]
-    except errors.SettingsError as error:  # the other folders are of use without it
+    except errors.SettingsError as error:  # the other directories are of use without it
         warnings.warn(f"{error}; the directories below DATASET are listed instead", stacklevel=2)
 
     lists = {name: {key: Path(path) for key, path in paths.items()} for name, paths in named.items()}

@@ -1,4 +1,4 @@
-"""What was observed of a job and of each of its ranks: the one record that the screen, the report and `launch` share.
+"""The observations of a job and of each of its ranks: the one record that the screen, the report and `launch` share.
 
 Written once, by `report.recorder`. It has no sentences and no file formats.
 """
@@ -30,7 +30,7 @@ class RankState(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class RankRecord:
-    """Everything observed of one rank, or of an auxiliary process, which has a `name` and a `rank_id` below 0.
+    """The observations of one rank, or of an auxiliary process, which has a `name` and a `rank_id` below 0.
 
     `ending` is None for a rank that was not started or is still alive after SIGKILL; `pid` is 0 for the former.
     `started_after` is in seconds since the start of the job, `seconds` is how long the rank ran. `max_rss` (bytes) and

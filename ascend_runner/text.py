@@ -14,7 +14,7 @@ CUT: Final = " [...] "
 _ESCAPE_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
-RANK_DIGITS: Final = 6  # of a rank, a device or a core: a slip of the finger must not fill the memory
+RANK_DIGITS: Final = 6  # of a rank, a device or a core: a typo must not exhaust memory
 MOST_NUMBERS: Final = 10**RANK_DIGITS
 
 

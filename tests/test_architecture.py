@@ -131,7 +131,7 @@ GUARDIAN_OWN: Final = {
     "guardian.signal_sets",
     "import_path",
     "output",
-    "output.messages",  # for the last words of the guardian
+    "output.messages",  # for the final message of the guardian
     "text",
 }
 

@@ -1,6 +1,6 @@
 """The console: a bounded queue of lines, and one thread that writes it to standard output and standard error.
 
-A write to a terminal under Ctrl-S, or to a pipe that nobody reads, blocks for any length of time. Only the console's
+A write to a terminal under Ctrl-S, or to a pipe without a reader, blocks for any length of time. Only the console's
 thread ever blocks in one: the ranks are never slowed, and at the end the process exits without waiting for the thread.
 O_NONBLOCK cannot replace the thread: it belongs to the open file, which other processes on the same terminal share.
 """
@@ -59,7 +59,7 @@ class Console:
         self._write_some = write
         self._piece_size = PIECE
         self._moved_at = 0.0  # when a write last began or took something, in seconds of the monotonic clock
-        self._closed: set[int] = set()  # the outputs that take nothing any more
+        self._closed: set[int] = set()  # file descriptors that no longer accept data
         self._changed = threading.Condition()  # guards the attributes below
         self._blocks: deque[Block] = deque()
         self._queued = 0  # bytes, of the blocks and of the one that is being written
@@ -92,7 +92,7 @@ class Console:
         """Queue lines of a rank for stdout; if there is no room, count them instead.
 
         The last one may be unfinished. If the first one continues it, `continued` is the length of its prefix, which is
-        left out if nobody has written in between.
+        left out if no other output was written in between.
         """
         blocks = [(STDOUT, piece) for piece in pieces if piece]
         if not blocks:

@@ -3,8 +3,8 @@
 No line is split or merged. A line longer than `WRAP_AT` is wrapped, and the prefix is repeated. An unfinished line is
 held back until it is asked for, and then continued.
 
-A carriage return lets a line be drawn again, as progress bars do. Such a line is either folded into its last state, and
-the states between are seen by who asks for the unfinished line often enough, or passed on state by state.
+A carriage return lets a line be drawn again, as progress bars do. Such a line is either passed on state by state, or
+folded into its last state; then intermediate states are visible only to callers of `show_unfinished`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ LAST_PIECE: Final = 32 * 1024  # bytes of one write at the end: small, so that a
 
 @attrs.frozen
 class Gap:
-    """Bytes that the file lacks: `size` of them, beginning at `offset` of the rank's output."""
+    """A part of the rank's output that the file lacks: `size` bytes from `offset` on."""
 
     offset: int
     size: int
@@ -240,7 +240,7 @@ class LogFile:
         self._size = copied
 
     def _return_to_path(self, status: os.stat_result) -> None:
-        """Continue in a new file if the file was moved away. Something else at its path stays, and the moved file, too.
+        """Continue in a new file if the log was moved. Neither the moved file nor another file at the path is touched.
 
         `mv log log.old` is what log rotation by other programs does, and a link to the moved file leads to it.
         """

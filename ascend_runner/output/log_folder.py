@@ -1,4 +1,4 @@
-"""The log folder of a job: locked while the job runs, and cleared of an earlier run's files before anything is written.
+"""The log directory of a job: locked while the job runs, and cleared of an earlier run's files before it is used.
 
 A run's logs, report and scripts belong together: they move to a `run-<n>` directory, of which the newest few are kept.
 Without the lock nothing is moved or written, so that a second start of a running job leaves its files alone.
@@ -29,7 +29,7 @@ _RUN_FOLDER: Final = re.compile(r"run-([1-9][0-9]{0,8})")
 
 @contextmanager
 def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
-    """Hold the log folder of a job, with the files of earlier runs put aside.
+    """Hold the log directory of a job, with the files of earlier runs put aside.
 
     Raises:
         OutputError: another job writes to it, or it cannot be used.
@@ -50,7 +50,7 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
 
 
 def is_in_use(job: JobSpec) -> bool:
-    """Whether another job writes to the log folder. Nothing is made or locked for longer than the question takes."""
+    """Whether another job writes to the log directory. Creates nothing, and holds the lock only while checking."""
     try:
         fd = os.open(lock_path(job), files.READ_FLAGS)
     except OSError:
@@ -62,7 +62,7 @@ def is_in_use(job: JobSpec) -> bool:
 
 
 def busy_sentence(job: JobSpec) -> str:
-    """Say that the log folder is in use, and what to do."""
+    """Say that the log directory is in use, and what to do."""
     return f"another job named {job.job_id!r} is writing to {job.log_dir!r}; use another --log-dir"
 
 
@@ -72,7 +72,7 @@ def lock_path(job: JobSpec) -> str:
 
 
 def is_file_of(job: JobSpec) -> Callable[[str], bool]:
-    """Return a test for names of files in the log folder that this part of the job writes, in this run or another."""
+    """Return a test for the names of files that this part of the job writes to the log directory, in any run."""
     parts = [rf"rank-{rank.rank_id}-device-\d+" for rank in job.ranks]
     parts += [re.escape(process.name) for process in job.beside]
     reruns = [rf"rank-{rank.rank_id}" for rank in job.ranks] + [re.escape(process.name) for process in job.beside]
@@ -90,14 +90,14 @@ def is_file_of(job: JobSpec) -> Callable[[str], bool]:
 def put_aside(
     log_dir: str, is_ours: Callable[[str], bool], *, keep: int, clock: Callable[[], float] = time.monotonic
 ) -> tuple[str, ...]:
-    """Move the files of an earlier run, whose names are ours, into a folder of their own.
+    """Move the files of an earlier run, whose names are ours, into a directory of their own.
 
-    The folder's number is one above the highest that has any of ours, so that the nodes of a job that share a log
-    folder choose the same one for each run. Of the folders that have any of ours, the newest `keep` stay. Returns the
-    names of files that were still in their place when the time was over.
+    The directory's number is one above the highest that has any of ours, so that the nodes of a job that share a log
+    directory choose the same one for each run. Of the directories that have any of ours, the newest `keep` stay.
+    Returns the names of files that were still in their place when the time was over.
 
     Raises:
-        OutputError: the folder cannot be made.
+        OutputError: the directory cannot be made.
         OSError: a file cannot be moved; those that were moved stay where they are.
     """
     earlier = sorted(_ours(log_dir, is_ours), key=lambda name: "-proc-" in name)  # the report before large files
@@ -152,7 +152,7 @@ def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
 
 
 def _point_at_newest(job: JobSpec) -> None:
-    """Let the link `latest` beside the log folder point at it. What a user has put there stays."""
+    """Let the link `latest` beside the log directory point at it. What a user has put there stays."""
     link = job.newest_link
     neighbour = f"{link}-{os.urandom(8).hex()}"
     if os.path.lexists(link) and not os.path.islink(link):
@@ -165,7 +165,7 @@ def _point_at_newest(job: JobSpec) -> None:
 
 
 def _remove(folder: str, is_ours: Callable[[str], bool]) -> None:
-    """Remove a run's files, and the folder where nothing else is in it: another node's or job's files stay."""
+    """Remove a run's files, and the directory where nothing else is in it: another node's or job's files stay."""
     for name in _ours(folder, is_ours):
         path = os.path.join(folder, name)
         if os.path.isdir(path) and not os.path.islink(path):

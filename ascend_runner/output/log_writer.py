@@ -1,7 +1,7 @@
 """A bounded queue in front of a log file, and the thread that empties it: a hung disk does not delay the pump.
 
-Each file has a thread of its own, started with its first byte: with fewer threads than files, as many hung files as
-there are threads would starve all others. A thread that waits for work costs one sleeping thread, and the pump never
+Each file has a thread of its own, started with its first byte: with a shared pool, a few hung files could occupy every
+thread and starve the rest. A thread that waits for work costs one sleeping thread, and the pump never
 waits for one. A rank that prints nothing costs none.
 """
 
@@ -107,7 +107,7 @@ class LogWriter:
     def call_when_room(self, call: Callable[[], None]) -> None:
         """Call `call` once, in any thread, as soon as there is room."""
         self._when_room = call
-        if self.has_room():  # the thread may have looked just before
+        if self.has_room():  # the thread may have checked just before
             self._call_if_room()
 
     def is_hung(self) -> bool:
@@ -126,7 +126,7 @@ class LogWriter:
             self._queue.put(None)
 
     def give_up(self) -> None:
-        """Count what is still queued as lost. The thread writes nothing more when it gets on."""
+        """Count what is still queued as lost. If the thread resumes, it writes nothing more."""
         self._is_given_up = True
 
     def join(self, seconds: float) -> None:

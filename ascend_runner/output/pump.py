@@ -54,7 +54,7 @@ class Stream:
         self._tail_size = 0
 
     def cutter_now(self) -> LineCutter | None:
-        """Return what cuts the lines to show, with the present time in their prefix if they are to have it."""
+        """Return the cutter of the lines to show, with the present time in their prefix if `--timestamps` is set."""
         if self._cutter and self._timeless is not None:
             self._cutter.prefix = time.strftime("%H:%M:%S ").encode() + self._timeless
         return self._cutter
@@ -84,7 +84,7 @@ class Pump:
         self._now = now
         self._streams: dict[int, Stream] = {}  # by the read end of the pipe
         self._epoll = select.epoll()
-        self._paused: dict[int, float] = {}  # read ends that are not read, and when to look at them again
+        self._paused: dict[int, float] = {}  # read ends that are not read, and when to check them again
         self._unfinished: dict[int, float] = {}  # read ends with an unfinished line, and when to show it
         self._waker_reader, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll.register(self._waker_reader, select.EPOLLIN)
@@ -148,7 +148,7 @@ class Pump:
         return bool(self._unfinished or self._paused)
 
     def _wake(self) -> None:
-        """Let the thread look around. Also called by the threads of log files, even after the end."""
+        """Wake the thread. Also called by the threads of log files, even after the end."""
         with self._closing, suppress(BlockingIOError):  # full of earlier calls
             if not self._epoll.closed:
                 os.write(self._waker, b"\0")
@@ -249,7 +249,7 @@ class Pump:
             pieces = cutter.feed(data)
             self._console.show(stream.rank_id, pieces, cutter.continued)
             is_new_line = any(pieces)
-        else:  # a stalled console must not cost the ranks more than one that is read
+        else:  # a stalled console must not slow the ranks more than a working one
             skipped = cutter.skip(data)
             self._console.skip(skipped)
             is_new_line = skipped > 0

@@ -1,8 +1,9 @@
-"""The log folders of earlier runs in ./logs, where each run has a folder of its own: all but the newest are removed.
+"""Removes all but the newest log directories of earlier runs from ./logs, where each run has a directory of its own.
 
-Only what runs of this job have made is removed: a folder with anything else in it, such as a checkpoint that a rank has
-saved there, stays as it is. A run locks its folder before it writes its report, so a folder with a report and a free
-lock is that of a run that has ended. Of two runners that start at the same time one skips what the other removes.
+Only files that runs of this job have made are removed: a directory with anything else in it, such as a checkpoint that
+a rank has saved there, stays as it is. A run locks its directory before it writes its report, so a directory with a
+report and a free lock is that of a run that has ended. Of two runners that start at the same time one skips the
+directories that the other removes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _TimeIsOverError(Exception):
 
 
 def remove_old(job: JobSpec, warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-    """Remove the folders of earlier runs beside a job's own log folder, but for the `log_runs` that ended last.
+    """Remove the directories of earlier runs beside a job's own log directory, but for the `log_runs` that ended last.
 
     It takes REMOVE_LIMIT seconds at most. A failure is a warning.
     """
@@ -54,7 +55,7 @@ def remove_old(job: JobSpec, warn: Callable[[str], None], clock: Callable[[], fl
 
 
 def _earlier(job: JobSpec) -> Iterator[tuple[int, str]]:
-    """Yield the folders of other runs with the time when the report was last written, in nanoseconds."""
+    """Yield the directories of other runs with the time when the report was last written, in nanoseconds."""
     is_name = re.compile(re.escape(job.job_id) + _TIME).fullmatch
     logs, own = os.path.split(job.log_dir)
     with os.scandir(logs) as entries:
@@ -69,9 +70,9 @@ def _earlier(job: JobSpec) -> Iterator[tuple[int, str]]:
 
 
 def _remove(folder: str, job: JobSpec, check_time: Callable[[], None]) -> None:
-    """Remove a run's folder, unless a runner is using it or something else is in it.
+    """Remove a run's directory, unless a runner is using it or something else is in it.
 
-    The report and the locks come last: until then the folder is still recognised as that of a run.
+    The report and the locks come last: until then the directory is still recognised as that of a run.
     """
     with os.scandir(folder) as scanned:
         entries = list(scanned)
@@ -95,7 +96,7 @@ def _remove(folder: str, job: JobSpec, check_time: Callable[[], None]) -> None:
 
 
 def _is_of_run(entry: os.DirEntry[str], job: JobSpec) -> bool:
-    """Whether a run makes such an entry of its folder: a file, CANN's logs, the rank table, an empty directory."""
+    """Whether a run makes such an entry of its directory: a file, CANN's logs, the rank table, an empty directory."""
     if entry.is_dir(follow_symlinks=False):
         return entry.name == job.job_id or {*os.listdir(entry.path)} <= {TABLE_NAME}
     return entry.name.startswith(NEIGHBOUR) or bool(re.fullmatch(f"{re.escape(job.job_id)}({_FILE})", entry.name))
