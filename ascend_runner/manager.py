@@ -164,8 +164,8 @@ class Manager:
                 return events
 
     def _time_to_next_look(self) -> Optional[float]:
-        next_look = None if self._silence is None else self._silence.next_look
-        times = [moment - self._clock.now() for moment in (self._deadline, next_look) if moment is not None]
+        next_check = None if self._silence is None else self._silence.next_check
+        times = [moment - self._clock.now() for moment in (self._deadline, next_check) if moment is not None]
         if self._state.phase is Phase.HOLDING:
             times.append(HOLD_LOOK)
         return min(times, default=None)
@@ -216,9 +216,9 @@ class Manager:
         now = self._clock.now()
         if self._state.is_tearing_down:
             self._silence = None
-        if self._silence is None or now < self._silence.next_look:
+        if self._silence is None or now < self._silence.next_check:
             return []
-        is_hang = self._silence.look(now, self._output.last_activity, is_held=self._processes.is_held())
+        is_hang = self._silence.check(now, self._output.last_activity, is_held=self._processes.is_held())
         if not (is_hang and is_quiet):
             return []
         hang, self._silence = HangDetected(self._silence.limit), None

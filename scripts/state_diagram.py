@@ -62,7 +62,7 @@ class Seen:
     after: Phase
     words: Words
     signums: frozenset[int]
-    is_nobody_left: bool
+    is_none_left: bool
 
 
 def possible(state: State, *, has_deadline: bool) -> Iterator[tuple[Words, Event]]:
@@ -93,8 +93,8 @@ def walk() -> list[Seen]:
         for words, event in possible(state, has_deadline=has_deadline):
             after, actions = machine.transition(state, event)
             signums = frozenset(action.signum for action in actions if isinstance(action, SignalGroup))
-            is_nobody_left = not after.alive and after.spawning is None
-            found[Seen(state.phase, after.phase, words, signums, is_nobody_left)] = None
+            is_none_left = not after.alive and after.spawning is None
+            found[Seen(state.phase, after.phase, words, signums, is_none_left)] = None
 
             is_set = any(isinstance(action, SetDeadline) for action in actions)
             following = (after, is_set or (has_deadline and words is not DEADLINE))
@@ -128,8 +128,8 @@ def diagram() -> str:
 
 
 def _event(one: Seen, *, is_often_idle: bool) -> str:
-    if one.after is Phase.DONE and one.is_nobody_left:
-        return "nobody is left"
+    if one.after is Phase.DONE and one.is_none_left:
+        return "no process is left"
     return one.words.often if is_often_idle and one.after != one.before else one.words.plain
 
 

@@ -294,7 +294,7 @@ class FakeEvidence:
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Return whether the moment at which the cause is told is yet to come."""
-        assert living, "nobody is left who could tell"
+        assert living, "no rank is left that could report the cause"
         assert not failure[0].ending.is_success
         return self._clock.now() < self.open_until
 

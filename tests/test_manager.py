@@ -318,7 +318,7 @@ def test_failure_at_the_moment_of_a_hang_is_the_cause(node: FakeNode, recording:
 
 
 def test_stopped_ranks_do_not_hang(node: FakeNode) -> None:
-    """Between Ctrl-Z and SIGCONT nothing counts as a hang; the limit begins anew with the first look afterwards."""
+    """Between Ctrl-Z and SIGCONT nothing counts as a hang; the limit starts over with the first check afterwards."""
     node.clock.at(10.0, lambda: node.clock.receive(SIGTSTP))
     node.clock.at(500.0, lambda: node.clock.receive(SIGCONT))
     state = run(node, 1, hang_timeout=60.0)
@@ -328,7 +328,7 @@ def test_stopped_ranks_do_not_hang(node: FakeNode) -> None:
 
 
 def test_runner_that_was_held_itself_finds_no_hang(node: FakeNode) -> None:
-    """Where a look comes late, guardian, runner and ranks were frozen alike: the limit begins anew."""
+    """If a check is late, guardian, runner and ranks were frozen alike: the limit starts over."""
     node.clock.late_by = 500.0
     state = run(node, 1, hang_timeout=60.0)
 

@@ -1,9 +1,9 @@
-"""Which processes have ended, in which order, however late that is asked and whosever children they are.
+"""Reports which processes have ended, in order, including processes that are not our children.
 
 SIGCHLD reports that some child ended, not which one was first: on a busy machine, two exits 50 ms apart arrive in one
-wake-up. It does not report processes deeper in a rank's tree, nor a rank whose end a debugger was told of instead. A
-pidfd does, and the ready list of an epoll instance keeps their order. Where the kernel has no pidfds, the manager finds
-the same at its next look.
+wake-up. It does not report processes deeper in a rank's tree, nor the exit of a rank that a debugger traces. A pidfd
+does, and the ready list of an epoll instance keeps their order. Without pidfds, the manager notices these exits at its
+next poll.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ExitWatch:
         return self._epoll.fileno()
 
     def take_ended(self) -> list[int]:
-        """Return the pids of those that have ended since the last call, in that order, and watch them no longer."""
+        """Return the pids that have ended since the last call, in order of exit, and stop watching them."""
         ended = [fd for fd, _events in self._epoll.poll(0, max(1, len(self._pids)))]
         return [self._forget(fd) for fd in ended]
 

@@ -20,7 +20,7 @@ from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes.exit_watch import refuse_the_last_descriptors
 from ascend_runner.supervision.events import Ending, SpawnFailed
 
-IGNORED_BY_PYTHON: Final = (SIGPIPE, SIGXFSZ)  # and by no other program at its start
+IGNORED_BY_PYTHON: Final = (SIGPIPE, SIGXFSZ)  # other programs start with the default action
 
 
 class Leader:
@@ -40,7 +40,7 @@ class Leader:
     def peek(self) -> Ending | None:
         """Return how it ended, None while it is alive, without reaping it.
 
-        Look, don't reap: while the leader stays a zombie, its pid cannot be given to another process, so signalling its
+        It does not reap: while the leader stays a zombie, its pid cannot be given to another process, so signalling its
         group is safe (waitid(2), WNOWAIT). Reaping in a SIGCHLD handler, as most launchers do, opens that race.
         """
         seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -52,7 +52,7 @@ class Leader:
         return Ending(signum=seen.si_status, core_dumped=seen.si_code == os.CLD_DUMPED)
 
     def peek_closely(self) -> Ending | None:
-        """Do the same, also while the kernel reports its end to a debugger first, which may never look (ptrace(2))."""
+        """Like `peek`, but also detects an exit that the kernel has reported only to a debugger (ptrace(2))."""
         ending, found = self.peek(), process_tree.look(self.pid)
         if ending or not (found and found.is_zombie):
             return ending
@@ -133,7 +133,7 @@ def _is_here(folder: str) -> bool:
 
 
 def _spawn_elsewhere(spec: RankSpec, output: int) -> int:
-    """Start the program in a folder other than that of the runner, which never changes its own."""
+    """Start the program in a directory other than that of the runner, which never changes its own."""
     # Never preexec_fn: it turns vfork into fork, which takes 20 ms instead of 0.6 ms with a large heap.
     popen = subprocess.Popen(
         spec.argv,

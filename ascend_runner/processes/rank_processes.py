@@ -47,7 +47,7 @@ class RankProcesses:
         self._tree = None
         running = {rank_id: leader for rank_id, leader in self._leaders.items() if not leader.is_reported}
         endings = {rank_id: ending for rank_id, leader in running.items() if (ending := leader.peek())}
-        # Asked after the leaders were looked at, so that none of these is missing for being a moment too late.
+        # Asked after the leaders were checked, so that none of these is missing for being a moment too late.
         ended = self.exits.take_ended()
         ranks = {leader.pid: rank_id for rank_id, leader in self._leaders.items()}
         order = [ranks[pid] for pid in ended if ranks.get(pid) in running]
@@ -135,7 +135,7 @@ class RankProcesses:
                 process_tree.send(found.identity, by_session[found.session])
 
     def reap(self, rank_id: int) -> RankReaped:
-        """Return the pid of a rank of which nothing is left back to the kernel."""
+        """Reap a rank whose processes have all ended, which frees its pid."""
         return self._leaders.pop(rank_id).reap()
 
     def pids(self) -> Mapping[int, int]:

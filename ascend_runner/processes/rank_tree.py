@@ -12,9 +12,9 @@ from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.supervision.signal_targets import RankProcess
 
-# The number of rt_sigtimedwait(2) on each architecture. A process that sleeps in it receives the signals that it waits
-# for by that call, as tini, dumb-init and a guardian do, and has no handler that /proc could show. Nor does SigBlk show
-# them: the kernel unblocks them for as long as the process sleeps.
+# The number of rt_sigtimedwait(2) on each architecture. A process blocked in it (tini, dumb-init, a guardian) handles
+# the signals it waits for without a handler, so neither SigCgt nor SigBlk shows them: the kernel unblocks them for as
+# long as the process sleeps.
 SIGTIMEDWAIT: Final = {"x86_64": "128", "aarch64": "137"}.get(platform.machine(), "")
 
 
@@ -43,7 +43,7 @@ def read(found: Iterable[Descendant]) -> tuple[RankProcess, ...]:
 def _handled_and_ignored(process: Descendant) -> tuple[frozenset[int], frozenset[int]]:
     """Return the signals that a process handles, and those that it ignores.
 
-    A process that cannot be signalled, or looked at, takes care of nobody.
+    A process that cannot be signalled or inspected counts as handling no signals.
     """
     try:
         status = dict(line.split(":\t", 1) for line in _text(process.pid, "status").splitlines() if ":\t" in line)
@@ -61,7 +61,7 @@ def _awaited(pid: int) -> frozenset[int]:
         number, *arguments = _text(pid, "syscall").split()
         if number != SIGTIMEDWAIT:
             return frozenset()
-    except (OSError, ValueError):  # not ours to look at, ended, or a kernel that does not tell
+    except (OSError, ValueError):  # not accessible, ended, or not reported by this kernel
         return frozenset()
     try:
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:

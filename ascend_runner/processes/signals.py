@@ -1,6 +1,6 @@
 """The one place where the runner blocks: signals end a wait through a wakeup fd, and nothing polls.
 
-The handlers only take note, so no other Python code runs in the middle of code. The reader decides what a signal means.
+The handlers only record the signal, so no other code is interrupted. The reader decides what a signal means.
 """
 
 from __future__ import annotations

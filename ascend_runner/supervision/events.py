@@ -41,7 +41,7 @@ class Ending:
 
     @property
     def exit_status(self) -> int:
-        """What a shell would show: the exit code, or 128 + the signal (POSIX, XCU 2.8.2)."""
+        """The status that a shell would show: the exit code, or 128 + the signal (POSIX, XCU 2.8.2)."""
         return 128 + self.signum if self.signum else self.exit_code
 
     def __str__(self) -> str:
@@ -77,8 +77,8 @@ class SpawnFailed:
 class Exited:
     """The leader of the rank has ended. With `has_stragglers`, others of its group live on, and `Emptied` follows.
 
-    `name`: of an auxiliary process, in a cause. With `is_consequence`, the rank tells only of what may be a lost peer,
-    and no living rank has told why so far.
+    `name`: of an auxiliary process, in a cause. With `is_consequence`, the rank reports only what may be a lost peer,
+    and no living rank has reported a cause yet.
     """
 
     rank_id: int
@@ -106,7 +106,7 @@ class Emptied:
 
 @attrs.frozen
 class AskedProcessEnded:
-    """A process that was asked to stop has ended: what it took care of is on its own now."""
+    """A process that was asked to stop has ended: the processes that it took care of are on their own now."""
 
 
 @attrs.frozen

@@ -1,7 +1,7 @@
 """The supervision of one attempt of a job as a pure state machine: `transition(state, event) -> (state, actions)`.
 
 A job is a set of ranks, each with a leader (its first process). A rank lives from `Spawned` until its leader has ended
-and no straggler is left of its group. The phases are passed forward only, see `state.Phase`.
+and no straggler is left of its group. Phases only advance, see `state.Phase`.
 
 The laws, which a test checks in every interleaving:
  1. The first cause wins and is never overwritten. What ranks do after they were asked to stop never counts. One
@@ -10,15 +10,15 @@ The laws, which a test checks in every interleaving:
  2. A failure or a stop signal ends further spawning.
  3. Every process is asked to stop once, and the workers of a process that handles the signal are spared: see
     `signal_targets`. After 1/15, 3/15 and 7/15 of the grace, and when one that was asked has ended, the ranks are
-    looked at again. SIGKILL at the end of the grace. The signal is `stop_signum`, or SIGINT if the
-    runner has received it.
+    checked again. SIGKILL follows at the end of the grace period. The signal is `stop_signum`, or SIGINT if the runner
+    has received it.
  4. A second SIGTERM or SIGINT to the runner means SIGKILL now, as does the first SIGINT to one that is stopping ranks
     for another reason, from the first step of the back-off on (before that it may be about the same event). A SIGTERM
     does not: a platform that stops a job of which a rank has just failed does not mean to cut its grace short.
  5. A job is DONE exactly when no process is alive and no spawn is under way, or `KILL_WAIT` after SIGKILL.
  6. A process that is gone is never signalled: its pid may belong to another by then.
  7. A forwarded SIGUSR1 or SIGUSR2 reaches only processes that handle it: it never kills.
- 8. When the first rank to end tells only of a lost peer, the others are asked up to `HOLD` later, so that the true
+ 8. When the first rank to end reports only a lost peer, the others are asked up to `HOLD` later, so that the true
     cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait.
 
 The leader decides the status of its rank, but stragglers have the full grace: in `bash train.sh`, bash dies at once

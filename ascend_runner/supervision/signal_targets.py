@@ -1,8 +1,8 @@
 """Which processes of a rank receive a signal: the rules of sparing, as pure functions of a snapshot of its tree.
 
 A training process that saves a checkpoint in its signal handler needs the processes below it: data-loading workers, the
-ranks of an engine. So a request to stop goes to the topmost processes that handle it, and to everything that nobody
-above would take care of. The snapshot is read from /proc by `processes.rank_tree`; nothing here touches a process.
+ranks of an engine. So a request to stop goes to the topmost processes that handle it, and to every process that no
+ancestor takes care of. The snapshot is read from /proc by `processes.rank_tree`; nothing here touches a process.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def to_stop(
     """Return the processes that have to be asked to stop now, parents before children, each with its signal.
 
     `tops` are the topmost processes of a rank, `signum` is SIGTERM or SIGINT, and `asked` are the identities of those
-    that were asked before: nobody is asked twice. SIGINT reaches every process, as it does from a terminal; those that
-    ignore it, such as the background jobs of a shell, get SIGTERM.
+    that were asked before: no process is asked twice. SIGINT reaches every process, as it does from a terminal; those
+    that ignore it, such as the background jobs of a shell, get SIGTERM.
     """
     walk = _everybody(tops) if signum == signal.SIGINT else _without_spared(tops, signum)
     return tuple(
@@ -81,7 +81,7 @@ def _everybody(tops: Sequence[RankProcess]) -> Iterator[RankProcess]:
 
 
 def _without_spared(tops: Sequence[RankProcess], signum: int) -> Iterator[RankProcess]:
-    """Walk down, leaving out what a process above takes care of."""
+    """Walk down, leaving out the processes that an ancestor takes care of."""
     for process in tops:
         yield process
         yield from _without_spared(
@@ -94,7 +94,7 @@ def _is_spared(parent: RankProcess, child: RankProcess, signum: int) -> bool:
 
     Of a shell's children these are only the background jobs, to which its trap can forward the signal: a shell without
     job control starts them with SIGINT and SIGQUIT ignored (POSIX, XCU 2.11), which tells them from its foreground
-    command. Hardly a program handles SIGQUIT, so that is still to be seen when a program has a handler for SIGINT.
+    command. Few programs handle SIGQUIT, so it usually remains ignored even if the program installs a SIGINT handler.
     """
     if signum not in parent.handled:
         return False

@@ -1,4 +1,4 @@
-"""What the state machine returns: the state of an attempt, and the actions that the manager performs in their order."""
+"""The result of the state machine: the state of an attempt, and the actions that the manager performs in order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class State:
     cause: Cause | None = None
     steps_taken: int = 0  # of the back-off
     stopped: frozenset[int] = frozenset()  # ranks whose leader was alive when the teardown began, or started later
-    stop_signum: int = SIGTERM  # what ranks are asked to stop with
+    stop_signum: int = SIGTERM  # the signal that asks ranks to stop
     is_interrupted: bool = False  # whether the runner itself has received a stop signal
     killed_by: int = 0  # the signal that has cut the grace short
 
@@ -75,7 +75,7 @@ class Spawn:
 
 @attrs.frozen
 class AskToStop:
-    """Ask the processes of the rank to stop that were not asked before and that no process above takes care of.
+    """Ask the rank's processes to stop, except those already asked and those that an ancestor takes care of.
 
     `signal_targets.to_stop` has the rules. Asking again is harmless: it reaches only those that are new or left alone.
     """

@@ -8,9 +8,9 @@ from ascend_runner.supervision.silence import Silence
 def looks(silence: Silence, until: float, last_activity: float = 0.0, *, is_held: bool = False) -> list[float]:
     """Look whenever it is due; return the times at which a hang was found."""
     found: list[float] = []
-    while silence.next_look <= until and not found:
-        now = silence.next_look
-        if silence.look(now, last_activity, is_held=is_held):
+    while silence.next_check <= until and not found:
+        now = silence.next_check
+        if silence.check(now, last_activity, is_held=is_held):
             found.append(now)
     return found
 
@@ -22,7 +22,7 @@ def test_limit_is_kept_to_the_second() -> None:
 
 
 def test_time_in_which_a_rank_is_held_does_not_count() -> None:
-    """The limit begins anew with the first look after it."""
+    """The limit starts over with the first check after it."""
     silence = Silence(60.0, since=0.0)
 
     assert [] == looks(silence, 500.0, is_held=True)
@@ -33,5 +33,5 @@ def test_late_look_begins_anew() -> None:
     """Whatever has kept the runner from running has kept the ranks, too."""
     silence = Silence(60.0, since=0.0)
 
-    assert not silence.look(500.0, 0.0, is_held=False)
+    assert not silence.check(500.0, 0.0, is_held=False)
     assert [560.0] == looks(silence, 1000.0)
