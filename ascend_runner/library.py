@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ascend_runner import errors
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import result, result_decoder
+from ascend_runner.report import result
 from ascend_runner.settings import parsing
 from ascend_runner.settings.option import Topic
 from ascend_runner.settings.options import OPTIONS
@@ -182,7 +182,7 @@ def _run(
             child.wait()
             raise
         outcome_file.seek(0)
-        return result_decoder.decode(outcome_file.read(), status)
+        return result.decode(outcome_file.read(), status)
 
 
 def _flags(options: Mapping[str, object]) -> list[str]:

@@ -1,34 +1,41 @@
-"""The JSON that a runner started by `launch()` writes for its caller: the outcome, or the error of the runner."""
+"""What a runner started by `launch()` passes to its caller: the outcome, or the error of the runner.
+
+Both run the same package, and the file between them has no name, so nobody else can write to it.
+"""
 
 from __future__ import annotations
 
-import enum
-import json
+import pickle
 from typing import Final
 
-import attrs
-
-from ascend_runner import errors
+from ascend_runner.errors import AscendRunnerError
 from ascend_runner.rank_record import Outcome
 
 # Set for the runner by `launch()`: "PID:FD", the caller's pid and where it wants the result. Ranks do not inherit it.
 LAUNCH_VARIABLE: Final = "ASCEND_RUNNER_LAUNCH"
 
 
-def encode(result: Outcome | errors.AscendRunnerError) -> bytes:
-    """Encode the result. Not by orjson, which refuses paths that are not UTF-8."""
+def encode(result: Outcome | AscendRunnerError) -> bytes:
+    """Encode the result."""
+    # An exception would be rebuilt by a call of its constructor with its sentence, and some take something else.
+    return pickle.dumps(result if isinstance(result, Outcome) else (type(result), str(result), vars(result)))
+
+
+def decode(data: bytes, status: int) -> Outcome:
+    """Decode what `encode` returned. `status` is the runner's exit status as `subprocess` gives it.
+
+    Raises:
+        AscendRunnerError: the error that the runner ended with, or no result because the runner was killed.
+    """
+    if not data:
+        ended = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        raise AscendRunnerError(f"the runner {ended} before it could report the outcome of the job")
+
+    result: Outcome | tuple[type[AscendRunnerError], str, dict[str, object]]
+    result = pickle.loads(data)  # noqa: S301  our own child has written it
     if isinstance(result, Outcome):
-        document = attrs.asdict(result, value_serializer=_plain)
-        if result.cause:
-            document["cause"]["kind"] = type(result.cause).__name__
-    else:
-        document = {
-            "error": type(result).__name__,
-            "sentence": str(result),
-            "facts": {name: fact for name, fact in vars(result).items() if isinstance(fact, (str, int, float))},
-        }
-    return json.dumps(document).encode()
-
-
-def _plain(_owner: object, _field: object, value: object) -> object:
-    return value.value if isinstance(value, enum.Enum) else value
+        return result
+    kind, sentence, facts = result
+    error = kind.__new__(kind, sentence)
+    vars(error).update(facts)
+    raise error

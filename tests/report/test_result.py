@@ -8,8 +8,9 @@ import pytest
 
 from ascend_runner import errors
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
+from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.report import result, result_decoder
+from ascend_runner.report import result
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 
 FINDING = Finding(exception="ValueError: x", traceback=("a", "b"), points_at=(Peer(rank_id=3), Peer(server_id="s")))
@@ -41,7 +42,7 @@ def test_outcome(cause: Cause | None) -> None:
         report={"job_id": "job", "ranks": [{"rank_id": 0}]},
     )
 
-    assert outcome == result_decoder.decode(result.encode(outcome), outcome.status)
+    assert outcome == result.decode(result.encode(outcome), outcome.status)
 
 
 def test_error() -> None:
@@ -49,12 +50,21 @@ def test_error() -> None:
     error = errors.CommandError("command not found: 'x'", exit_status=errors.COMMAND_NOT_FOUND)
 
     with pytest.raises(errors.CommandError, match=r"^command not found: 'x'$") as caught:
-        result_decoder.decode(result.encode(error), 127)
+        result.decode(result.encode(error), 127)
     assert errors.COMMAND_NOT_FOUND == caught.value.exit_status
+
+
+def test_error_with_problems() -> None:
+    """An error about a rank table arrives with what was found in it."""
+    problem = Problem(severity=Severity.ERROR, sentence="duplicate rank_id 3", path="server_list[0].device[3]")
+
+    with pytest.raises(RankTableFormatError) as caught:
+        result.decode(result.encode(RankTableFormatError([problem])), 125)
+    assert [problem] == list(caught.value.problems)
 
 
 @pytest.mark.parametrize(("status", "text"), [(-9, "killed by signal 9"), (1, "ended with exit status 1")])
 def test_runner_that_died(status: int, text: str) -> None:
     """If the runner died before it could write a result, that is the error."""
     with pytest.raises(errors.AscendRunnerError, match=text):
-        result_decoder.decode(b"", status)
+        result.decode(b"", status)
