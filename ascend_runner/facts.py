@@ -73,15 +73,27 @@ class SignalUnhandled:
     signum: int
 
 
+@attrs.frozen(kw_only=True)
+class Beat:
+    """The last that a rank has told of itself; `at` is in seconds of the manager's clock. Texts are the rank's own."""
+
+    at: float
+    step: Optional[int] = None
+    section: str = ""
+    status: str = ""
+    checkpoint: str = ""
+
+
 @attrs.frozen
 class HangSeen:
-    """The stacks of all living ranks of a hanging job, outliers first.
+    """The stacks of all living ranks of a hanging job, outliers first; `beats` are those of the ranks that send any.
 
     `refusal` says why the stacks are the kernel's view instead of Python's; "" where they are Python's.
     """
 
     stacks: tuple[StackGroup, ...]
     refusal: str = ""
+    beats: Mapping[int, Beat] = {}
 
 
 @attrs.frozen

@@ -39,6 +39,7 @@ from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.report.report_file import REPORT_LIMIT, ReportFile
 from ascend_runner.services import run_folder
+from ascend_runner.services.heartbeats import listening
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.supervision.events import ORPHANED, SignalReceived, signal_name
@@ -173,12 +174,21 @@ class Launcher:
                 " and stopped (use unshare --mount-proc)"
             )
         output = RankOutputs(job, console, self._messages.warning)
-        with run_folder.opened(self._environ) as folder, closing(RankProcesses()) as processes:
+        with ExitStack() as beside:
+            folder = beside.enter_context(run_folder.opened(self._environ))
             job = run_folder.with_requests(job, folder)
+            job, heartbeats = beside.enter_context(listening(job, folder, self._messages.warning))
+            processes = beside.enter_context(closing(RankProcesses()))
             self._signals.watch(processes.exits)
-            node = ManagedNode(processes=processes, output=output, clock=self._signals, evidence=recorder.investigation)
+            node = ManagedNode(
+                processes=processes,
+                output=output,
+                clock=self._signals,
+                evidence=recorder.investigation,
+                heartbeats=heartbeats,
+            )
             try:
-                Manager(job, node, observers=(*observers, recorder)).run()
+                Manager(job, node, observers=(*observers, recorder, heartbeats)).run()
             finally:
                 self._signals.unwatch(processes.exits)
 

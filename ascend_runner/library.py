@@ -66,7 +66,8 @@ class Options(TypedDict, total=False):
     verbose: bool
     grace: float | None
     stop_signal: str | None
-    hang_timeout: float | None
+    hang_timeout: float | str | None
+    hang_action: str | None
     # </options>
 
 

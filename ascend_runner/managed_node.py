@@ -6,13 +6,13 @@ tests/test_manager_protocols.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 import attrs
 
-from ascend_runner.facts import HangSeen, RankOutput, RankReaped
+from ascend_runner.facts import Beat, HangSeen, RankOutput, RankReaped
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited
 
@@ -102,6 +102,17 @@ class Output(Protocol):
         """
 
 
+class Heartbeats(Protocol):
+    """What the ranks tell of themselves, see `services.heartbeats`."""
+
+    @property
+    def announced_until(self) -> float:
+        """The end of the longest pause that a rank has announced, in seconds of the clock."""
+
+    def of(self, rank_ids: Collection[int]) -> Mapping[int, Beat]:
+        """Return the last beats of those ranks that have sent any."""
+
+
 class Clock(Protocol):
     """Time, and the signals that arrive in it."""
 
@@ -139,3 +150,4 @@ class ManagedNode:
     output: Output
     clock: Clock
     evidence: Callable[[], Evidence]
+    heartbeats: Heartbeats

@@ -56,7 +56,7 @@ class Manager:
     def __init__(self, job: JobSpec, node: ManagedNode, observers: Sequence[Observer]) -> None:
         self._job = job
         self._processes, self._output = node.processes, node.output
-        self._clock, self._evidence = node.clock, node.evidence
+        self._clock, self._evidence, self._heartbeats = node.clock, node.evidence, node.heartbeats
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's
@@ -77,7 +77,8 @@ class Manager:
         self._state, actions = machine.start(tuple(self._specs), self._job.grace, self._job.stop_signum)
         self._tell(self._state)
         if self._job.hang_timeout is not None:
-            self._silence = Silence(self._job.hang_timeout, since=self._clock.now())
+            limit = self._job.hang_timeout
+            self._silence = Silence(limit if isinstance(limit, float) else None, since=self._clock.now())
         self._perform(actions)
         while self._state.phase is not Phase.DONE:
             self._events.extend(self._observe())
@@ -208,7 +209,7 @@ class Manager:
         return self._evidence().is_open(failed, [self._output.read_so_far(rank_id) for rank_id in living])
 
     def _hangs(self, *, is_quiet: bool) -> list[Event]:
-        """Detect that no rank has written for too long.
+        """Detect that no rank has written for too long, or has sent a heartbeat where any rank sends them.
 
         Ranks that are being stopped do not hang: reading their stacks would only delay SIGKILL. Anything else that has
         happened (not `is_quiet`) is handled first.
@@ -218,12 +219,22 @@ class Manager:
             self._silence = None
         if self._silence is None or now < self._silence.next_check:
             return []
-        is_hang = self._silence.check(now, self._output.last_activity, is_held=self._processes.is_held())
+        beats = self._heartbeats.of(self._state.leaders)
+        is_hang = self._silence.check(
+            now,
+            max((beat.at for beat in beats.values()), default=self._output.last_activity),
+            is_held=self._processes.is_held(),
+            announced_until=self._heartbeats.announced_until,
+        )
         if not (is_hang and is_quiet):
             return []
-        hang, self._silence = HangDetected(self._silence.limit), None
+        hang = HangDetected(self._silence.limit)
         self._tell(hang)
-        self._tell(self._evidence().find_stacks(self._processes.pids()))
+        self._tell(attrs.evolve(self._evidence().find_stacks(self._processes.pids()), beats=beats))
+        if not self._job.stops_at_hang:
+            self._silence.go_on()
+            return []
+        self._silence = None
         return [hang]
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Callable, Final, Optional, Union
 
 import attrs
 
-from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped
+from ascend_runner.facts import Beat, Fact, HangSeen, RankOutput, RankReaped
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import RankSpec
@@ -305,6 +305,23 @@ class FakeEvidence:
         return HangSeen(())
 
 
+class FakeHeartbeats:
+    """Heartbeats that tests send themselves."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.announced_until = 0.0
+        self._clock = clock
+        self._beats: dict[int, Beat] = {}
+
+    def send(self, rank_id: int) -> None:
+        """Let a rank show that it is alive now."""
+        self._beats[rank_id] = Beat(at=self._clock.now())
+
+    def of(self, rank_ids: Collection[int]) -> Mapping[int, Beat]:
+        """Return the last beats of those ranks that have sent any."""
+        return {rank_id: beat for rank_id, beat in self._beats.items() if rank_id in rank_ids}
+
+
 class FakeNode:
     """A node for one job."""
 
@@ -313,12 +330,17 @@ class FakeNode:
         self.processes = FakeProcesses(self.clock)
         self.output = FakeOutput(self.clock)
         self.evidence = FakeEvidence(self.clock)
+        self.heartbeats = FakeHeartbeats(self.clock)
 
     @property
     def node(self) -> ManagedNode:
         """The node as the manager gets it."""
         return ManagedNode(
-            processes=self.processes, output=self.output, clock=self.clock, evidence=lambda: self.evidence
+            processes=self.processes,
+            output=self.output,
+            clock=self.clock,
+            evidence=lambda: self.evidence,
+            heartbeats=self.heartbeats,
         )
 
 

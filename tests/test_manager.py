@@ -39,11 +39,18 @@ def exits(ending: Ending, after: float = 1.0) -> Behaviour:
 
 
 def run(
-    node: FakeNode, ranks: int, recording: Optional[Recording] = None, *, hang_timeout: Optional[float] = None
+    node: FakeNode,
+    ranks: int,
+    recording: Optional[Recording] = None,
+    *,
+    hang_timeout: Union[float, str, None] = None,
+    stops_at_hang: bool = True,
 ) -> State:
     """Run a job of so many ranks on a node, and return its last fact."""
     recording = recording or Recording()
-    job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], hang_timeout=hang_timeout)
+    job = job_spec(
+        [rank_spec(rank_id) for rank_id in range(ranks)], hang_timeout=hang_timeout, stops_at_hang=stops_at_hang
+    )
     Manager(job, node.node, [recording]).run()
     state = recording.facts[-1]
     assert isinstance(state, State)
@@ -334,6 +341,52 @@ def test_runner_that_was_held_itself_finds_no_hang(node: FakeNode) -> None:
 
     assert HangDetected(60.0) == state.cause
     assert node.clock.now() == 506.0 + 60.0
+
+
+def test_heartbeats_count_in_place_of_output(node: FakeNode) -> None:
+    """A rank that has sent a heartbeat hangs without any, even if it goes on to print."""
+    node.clock.at(30.0, lambda: node.heartbeats.send(0))
+    node.clock.at(80.0, lambda: node.output.write(0, b"waiting for the other ranks\n"))
+    state = run(node, 2, hang_timeout=60.0)
+
+    assert HangDetected(60.0) == state.cause
+    assert 30.0 + 60.0 == node.clock.now()
+
+
+def test_heartbeats_of_ended_ranks_do_not_count(node: FakeNode) -> None:
+    """When all ranks that send heartbeats have ended, the output of the others counts again."""
+    node.processes.behaviours = {0: exits(OK, 40.0), 1: exits(OK, 120.0)}
+    node.clock.at(30.0, lambda: node.heartbeats.send(0))
+    node.clock.at(80.0, lambda: node.output.write(1, b"step 1\n"))
+
+    assert 0 == status(run(node, 2, hang_timeout=60.0))
+
+
+def test_announced_pause_is_waited_for(node: FakeNode) -> None:
+    """A rank may announce that it will be silent for longer than the limit."""
+    node.heartbeats.announced_until = 500.0
+    state = run(node, 1, hang_timeout=60.0)
+
+    assert HangDetected(60.0) == state.cause
+    assert 500.0 == node.clock.now()
+
+
+def test_hang_that_only_warns(node: FakeNode, recording: Recording) -> None:
+    """With --hang-action warn each silence is told once, with the stacks, and the job goes on."""
+    node.processes.behaviours = {0: exits(OK, 1000.0)}
+    node.clock.at(500.0, lambda: node.output.write(0, b"step 1\n"))
+    state = run(node, 1, recording, hang_timeout=60.0, stops_at_hang=False)
+    seen = [(type(fact), at) for fact, at in recording.timed if isinstance(fact, (HangDetected, HangSeen))]
+
+    assert 0 == status(state)
+    assert [(HangDetected, 60.0), (HangSeen, 60.0), (HangDetected, 560.0), (HangSeen, 560.0)] == seen
+
+
+def test_limit_of_the_job_s_own_pace(node: FakeNode) -> None:
+    """--hang-timeout auto gives an hour until the first output."""
+    state = run(node, 1, hang_timeout="auto")
+
+    assert HangDetected(3600.0) == state.cause
 
 
 # --- Afterwards -------------------------------------------------------------------------------------------------------

@@ -63,14 +63,15 @@ class Rotation:
 class JobSpec:
     """The plan for this node's part of a job.
 
-    `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit) are in
-    seconds. `folders` must be made and `host_files` (content by path) written before the first process starts. `beside`
-    holds at most one auxiliary process. `is_passed_through` means that another launcher has started this process, and
-    others of the job beside it or on other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and
-    with `has_timestamps` each line on the console begins with the time. `log_runs` is the number of earlier runs whose
-    files are kept, `newest_link` the symlink that points at the newest log directory ("": none). `stop_signum` asks the
-    ranks to stop. `node_number` tells the files of several nodes apart (None: there is one node, or its number is
-    unknown). `runner_version` is for the report. `notes` are sentences about the plan.
+    `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit, or
+    "auto") are in seconds; `stops_at_hang` tells whether a hang ends the job. `folders` must be made and `host_files`
+    (content by path) written before the first process starts. `beside` holds at most one auxiliary process.
+    `is_passed_through` means that another launcher has started this process, and others of the job beside it or on
+    other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and with `has_timestamps` each line on
+    the console begins with the time. `log_runs` is the number of earlier runs whose files are kept, `newest_link` the
+    symlink that points at the newest log directory ("": none). `stop_signum` asks the ranks to stop. `node_number`
+    tells the files of several nodes apart (None: there is one node, or its number is unknown). `runner_version` is for
+    the report. `notes` are sentences about the plan.
     """
 
     job_id: str
@@ -79,7 +80,7 @@ class JobSpec:
     server_id: str
     pod_name: str
     grace: float
-    hang_timeout: float | None
+    hang_timeout: float | str | None
     rotation: Rotation
     log_dir: str
     has_own_process_logs: bool
@@ -87,6 +88,7 @@ class JobSpec:
     table: TableFile | None = None
     beside: tuple[RankSpec, ...] = ()
     host_files: Mapping[str, bytes] = {}
+    stops_at_hang: bool = True
     is_passed_through: bool = False
     folds_progress_bars: bool = True
     has_timestamps: bool = False

@@ -14,7 +14,7 @@ from ascend_runner.frameworks.registry import NONE, patch_environment
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
-from ascend_runner.settings.options import FOLD, STOP_SIGNUMS
+from ascend_runner.settings.options import FOLD, HANG_STOPS, STOP_SIGNUMS
 from ascend_runner.text import colored
 
 COLORS: Final = ("36", "32", "35", "34", "33", "96")  # of prefixes; red is for errors
@@ -113,6 +113,7 @@ def plan_job(
         pod_name=share.pod_name,
         grace=settings.grace,
         hang_timeout=settings.hang_timeout,
+        stops_at_hang=settings.hang_action == HANG_STOPS,
         rotation=Rotation(max_size=settings.log_max_size, backups=settings.log_backups),
         log_dir=log_dir,
         has_own_process_logs=has_own_process_logs,

@@ -144,11 +144,14 @@ class Progress:
             self._messages.warning(f"{name} was not forwarded: no process of this job handles it")
 
     def _hanging(self, fact: HangDetected) -> None:
-        self._told = fact
-        self._messages.info(f"{fact}; collecting the stacks of all ranks")
+        if self._job.stops_at_hang:
+            self._told = fact
+            self._messages.info(f"{fact}; collecting the stacks of all ranks")
+        else:
+            self._messages.warning(f"{fact}; collecting the stacks of all ranks, and going on (--hang-action warn)")
 
     def _stacks(self, fact: HangSeen) -> None:
-        self._messages.error(screen.stacks(fact.stacks, fact.refusal))
+        self._messages.error(screen.stacks(fact))
 
     def _waiting_for_escaped(self, fact: Escaped) -> None:
         self._messages.info(

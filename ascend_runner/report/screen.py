@@ -6,10 +6,11 @@ other ranks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from signal import SIGINT, SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, Final
 
+from ascend_runner.facts import Beat, HangSeen
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, SpawnFailed, signal_name
@@ -18,7 +19,7 @@ from ascend_runner.supervision.state import State
 from ascend_runner.text import counted, duration, printable, rank_list
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
+    from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
 
 FRAMES_SHOWN: Final = 12
 
@@ -70,17 +71,28 @@ def way_out(cause: Cause | None) -> str:
     return "SIGTERM again to kill" if cause.signum == SIGTERM else "SIGTERM to kill"
 
 
-def stacks(groups: Sequence[StackGroup], refusal: str = "") -> str:
-    """Show where the ranks of a job that hangs are; `refusal` is why there are no Python stacks."""
+def stacks(hang: HangSeen) -> str:
+    """Show where the ranks of a job that hangs are."""
     lines = ["stacks of all ranks, outliers first:"]
-    for group in groups:
+    for group in hang.stacks:
         lines.append(f"{rank_list(group.rank_ids)} ({group.state}):")
         lines += [f"    {printable(frame)}" for frame in group.frames[:FRAMES_SHOWN]] or ["    no stack available"]
         if len(group.frames) > FRAMES_SHOWN:
             lines.append(f"    ... {len(group.frames) - FRAMES_SHOWN} outer frames ...")
-    if refusal:
-        lines.append(f"(kernel stacks only: {refusal})")
+    if hang.refusal:
+        lines.append(f"(kernel stacks only: {hang.refusal})")
+    ranks_by_beat: dict[str, list[int]] = {}
+    for rank_id, beat in sorted(hang.beats.items()):
+        ranks_by_beat.setdefault(_beat(beat), []).append(rank_id)
+    lines += [f"last heartbeat of {rank_list(ranks)}: {text}" for text, ranks in ranks_by_beat.items()]
     return "\n  ".join(lines)
+
+
+def _beat(beat: Beat) -> str:
+    step = "" if beat.step is None else f"step {beat.step}"
+    checkpoint = f"checkpoint {beat.checkpoint}" if beat.checkpoint else ""
+    texts = (step, beat.section, beat.status, checkpoint)
+    return ", ".join(printable(text) for text in texts if text) or "no step given"
 
 
 def ended(outcome: Outcome, job: JobSpec) -> str:

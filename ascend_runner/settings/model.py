@@ -53,7 +53,8 @@ class Settings:
     verbose: bool = False
     grace: float = 15.0
     stop_signal: str = "TERM"
-    hang_timeout: float | None = None
+    hang_timeout: float | str | None = None
+    hang_action: str = "stop"
     dry_run: bool = False
     check: bool = False
     json: bool = False

@@ -24,6 +24,8 @@ PROGRESS_BARS: Final = (FOLD, "pass")
 STOP_SIGNUMS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 COLOR_AUTO: Final = "auto"
 COLOR_ALWAYS: Final = "always"
+HANG_STOPS: Final = "stop"
+HANG_ACTIONS: Final = ("warn", HANG_STOPS)
 COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, "never")
 BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
 
@@ -307,10 +309,19 @@ OPTIONS: Final = (
     Option(
         name="hang_timeout",
         topic=Topic.STOPPING,
-        metavar="DURATION",
-        parse=parsing.positive_seconds,
-        default_text="no limit",
-        help="stop the job and show the stack of every rank when no rank has written anything for this long",
+        metavar="DURATION|auto|off",
+        parse=parsing.seconds_or_auto,
+        default_text="off",
+        help="show the stack of every rank and stop the job when no rank has written anything, or sent a heartbeat, for"
+        " this long; auto follows the pauses of the job",
+    ),
+    Option(
+        name="hang_action",
+        topic=Topic.STOPPING,
+        metavar="|".join(HANG_ACTIONS),
+        parse=parsing.one_of(HANG_ACTIONS),
+        default=HANG_STOPS,
+        help="what --hang-timeout does after it has shown the stacks",
     ),
     Option(
         name="dry_run",

@@ -18,6 +18,8 @@ SIZE: Final = re.compile(r"(?P<number>[0-9]{1,20}(\.[0-9]{1,20})?) ?((?P<unit>[K
 SECONDS_OF: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 ALL: Final = "all"
 NONE: Final = "none"
+AUTO: Final = "auto"
+OFF: Final = "off"
 
 
 def switch(text: str) -> bool:
@@ -73,6 +75,14 @@ def positive_seconds(text: str) -> float:
     if number == 0:
         raise ValueError("a number of seconds above 0")
     return number
+
+
+def seconds_or_auto(text: str) -> float | str | None:
+    """Read a duration that is not zero; "auto" stays, and None is for "off"."""
+    try:
+        return text if text == AUTO else None if text == OFF else positive_seconds(text)
+    except ValueError as error:
+        raise ValueError(f"'{AUTO}', '{OFF}' or {error}") from None
 
 
 def number(text: str) -> int:

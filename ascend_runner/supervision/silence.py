@@ -2,11 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Final, Optional
 
 import attrs
 
-CHECKS: Final = 10  # within the limit
+CHECKS: Final = 10  # within a limit that the user has set
+CHECK_EVERY: Final = 10.0  # seconds, for a limit that follows from the pauses of the job
+
+# The limit that follows from the job: evaluations and checkpoints are much longer than steps, and graphs are compiled
+# before the first ones. A limit that is too short ends a good job.
+BEFORE_OUTPUT: Final = 3600.0  # seconds until the first output and while the job warms up
+WARM_UP: Final = 600.0  # seconds from the first output on; a pause that began in them does not count
+SHORTEST: Final = 600.0  # seconds
+TIMES_LONGEST: Final = 5  # as long as the longest pause so far
+TIMES_MEAN: Final = 25  # as long as the mean pause: the first evaluation takes 20 steps, even of minutes
+
+
+@attrs.define
+class OwnPace:
+    """A limit that follows from the pauses of the job, in seconds; times are moments of one clock."""
+
+    limit: float = attrs.field(init=False, default=BEFORE_OUTPUT)
+    _first_activity: Optional[float] = attrs.field(init=False, default=None)
+    _is_warm: bool = attrs.field(init=False, default=False)
+    _longest: float = attrs.field(init=False, default=0.0)
+    _sum: float = attrs.field(init=False, default=0.0)
+    _count: int = attrs.field(init=False, default=0)
+
+    def note_pause(self, seconds: float, last_activity: float) -> None:
+        """Take a pause of the ranks that was ended by their last activity."""
+        if self._first_activity is None:
+            self._first_activity = last_activity
+        if self._is_warm:
+            self._longest = max(self._longest, seconds)
+            self._sum += seconds
+            self._count += 1
+            mean = self._sum / self._count
+            self.limit = float(math.ceil(max(SHORTEST, TIMES_LONGEST * self._longest, TIMES_MEAN * mean)))
+        elif last_activity >= self._first_activity + WARM_UP:
+            self._is_warm, self.limit = True, SHORTEST
 
 
 @attrs.define
@@ -14,23 +49,49 @@ class Silence:
     """Silence that becomes a hang after `limit` seconds. All other times are moments of one clock, in seconds.
 
     It is checked ten times per limit. If a rank is suspended at a check (stopped, or in a frozen control group), or the
-    check is late because this process was suspended, the limit starts over.
+    check is late because this process was suspended, the limit starts over. Without a limit of the user, it is checked
+    every ten seconds, and the limit is that of the job's own pace.
     """
 
-    limit: float
+    _users_limit: Optional[float]
     since: float
     next_check: float = attrs.field(init=False)
+    _pace: OwnPace = attrs.field(init=False, factory=OwnPace)
+    _last_activity: float = attrs.field(init=False)
     _was_held: bool = attrs.field(init=False, default=False)
+    _known_until: float = attrs.field(init=False, default=float("-inf"))
 
     def __attrs_post_init__(self) -> None:
-        self.next_check = self.since + self.limit / CHECKS
+        self._last_activity = self.since
+        self.next_check = self.since + self._interval
 
-    def check(self, now: float, last_activity: float, *, is_held: bool) -> bool:
-        """Return whether the limit is reached, and set the time of the next check."""
-        is_late = now - self.next_check > self.limit / CHECKS
+    @property
+    def limit(self) -> float:
+        """The limit that holds now."""
+        return self._pace.limit if self._users_limit is None else self._users_limit
+
+    @property
+    def _interval(self) -> float:
+        return CHECK_EVERY if self._users_limit is None else self._users_limit / CHECKS
+
+    def go_on(self) -> None:
+        """Report the next hang only after a sign of life: this one is known."""
+        self._known_until = self._last_activity
+
+    def check(self, now: float, last_activity: float, *, is_held: bool, announced_until: float = 0.0) -> bool:
+        """Return whether the limit is reached, and set the time of the next check.
+
+        A pause that the ranks have announced is no hang before its end, and does not set the pace.
+        """
+        is_late = now - self.next_check > self._interval
+        if last_activity > self._last_activity:
+            if self._last_activity >= announced_until:
+                self._pace.note_pause(last_activity - self.since, last_activity)
+            self._last_activity = last_activity
         if is_late or is_held or self._was_held:
             self.since = now
         self._was_held = is_held
-        self.since = max(self.since, last_activity)
-        self.next_check = min(now + self.limit / CHECKS, max(now, self.since + self.limit))
-        return now - self.since >= self.limit
+        self.since = now if last_activity <= self._known_until else max(self.since, last_activity)
+        ends_at = max(self.since + self.limit, announced_until)
+        self.next_check = min(now + self._interval, max(now, ends_at))
+        return now >= ends_at

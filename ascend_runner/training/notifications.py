@@ -1,0 +1,49 @@
+"""What a rank tells in a datagram of systemd's sd_notify protocol (sd_notify(3)). Pure: bytes in, a record out."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, Optional
+
+LONGEST = 4096  # bytes of a datagram; a longer one says nothing
+LONGEST_PAUSE = 86400.0  # seconds that a rank can announce
+LONGEST_TEXT = 200  # characters of a text
+MOST_DIGITS = 18
+
+
+class Notification(NamedTuple):
+    """One datagram. `is_beat`: the rank is alive. It announces a pause of `extend` seconds from now on.
+
+    `step` is None, and a text empty, where it is not given. Texts may hold any character.
+    """
+
+    is_beat: bool = False
+    step: Optional[int] = None
+    section: str = ""
+    status: str = ""
+    checkpoint: str = ""
+    extend: float = 0.0
+
+
+def parse(datagram: bytes) -> Notification:
+    """Read a datagram. What is unknown, malformed or too long is left out."""
+    if len(datagram) > LONGEST:
+        return Notification()
+    fields = dict(line.partition(b"=")[::2] for line in datagram.split(b"\n"))
+    step = _number(fields.get(b"X_STEP", b""))
+    return Notification(
+        is_beat=fields.get(b"WATCHDOG") == b"1" or step is not None,
+        step=step,
+        section=_text(fields.get(b"X_SECTION", b"")),
+        status=_text(fields.get(b"STATUS", b"")),
+        checkpoint=_text(fields.get(b"X_CHECKPOINT", b"")),
+        extend=min(LONGEST_PAUSE, (_number(fields.get(b"EXTEND_TIMEOUT_USEC", b"")) or 0) / 1e6),
+    )
+
+
+def _number(value: bytes) -> Optional[int]:
+    return int(value) if value.isdigit() and len(value) <= MOST_DIGITS else None
+
+
+def _text(value: bytes) -> str:
+    return os.fsdecode(value)[:LONGEST_TEXT]

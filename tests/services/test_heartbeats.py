@@ -1,0 +1,129 @@
+"""What ranks tell of themselves reaches the runner, and nobody else's word does."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, Optional
+
+import attrs
+import pytest
+
+from ascend_runner.facts import Beat
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.services import run_folder
+from ascend_runner.services.heartbeats import VARIABLE, Heartbeats, listening
+from tests.helpers.package_source import PACKAGE
+from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.program import Program
+from tests.helpers.waiting import wait_until
+
+SEND: Final = """
+import socket, sys
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), sys.argv[1])
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    """Return a directory with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+def job_of(ranks: int, hang_timeout: Optional[float] = None) -> JobSpec:
+    """Return the plan of a job."""
+    return job_spec([rank_spec(rank_id) for rank_id in range(ranks)], hang_timeout=hang_timeout)
+
+
+def address(job: JobSpec, rank_id: int) -> str:
+    """Return where a rank is to send its datagrams."""
+    return job.ranks[rank_id].env[VARIABLE]
+
+
+@contextmanager
+def sending(path: str, text: str, *, new_session: bool = False) -> Iterator[None]:
+    """Send a datagram from a process of the job, a child of this process, which then lives on for a while."""
+    command = [sys.executable, "-c", SEND, path, text]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=new_session):
+        yield
+
+
+def test_each_rank_has_its_own_beats(folder: str) -> None:
+    """Later datagrams add to what the rank has told before; also a process in a session of its own speaks for it."""
+    with closing(Heartbeats(now=lambda: 7.0)) as heartbeats:
+        job = heartbeats.start(job_of(3), folder)
+        first = Beat(at=7.0, step=5, section="evaluation", status="fine")
+        with sending(address(job, 0), "WATCHDOG=1\nX_STEP=5\nX_SECTION=evaluation\nSTATUS=fine"):
+            wait_until(lambda: heartbeats.of({0}) == {0: first})
+        second = Beat(at=7.0, step=6, status="fine", checkpoint="ckpt/6")
+        with sending(address(job, 0), "X_STEP=6\nX_CHECKPOINT=ckpt/6\nEXTEND_TIMEOUT_USEC=3000000"):
+            wait_until(lambda: heartbeats.of({0}) == {0: second})
+        with sending(address(job, 2), "WATCHDOG=1", new_session=True):
+            wait_until(lambda: heartbeats.of({0, 1, 2}) == {0: second, 2: Beat(at=7.0)})
+
+        assert 10.0 == heartbeats.announced_until
+        assert {2} == heartbeats.of({1, 2}).keys()
+
+
+def test_strangers_are_ignored(folder: str) -> None:
+    """A process that does not descend from the runner, such as this one itself, tells nothing."""
+    with closing(Heartbeats()) as heartbeats, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        job = heartbeats.start(job_of(1), folder)
+        for _ in range(3):
+            stranger.sendto(b"WATCHDOG=1\nX_STEP=99", address(job, 0))
+        with sending(address(job, 0), "X_STEP=1"):
+            wait_until(lambda: bool(heartbeats.of({0})))
+
+        assert 1 == heartbeats.of({0})[0].step
+
+
+def test_nobody_listens_without_a_limit_for_hangs(folder: str) -> None:
+    """Then NOTIFY_SOCKET stays what it was, and there is no thread and no socket; nor without a directory."""
+    without_limit, limited = job_of(1), job_of(1, hang_timeout=60.0)
+    warnings: list[str] = []
+    with listening(without_limit, folder, warnings.append) as (first, _heartbeats):
+        pass
+    with listening(limited, "", warnings.append) as (second, _heartbeats):
+        pass
+
+    assert (without_limit, limited) == (first, second)
+    assert [] == os.listdir(folder)
+    assert [] == warnings
+
+
+def test_sockets_that_cannot_be_made_are_no_failure(folder: str) -> None:
+    """The job runs without heartbeats, and a warning says so."""
+    warnings: list[str] = []
+    job = job_of(1, hang_timeout=60.0)
+    with listening(job, f"{folder}/missing", warnings.append) as (same, heartbeats):
+        assert {} == heartbeats.of({0})
+
+    assert attrs.asdict(job) == attrs.asdict(same)
+    assert ["heartbeats of the ranks are not received: [Errno 2] No such file or directory"] == warnings
+
+
+STUCK = """
+import time, ascend_runner
+ascend_runner.beat(5, section="evaluation")
+while True:
+    print("still here", flush=True)
+    time.sleep(0.1)
+"""
+
+
+def test_rank_that_only_prints_hangs(program: Program) -> None:
+    """Once a rank has sent a heartbeat its output does not count; the hang shows where the rank was."""
+    env = {"PYTHONPATH": str(PACKAGE.parent), run_folder.RUN_DIR_VARIABLE: str(Path(program.folder) / "run")}
+    options = ("--nproc-per-node", "1", "--hang-timeout", "2", "--console", "none")
+    run = program.start(*options, sys.executable, "-c", STUCK, env=env)
+
+    assert 124 == run.finish()
+    assert "last heartbeat of rank 0: step 5, evaluation\n" in run.screen
