@@ -31,7 +31,7 @@ class Processes(Protocol):
         """Return what has ended since the last call, without reaping, and whether it is in the kernel's order."""
 
     def ask_to_stop(self, signums: Mapping[int, int]) -> None:
-        """Ask those processes of each rank (by rank id) that have to be asked now, see `signal_targets.to_stop`."""
+        """Ask the processes of each rank (by rank id) that are due to stop, see `signal_targets.to_stop`."""
 
     def ask_escaped(self, signum: int) -> None:
         """Likewise the processes outside the ranks' own sessions."""
@@ -43,7 +43,7 @@ class Processes(Protocol):
         """Send each rank (by rank id) its signal. A process that has ended meanwhile is no error."""
 
     def reap(self, rank_id: int) -> RankReaped:
-        """Return the pid of a rank of which nothing is left back to the kernel."""
+        """Reap a rank whose processes have all ended, which frees its pid."""
 
     def pids(self) -> Mapping[int, int]:
         """Return the pid of each rank whose first process is alive, by rank id."""
@@ -93,12 +93,12 @@ class Output(Protocol):
         """Wait a moment until everything written before the call was read."""
 
     def read_so_far(self, rank_id: int) -> RankOutput:
-        """Return what was read of a rank."""
+        """Return the output of a rank that was read so far."""
 
     def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:
-        """Read what is left, and wait until it was stored, as long as something is stored within `seconds`.
+        """Read the rest, and wait until it was stored, as long as something is stored within `seconds`.
 
-        What is not stored by then, or when `is_cut` returns true, counts as lost. Returns whether everything was read.
+        Output that is not stored by then, or when `is_cut` returns true, counts as lost. Returns whether all was read.
         """
 
 
@@ -127,7 +127,7 @@ class Clock(Protocol):
 
 
 class Evidence(Protocol):
-    """What the loop must ask about ranks that fail or hang."""
+    """Answers questions about ranks that fail or hang."""
 
     def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
@@ -139,7 +139,7 @@ class Evidence(Protocol):
         """Whether a failure only reports a lost peer, and no living rank has reported the cause yet."""
 
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
-        """Return where the ranks stand; `pids` are those of their first processes by rank id."""
+        """Return the stacks of all ranks; `pids` are those of their first processes by rank id."""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)

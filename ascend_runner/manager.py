@@ -15,7 +15,7 @@ import attrs
 
 from ascend_runner import errors
 from ascend_runner.facts import Escaped, Fact, Observer, SignalUnhandled, Swept
-from ascend_runner.guardian.process_tree import NEXT_LOOK
+from ascend_runner.guardian.process_tree import POLL_INTERVAL
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
@@ -45,9 +45,9 @@ from ascend_runner.supervision.state import (
 
 SWEEP_LIMIT: Final = 5.0  # seconds for processes outside their rank's session to die of SIGKILL
 DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the disk of the log files has hung
-HOLD_LOOK: Final = 0.1  # seconds from one look at the output of ranks that may still print the cause to the next
+HOLD_POLL: Final = 0.1  # seconds between two checks of the output of ranks that may still print the cause
 TELL_AFTER: Final = 1.0  # seconds; most processes that have left their rank's session end within moments
-GIVEN_UP_LIMIT: Final = 0.5  # seconds in place of both after a rank has survived SIGKILL: waiting changes nothing
+GIVEN_UP_LIMIT: Final = 0.5  # seconds; replaces SWEEP_LIMIT and DRAIN_LIMIT once a rank has survived SIGKILL
 
 
 class Manager:
@@ -62,7 +62,7 @@ class Manager:
         self._deadline: float | None = None  # the machine's
         self._silence: Silence | None = None  # while it can become a hang
         self._grace_ends: float | None = None  # once a teardown has begun
-        self._late_signals = 0  # to stop, after the end of the ranks
+        self._late_signals = 0  # stop signals received after the ranks ended
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
         self._state = State(grace=job.grace)
 
@@ -148,8 +148,8 @@ class Manager:
         """Return what has happened. Blocks until something has, unless events are waiting already."""
         while True:
             if self._state.is_tearing_down and not self._processes.has_killable():
-                self._deadline = self._clock.now()  # who is left can neither be asked nor killed
-            signums = self._clock.wait(0.0 if self._events else self._time_to_next_look())
+                self._deadline = self._clock.now()  # the remaining processes can be neither asked nor killed
+            signums = self._clock.wait(0.0 if self._events else self._time_to_next_check())
             is_over = self._deadline is not None and self._clock.now() >= self._deadline
             events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
             if SIGCHLD in signums or is_over or not (signums or self._events):  # the latter if a process has ended
@@ -164,11 +164,11 @@ class Manager:
             if events or self._events:
                 return events
 
-    def _time_to_next_look(self) -> Optional[float]:
+    def _time_to_next_check(self) -> Optional[float]:
         next_check = None if self._silence is None else self._silence.next_check
         times = [moment - self._clock.now() for moment in (self._deadline, next_check) if moment is not None]
         if self._state.phase is Phase.HOLDING:
-            times.append(HOLD_LOOK)
+            times.append(HOLD_POLL)
         return min(times, default=None)
 
     def _with_deaths(self, signals: list[Event]) -> list[Event]:
@@ -180,7 +180,7 @@ class Manager:
         return self._in_order(signals, deaths, is_ordered=is_ordered)
 
     def _in_order(self, signals: Sequence[Event], deaths: Sequence[Event], *, is_ordered: bool) -> list[Event]:
-        """Order what one wake-up has brought, where the order of observation means nothing.
+        """Order the events of one wake-up; the order in which they were observed is meaningless.
 
         Ranks that failed by themselves come first, then signals, since a platform that stops a whole container means
         the runner first, then ranks that something else may have ended.
@@ -200,7 +200,7 @@ class Manager:
         return [*own, *signals, *caused, *others]
 
     def _is_open(self, failure: Exited) -> bool:
-        """Whether a rank tells only of a lost peer, while others live that may tell why, and have not so far."""
+        """Whether a rank reports only a lost peer while ranks that may yet report the cause are alive."""
         living = sorted(self._state.leaders - {failure.rank_id})
         if not living:
             return False
@@ -240,7 +240,7 @@ class Manager:
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
     def _sweep(self) -> bool:
-        """End what has left its rank's session: nothing started by this job may outlive it.
+        """Stop processes that have left their rank's session: nothing started by this job may outlive it.
 
         Those processes are asked to stop, and killed at the end of the grace, or at a stop signal.
 
@@ -254,7 +254,7 @@ class Manager:
             killed.update(self._processes.kill_escaped())
             if self._clock.now() >= deadline:
                 break
-            self._clock.wait(min(deadline - self._clock.now(), NEXT_LOOK))
+            self._clock.wait(min(deadline - self._clock.now(), POLL_INTERVAL))
         survivors = self._processes.survivors()
         if killed or survivors:
             self._tell(Swept(killed=killed, survivors=survivors))
@@ -275,7 +275,7 @@ class Manager:
                 return
 
     def _finish_output(self, *, has_survivors: bool) -> None:
-        """Wait for the last bytes of a job of which nothing is alive, or nothing that SIGKILL ends."""
+        """Wait for the last output. No process of the job is alive any more, except those that survived SIGKILL."""
         is_complete = self._output.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT, self._is_cut)
         failure = self._output.failure
         if failure:

@@ -1,4 +1,4 @@
-"""What all subjects of a check look at: the settings, the machine, and what the launcher would plan with them."""
+"""The input of all subjects of a check: the settings, the machine, and the plan that the launcher would make."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Findings = Iterator[Union[str, Problem]]  # of a subject: a sentence for what is
 
 @attrs.frozen(kw_only=True)
 class CheckContext:
-    """What is known before the first subject is checked.
+    """The facts that are known before the first subject is checked.
 
     `prepared` holds what the launcher found; `command` is empty if none was given. `patience` is the number of seconds
     that a tool, a name server or a disk has for its answer; a healthy npu-smi takes 1 s for 8 NPUs.
@@ -65,7 +65,7 @@ class CheckContext:
 
 
 def gather(settings: Settings, environ: Mapping[str, str], signals: Signals, command: tuple[str, ...]) -> CheckContext:
-    """Find out what would be planned here, without waiting for anything.
+    """Plan the job as a start would, without waiting for anything.
 
     Raises:
         SettingsError: the current directory cannot be used.

@@ -104,7 +104,7 @@ def room(context: CheckContext) -> Findings:
 
 @attrs.frozen(kw_only=True)
 class Room:
-    """Free space of a folder, or of its nearest existing parent: bytes (`size` 0: no limit) and inodes."""
+    """Free space of a directory, or of its nearest existing parent: bytes (`size` 0: no limit) and inodes."""
 
     path: str
     is_writable: bool
@@ -114,7 +114,7 @@ class Room:
 
 
 def room_problem(name: str, path: str, found: Room | None, patience: float) -> Problem | None:
-    """Return what is wrong with a folder, if anything. `found` is None if there was no answer in time."""
+    """Return the problem of a directory, if there is one. `found` is None if there was no answer in time."""
     folder = f"{name} {path}"
     if found is None:
         return error(
@@ -135,7 +135,7 @@ def room_problem(name: str, path: str, found: Room | None, patience: float) -> P
 
 
 def _measure(path: str) -> Room | None:
-    """Measure a folder; None if it is not accessible."""
+    """Measure a directory; None if it is not accessible."""
     while not os.path.isdir(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     try:

@@ -1,4 +1,4 @@
-"""Takes a command apart: a Python's script or module and arguments, and whether the command is an engine itself.
+"""Takes a command apart into Python's script or module and arguments, and recognises commands that run an engine.
 
 An engine starts the processes of a node or of all nodes: to run it once per device would start n x n processes.
 """
@@ -116,7 +116,7 @@ def calls(argv: Sequence[str], program: str, module: str) -> bool:
 
 
 def engine_in(argv: Sequence[str]) -> str:
-    """Return the name of the engine that a command is, also behind a wrapper such as `env`; "" if it is not one."""
+    """Return the engine that a command runs, also behind a wrapper such as `env`, or ""."""
     command = without_wrappers(argv)
     if not command:
         return ""

@@ -45,8 +45,8 @@ def find(
 ) -> Conda | None:
     """Find the environment for a command: `name` (--conda-env), else the image's; None if neither is set.
 
-    A name with a slash is the folder of the environment. A Python with a path needs no environment, unless the user has
-    named one.
+    A name with a slash is the directory of the environment. A Python with a path needs no environment, unless the user
+    has named one.
 
     Raises:
         SettingsError: ANACONDA_DIR is not set, and no usual place has the environment.
@@ -87,6 +87,6 @@ def _prefix(option: str | None, environ: Mapping[str, str], is_folder: Callable[
 
 
 def _first(folder: str, path: str) -> str:
-    """Put a folder first in a search path, and only there."""
+    """Move a directory to the start of a search path."""
     others = [other for other in path.split(":") if other and other != folder]
     return ":".join([folder, *others])

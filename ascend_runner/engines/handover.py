@@ -1,4 +1,4 @@
-"""The records of this room: what an engine is asked to run, and what is run instead of the command."""
+"""The records of this package: a request to an engine, and the command line that replaces the user's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ascend_runner.platforms.node import Node
 class Request:
     """A command for an engine, which is to start `nproc` processes on each node.
 
-    `log_dir` is the folder for files of the engine's own, and `report_of_node_0` the file that says how node 0 has
+    `log_dir` is the directory for files of the engine's own, and `report_of_node_0` the file that says how node 0 has
     ended. The host files are those that the user wants to be written. `resolve` turns a host name into an address, and
     `read_text` reads a file ("": there is none).
     """
@@ -33,9 +33,9 @@ class Request:
 
 @attrs.frozen(kw_only=True)
 class Handover:
-    """What is run instead of the command, once on this node, after `files` (content by path) were written.
+    """The command that replaces the user's, run once on this node, after `files` (content by path) were written.
 
-    `note` says what was changed. `is_waiting`: it only waits for another node, without a word.
+    `note` says what was changed. With `is_waiting`, it only waits for another node and produces no output.
     """
 
     argv: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The engines. Each supervised process per node starts the other processes of its node itself."""
+"""The engines. The runner supervises one process per node, which starts the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENGINES: Final[Mapping[str, Callable[[Request], Handover]]] = {
     "deepspeed": node_0.rewrite_for_deepspeed,
     "msrun": msrun.rewrite,
 }
-# The Python modules that engines are.
+# The Python module of each engine.
 MODULES: Final[Mapping[str, str]] = {
     "torchrun": TORCHRUN_MODULE,
     LAUNCH_MODULE: LAUNCH_MODULE,

@@ -1,1 +1,1 @@
-"""What is read after a failure: the ends of logs, plogs, and the stacks of ranks that hang."""
+"""Gathers evidence after a failure: the ends of logs, plogs, and the stacks of ranks that hang."""

@@ -1,7 +1,7 @@
 """Reads the host-side logs (plogs) that CANN writes for a rank: the newest file and its ERROR lines.
 
 They are below ASCEND_PROCESS_LOG_PATH, as {debug,run}/plog/plog-<pid>_<time>.log (CANN log reference). All reads are
-bounded: the folder may be on a slow disk, and contain thousands of files or special files.
+bounded: the directory may be on a slow disk, and contain thousands of files or special files.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Plog:
 def newest(folder: str, pids: Iterable[int] = (), since: float = 0.0) -> Plog | None:
     """Find the newest plog below a rank's log directory, preferring one with errors; None if there is none.
 
-    If other ranks share the folder, `pids` are the rank's processes, and only their files count. `since` is the start
-    of the rank in seconds since the epoch: files last written before belong to an earlier run.
+    If other ranks share the directory, `pids` are the rank's processes, and only their files count. `since` is the
+    start of the rank in seconds since the epoch: files last written before belong to an earlier run.
     """
     wanted = frozenset(pids)
     silent = None

@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from ascend_runner.errors import RUNNER_FAILED
 from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.runner import ANSWER, LAST_WORD, Runner
+from ascend_runner.guardian.runner import ANSWER, FINAL_REPORT, Runner
 from ascend_runner.guardian.signal_sets import WATCHED, ignored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SWEEP_LIMIT: Final = 5.0  # seconds; what survives SIGKILL for longer is stuck in the kernel
-LAST_LOOK: Final = 1.0  # seconds; the same if the runner has exited by itself, since it has waited for 5 s already
+LAST_SWEEP_LIMIT: Final = 1.0  # seconds; the same if the runner has exited by itself: it has waited for 5 s already
 MANY_DESCRIPTORS: Final = 65536
 
 
 def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None], parent: int = 0) -> int:
     """Call `run` in a forked child; return the exit status: its result, or 128 + the signal that killed the child.
 
-    `run` gets a function to call whenever it has taken note of a stop signal: a child that takes no note of the second
+    `run` gets a function to call whenever it has noticed a stop signal: a child that does not acknowledge the second
     one is killed, and the status is 128 + the first of them.
 
-    When this returns, no descendant is alive, except children that this process had otherwise: those of a script that
-    has called `exec ascend-runner`, and readers of its output (`ascend-runner ... > >(tee log)`). With `parent`, the
+    When this returns, no descendant is alive, except children that this process already had: those of a script that has
+    called `exec ascend-runner`, and readers of its output (`ascend-runner ... > >(tee log)`). With `parent`, the
     pid of the parent process, the death of the parent stops everything. `tell` is called with a sentence if the
     runner was killed, and about processes that survive SIGKILL, unless the runner has reported them.
 
@@ -55,7 +55,7 @@ def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None],
     runner.forward_until_end(watched)
     os.close(reader)
     stuck = pid if runner.is_stuck else 0
-    survivors = _sweep(frozenset(strangers), SWEEP_LIMIT if runner.was_killed else LAST_LOOK, stuck)
+    survivors = _sweep(frozenset(strangers), SWEEP_LIMIT if runner.was_killed else LAST_SWEEP_LIMIT, stuck)
     if runner.was_killed:
         tell(f"{runner.end}; its ranks were killed as well")
     if survivors and (
@@ -96,7 +96,7 @@ def _run_and_exit(run: Callable[[Callable[[], None]], int], guardian: int, write
         # A thread that is stuck in a write to a hanging disk can keep this process from ending.
         try:
             others = [pid for pid in process_tree.children(guardian) if pid != os.getpid()]
-            os.write(writer, LAST_WORD + " ".join(map(str, (status, *others))).encode())
+            os.write(writer, FINAL_REPORT + " ".join(map(str, (status, *others))).encode())
             if os.getppid() == guardian:
                 os.kill(guardian, signal.SIGCHLD)
                 os.kill(guardian, signal.SIGCONT)  # it may have been stopped
@@ -107,13 +107,13 @@ def _run_and_exit(run: Callable[[Callable[[], None]], int], guardian: int, write
 def may_write_from_the_background() -> None:
     """Let this thread write to the terminal even after `stty tostop`, although it is not in the foreground.
 
-    For last words only: processes started later would inherit the blocked signal.
+    For a final message only: processes started later would inherit the blocked signal.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
 
 
 def _follow_to_death(parent: int) -> None:
-    """Get SIGTERM when the parent dies, or rather its thread that forked, which here always waits."""
+    """Receive SIGTERM when the parent dies (strictly: when the thread that forked us exits; it waits until the end)."""
     process_tree.ask_for_signal_at_parent_death(signal.SIGTERM)
     if os.getppid() != parent:  # it has died before the request
         os.kill(os.getpid(), signal.SIGTERM)
@@ -133,7 +133,7 @@ def _sweep(strangers: frozenset[int], seconds: float, stuck: int = 0) -> list[pr
         to_wait_for = [process for process in found if process.pid != stuck and process_tree.may_signal(process.pid)]
         if left <= 0 or (found and not to_wait_for):
             return found
-        signal.sigtimedwait({signal.SIGCHLD}, min(left, process_tree.NEXT_LOOK))
+        signal.sigtimedwait({signal.SIGCHLD}, min(left, process_tree.POLL_INTERVAL))
 
 
 def _open_missing_standard_files() -> None:

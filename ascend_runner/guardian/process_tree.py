@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36  # likewise, since Linux 3.4
-STOP_LIMIT = 0.2  # seconds to stop chains of processes before the rest of the tree is looked at
-# Seconds from one look to the next while processes die: while others exit, the kernel omits some from a list of
+STOP_LIMIT = 0.2  # seconds to stop chains of processes before the rest of the tree is walked
+# Seconds between two checks while processes die: while others exit, the kernel omits some from a list of
 # children (proc(5)), and of those no signal tells.
-NEXT_LOOK = 0.1
+POLL_INTERVAL = 0.1
 _GONE = (FileNotFoundError, ProcessLookupError)  # errors of /proc for a process that has just ended
 _ENDED = frozenset({"Z", "X"})
 
@@ -107,7 +107,7 @@ def descendants(pid: int, but: frozenset[int] = frozenset()) -> Iterator[Descend
             continue
         if found.parent == 0:  # hidden
             found = found._replace(parent=parent)
-        if found.parent not in seen:  # a stranger that has been given the number meanwhile
+        if found.parent not in seen:  # an unrelated process that has reused the pid
             continue
         seen.add(child)
         yield found
@@ -233,7 +233,7 @@ def open_pidfd(pid: int) -> int:
 
 
 def send(identity: tuple[int, int], signum: int) -> None:
-    """Signal a process, if it still exists: not another one that has been given its pid meanwhile.
+    """Signal a process, if it still exists: never an unrelated one that has reused its pid.
 
     SIGCONT follows SIGTERM, since a stopped process cannot act on it.
     """

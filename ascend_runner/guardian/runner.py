@@ -1,4 +1,4 @@
-"""The runner as the guardian sees it: signals go to it, answers and its last word come back."""
+"""The runner as the guardian sees it: signals go to it, acknowledgements and its final report come back."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ascend_runner.errors import RUNNER_FAILED
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, Copies
 
-# Seconds for the runner to take note of a second stop signal: milliseconds, unless its main thread hangs at a disk.
+# Seconds for the runner to acknowledge a second stop signal: milliseconds, unless its main thread hangs at a disk.
 ANSWER_LIMIT: Final = 1.0
 BUSY_LIMIT: Final = 10.0  # seconds for one whose main thread is running: it does not hang, but the machine is too slow
 KILL_LIMIT: Final = 0.5  # seconds for a runner that gives no answer to die of SIGKILL
 SOON: Final = 0.001  # seconds; 0 would disarm a timer
 
-ANSWER: Final = b"a"  # what the runner writes when it has taken note of a stop signal
-LAST_WORD: Final = b"e"  # and at its end, before its exit status and the pids of the guardian's other children
+ANSWER: Final = b"a"  # written by the runner when it has noticed a stop signal
+FINAL_REPORT: Final = b"e"  # and at its end, before its exit status and the pids of the guardian's other children
 
 
 class Runner:
@@ -37,10 +37,10 @@ class Runner:
         self._stops: list[int] = []  # stop signals that were forwarded
         self._deadline = 0.0  # for the answer, or for the end after SIGKILL; 0: there is none
         self._patience_ends = 0.0  # with a runner that is busy
-        self._schedule: str | None = None  # of its main thread, at the last look
+        self._schedule: str | None = None  # of its main thread, at the last check
 
     def forward_until_end(self, watched: frozenset[int]) -> None:
-        """Forward signals until the runner has ended, has said its last word, or was given up."""
+        """Forward signals until the runner has ended, has written its final report, or was given up."""
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
         copies = Copies()
         while not self._has_ended:
@@ -104,12 +104,12 @@ class Runner:
             self._deadline = time.monotonic() + KILL_LIMIT
 
     def _is_busy(self) -> bool:
-        """Whether its main thread is running, or has run since the last look: then it does not hang."""
+        """Whether its main thread is running, or has run since the last check: then it does not hang."""
         before, self._schedule = self._schedule, _schedule(self.pid)
         return self._schedule != before and time.monotonic() < self._patience_ends
 
     def _look(self) -> None:
-        """Reap every child that has ended, take note of new ones, and of the runner's end."""
+        """Reap every child that has ended, and record new ones and the runner's end."""
         found = process_tree.children(os.getpid())
         ended = _reap()
         self._read()
@@ -126,16 +126,16 @@ class Runner:
         self._has_ended |= self.pid in ended
 
     def _read(self) -> None:
-        """Read what the runner has written to the guardian."""
+        """Read the acknowledgements and the final report of the runner."""
         pieces = []
         try:
             while piece := os.read(self._reader, 65536):
                 pieces.append(piece)
         except BlockingIOError:
             pass
-        answers, last_word, text = b"".join(pieces).partition(LAST_WORD)
+        answers, final_report, text = b"".join(pieces).partition(FINAL_REPORT)
         self._has_answered |= bool(answers)
-        if last_word:
+        if final_report:
             self._has_ended = True
             self.status, *pids = map(int, text.split())
             self._strangers.update(pids)

@@ -1,4 +1,4 @@
-"""The signals that guardian and runner handle, and which of them are copies. Part of the guardian's diet."""
+"""The signals that guardian and runner handle, and their copies. Imported by the guardian: keep imports small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAY_BE_IGNORED = frozenset({SIGHUP, SIGINT, SIGQUIT})
 
 # pkill(1), systemd and Slurm signal guardian and runner alike, timeout(1) its child and the group, and a runner under
 # another one gets its copies from both. Counted as two, they would mean SIGKILL now and cost the ranks their grace.
-ONE_SIGNAL = 0.2  # seconds in which equal stop signals count as one, whoever sends them
+ONE_SIGNAL = 0.2  # seconds in which equal stop signals count as one, whatever their sender
 
 
 def ignored() -> frozenset[int]:

@@ -1,1 +1,1 @@
-"""Reads what this machine is and has: NPUs, cores, memory, open files. See README.md."""
+"""Reads the machine's resources: NPUs, cores, memory, open files. See README.md."""

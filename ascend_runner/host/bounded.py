@@ -1,6 +1,6 @@
-"""Run what may never return (a tool that hangs in a driver, a dead name server or disk), and give up after a time.
+"""Runs programs and functions that may never return (a hung driver, a dead name server or disk), with a time limit.
 
-What is given up goes on in the background: nothing can end a thread or a process that hangs in the kernel.
+Abandoned work continues in the background: nothing can end a thread or a process that hangs in the kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 WORKERS: Final = 32  # threads at once
 KILL_LIMIT: Final = 0.5  # seconds
-LOOK: Final = 0.1  # seconds from one look at `is_cut` to the next
+LOOK: Final = 0.1  # seconds between two checks of `is_cut`
 LAST_CHANCE: Final = 0.5  # seconds for what is cut: enough for anything that does not hang
 
 

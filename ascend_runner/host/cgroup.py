@@ -1,6 +1,6 @@
-"""Finds the control groups of a process, as far as they are mounted here: v1, v2, or both side by side.
+"""Finds the control groups of a process that are mounted here: v1, v2, or both side by side.
 
-Nothing here needs a privilege, and nothing has to be there. Sources: cgroups(7), proc(5) for mountinfo, the kernel's
+Needs no privileges, and tolerates missing files. Sources: cgroups(7), proc(5) for mountinfo, the kernel's
 cgroup-v1 and cgroup-v2.rst.
 """
 
@@ -16,7 +16,7 @@ from ascend_runner.host.host import Host
 
 @attrs.frozen
 class Cgroup:
-    """The folders in which one controller has its files: the own cgroup first, then its parents."""
+    """The directories in which one controller has its files: the own cgroup first, then its parents."""
 
     is_v1: bool
     folders: tuple[str, ...]
@@ -33,7 +33,7 @@ def is_frozen(host: Host, pid: int) -> bool:
 
 
 def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | None:
-    """Find the folders that hold a controller's file; None if there is none.
+    """Find the directories that hold a controller's file; None if there is none.
 
     With v1 and v2 side by side, the controller belongs to v1 if a v1 hierarchy has it.
     """
@@ -47,7 +47,7 @@ def path_of(host: Host, controller: str) -> str:
 
 
 def _find_both(host: Host, controller: str, files: tuple[str, str], process: str) -> Iterator[Cgroup]:
-    """Find the folders in v1, then those in v2: a process that one of them has frozen may be thawed in the other."""
+    """Find the directories in v1, then those in v2: a process may be frozen in one of them and thawed in the other."""
     paths = _paths(host.read_bytes(f"/proc/{process}/cgroup"), controller.encode())
     mounts = _mounts(host.read_bytes("/proc/self/mountinfo"), controller.encode())
     for is_v1, file in zip((True, False), files):
@@ -88,7 +88,7 @@ def _mounts(text: bytes, controller: bytes) -> dict[bool, tuple[str, str]]:
 
 
 def _folders(mount_point: str, mount_root: str, path: str) -> list[str]:
-    """Return the folder of the cgroup `path`, and its parents up to the mount point.
+    """Return the directory of the cgroup `path`, and its parents up to the mount point.
 
     In a container only its part of the hierarchy is mounted, while the path may be the host's or relative to a cgroup
     namespace. If the two do not match, the mount point is the container's own cgroup.

@@ -20,7 +20,7 @@ def is_relative(name: str) -> bool:
 def find_executable(name: str, *, cwd: str, search_path: str) -> str:
     """Find the program of a command; `search_path` is the value of PATH.
 
-    A relative folder in PATH counts from `cwd`. A command with a slash is returned as it is.
+    A relative directory in PATH counts from `cwd`. A command with a slash is returned as it is.
 
     Raises:
         CommandError: the program is not found (exit status 127) or not executable (126).

@@ -1,7 +1,7 @@
 """Where /proc, /sys, /dev and /etc of this machine are found.
 
-`Host()` is the machine itself. `Host(root)` reads the same paths below a folder, so that a test can describe a machine
-as a tree of files. All paths are given as they are on a machine, with a leading slash.
+`Host()` is the machine itself. `Host(root)` reads the same paths below a directory, so that a test can describe a
+machine as a tree of files. All paths are given as they are on a machine, with a leading slash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _without_trailing_slash(root: str) -> str:
 
 @attrs.frozen
 class Host:
-    """A machine. What is missing or unreadable is empty: nothing on a machine is certain to be there."""
+    """A machine. A missing or unreadable file reads as empty: any file may be absent."""
 
     root: str = attrs.field(default="/", converter=_without_trailing_slash)
 
@@ -38,7 +38,7 @@ class Host:
         return os.path.exists(self.path(path))
 
     def listdir(self, folder: str) -> list[str]:
-        """List the names in a folder, sorted."""
+        """List the names in a directory, sorted."""
         try:
             return sorted(os.listdir(self.path(folder)))
         except OSError:

@@ -1,7 +1,7 @@
-"""What the kernel counts of memory: processes killed by the OOM killer, limit and peak of the own cgroup, /dev/shm.
+"""The kernel's memory counters: processes killed by the OOM killer, limit and peak of the own cgroup, /dev/shm.
 
-Sampled at the start of a job and at a failure: the difference shows whether a SIGKILL came from the OOM killer. Nothing
-here needs a privilege, and nothing has to be there: what cannot be read is None.
+Sampled at the start of a job and at a failure: the difference shows whether a SIGKILL came from the OOM killer. Needs
+no privileges, and tolerates missing files: a counter that cannot be read is None.
 
 Sources: cgroups v2 (kernel's cgroup-v2.rst: memory.events, memory.max, memory.peak since 5.19), v1 (memory.rst:
 memory.oom_control with oom_kill since 4.13, memory.limit_in_bytes, memory.max_usage_in_bytes), /proc/vmstat oom_kill
@@ -20,7 +20,7 @@ from ascend_runner.host.host import Host
 
 UNLIMITED: Final = 1 << 60  # bytes; without a limit v1 reports a number near 2**63
 
-# Where a memory cgroup counts its victims, holds its limit, and its peak.
+# The files in which a memory cgroup counts its OOM kills, holds its limit, and its peak.
 _V1: Final = ("memory.oom_control", "memory.limit_in_bytes", "memory.max_usage_in_bytes")
 _V2: Final = ("memory.events", "memory.max", "memory.peak")
 

@@ -72,12 +72,12 @@ def parse_npu_smi(output: str) -> tuple[list[tuple[str, str, str]], list[tuple[s
 
 
 def _of_class(host: Host, device_id: int) -> list[str]:
-    """Return the folders of the PCI device above the character device, if the driver links the two."""
+    """Return the directories of the PCI device above the character device, if the driver links the two."""
     return [f"{CLASSES}/{name}/{NODE}{device_id}/device" for name in host.listdir(CLASSES)]
 
 
 def _of_driver(host: Host, device_id: int) -> list[str]:
-    """Return the folders of the driver's PCI devices with this physical id."""
+    """Return the directories of the driver's PCI devices with this physical id."""
     folders = [f"{DRIVER}/{name}" for name in host.listdir(DRIVER)]
     return [folder for folder in folders if host.read_text(f"{folder}/dev_id").strip() == str(device_id)]
 

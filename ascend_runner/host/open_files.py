@@ -1,4 +1,4 @@
-"""Which processes have which files open, by /proc: those of the own pid namespace that this user may inspect."""
+"""Lists the files that processes have open, by /proc: processes of our pid namespace that this user may inspect."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def columns(fd: int) -> int:
 def has_colors(fd: int, environ: Mapping[str, str]) -> bool:
     """Whether output to a file may be colored: NO_COLOR, FORCE_COLOR (no-color.org) or the terminal decides.
 
-    Without TERM, as under mpirun started by a batch system, a terminal is no person's.
+    Without TERM, as under mpirun started by a batch system, nobody is watching the terminal.
     """
     if environ.get("NO_COLOR") or environ.get("FORCE_COLOR"):
         return not environ.get("NO_COLOR")

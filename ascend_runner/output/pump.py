@@ -168,7 +168,7 @@ class Pump:
             raise
 
     def _pump_once(self) -> None:
-        ready = [fd for fd, _events in self._epoll.poll(self._time_to_next_look())]
+        ready = [fd for fd, _events in self._epoll.poll(self._time_to_next_check())]
         for fd in ready:
             if fd != self._waker_reader:
                 self._move(fd, self._streams[fd], READ_SIZE)
@@ -180,7 +180,7 @@ class Pump:
             os.read(self._waker_reader, 4096)
             self._settled.set()
 
-    def _time_to_next_look(self) -> float | None:
+    def _time_to_next_check(self) -> float | None:
         if not self.has_timers:
             return None
         return max(0.0, min((*self._unfinished.values(), *self._paused.values())) - self._now())

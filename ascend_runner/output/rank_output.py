@@ -80,7 +80,7 @@ class RankOutputs:
         self._pump.settle()
 
     def read_so_far(self, rank_id: int) -> RankOutput:
-        """Return what was read of a rank."""
+        """Return the output of a rank that was read so far."""
         stream = self._streams[rank_id]
         gaps = stream.log.gaps
         return RankOutput(
@@ -93,9 +93,9 @@ class RankOutputs:
         )
 
     def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:
-        """Read what is left, and wait until it was stored, as long as something is stored within `seconds`.
+        """Read the rest, and wait until it was stored, as long as something is stored within `seconds`.
 
-        What is not stored by then, or when `is_cut` returns true, counts as lost. Returns whether everything was read.
+        Output that is not stored by then, or when `is_cut` returns true, counts as lost. Returns whether all was read.
         """
         is_read = self._pump.finish(seconds)
         drain([stream.log for stream in self._streams.values()], seconds, is_cut)

@@ -119,7 +119,7 @@ def check_workdir(workdir: str) -> None:
 
 
 def check_script(job: JobSpec, here: str) -> None:
-    """Check that a relative script which exists in the current folder exists where each process runs, too.
+    """Check that a relative script which exists in the current directory exists where each process runs, too.
 
     Raises:
         SettingsError: it is missing in one of the working directories.

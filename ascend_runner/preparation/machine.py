@@ -1,4 +1,4 @@
-"""What a plan takes from this machine: the cores of each rank, and a free port."""
+"""The resources of this machine in a plan: the cores of each rank, and a free port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ascend_runner.platforms.node import FREE_PORT
 
 
 def bind(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
-    """Return each rank cores next to its NPU, as --bind asks for."""
+    """Return the plan with the cores that --bind requests for each rank."""
     host, nproc = Host(), len(job.ranks)
     devices = npu.of_ranks(host, nproc, hccl.visible_devices(context.environ))
     placement = cores.place(host, context.settings.bind or cores.CORES, nproc, devices)

@@ -1,7 +1,7 @@
-"""The story: look at the command, find this node, await the rank table, plan.
+"""The steps of preparation: check the command, find this node, await the rank table, plan.
 
-Every question is asked whose answer does not depend on a missing one. Cheap questions come first: nobody waits half an
-hour for a rank table to learn that the command does not exist.
+A check is skipped only if it depends on one that failed. Cheap checks come first: a missing command is reported before
+the runner waits half an hour for a rank table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ascend_runner.text import counted, rank_list
 
 @attrs.define(eq=False, repr=False)
 class Preparer:
-    """Asks the questions and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
+    """Performs the checks and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
 
     `begin` is called before a wait with what is known of the job, if it is certain that this node runs all of it: until
     then its files have no name. For a check, a rank table or a host name that is not known yet is a warning.

@@ -80,7 +80,7 @@ class RankProcesses:
         return {found.session for found in living}
 
     def ask_to_stop(self, signums: Mapping[int, int]) -> None:
-        """Ask those of each rank (by rank id) that have to be asked now, see `signal_targets.to_stop`."""
+        """Ask the processes of each rank (by rank id) that are due to stop, see `signal_targets.to_stop`."""
         for rank_id, tops in self._tops(signums).items():
             self._ask(tops, signums[rank_id])
             self._leaders[rank_id].signal_group(SIGCONT)  # a stopped process cannot act on the signal

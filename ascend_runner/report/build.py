@@ -31,7 +31,7 @@ _KINDS = {Exited: "rank_failed", SpawnFailed: "rank_not_started", SignalReceived
 
 
 class JobState(enum.Enum):
-    """What a job is doing, or what it has come to."""
+    """The state of a job, or its result."""
 
     PREPARING = "preparing"
     RUNNING = "running"

@@ -1,4 +1,4 @@
-"""Finds out why ranks failed: the part of this room that needs `evidence` and the rules of `diagnosis`."""
+"""Finds out why ranks failed: the part of this package that needs `evidence` and the rules of `diagnosis`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ascend_runner.plan.secrets import Masker
 from ascend_runner.supervision.events import Ending, Exited
 from ascend_runner.text import lines_of
 
-LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to look at, while the others wait to be asked to stop
+LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search, while the others wait to be asked to stop
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -102,7 +102,7 @@ class Investigation:
 
     def _full_disks(self) -> tuple[str, ...]:
         first = self.job.processes[0]
-        paths = [self.job.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  looked at
+        paths = [self.job.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  only read
         return disks.full([*paths, *disks.named_in(first.argv, first.cwd)], is_cut=self.is_cut)
 
     def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:

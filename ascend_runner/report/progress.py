@@ -1,4 +1,4 @@
-"""What the console shows of a job while it runs: an observer that turns facts into the runner's own lines."""
+"""The progress of a job on the console: an observer that turns facts into the runner's own lines."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Progress:
         self._messages.info(screen.stopping(state, reason, state.alive | self._living))
 
     def _killing(self, state: State, *, is_grace_over: bool) -> None:
-        """Say why ranks are killed, unless nobody is left who may be signalled."""
+        """Say why ranks are killed, unless no process is left that may be signalled."""
         ranks = self._names() if state.leaders else f"what is left of {self._names()}"
         if state.killed_by:
             self._messages.info(f"received {signal_name(state.killed_by)}; killing {ranks}")

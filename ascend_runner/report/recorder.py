@@ -1,4 +1,4 @@
-"""Records what is observed of each rank while a job runs, and finds out at the end why ranks failed.
+"""Records the observations of each rank while a job runs, and finds out at the end why ranks failed.
 
 An observer of the manager's facts, which decides nothing. The manager gets an investigation of what is known so far.
 """

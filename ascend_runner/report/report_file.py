@@ -1,6 +1,6 @@
 """The report on disk: written when the job is prepared, and replaced whenever its state changes.
 
-What is read is therefore always about the newest run: a runner that is killed leaves a report that says "running".
+So a reader always finds the report of the newest run: a runner that is killed leaves a report that says "running".
 A job that has failed leaves scripts that run its ranks again beside it.
 """
 

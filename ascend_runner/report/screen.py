@@ -200,7 +200,7 @@ def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: Peer 
 
 
 def _suspicion(suspected: Peer) -> str:
-    """Advise where to look: "rank 3 (device 1 on server 10.0.0.5) first: ranks 0, 1 only report losing it"."""
+    """Advise which peer to check: "rank 3 (device 1 on server 10.0.0.5) first: ranks 0, 1 only report losing it"."""
     verb = "only reports" if len(suspected.reported_by) == 1 else "only report"
     return f"{_peer(suspected)} first: {rank_list(suspected.reported_by)} {verb} losing it"
 

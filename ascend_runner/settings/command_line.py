@@ -1,6 +1,6 @@
-"""How the command line is split into options and the training command, what a mistake may mean, and `--help`. Pure.
+"""Splits the command line into options and the training command, suggests corrections, and formats `--help`. Pure.
 
-Not argparse: an unknown option must not take the word behind it for a positional argument, an option never stands for a
+Not argparse: an unknown option must not take the word after it for a positional argument, an option never stands for a
 longer one, and the command must reach the ranks as it is. argparse needs a subclass and REMAINDER for that.
 """
 

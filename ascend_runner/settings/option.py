@@ -1,4 +1,4 @@
-"""What an option is: its names, its value, its default, and the topic of `--help` that it belongs to."""
+"""The record of an option: its names, its value, its default, and the topic of `--help` that it belongs to."""
 
 from __future__ import annotations
 

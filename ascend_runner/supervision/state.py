@@ -19,7 +19,7 @@ class Phase(enum.Enum):
     RUNNING = "running"  # every leader was started
     HOLDING = "holding"  # a rank has lost a peer; the others have a moment to tell why before they are asked to stop
     TERMINATING = (
-        "terminating"  # every living rank was asked to stop, and is looked at again at each step of the back-off
+        "terminating"  # every living rank was asked to stop, and is checked again at each step of the back-off
     )
     KILLING = "killing"  # every living group was sent SIGKILL
     DONE = "done"  # no process is alive, or a bounded wait after SIGKILL is over

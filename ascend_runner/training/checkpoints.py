@@ -12,7 +12,7 @@ What is complete follows from the order in which the software writes, as its sou
 - MindSpore: a `.ckpt` file becomes read-only at the end (`_exec_save` in mindspore/train/serialization.py).
 - Other files of torch.save (Lightning's `.ckpt`, `checkpoint-7.pt`) are archives that show their end themselves.
 
-A machine that loses power can lose what was written before the last file, so every archive is looked at, too.
+A machine that loses power can lose what was written before the last file, so every archive is checked, too.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def look(directory: Union[str, os.PathLike[str]]) -> Checkpoints:
 
 
 class _Look:
-    """One look at a directory, within limits."""
+    """One search of a directory, within limits."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
