@@ -108,6 +108,22 @@ def find_program(name: str, context: PlanContext) -> str:
     return _find_executable(name, context.cwd, context.environ.get("PATH", os.defpath))
 
 
+def find_engine(name: str, context: PlanContext) -> str:
+    """Find the program of an engine.
+
+    Raises:
+        CommandError: the program is not found or not executable.
+    """
+    try:
+        return find_program(name, context)
+    except CommandError as error:
+        raise CommandError(
+            f"{error}, which --launcher {context.settings.launcher} requires; install it, or select its environment"
+            " with --conda-env",
+            exit_status=error.exit_status,
+        ) from error
+
+
 def check_workdir(workdir: str) -> None:
     """Check the working directory that all processes share.
 

@@ -146,7 +146,7 @@ class Preparer:
         name = engine.argv[0]
         executable = name
         if not executables.is_relative(name):
-            executable = self._found.ask(Subject.SETTINGS, commands.find_program, name, self.context) or name
+            executable = self._found.ask(Subject.SETTINGS, commands.find_engine, name, self.context) or name
         self.messages.info(f"--launcher {self.context.settings.launcher}: {engine.note}")
         return self._found.ask(Subject.VARIABLES, single_process.plan_handover, executable, engine, share, self.context)
 
