@@ -37,7 +37,7 @@ def rank_table(context: CheckContext) -> Findings:
         size = f"{counted(table.server_count, 'server')}, {counted(table.rank_size, 'device')}"
         yield f"{table.source}: {table.dialect.value}, {size}"
     elif not table and not problems:
-        yield f"not needed for {counted(context.nproc, 'rank')} on this node"
+        yield f"not needed for {counted(context.nproc, 'rank')} on this node" if context.nproc else "not needed"
 
 
 def this_node(context: CheckContext) -> Findings:

@@ -78,7 +78,14 @@ class PlanContext:
                 f"invalid job id {named!r} (from {', '.join(detect.JOB_IDS)}): expected a plain file name; set another"
                 " with --job-name"
             )
-        return named or _name_of(self.command)
+        return named or self.command_name
+
+    @property
+    def command_name(self) -> str:
+        """The name of what the command runs, as a part of a file name."""
+        name = program_of(self.command) if self.command else ""
+        name = name[:-3] if name.endswith((".py", ".sh")) else name
+        return re.sub(r"[^\w.-]", "_", name)[:LONGEST_NAME].lstrip(".-") or "job"
 
     @property
     def job_variable(self) -> Mapping[str, str]:
@@ -130,12 +137,3 @@ class PlanContext:
             fallback_path=os.path.join(log_dir, "rank_table", TABLE_NAME),
             data=data,
         )
-
-
-def _name_of(command: Sequence[str]) -> str:
-    """Return the name of the program or script that a command runs, as a part of a file name."""
-    if not command:
-        return "job"
-    name = program_of(command)
-    name = name[:-3] if name.endswith((".py", ".sh")) else name
-    return re.sub(r"[^\w.-]", "_", name)[:LONGEST_NAME].lstrip(".-") or "job"

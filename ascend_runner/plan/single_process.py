@@ -37,7 +37,8 @@ def plan_single(command: Command, single: SingleProcess, context: PlanContext, n
     share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name, node=node or Node())
     if single.rank_id is None or single.local_rank is None:
         number = share.node.file_number
-        name = f"{single.name or context.host_name}{'' if number is None else f'-node-{number}'}"
+        name = single.name or (context.command_name if node else context.host_name)
+        name = name if number is None else f"{name}-node-{number}"
         process = plan_process(command, env, context, name=name)
         if context.settings.stdin is not None:
             process = with_stdin(process)  # the only one there is

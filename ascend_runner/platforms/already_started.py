@@ -24,9 +24,9 @@ class SingleProcess:
     """A command that must run once, unchanged.
 
     `why` is the reason. `rank_id` and `local_rank` are None if it is not a rank of the job, `rank_size` is 0 if it is
-    unknown. `name` is the name in logs of a process that is not a rank ("": the host name), and `hint` is how to start
-    ranks after all, if that is possible. With `is_part`, the job may have other processes on this node, or on nodes
-    that no variable names.
+    unknown. `name` is the name in logs of a process that is not a rank ("": that of the host or the command), and
+    `hint` is how to start ranks after all, if that is possible. With `is_part`, the job may have other processes on
+    this node, or on nodes that no variable names.
     """
 
     why: str

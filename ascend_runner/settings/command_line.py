@@ -192,7 +192,9 @@ def _near_variable(name: str) -> str:
 def help_text(topic: Topic | None = None) -> str:
     """Return the text of --help: all options, the common ones first, or those of one topic."""
     if topic:
-        return "\n".join([f"usage: {USAGE}\n", *_section(topic.title, _rows(_of_topic(topic)))]) + "\n"
+        options = _of_topic(topic)
+        variables = ["", _wrapped(_VARIABLES)] if any(option.variable for option in options) else []
+        return "\n".join([f"usage: {USAGE}\n", *_section(topic.title, _rows(options)), *variables, ""])
 
     lines = [f"usage: {USAGE}\n", f"{_wrapped(_DESCRIPTION)}\n"]
     common = _rows(option for option in OPTIONS if option.is_common)

@@ -50,7 +50,8 @@ OPTIONS: Final = (
     Option(
         name="no_table_checks",
         topic=Topic.TABLE,
-        help="launch even if HCCL would reject the rank table, and correct counts that do not match their lists",
+        help="start the job even if HCCL would reject the rank table; counts that do not match their lists are"
+        " corrected",
     ),
     Option(
         name="chip",

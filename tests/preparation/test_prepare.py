@@ -339,10 +339,11 @@ def test_files_of_an_engine(
     ],
 )
 def test_files_of_a_single_process(preparing: Preparing, environ: dict[str, str], part: str) -> None:
-    """A process that is all of its job has a report without a node."""
+    """A process that is all of its job has a report without a node, and the name of its command."""
     job = preparing.prepare(Settings(), environ=environ).job()
 
     assert f"train-report{part}.json" == os.path.basename(job.report_path)
+    assert ("some-host" if part == "-some-host" else f"train{part}") == job.processes[0].title
 
 
 @pytest.mark.parametrize("settings", [TWO_RANKS, Settings(rank_table=TABLE)])
