@@ -69,18 +69,8 @@ def contradiction(node: Node, table: TableFacts) -> str:
             f"{source} is {node.nnodes}, but the rank table has {counted(table.nodes, table.unit)}; if the table is"
             f" right, use --nnodes {table.nodes}"
         )
-    if node.devices_per_node is not None and node.devices_per_node != table.devices:
-        source, devices = sources["devices_per_node"], counted(table.devices, "device")
-        sentence = (
-            f"{source} is {node.devices_per_node}, but the rank table has {devices} for this node"
-            f" (server {table.server_id!r})"
-        )
-        if source != OPTIONS["devices_per_node"]:
-            return sentence
-        return (
-            f"{sentence}; remove {source} to start the ranks of the table, or --rank-table to start"
-            f" {counted(node.devices_per_node, 'rank')} without one"
-        )
+    if node.devices_per_node not in {None, table.devices}:
+        return _other_number_of_devices(node, table)
     if sources.get("node_rank") == "--node-rank" and node.node_rank != table.position:
         return f"--node-rank is {node.node_rank}, but the rank table gives this node rank {table.position}"
     # A server_id may be another address of the node, or none at all (MindCluster writes a pod's UID). So an address
@@ -92,6 +82,20 @@ def contradiction(node: Node, table: TableFacts) -> str:
         )
 
     return ""
+
+
+def _other_number_of_devices(node: Node, table: TableFacts) -> str:
+    source, number = node.sources["devices_per_node"], node.devices_per_node or 0
+    sentence = (
+        f"{source} is {number}, but the rank table has {counted(table.devices, 'device')} for this node"
+        f" (server {table.server_id!r})"
+    )
+    if source != OPTIONS["devices_per_node"]:
+        return sentence
+    return (
+        f"{sentence}; remove {source} to start the ranks of the table, or --rank-table to start"
+        f" {counted(number, 'rank')} without one"
+    )
 
 
 def with_table(node: Node, table: TableFacts) -> Node:
