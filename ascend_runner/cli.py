@@ -70,7 +70,7 @@ def main(
 
 @attrs.frozen(eq=False, repr=False)
 class Program:
-    """What a command line needs to run: the environment, the signals that stop it, and where its output goes."""
+    """The surroundings of a command line: the environment, the signals that stop it, and where its output goes."""
 
     environ: Mapping[str, str]
     signals: Signals

@@ -75,7 +75,7 @@ class SignalUnhandled:
 
 @attrs.frozen(kw_only=True)
 class Beat:
-    """The last that a rank has told of itself; `at` is in seconds of the manager's clock. Texts are the rank's own."""
+    """A rank's latest report about itself; `at` is in seconds of the manager's clock. Texts are the rank's own."""
 
     at: float
     step: Optional[int] = None
@@ -105,7 +105,7 @@ class Escaped:
 
 @attrs.frozen(kw_only=True)
 class Swept:
-    """What was left after the ranks had ended: processes killed outside their rank's session (names by pid).
+    """The processes left after the ranks had ended: those killed outside their rank's session (names by pid).
 
     `survivors` are descriptions of the processes, of whatever session, that are still alive after SIGKILL.
     """

@@ -69,7 +69,7 @@ class Output(Protocol):
 
     @property
     def last_activity(self) -> float:
-        """When a rank last wrote, in seconds of the clock."""
+        """The time at which a rank last wrote, in seconds of the clock."""
 
     @property
     def failure(self) -> BaseException | None:
@@ -103,7 +103,7 @@ class Output(Protocol):
 
 
 class Heartbeats(Protocol):
-    """What the ranks tell of themselves, see `services.heartbeats`."""
+    """The ranks' reports about themselves, see `services.heartbeats`."""
 
     @property
     def announced_until(self) -> float:

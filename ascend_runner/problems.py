@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class Severity(enum.Enum):
-    """How bad a problem is."""
+    """The severity of a problem."""
 
     WARNING = "warning"  # odd, but the job may run
     ERROR = "error"  # the job would fail or not do what it should

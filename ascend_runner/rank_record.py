@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RankState(enum.Enum):
-    """How a rank ended, if it did."""
+    """The state of a rank after a job."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -60,7 +60,7 @@ class RankRecord:
 
     @property
     def state(self) -> RankState:
-        """How the rank ended, if it did."""
+        """The state of the rank, which follows from its ending."""
         if not self.is_started:
             return RankState.NOT_STARTED
         if self.ending is None:

@@ -1,4 +1,4 @@
-"""How text is shown: control characters escaped, long lines clipped, numbers as ranges, durations. Pure."""
+"""Formats text for people: control characters escaped, long lines clipped, numbers as ranges, durations. Pure."""
 
 from __future__ import annotations
 

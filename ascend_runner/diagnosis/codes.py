@@ -18,7 +18,7 @@ from ascend_runner.diagnosis.return_codes import DRIVER, HCCL, RETURNED
 
 
 class Kind(enum.Enum):
-    """Where the cause lies when a rank reports a code."""
+    """The usual place of the cause when a rank reports a code."""
 
     ROOT = "usually the root cause"
     EITHER = "this rank or a peer may be at fault"

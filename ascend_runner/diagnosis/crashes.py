@@ -1,4 +1,4 @@
-"""Finds the last words of native code and of other runtimes: what they print where Python prints a traceback.
+"""Finds the fatal messages of native code and of other runtimes, which they print instead of a Python traceback.
 
 The forms are those of faulthandler, the C++ runtime (libstdc++), glibc, glog (and abseil), Open MPI and PRRTE, bash,
 the dynamic loader, Go, Rust and the JVM.
@@ -23,7 +23,7 @@ Reader = Callable[[Sequence[str], int, "re.Match[str]"], Optional[Traceback]]
 
 
 def find_all(lines: Sequence[str]) -> list[Traceback]:
-    """Find the last words in a log, in their order."""
+    """Find the fatal messages in a log, in their order."""
     found: list[Traceback] = []
     for index, line in enumerate(lines):
         if (found and index < found[-1].end) or not _HINT.search(line):

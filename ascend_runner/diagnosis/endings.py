@@ -142,7 +142,7 @@ def _memory(circumstances: Circumstances) -> str:
 
 
 def beside(code: str, circumstances: Circumstances) -> str:
-    """Return what the machine shows now of what an error tells of (a full disk); "" if nothing."""
+    """Return the present state of the machine as far as it confirms an error (a full disk); "" if it does not."""
     if code in _OF_DISKS and circumstances.full_disks:
         return f"full now: {', '.join(circumstances.full_disks)}"
     usage = _shm_usage(circumstances)

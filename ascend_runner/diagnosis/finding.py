@@ -1,4 +1,4 @@
-"""What a diagnosis returns, in plain strings and numbers: for the screen, the report and the library."""
+"""The results of a diagnosis, in plain strings and numbers: for the screen, the report and the library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Peer:
 
 
 class Certainty(enum.Enum):
-    """How sure it is that a rank caused the failure."""
+    """The certainty that a rank caused the failure."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -37,7 +37,7 @@ class RootCause:
     """The rank that caused a failure, and in one line why. `first_exit` is the rank that ended first.
 
     `alike` are the ranks that failed of the same cause, this one included. `candidates` are the ranks that may have
-    caused a failure whose cause is open, the likeliest first, or the others that tell of an error where it is likely.
+    caused a failure whose cause is open, the likeliest first, or the others that report an error where it is likely.
     """
 
     rank_id: int

@@ -23,7 +23,7 @@ FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGINT, SIGKILL, SIGHUP})
 
 
 class Suspicion(enum.IntEnum):
-    """How likely a rank is the first cause, most likely first."""
+    """The likelihood that a rank is the first cause, most likely first."""
 
     FAILED_BY_ITSELF = 0
     ENDED_FROM_OUTSIDE = 1
@@ -96,8 +96,8 @@ def by_suspicion(deaths: Sequence[Death], *, is_ordered: bool = False) -> tuple[
 def suspected_peer(deaths: Sequence[Death], places: Mapping[int, Place]) -> Peer | None:
     """Find the peer that the failed ranks report, if all of them only report peers; None otherwise.
 
-    Such reports form chains (4 waits for 3, which waits for 2, which has died), so a peer that reports nobody precedes,
-    then the one that most ranks report. `places` holds those of the job's ranks that are known.
+    Such reports form chains (4 waits for 3, which waits for 2, which has died), so a peer that reports no other
+    precedes, then the one that most ranks report. `places` holds those of the job's ranks that are known.
     """
     deaths = [death for death in deaths if suspicion(death) is not Suspicion.STOPPED]
     if not deaths or any(suspicion(death) is not Suspicion.REPORTS_A_PEER for death in deaths):

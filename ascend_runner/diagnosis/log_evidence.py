@@ -28,7 +28,7 @@ LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searc
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """What was found in a log. Every string is bounded and safe for a terminal.
+    """The evidence found in a log. Every string is bounded and safe for a terminal.
 
     `exception` and `place` are the short form ("ValueError: loss is nan at step 17", "train.py:212 in train_step"),
     `origin` and `origin_place` that of the exception at the start of the chain, if that says more. Without a traceback
@@ -72,7 +72,7 @@ class Evidence:
 
     @property
     def kind(self) -> Kind:
-        """Where the cause lies, by the code, else by where the exception was raised.
+        """The usual place of the cause, by the code, else by where the exception was raised.
 
         A rank without a code that was not talking to others, and that speaks of no other error, has failed by itself.
         """

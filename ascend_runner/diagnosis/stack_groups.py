@@ -37,7 +37,7 @@ class RankStack:
         """The process that represents the rank: the first Python, else the first that does not wait for a child.
 
         This skips the shell of `bash train.sh` and the workers of a data loader. A process that is stuck in the kernel
-        has no Python stack, because nobody can trace it, and precedes its children.
+        has no Python stack, because no process can trace it, and precedes its children.
         """
         pythons = [process for process in self.processes if process.is_python or process.state == STUCK]
         working = [process for process in self.processes if process.frames[:1] != ("do_wait",)]

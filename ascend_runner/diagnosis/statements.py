@@ -21,7 +21,7 @@ CLUSTER: Final = 40  # last lines in which an ERROR record may explain an end wi
 def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     """Choose the error that explains the end; with `is_late` it must be among the last lines.
 
-    The last one counts, but for errors that only pass on another or tell of a lost peer: these yield to one before.
+    The last one counts, except for errors that only pass on another or report a lost peer: these yield to one before.
     """
     crashed = crashes.find_all(lines)
     raised = tracebacks.find_all(lines)

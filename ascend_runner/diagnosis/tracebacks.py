@@ -21,7 +21,7 @@ MOST_TRACEBACKS: Final = 32  # read from the end of a log
 
 @attrs.frozen(kw_only=True)
 class Traceback:
-    """A traceback and those it is chained to, or another last word of a process, in short form and as lines.
+    """A traceback and those it is chained to, or another fatal message, in short form and as lines.
 
     `exception` and `place` are the exception that says why and where it was raised; `origin` and `origin_place` belong
     to the first exception of the chain, and are empty where that says nothing more. The lines `start` to `end` of the

@@ -1,4 +1,4 @@
-"""Which of the disks that a job uses are full."""
+"""Finds the full disks among those that a job uses."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ DISK_LIMIT: Final = 5.0  # seconds; logs and plogs may be on a network disk that
 
 @attrs.frozen(kw_only=True)
 class FailedRank:
-    """What is left of a rank: how it ended, the last bytes of its log with secrets masked, and where to read more.
+    """The traces of a failed rank: its ending, the last bytes of its log with secrets masked, and paths to read more.
 
     `log_path` is "" if the `tail` is the whole log. `started_at` is in seconds since the epoch. `has_own_plog_folder`
     is false if several ranks write to `plog_folder`. With `is_stopped`, the runner asked the rank to stop, and `tail`
@@ -132,7 +132,7 @@ def _read(rank: FailedRank, masker: Masker) -> Evidence:
 
 
 def _read_workers(directory: str, masker: Masker) -> Evidence | None:
-    """Return the evidence in the logs of a launcher's workers: of the first one that tells of an error of its own."""
+    """Return the evidence in the logs of a launcher's workers: of the first one that reports an error of its own."""
     try:
         names = sorted(name for name in os.listdir(directory) if name.startswith("worker") and name.endswith(".log"))
     except OSError:

@@ -1,4 +1,4 @@
-"""Which processes the kernel's log says it killed for lack of memory.
+"""Finds in the kernel's log the processes that it killed for lack of memory.
 
 Reading the log may need CAP_SYSLOG, and few containers have /dev/kmsg: without it nothing is known.
 
@@ -45,7 +45,7 @@ def victims(host: Host, counted: Circumstances, is_cut: Callable[[], bool] = bou
 
 
 def _read(host: Host) -> list[str]:
-    """Return the lines of the log that tell of kills, oldest first."""
+    """Return the lines of the log that report kills, oldest first."""
     found: list[str] = []
     try:
         path = host.path("/dev/kmsg")

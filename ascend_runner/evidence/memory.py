@@ -1,4 +1,4 @@
-"""What has happened to memory between two samples: which OOM kills belong to this job."""
+"""Compares two samples of memory, to find the OOM kills that belong to this job."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ CLUSTER: Final = ("MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM", 
 
 
 class Remedy(enum.Enum):
-    """What is done about a conflict."""
+    """The treatment of a conflict."""
 
     REFUSE = "refuse"
     REMOVE = "remove"

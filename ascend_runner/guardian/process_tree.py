@@ -168,7 +168,7 @@ def wchan(pid: int) -> str:
 def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
     """Send SIGKILL to every living descendant of this process except the subtrees of `keep`; return those found.
 
-    They are stopped first: a chain of processes that fork and exit would outrun a walk that looks at each of them. A
+    They are stopped first: a chain of processes that fork and exit would outrun a walk that reads each of them. A
     process may still fork between the look and the signal: the caller must reap and call again until none is left.
     """
     _stop_children(keep)

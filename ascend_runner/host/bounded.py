@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 WORKERS: Final = 32  # threads at once
 KILL_LIMIT: Final = 0.5  # seconds
-LOOK: Final = 0.1  # seconds between two checks of `is_cut`
+POLL_INTERVAL: Final = 0.1  # seconds between two checks of `is_cut`
 LAST_CHANCE: Final = 0.5  # seconds for what is cut: enough for anything that does not hang
 
 
@@ -126,7 +126,7 @@ def join(thread: threading.Thread, deadline: float, is_cut: Callable[[], bool]) 
         if is_cut():
             thread.join(min(left, LAST_CHANCE))
             break
-        thread.join(min(left, LOOK))
+        thread.join(min(left, POLL_INTERVAL))
     return not thread.is_alive()
 
 

@@ -1,4 +1,4 @@
-"""Where /proc, /sys, /dev and /etc of this machine are found.
+"""Access to /proc, /sys, /dev and /etc of this machine.
 
 `Host()` is the machine itself. `Host(root)` reads the same paths below a directory, so that a test can describe a
 machine as a tree of files. All paths are given as they are on a machine, with a leading slash.

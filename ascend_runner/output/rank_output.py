@@ -32,7 +32,7 @@ class RankOutputs:
 
     @property
     def last_activity(self) -> float:
-        """When a rank last wrote, in seconds of the monotonic clock."""
+        """The time at which a rank last wrote, in seconds of the monotonic clock."""
         return self._pump.last_activity
 
     @property

@@ -41,7 +41,7 @@ class PlanContext:
 
     `logs` is where each run gets a log directory unless the user or the platform has one, and `started_at` is the time
     as a part of its name. `version` is the runner's. `cores` is the number of cores that this node may use (None:
-    unknown). Facts that take long to find, or are rarely needed, are functions: `is_folder` looks at a path,
+    unknown). Facts that take long to find, or are rarely needed, are functions: `is_folder` checks a path,
     `read_text` reads a file ("": there is none), `own_addresses` lists the addresses of this machine, `resolve` turns a
     host name into an address, and `hold_port` returns a port that no other job on this machine uses, the given one if
     it is free. `columns` is the width of the terminal that shows lines of ranks (0: there is none), `has_colors` is

@@ -53,7 +53,7 @@ class TableFile:
 
 @attrs.frozen(kw_only=True)
 class Rotation:
-    """When a log file is rotated: before it exceeds `max_size` bytes (0: never). `backups` rotated files are kept."""
+    """The rotation of a log file: before it exceeds `max_size` bytes (0: never). `backups` rotated files are kept."""
 
     max_size: int = 0
     backups: int = 0

@@ -75,7 +75,7 @@ def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process
 
 
 def _with_console(spec: RankSpec, context: PlanContext) -> RankSpec:
-    """Plan how the lines of a process are shown, and tell it how wide the terminal is, which it cannot see itself."""
+    """Plan how the lines of a process are shown, and set the terminal's width, which the process cannot query."""
     settings, env = context.settings, spec.env
     prefix = "" if settings.no_prefix else f"[{spec.title}] "
     width = context.columns - len(prefix) - (TIME_WIDTH if settings.timestamps else 0)

@@ -30,7 +30,7 @@ def _unambiguous(_environ: Mapping[str, str]) -> str:
 class PlatformSpec:
     """One platform.
 
-    It is detected if all variables in `detected_by` are set and `is_confirmed`, which looks at their values, agrees.
+    It is detected if all variables in `detected_by` are set and `is_confirmed`, which checks their values, agrees.
     For each fact of a node the spec names the variables that give it: the first that is set counts. The frameworks'
     names for the address of node 0 apply as well (see `Variables.master_addr`); `port` is the default. `refine` adds
     what no variable gives directly.

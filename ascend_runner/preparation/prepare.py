@@ -217,7 +217,7 @@ class Preparer:
         self._found.add(Subject.RANK_TABLE, problems, RankTableError(error) if error else None)
 
     def _check_variables(self, file: TableFile | None) -> None:
-        """Look for variables that must not be set together, as far as that is possible if the ranks are unknown."""
+        """Find variables that must not be set together, as far as that is possible if the ranks are unknown."""
         if not self._node:
             return
         nproc = self.context.settings.nproc_per_node or 0

@@ -79,7 +79,7 @@ def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Probl
     """Return what HCCL would report about a table up to half an hour after the start."""
     problems = checks.check(
         table,
-        path=os.path.realpath(file.path),  # as HCCL does before it looks at the name
+        path=os.path.realpath(file.path),  # as HCCL does before it checks the name
         size=len(file.data),
         chip=context.settings.chip or chips.chip_of(context.environ),
         is_roce_wanted=checks.wants_roce(context.environ),

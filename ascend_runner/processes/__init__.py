@@ -1,1 +1,1 @@
-"""How the processes of a job are started, watched, signalled and reaped."""
+"""Starts, watches, signals and reaps the processes of a job."""

@@ -1,4 +1,4 @@
-"""How the process of one rank is started, watched, signalled and reaped on Linux.
+"""Starts, watches, signals and reaps the first process of one rank on Linux.
 
 Deals with pids, groups, sessions and wait statuses. It has no access to rank tables or settings, and makes no decision:
 `supervision.machine` decides which rank is signalled, and when.

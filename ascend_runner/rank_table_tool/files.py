@@ -1,4 +1,4 @@
-"""Where tables are read from and written to: files, directories, pipes, standard input and output.
+"""Reads and writes tables: files, directories, pipes, standard input and output.
 
 Standard output carries a command's result, and standard error everything else.
 """

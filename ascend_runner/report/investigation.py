@@ -51,7 +51,7 @@ class Investigation:
         return [death.rank_id for death in first_cause.by_suspicion(deaths, is_ordered=is_ordered)]
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
-        """Whether a failure tells only of a lost peer, and no living rank has told why so far."""
+        """Whether a failure only reports a lost peer, and no living rank has reported a cause yet."""
         failed = failed_rank.in_memory(self._failed_ranks([failure]), Circumstances())
         others = [
             FailedRank(rank_id=0, pid=0, ending=Ending(), tail=output.tail[-LIVING_END:], is_stopped=True)

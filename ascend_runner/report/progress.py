@@ -23,7 +23,7 @@ from ascend_runner.text import rank_list
 
 
 class Messages(Protocol):
-    """Where the lines go; see `output.messages`."""
+    """The receiver of the lines; see `output.messages`."""
 
     def debug(self, sentence: str) -> None:
         """Write what only --verbose shows."""
@@ -42,7 +42,7 @@ class Progress:
     """Writes a line for each fact that a user should read when it happens."""
 
     def __init__(self, job: JobSpec, messages: Messages, is_orphaned: Callable[[], bool] = lambda: False) -> None:
-        """`is_orphaned` tells whether the runner's parent process, the guardian, is gone."""
+        """`is_orphaned` returns whether the runner's parent process, the guardian, is gone."""
         self._job = job
         self._messages = messages
         self._is_orphaned = is_orphaned
@@ -54,7 +54,7 @@ class Progress:
         self._living: set[int] = set()
         self._lost: dict[int, int] = {}  # bytes that log files lack, by rank
         self._is_cut_off = False
-        self._unhandled_signals: set[int] = set()  # told once each: a user may send hundreds
+        self._unhandled_signals: set[int] = set()  # reported once each: a user may send hundreds
         self._writers: dict[type[Fact], Callable[..., None]] = {
             Spawned: self._started,
             Exited: self._exited,

@@ -38,7 +38,7 @@ class Recorder:
     """Records one job."""
 
     def __init__(self, job: JobSpec, is_cut: Callable[[], bool] = bounded.never) -> None:
-        """When `is_cut` returns true, no evidence that does not come at once is waited for any longer."""
+        """Once `is_cut` returns true, only evidence that is available at once is used."""
         self._job = job
         self._is_cut = is_cut
         self._specs = {spec.rank_id: spec for spec in job.processes}

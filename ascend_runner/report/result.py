@@ -1,6 +1,6 @@
-"""What a runner started by `launch()` passes to its caller: the outcome, or the error of the runner.
+"""The result that a runner started by `launch()` passes to its caller: the outcome, or the error of the runner.
 
-Both run the same package, and the file between them has no name, so nobody else can write to it.
+Both run the same package, and the file between them has no name, so no other user can write to it.
 """
 
 from __future__ import annotations

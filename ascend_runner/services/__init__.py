@@ -1,1 +1,1 @@
-"""What runs beside the ranks."""
+"""The runner's services for the ranks while they run."""

@@ -1,4 +1,4 @@
-"""Receives what the ranks tell of themselves: that they are alive, where they are, and how long they will be silent.
+"""Receives the ranks' reports about themselves: that they are alive, where they are, how long they will be silent.
 
 Each rank has a socket of its own, which NOTIFY_SOCKET names. A process that is not of this job is not listened to.
 """
@@ -36,7 +36,7 @@ DEEPEST: Final = 30  # processes between a rank and one that speaks for it
 def listening(job: JobSpec, folder: str, warn: Callable[[str], None]) -> Iterator[tuple[JobSpec, Heartbeats]]:
     """Listen to the ranks while they run; yields the plan in which they know where.
 
-    Without a limit for hangs, or without a directory to share with them, nobody listens.
+    Without a limit for hangs, or without a directory to share with them, heartbeats are not received.
     """
     heartbeats = Heartbeats()
     with closing(heartbeats):
@@ -139,7 +139,7 @@ class Heartbeats:
             )
 
     def _is_ours(self, ancillary: list[tuple[int, int, bytes]]) -> bool:
-        """Whether the sender is a process of this job. Of one that has ended meanwhile nobody can tell."""
+        """Whether the sender is a process of this job, which cannot be known of one that has ended meanwhile."""
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) == CREDENTIALS.size:
                 pid = CREDENTIALS.unpack(data)[0]

@@ -80,7 +80,7 @@ def _bases(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _is_usable(base: str) -> bool:
-    """Whether a directory is there or can be made, and nobody else can write to it."""
+    """Whether a directory exists or can be made, and no other user can write to it."""
     if not os.path.isabs(base) or len(os.fsencode(base)) > LONGEST:
         return False
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""How words are read: the value of an option, and what an unknown word may stand for. Pure.
+"""Parses the values of options, and suggests known words for unknown ones. Pure.
 
 Each parser says in a ValueError what it expects: "a number of seconds".
 """

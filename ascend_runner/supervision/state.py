@@ -13,11 +13,11 @@ from ascend_runner.supervision.events import Cause, Ending, Exited
 
 
 class Phase(enum.Enum):
-    """How far a job is, in the order in which phases are passed."""
+    """The phase of a job, in order."""
 
     STARTING = "starting"  # ranks are started one after the other, so that an event between two can stop the rest
     RUNNING = "running"  # every leader was started
-    HOLDING = "holding"  # a rank has lost a peer; the others have a moment to tell why before they are asked to stop
+    HOLDING = "holding"  # a rank has lost a peer; the others have a moment to report a cause
     TERMINATING = (
         "terminating"  # every living rank was asked to stop, and is checked again at each step of the back-off
     )

@@ -8,7 +8,7 @@ import sys
 
 from ascend_runner.training import checkpoints, rank_calls, whole_files
 
-HEAD = '"""What a rank calls, as one file: beat, latest_checkpoint, on_checkpoint, saved. From ascend-runner."""'
+HEAD = '"""Functions for ranks, as one file: beat, latest_checkpoint, on_checkpoint, saved. From ascend-runner."""'
 
 
 def one_file() -> str:

@@ -1,6 +1,6 @@
-"""Which checkpoint of a directory is the newest complete one.
+"""Finds the newest complete checkpoint of a directory.
 
-What is complete follows from the order in which the software writes, as its source tells:
+Whether one is complete follows from the order in which the software writes, according to its source:
 
 - Megatron, MindSpeed: `latest_checkpointed_iteration.txt` is written after a barrier of all ranks (`save_checkpoint` in
   megatron/training/checkpointing.py), DeepSpeed's `latest` likewise (`save_checkpoint` in deepspeed/runtime/engine.py).
@@ -50,7 +50,7 @@ _EPOCH_AND_STEP: Final = re.compile(r"-(\d+)_(\d+)(?:_breakpoint)?\.ckpt$")  # o
 
 
 class Checkpoint:
-    """What may be a checkpoint. `number` is that of the step, or of epoch and step, if the name has one."""
+    """A possible checkpoint. `number` is that of the step, or of epoch and step, if the name has one."""
 
     def __init__(self, path: str, written_at: float) -> None:
         self.path, self.written_at = path, written_at

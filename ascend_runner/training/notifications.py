@@ -1,4 +1,4 @@
-"""What a rank tells in a datagram of systemd's sd_notify protocol (sd_notify(3)). Pure: bytes in, a record out."""
+"""A rank's reports in datagrams of systemd's sd_notify protocol (sd_notify(3)). Pure: bytes in, a record out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a rank calls: is a checkpoint asked for, one has been saved, I am alive.
+"""The functions that a rank calls: to learn that a checkpoint is due, to report a saved one, to send heartbeats.
 
-Works without a runner as well: then SIGUSR1 asks for a checkpoint, each process answers for itself, and nobody is told.
+Works without a runner as well: SIGUSR1 then asks for a checkpoint, each process answers for itself, and reports are dropped.
 The runner names a file of its run directory, in which the ranks of the node agree on the step, and a socket that
 speaks systemd's sd_notify protocol.
 """
@@ -135,7 +135,7 @@ class _Agreement:
     """The file in which the ranks of a node agree on the step of each request, while it is locked.
 
     It holds the requests as pairs of a time and a step, the last step that any rank has passed, and the processes that
-    are saving. A request gets the first step that no rank has passed, so nobody has to wait for another. The lock is
+    are saving. A request gets the first step that no rank has passed, so no rank has to wait for another. The lock is
     that of a process (lockf), which ends with it and is not inherited by the data-loading workers that it forks.
     """
 
@@ -227,7 +227,7 @@ def _is_alive(pid: int) -> bool:
 def beat(step: Optional[int] = None, *, section: str = "", extend: float = 0.0) -> None:
     """Tell the runner that this rank is alive and at `step`, or in a `section` such as "evaluation".
 
-    `extend` announces a pause of so many seconds. Never blocks, tells at most ten times a second, and does nothing
+    `extend` announces a pause of so many seconds. Never blocks, reports at most ten times a second, and does nothing
     without a runner.
     """
     _notifier().beat(step, section, extend)
