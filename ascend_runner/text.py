@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 LINE_LIMIT: Final = 600  # characters of one line that a report shows: enough for an error, too few to bury it
 LAST_LINES: Final = 20  # of a rank's output that a report shows
 CUT: Final = " [...] "
+NAMES_SHOWN: Final = 8  # of a list in a sentence: enough to see the pattern
 
 # ECMA-48: control sequences (colours, cursor moves), operating system commands (titles, links), two-byte escapes.
 _ESCAPE_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
@@ -122,6 +123,22 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes % 60} min"
     return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def abbreviated(names: Sequence[str]) -> str:
+    """Write the first of some names: "a, b, c, d, e, f, g, h and 3 more"."""
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def size(count: int) -> str:
+    """Write a number of bytes: "512 B", "64.0 MiB", "1.5 TiB"."""
+    amount, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:  # noqa: PLR2004  the base of these units
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from ascend_runner.text import (
     LINE_LIMIT,
+    abbreviated,
     duration,
     format_numbers,
     last_lines,
@@ -14,6 +15,7 @@ from ascend_runner.text import (
     printable,
     rank_list,
     shown,
+    size,
 )
 
 
@@ -132,6 +134,21 @@ def test_parse_numbers_refuses(text: str) -> None:
 def test_duration(seconds: float, words: str) -> None:
     """A duration has its two largest units, and 60 s is 1 min."""
     assert words == duration(seconds)
+
+
+def test_abbreviated() -> None:
+    """A sentence names eight things, and counts the others."""
+    assert "0, 1, 2, 3, 4, 5, 6, 7" == abbreviated(list("01234567"))
+    assert "0, 1, 2, 3, 4, 5, 6, 7 and 2 more" == abbreviated(list("0123456789"))
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [("0 B", 0), ("1023 B", 1023), ("1.0 KiB", 1024), ("1.5 GiB", 3 << 29), ("2048.0 TiB", 1 << 51)],
+)
+def test_size(words: str, count: int) -> None:
+    """Sizes use the largest unit in which they are 1 or more."""
+    assert words == size(count)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from ascend_runner.check.context import CheckContext, Findings
 from ascend_runner.host import bounded
 from ascend_runner.host.host import Host
 from ascend_runner.problems import Problem, error, warning
+from ascend_runner.text import size
 
 MIB: Final = 1 << 20  # bytes
 ENOUGH: Final = 1024 * MIB  # what ModelArts requires of /dev/shm; a log directory with less is full within hours
@@ -97,7 +98,7 @@ def room(context: CheckContext) -> Findings:
         if problem:
             yield problem
         elif found:
-            fine.append(f"{name} {path} {_format_size(found.free)}" if found.size else f"{name} {path} unlimited")
+            fine.append(f"{name} {path} {size(found.free)}" if found.size else f"{name} {path} unlimited")
     if fine:
         yield f"free: {', '.join(fine)}"
 
@@ -128,7 +129,7 @@ def room_problem(name: str, path: str, found: Room | None, patience: float) -> P
         )
     if found.size and found.free < ENOUGH:
         make = error if found.free < NEARLY_FULL else warning
-        return make(f"{folder}: only {_format_size(found.free)} of {_format_size(found.size)} free", MORE_ROOM[name])
+        return make(f"{folder}: only {size(found.free)} of {size(found.size)} free", MORE_ROOM[name])
     if found.files < ENOUGH_FILES:
         return warning(f"{folder}: only {found.files} inodes free", MORE_ROOM[name])
     return None
@@ -149,10 +150,6 @@ def _measure(path: str) -> Room | None:
         size=found.f_blocks * found.f_frsize,
         files=found.f_favail if found.f_files else ENOUGH_FILES,  # some file systems do not count them
     )
-
-
-def _format_size(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB" if size >= ENOUGH else f"{size // MIB} MiB"
 
 
 def limits(context: CheckContext) -> Findings:

@@ -17,12 +17,11 @@ from ascend_runner.host.host import Host
 from ascend_runner.host.open_files import name_of, open_files
 from ascend_runner.platforms.variables import hccl_ports
 from ascend_runner.problems import Problem, error, warning
-from ascend_runner.text import counted
+from ascend_runner.text import abbreviated, counted
 
 LISTEN: Final = "0A"  # a socket's state in /proc/net/tcp
 INODE: Final = 9  # the column of its inode
 HCCL: Final = "HCCL"
-NAMES_SHOWN: Final = 8
 
 
 def ports(context: CheckContext) -> Findings:
@@ -107,13 +106,12 @@ def findings_of_names(hosts: Sequence[str], answers: Mapping[str, bool], patienc
     silent = [host for host in hosts if host not in answers]
     if unknown:
         yield error(
-            f"cannot resolve {len(unknown)} of {nodes}: {_abbreviated(unknown)}",
+            f"cannot resolve {len(unknown)} of {nodes}: {abbreviated(unknown)}",
             "make sure that their pods are running and that the job has a headless service (Volcano: the svc plugin)",
         )
     if silent:
         yield error(
-            f"no answer from the name server within {patience:g} s for {len(silent)} of {nodes}:"
-            f" {_abbreviated(silent)}",
+            f"no answer from the name server within {patience:g} s for {len(silent)} of {nodes}: {abbreviated(silent)}",
             "check the name servers in /etc/resolv.conf",
         )
     if not unknown and not silent:
@@ -125,8 +123,3 @@ def _is_resolvable(host: str) -> bool:
         return bool(socket.getaddrinfo(host, None))
     except (OSError, UnicodeError):  # UnicodeError: a name with an empty or overlong part
         return False
-
-
-def _abbreviated(hosts: Sequence[str]) -> str:
-    more = len(hosts) - NAMES_SHOWN
-    return ", ".join(hosts[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.supervision.events import Ending, signal_name
+from ascend_runner.text import size
 
 SIGNAL_LIMIT: Final = 64  # the highest signal number on Linux (signal(7))
 SHELL_BASE: Final = 128  # a shell exits with 128 + the signal that ended its command (POSIX, XCU 2.8.2)
@@ -182,13 +183,3 @@ def _is_shm_full(circumstances: Circumstances) -> bool:
 def _shm_usage(circumstances: Circumstances) -> str:
     total, used = circumstances.shm_size, circumstances.shm_used
     return "" if total is None or used is None else f"{size(used)} of {size(total)} in use"
-
-
-def size(count: int) -> str:
-    """Format a number of bytes: "512 B", "64.0 MiB", "1.5 TiB"."""
-    amount, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024:  # noqa: PLR2004  the base of these units
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"

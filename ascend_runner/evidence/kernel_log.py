@@ -14,10 +14,10 @@ import stat
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ascend_runner.diagnosis.endings import Circumstances, size
+from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.host import bounded, cgroup
 from ascend_runner.host.host import Host
-from ascend_runner.text import shown
+from ascend_runner.text import shown, size
 
 LIMIT: Final = 1.0  # seconds
 RECORD: Final = 8192  # bytes; the kernel refuses to return a record to a smaller buffer than it needs

@@ -19,13 +19,12 @@ from ascend_runner.platforms.table import TableFacts
 from ascend_runner.platforms.variables import MACHINE_ADDRESSES, POD_ADDRESSES
 from ascend_runner.platforms.volcano import INDICES
 from ascend_runner.rank_table import Device, RankTable, Server
-from ascend_runner.text import counted, is_whole_number
+from ascend_runner.text import abbreviated, counted, is_whole_number
 
 POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
 CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts
 ADDRESS_VARIABLES: Final = (CURRENT_ADDRESS, *MACHINE_ADDRESSES, *POD_ADDRESSES)
 WAY_OUT: Final = "use --pod-name, --server-id, or --nnodes and --node-rank to identify this node"
-NAMES_SHOWN: Final = 8  # entries of the table in an error message: enough to see the pattern
 
 
 @attrs.frozen(kw_only=True)
@@ -181,7 +180,7 @@ def _share_of_pod(table: RankTable, names: Mapping[str, str], context: PlanConte
     if own is None:
         raise NodeNotFoundError(
             f"this node is not in the rank table: no pod_name matches {_with_origins(names)}; the table has"
-            f" {_abbreviated(instances) or 'no pods'}; {WAY_OUT}"
+            f" {_quoted(instances) or 'no pods'}; {WAY_OUT}"
         )
     if own not in pods:
         raise NodeNotFoundError(f"this node has no ranks: pod {own!r} has no device in the rank table")
@@ -196,7 +195,7 @@ def _share_of_named_server(table: RankTable, name: str) -> NodeShare:
         raise _no_server(table, {"--server-id": name})
     if len(server.pod_names) > 1:
         raise NodeNotFoundError(
-            f"server {name!r} has several pods in the rank table, {_abbreviated(server.pod_names)}: use --pod-name"
+            f"server {name!r} has several pods in the rank table, {_quoted(server.pod_names)}: use --pod-name"
         )
     return _share_of_whole(table, server)
 
@@ -228,7 +227,7 @@ def _share_of_server(table: RankTable, context: PlanContext) -> NodeShare:
 def _no_server(table: RankTable, names: Mapping[str, str]) -> NodeNotFoundError:
     return NodeNotFoundError(
         f"this node is not in the rank table: no server_id matches {_with_origins(names)}; the table has"
-        f" {_abbreviated([server.server_id for server in table.servers])}; {WAY_OUT}"
+        f" {_quoted(server.server_id for server in table.servers)}; {WAY_OUT}"
     )
 
 
@@ -281,7 +280,5 @@ def _with_origins(names: Mapping[str, str]) -> str:
     return " or ".join(f"{name!r} ({origin})" for origin, name in names.items())
 
 
-def _abbreviated(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:NAMES_SHOWN])
-    more = len(names) - NAMES_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+def _quoted(names: Iterable[str]) -> str:
+    return abbreviated(list(map(repr, names)))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
 
 import attrs
 
 from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table.dialects.server_list import PLAIN, SUPER_PODS
 from ascend_runner.rank_table.model import NO_EXTRA_KEYS, NO_LAYOUT, Dialect, RankTable, Server, SuperPod
-
-MOST_LISTED: Final = 8  # servers or devices in a sentence
+from ascend_runner.text import abbreviated
 
 
 def merge(tables: Sequence[RankTable]) -> RankTable:
@@ -138,7 +136,4 @@ def _name(table: RankTable) -> str:
 
 
 def _listed(values: Collection[object]) -> str:
-    shown = sorted(values, key=lambda value: (len(str(value)), str(value)))
-    more = f" and {len(shown) - MOST_LISTED} more" if len(shown) > MOST_LISTED else ""
-
-    return f"{', '.join(str(value) for value in shown[:MOST_LISTED])}{more}"
+    return abbreviated(sorted(map(str, values), key=lambda value: (len(value), value)))

@@ -37,8 +37,8 @@ def test_no_room_on_a_full_disk(tmp_path: Path) -> None:
     no_files = attrs.evolve(few, free=2 << 30, files=3)
 
     assert [
-        ("warning", "log directory /x: only 900 MiB of 2.0 GiB free"),
-        ("error", "log directory /x: only 1 MiB of 2.0 GiB free"),
+        ("warning", "log directory /x: only 900.0 MiB of 2.0 GiB free"),
+        ("error", "log directory /x: only 1.0 MiB of 2.0 GiB free"),
         ("error", f"log directory /x: user {os.geteuid()} has no permission to write to {tmp_path}"),
         ("warning", "log directory /x: only 3 inodes free"),
         ("error", "log directory /x: no response within 10 s"),

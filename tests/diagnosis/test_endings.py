@@ -7,7 +7,7 @@ from signal import SIGABRT, SIGBUS, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM, S
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.endings import Circumstances, is_out_of_memory, meaning, signal_behind, size
+from ascend_runner.diagnosis.endings import Circumstances, is_out_of_memory, meaning, signal_behind
 from ascend_runner.supervision.events import Ending
 
 GIB = 1 << 30
@@ -128,15 +128,6 @@ def test_signal_reported_by_a_shell(words: str, ending: Ending) -> None:
 def test_signal_without_explanation() -> None:
     """A signal whose name says enough is not explained."""
     assert "" == meaning(Ending(signum=SIGUSR1), Circumstances())
-
-
-@pytest.mark.parametrize(
-    ("words", "count"),
-    [("0 B", 0), ("1023 B", 1023), ("1.0 KiB", 1024), ("1.5 GiB", 3 * GIB // 2), ("2048.0 TiB", 1 << 51)],
-)
-def test_size(words: str, count: int) -> None:
-    """Sizes use the largest unit in which they are 1 or more."""
-    assert words == size(count)
 
 
 def test_crash_that_has_printed_its_stack() -> None:

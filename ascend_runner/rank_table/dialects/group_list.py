@@ -31,10 +31,9 @@ from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table.dialects.server_list import SUPER_PODS
 from ascend_runner.rank_table.fields import UNREADABLE, Fields
 from ascend_runner.rank_table.model import Device, Dialect, Layout, RankTable, Server, first_used
-from ascend_runner.text import counted, is_whole_number
+from ascend_runner.text import abbreviated, counted, is_whole_number
 
 LAB_MARK: Final = "deploy_mode"  # HCCL tells the two forms apart by this key, whatever its value
-MOST_NAMED: Final = 3  # pods in one warning
 KNOWN_TOP: Final = frozenset({"status", "group_count", "group_list"})
 
 
@@ -257,9 +256,8 @@ def _warn_of_order(instances: Sequence[_Instance]) -> None:
     first = instances[0].fields
     for pod_names, what in ((without, "have no number at the end"), (alike, "have the same number at the end")):
         if pod_names:
-            named = ", ".join(f"'{name}'" for name in pod_names[:MOST_NAMED])
-            more = f" and {len(pod_names) - MOST_NAMED} more" if len(pod_names) > MOST_NAMED else ""
-            sentence = f"pod names {what} ({named}{more}), so ranks follow the order of the list"
+            named = abbreviated([f"'{name}'" for name in pod_names])
+            sentence = f"pod names {what} ({named}), so ranks follow the order of the list"
             first.document.warn(sentence, first.path().rpartition("[")[0])
 
 
