@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from typing import Final
 
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, CommandError
@@ -42,8 +43,10 @@ def find_executable(name: str, *, cwd: str, search_path: str) -> str:
 
 def find_py_spy(search_path: str) -> str:
     """Find py-spy beside this interpreter, else in `search_path`; "" if it is not installed."""
-    for folder in (os.path.dirname(sys.executable), *search_path.split(os.pathsep)):
-        path = os.path.join(folder, "py-spy")
-        if folder and os.access(path, os.X_OK):
-            return path
-    return ""
+    return find_tool("py-spy", (os.path.dirname(sys.executable), *search_path.split(os.pathsep)))
+
+
+def find_tool(name: str, folders: Iterable[str]) -> str:
+    """Find a program in the first of some directories that has it; "" if none has."""
+    paths = (os.path.join(folder, name) for folder in folders if folder)
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ascend_runner.host import executables
 from ascend_runner.host.host import Host
 from ascend_runner.text import is_whole_number
 
@@ -60,10 +61,8 @@ def numa_node(host: Host, device_id: int) -> int | None:
 
 def find_npu_smi(host: Host, environ: Mapping[str, str]) -> str:
     """Return the path of npu-smi, "" where there is none."""
-    folders = [*environ.get("PATH", os.defpath).split(os.pathsep), *map(host.path, NPU_SMI_FOLDERS)]
-    tools = (os.path.join(folder, "npu-smi") for folder in folders if folder)
-
-    return next((path for path in tools if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+    search_path = environ.get("PATH", os.defpath).split(os.pathsep)
+    return executables.find_tool("npu-smi", (*search_path, *map(host.path, NPU_SMI_FOLDERS)))
 
 
 def parse_npu_smi(output: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
