@@ -17,7 +17,7 @@ from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
-from ascend_runner.output import run_folders
+from ascend_runner.output import old_runs
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.text import counted
 
@@ -43,7 +43,7 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
         _put_aside(job, warn)
         if job.newest_link:
             _point_at_newest(job)
-            run_folders.remove_old(job, warn)
+            old_runs.remove_old(job, warn)
         yield
     finally:
         os.close(fd)

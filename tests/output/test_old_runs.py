@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.output.run_folders import REMOVE_LIMIT, remove_old
+from ascend_runner.output.old_runs import REMOVE_LIMIT, remove_old
 from ascend_runner.plan.job import JobSpec
 from tests.helpers.plans import job_spec, rank_spec
 
