@@ -1,6 +1,6 @@
-"""Start ascend-runner from its bundle: unpack the wheels for this Python once, into a private folder, and run them.
+"""Start ascend-runner from its bundle: unpack the wheels for this Python once, into a private directory, and run them.
 
-This file is the bundle's __main__. It must parse on every Python, 2.7 included: on one that is too old it looks for
+This file is the bundle's __main__. It must parse on every Python, 2.7 included: on one that is too old it searches for
 another, and says which it needs before it gives up. The training command keeps the Python that it names.
 """
 
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 
+# The versions that the program supports: scripts/pythons and the tests read them here.
 OLDEST = (3, 9)
 NEWEST = (3, 14)
 RUNNER_FAILED = 125

@@ -24,7 +24,7 @@ LAUNCH_MODULE: Final = "torch.distributed.launch"
 MSRUN_MODULE: Final = "mindspore.parallel.cluster.run"
 DEEPSPEED_MODULE: Final = "deepspeed.launcher.runner"
 MSRUN_WORKERS: Final = "8"  # on all nodes and on each, by default
-# The name in messages, the program and the module of each engine.
+# The name in messages (and of --launcher, if it has the engine), the program and the module of each engine.
 PROGRAMS: Final = (
     ("torchrun", "torchrun", TORCHRUN_MODULE),
     (LAUNCH_MODULE, LAUNCH_MODULE, LAUNCH_MODULE),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ascend_runner.engines import msrun, node_0, torch
-from ascend_runner.engines.command import DEEPSPEED_MODULE, LAUNCH_MODULE, MSRUN_MODULE, TORCHRUN_MODULE
+from ascend_runner.engines.command import LAUNCH_MODULE, PROGRAMS
 from ascend_runner.engines.handover import Handover, Request
 
 DIRECT: Final = "direct"  # no engine: the runner starts the ranks
@@ -19,11 +19,8 @@ ENGINES: Final[Mapping[str, Callable[[Request], Handover]]] = {
     "deepspeed": node_0.rewrite_for_deepspeed,
     "msrun": msrun.rewrite,
 }
-# The Python module of each engine.
+# The Python module of each engine that has one.
 MODULES: Final[Mapping[str, str]] = {
-    "torchrun": TORCHRUN_MODULE,
-    LAUNCH_MODULE: LAUNCH_MODULE,
-    "deepspeed": DEEPSPEED_MODULE,
-    "msrun": MSRUN_MODULE,
+    name: module for name, _program, module in PROGRAMS if name in ENGINES and "." in module
 }
 NAMES: Final = (DIRECT, *ENGINES)

@@ -1,8 +1,8 @@
 """The functions that a rank calls: to learn that a checkpoint is due, to report a saved one, to send heartbeats.
 
-Works without a runner as well: SIGUSR1 then asks for a checkpoint, each process answers for itself, and reports are dropped.
-The runner names a file of its run directory, in which the ranks of the node agree on the step, and a socket that
-speaks systemd's sd_notify protocol.
+Works without a runner as well: SIGUSR1 then asks for a checkpoint, each process answers for itself, and reports are
+dropped. The runner names a file of its run directory, in which the ranks of the node agree on the step, and a socket
+that speaks systemd's sd_notify protocol.
 """
 
 from __future__ import annotations

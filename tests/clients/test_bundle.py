@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.clients.conftest import Ended, run
-from tests.helpers.pythons import python_of
+from tests.helpers.pythons import SUPPORTED, python_of
 
 ROOT = Path(__file__).parents[2]
-PYTHONS = [*filter(None, map(python_of, ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")))]
+PYTHONS = [*filter(None, map(python_of, SUPPORTED))]
 RANKS = ("--nproc-per-node", "2", "/bin/sh", "-c", "echo rank $RANK")
 NOBODY = 65534
 

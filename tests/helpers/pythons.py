@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import glob
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
+
+_BUNDLE = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "bundle_main.py"))
+SUPPORTED = tuple(f"3.{minor}" for minor in range(_BUNDLE["OLDEST"][1], _BUNDLE["NEWEST"][1] + 1))
 
 
 def python_of(version: str) -> str:

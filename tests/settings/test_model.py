@@ -5,7 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from ascend_runner.engines import registry as engines
 from ascend_runner.errors import SettingsError
+from ascend_runner.frameworks import registry as frameworks
 from ascend_runner.settings import model
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import OPTIONS
@@ -79,7 +81,7 @@ BAD = [
     ("node_rank", "-1", "a whole number, 0 or more"),
     ("master_addr", "10.0.0.1 10.0.0.2", "a host name or an address"),
     ("master_port", "http", COUNT),
-    ("framework", "pytorch", "one of auto, mindspore, mindspore-cluster, torch, tensorflow, none"),
+    ("framework", "pytorch", f"one of {', '.join(frameworks.NAMES)}"),
     ("pod_name", "a b", "a name without spaces"),
     ("server_id", "a\nb", "a name or an address without spaces"),
     ("job_name", "../a", "a plain file name"),
@@ -87,11 +89,7 @@ BAD = [
     ("stop_signal", "KILL", "one of TERM, INT"),
     ("isolate_devices", "perhaps", "1 or 0"),
     ("conda_env", "a\nb", "a name or a directory, without spaces"),
-    (
-        "launcher",
-        "accelerate",
-        "one of direct, torchrun, torch.distributed.launch, init-method, mpirun, deepspeed, msrun",
-    ),
+    ("launcher", "accelerate", f"one of {', '.join(engines.NAMES)}"),
     ("mpi_hostfile", "a\0b", PATH),
     ("log_dir", "a\0b", PATH),
     ("workdir", "a\0b", "'device', 'inherit' or a directory"),
