@@ -11,6 +11,7 @@ from typing import Final, Union
 import attrs
 
 import ascend_runner
+from ascend_runner import job_runner
 from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError, StopRequestedError, reason
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
@@ -122,9 +123,9 @@ class Program:
         return self._launch(launcher, job), ""
 
     def _launch(self, launcher: Launcher, job: JobSpec) -> Outcome:
-        outcome = launcher.run(job, self.console)
+        outcome, journal = job_runner.run(launcher, job, self.console)
         report = self.messages.error if outcome.cause else self.messages.info
-        report(screen.ended(outcome, job))
+        report(screen.ended(outcome, journal.spec) + screen.attempts(journal.job))
         return outcome
 
 

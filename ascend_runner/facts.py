@@ -47,12 +47,14 @@ class RankOutput:
     After a failure, the output of ranks about to be stopped is also reported beforehand, because later output may be a
     consequence of the stop.
 
-    The log file lacks `lost` of these bytes, the first of them at offset `lost_from` (None: it lacks none).
+    It begins at the offset `start` of the log, behind that of earlier attempts. The log lacks `lost` of these bytes,
+    the first of them at offset `lost_from` of it (None: it lacks none).
     With `is_disk_hung`, its disk did not respond at the end, so that nothing on it should be waited for.
     With `is_cut_off`, the last bytes were still unread when time ran out.
     """
 
     rank_id: int
+    start: int = 0
     size: int = 0
     tail: bytes = b""
     lost: int = 0

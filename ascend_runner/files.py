@@ -6,6 +6,7 @@ write. Every function that creates something refuses these. Elsewhere, symlinks 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import os
@@ -117,6 +118,25 @@ def write_atomically(path: str, data: bytes, mode: int = FILE_MODE) -> None:
             _replace(path, data, mode)
     except OSError as error:
         raise OutputError(f"cannot write {path!r}: {reason(error)}") from error
+
+
+def append(path: str, line: bytes) -> None:
+    """Append a line to a file in one write, so that a reader, or a writer that is killed, meets only whole lines.
+
+    Raises:
+        OutputError: The line cannot be written; nothing of it is left.
+    """
+    fd = reopen_log(path)
+    try:
+        size = os.fstat(fd).st_size
+        written = os.write(fd, line)
+        if written < len(line):
+            os.ftruncate(fd, size)
+            raise OutputError(f"cannot write {path!r}: {reason(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))}")
+    except OSError as error:
+        raise OutputError(f"cannot write {path!r}: {reason(error)}") from error
+    finally:
+        os.close(fd)
 
 
 def read_end(path: str, size: int) -> bytes:

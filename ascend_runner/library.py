@@ -68,6 +68,12 @@ class Options(TypedDict, total=False):
     stop_signal: str | None
     hang_timeout: float | str | None
     hang_action: str | None
+    max_restarts: int | None
+    max_same_failures: int | None
+    no_restart_on: str | Iterable[int | str] | None
+    restart_on: str | Iterable[int | str] | None
+    restart_delay: float | None
+    checkpoint_dir: str | os.PathLike[str] | None
     # </options>
 
 

@@ -35,7 +35,8 @@ class RankRecord:
     `ending` is None for a rank that was not started or is still alive after SIGKILL; `pid` is 0 for the former.
     `started_after` is in seconds since the start of the job, `seconds` is how long the rank ran. `max_rss` (bytes) and
     the CPU times include the processes that the leader waited for (getrusage(2)). The log lacks `log_lost` of the
-    `log_size` bytes that the rank wrote, the first at `log_lost_from`. `rerun` is a shell command that runs
+    `log_size` bytes that the rank wrote, the first at `log_lost_from`; they begin at `log_start`, behind those of
+    earlier attempts. `rerun` is a shell command that runs
     the rank again ("" if its script was not written), `finding` is why it failed, None if it did not.
     """
 
@@ -51,6 +52,7 @@ class RankRecord:
     user_seconds: Optional[float] = None
     system_seconds: Optional[float] = None
     log_path: str = ""
+    log_start: int = 0
     log_size: int = 0
     log_lost: int = 0
     log_lost_from: Optional[int] = None
@@ -94,6 +96,12 @@ class Outcome:
     def status(self) -> int:
         """The exit status of the job: that of its cause, 0 without one. What other ranks did later never counts."""
         return self.cause.exit_status if self.cause else 0
+
+    @property
+    def failed(self) -> Optional[RankRecord]:
+        """The rank whose failure ended the job; None if something else did."""
+        rank_id = self.root.rank_id if self.root else getattr(self.cause, "rank_id", None)
+        return next((rank for rank in self.ranks if rank.rank_id == rank_id), None)
 
     def check(self) -> None:
         """Return if the job succeeded.

@@ -21,6 +21,7 @@ ACCEPTED: Final = {
     "directory_or": "str | os.PathLike[str]",
     "size": "int | str",
     "ranks": "str | Iterable[int]",
+    "statuses": "str | Iterable[int | str]",
     "hosts": "str | Iterable[str]",
 }
 

@@ -27,6 +27,7 @@ FLOORS: Final = {
     "__main__": 9,
     "rank_table_tool": 9,
     "check": 8,
+    "job_runner": 8,
     "launcher": 7,
     "preparation": 6,
     "manager": 6,
@@ -40,6 +41,7 @@ FLOORS: Final = {
     "rank_record": 4,
     "facts": 4,
     "settings": 3,
+    "lifecycle": 3,
     "frameworks": 2,
     "engines": 2,
     "supervision": 2,
@@ -70,6 +72,7 @@ NEIGHBOURS: Final = {
 # library it may use what computes, and of modules that do both, these names.
 PURE_ROOMS: Final = {
     "supervision",
+    "lifecycle",
     "diagnosis",
     "plan",
     "platforms",
@@ -110,6 +113,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("rank_table_tool.__main__", "rank_table_tool.main"): "Ctrl-C during the imports must not print a traceback",
     ("cli", "check.run"): "`--check` reads a whole machine, and jobs do not need it",
     ("report.recorder", "report.investigation"): "only a failure needs it; loaded in the background in longer jobs",
+    ("job_runner", "training.checkpoints"): "only --checkpoint-dir needs it",
     ("host.network", "psutil"): "most nodes are found in their rank table without their addresses",
     ("guardian.process_tree", "ctypes"): "only for prctl(2), which most modules that look at processes never call",
 }

@@ -22,8 +22,8 @@ def test_report_of_a_killed_runner_does_not_tell_of_an_earlier_success(program: 
     assert "succeeded" == program.report()["state"]
     run = program.act(1, "say=second", "sleep")
     run.wait_for("second")
-
-    assert ("running", None) == (program.report()["state"], program.report()["status"])
+    wait_until(lambda: program.report()["state"] == "running")
+    assert program.report()["status"] is None
     runner = run.runner_pid
     os.kill(runner, signal.SIGKILL)
     run.finish()
@@ -54,7 +54,7 @@ def test_refused_start_touches_nothing(program: Program) -> None:
     options = ("--no-table-checks", "--rank-table", "table.json", "--workdir", "device")
     first = program.start(*options, "sh", "-c", "echo ready; exec sleep 60")
     first.wait_for("ready")
-    wait_until(lambda: program.log(0) == b"ready\n")
+    wait_until(lambda: program.log(0) == b"ready\n" and program.report()["state"] == "running")
     before = content(program.log_dir)
     server["device"][0]["device_ip"] = "10.1.0.2"  # type: ignore[index]  # of the table above
     (program.folder / "table.json").write_text(json.dumps(table))

@@ -376,13 +376,13 @@ def device(number: int) -> dict[str, str]:
 
 
 def test_interrupted_wait_leaves_a_true_report(program: Program, table: Path) -> None:
-    """A job that is stopped while it waits has failed, with the exit status of the signal and no ranks."""
+    """A job that is stopped while it waits is reported as stopped, with the status of the signal and no ranks."""
     run = start_waiting_alone(program, table, "touch", "ran")
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
     report = program.report()
-    assert ("failed", 143, []) == (report["state"], report["status"], report["ranks"])
+    assert ("stopped", 143, []) == (report["state"], report["status"], report["ranks"])
     assert not (program.folder / "ran").exists()
 
 

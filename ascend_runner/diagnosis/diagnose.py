@@ -70,6 +70,7 @@ def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Pl
         points_at=tuple(located(peer, places) for peer in evidence.peers),
         plog_path=evidence.plog_path,
         plog_error=evidence.plog_error,
+        is_out_of_memory=death.is_out_of_memory,
     )
 
 

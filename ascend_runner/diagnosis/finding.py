@@ -67,7 +67,8 @@ class Finding:
     `meaning` explains the exit status. `exception` and `place` are the last Python exception and where it was raised,
     `origin` and `origin_place` the exception at the start of its chain. `code` is the first CANN or HCCL code (or
     telling phrase), `code_kind` whether it is usually the root cause or points at a peer, `points_at` those peers.
-    `plog_error` is the first ERROR line of the newest plog, `plog_path`.
+    `plog_error` is the first ERROR line of the newest plog, `plog_path`. With `is_out_of_memory`, the OOM killer was
+    active when the rank was killed.
     """
 
     meaning: str = ""
@@ -85,6 +86,7 @@ class Finding:
     points_at: tuple[Peer, ...] = ()
     plog_path: str = ""
     plog_error: str = ""
+    is_out_of_memory: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -32,9 +32,9 @@ DISK_LIMIT: Final = 5.0  # seconds; logs and plogs may be on a network disk that
 class FailedRank:
     """The traces of a failed rank: its ending, the last bytes of its log with secrets masked, and paths to read more.
 
-    `log_path` is "" if the `tail` is the whole log. `started_at` is in seconds since the epoch. `has_own_plog_folder`
-    is false if several ranks write to `plog_folder`. With `is_stopped`, the runner asked the rank to stop, and `tail`
-    is what it had written by then.
+    `log_path` is "" if the `tail` is the whole output, which has `size` bytes. `started_at` is in seconds since the
+    epoch. `has_own_plog_folder` is false if several ranks write to `plog_folder`. With `is_stopped`, the runner asked
+    the rank to stop, and `tail` is what it had written by then.
     """
 
     rank_id: int
@@ -45,6 +45,7 @@ class FailedRank:
     has_own_plog_folder: bool = True
     started_at: float = 0.0
     log_path: str = ""
+    size: int = FAR_BACK
     is_stopped: bool = False
 
 
@@ -117,7 +118,9 @@ def _read(rank: FailedRank, masker: Masker) -> Evidence:
     errors = tuple(map(masker.text, found.errors)) if found else ()
     evidence = log_evidence.read(rank.tail, rank.ending, errors)
     if not evidence.exception and not rank.ending.signum and rank.log_path:
-        earlier = log_evidence.read(masker.data(files.read_end(rank.log_path, FAR_BACK)), rank.ending, errors)
+        earlier = log_evidence.read(
+            masker.data(files.read_end(rank.log_path, min(FAR_BACK, rank.size))), rank.ending, errors
+        )
         if earlier.exception or earlier.code:
             evidence = attrs.evolve(earlier, last_lines=evidence.last_lines)
 

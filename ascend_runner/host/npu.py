@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from ascend_runner.host import executables
@@ -47,6 +48,22 @@ def of_ranks(host: Host, nproc: int, visible: Sequence[str]) -> tuple[int, ...]:
     indices = [int(index) for index in visible if is_whole_number(index)] if visible else range(nproc)
 
     return tuple(present[index] for index in indices[:nproc] if index < len(present))
+
+
+def holders(host: Host, device_ids: Collection[int]) -> tuple[int, ...]:
+    """Return the pids of the processes that have one of these NPUs open, as far as this user may see that."""
+    names = nodes(host)
+    files = {f"/dev/{names[device_id]}" for device_id in device_ids if device_id in names}
+    pids = [int(name) for name in host.listdir("/proc") if name.isdecimal()] if files else []
+    return tuple(pid for pid in pids if not files.isdisjoint(_open_files(host, pid)))
+
+
+def _open_files(host: Host, pid: int) -> Iterator[str]:
+    folder = host.path(f"/proc/{pid}/fd")
+    with suppress(OSError):  # the process has ended, or belongs to somebody else
+        for fd in os.listdir(folder):
+            with suppress(OSError):  # closed meanwhile
+                yield os.readlink(f"{folder}/{fd}")
 
 
 def numa_node(host: Host, device_id: int) -> int | None:

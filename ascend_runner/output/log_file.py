@@ -79,21 +79,30 @@ class Disk:
 class LogFile:
     """Takes bytes and never fails. `gaps` lists those that could not be written."""
 
-    def __init__(self, path: str, rotation: Rotation, warnings: DiskWarnings, disk: Disk | None = None) -> None:
-        """Open a new file.
+    def __init__(
+        self,
+        path: str,
+        rotation: Rotation,
+        warnings: DiskWarnings,
+        disk: Disk | None = None,
+        *,
+        continues: bool = False,
+    ) -> None:
+        """Open a new file, or one that `continues` what an earlier attempt has written.
 
         Raises:
             OutputError: The file cannot be created.
         """
         self.path = path
         self.gaps: list[Gap] = []
-        self.offset = 0  # in the rank's output: the bytes up to here are in the file or in a gap
         self.piece_size = PIECE
         self._rotation = rotation
         self._warnings = warnings
         self._disk = disk or Disk()
-        self._fd = files.open_new_log(path)
-        self._size = 0  # of this file
+        self._fd = files.reopen_log(path) if continues else files.open_new_log(path)
+        self._size = os.fstat(self._fd).st_size if continues else 0  # of this file
+        self.start = self._size
+        self.offset = self.start  # in the log: the bytes up to here are in the file or in a gap
         self._is_at_line_start = True
         self._is_failing = False
         self._is_displaced = False  # whether something else is at `path`

@@ -48,7 +48,7 @@ class LogWriter:
         self._when_room: Callable[[], None] | None = None
         self._is_given_up = False
         # Written by the pump's thread only:
-        self._offset = 0  # in the rank's output
+        self._offset = file.start  # in the log
         self._put = 0  # bytes put into the queue
         self._to_skip = 0  # bytes dropped since then
         self._dropped: list[Gap] = []
@@ -178,7 +178,7 @@ class LogWriter:
 
     @property
     def _unwritten(self) -> int:
-        return self._put - (self.file.offset - self._skipped)
+        return self._put - (self.file.offset - self.file.start - self._skipped)
 
 
 def drain(

@@ -50,7 +50,7 @@ class RankOutputs:
         warnings = DiskWarnings(self._warn)
         limit = queue_limit(len(self._job.processes))
         for spec in self._job.processes:
-            file = LogFile(spec.log_path, self._job.rotation, warnings)
+            file = LogFile(spec.log_path, self._job.rotation, warnings, continues=self._job.attempt > 0)
             folds = self._job.folds_progress_bars and not spec.has_stdin
             cutter = None if spec.prefix is None else LineCutter(spec.prefix, folds=folds)
             # A person waits for a prompt.
@@ -85,6 +85,7 @@ class RankOutputs:
         gaps = stream.log.gaps
         return RankOutput(
             rank_id=rank_id,
+            start=stream.log.file.start,
             size=stream.size,
             tail=stream.tail,
             lost=sum(gap.size for gap in gaps),

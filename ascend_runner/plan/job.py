@@ -9,6 +9,9 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.lifecycle.machine import Policy
+
+NO_RESTARTS: Final = Policy()
 NO_RANK: Final = -1  # the rank number of an auxiliary process
 
 
@@ -70,8 +73,9 @@ class JobSpec:
     other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and with `has_timestamps` each line on
     the console begins with the time. `log_runs` is the number of earlier runs whose files are kept, `newest_link` the
     symlink that points at the newest log directory ("": none). `stop_signum` asks the ranks to stop. `node_number`
-    tells the files of several nodes apart (None: there is one node, or its number is unknown). `runner_version` is for
-    the report. `notes` are sentences about the plan.
+    tells the files of several nodes apart (None: there is one node, or its number is unknown). `restarts` says when
+    the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and
+    `attempt` counts its starts from 0. `runner_version` is for the report. `notes` are sentences about the plan.
     """
 
     job_id: str
@@ -96,6 +100,9 @@ class JobSpec:
     newest_link: str = ""
     node_number: int | None = None
     stop_signum: int = SIGTERM
+    restarts: Policy = NO_RESTARTS
+    checkpoint_dir: str = ""
+    attempt: int = 0
     runner_version: str = ""
     notes: tuple[str, ...] = ()
 
@@ -134,6 +141,11 @@ class JobSpec:
     def report_path(self) -> str:
         """The report of this part of the job."""
         return os.path.join(self.log_dir, f"{self.job_id}-report{self.part}.json")
+
+    @property
+    def events_path(self) -> str:
+        """The events of this part of the job, one line each."""
+        return os.path.join(self.log_dir, f"{self.job_id}-events{self.part}.jsonl")
 
     def rerun_path(self, process: RankSpec) -> str:
         """The script that runs a process again after a failure."""

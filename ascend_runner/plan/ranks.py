@@ -11,9 +11,11 @@ import attrs
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import NONE, patch_environment
+from ascend_runner.lifecycle.machine import Policy
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
+from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import FOLD, HANG_STOPS, STOP_SIGNUMS
 from ascend_runner.text import colored
 
@@ -125,7 +127,19 @@ def plan_job(
         newest_link=context.newest_link,
         node_number=share.node.file_number,
         runner_version=context.version,
+        restarts=_restarts(settings),
+        checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
+    )
+
+
+def _restarts(settings: Settings) -> Policy:
+    return Policy(
+        max_restarts=settings.max_restarts,
+        max_same_failures=settings.max_same_failures,
+        always=settings.restart_on or frozenset(),
+        never=settings.no_restart_on or frozenset(),
+        delay=settings.restart_delay,
     )
 
 

@@ -6,8 +6,10 @@ the runner waits half an hour for a rank table.
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 import attrs
 
@@ -35,6 +37,12 @@ from ascend_runner.problems import Collector, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.settings import command_line
 from ascend_runner.text import counted, rank_list
+
+RESTARTS_OF_A_PART: Final = (
+    "--max-restarts cannot be used for a part of a job, because ranks that are restarted alone wait for the others"
+    " forever; let the platform restart the whole job (Slurm: sbatch --requeue, Volcano: the policy RestartJob,"
+    " MindCluster: fault-retry-times)"
+)
 
 
 @attrs.define(eq=False, repr=False)
@@ -116,6 +124,7 @@ class Preparer:
         command = self._find_command() if self._is_direct else None
         launcher = self.context.settings.launcher
         self._node = self._found.ask(Subject.VARIABLES, this_node.find_node, self.context, launcher)
+        self._refuse_restarts(of_a_part=self._node is not None and self._node.nnodes > 1)  # before a wait for the table
         has_name = self._has_name()
         table = self._find_share()
         file = None
@@ -234,6 +243,10 @@ class Preparer:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:
             self._found.ask(Subject.COMMAND, commands.check_program, plan)
+        self._refuse_restarts(of_a_part=not plan.has_all_ranks)
+        if os.path.lexists(plan.checkpoint_dir) and not os.path.isdir(plan.checkpoint_dir):
+            sentence = f"--checkpoint-dir {plan.checkpoint_dir!r} is not a directory"
+            self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
         settings = self.context.settings
         stdin = () if settings.stdin is None else (settings.stdin,)
         for option, named in (("--console", settings.console or ()), ("--stdin", stdin)):
@@ -241,6 +254,11 @@ class Preparer:
             if missing and plan.ranks:
                 size = f"the job has only {counted(plan.rank_size, 'rank')}"
                 self._warn(Subject.SETTINGS, f"{option} selects {rank_list(missing)}, but {size}")
+
+    def _refuse_restarts(self, *, of_a_part: bool) -> None:
+        """Refuse to restart some ranks of a job: they would wait for ranks that are in another attempt."""
+        if of_a_part and self.context.settings.max_restarts:
+            self._found.add_error(Subject.SETTINGS, SettingsError(RESTARTS_OF_A_PART))
 
     def _resolve(self, name: str) -> str:
         """Find the address of another node; wait for it if the job can be started."""

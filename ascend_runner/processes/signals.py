@@ -33,10 +33,10 @@ class Signals:
     """
 
     def __init__(self, answer: Callable[[], None] = lambda: None) -> None:
+        self.stop_signum = 0  # the first stop signal that has arrived
         self._answer = answer
         self._arrived: list[int] = []
         self._copies = Copies()
-        self._has_stop = False  # whether a stop signal has arrived
         self._is_hurried = False
         self._handlers: dict[int, signal._HANDLER] = {}
         self._mask: set[signal.Signals | int] = set()
@@ -109,8 +109,9 @@ class Signals:
         if self._copies.has(signum):
             self._answer()  # the guardian may have forwarded the copy
             return
-        self._is_hurried |= self._has_stop and signum in IMPATIENT_SIGNALS
-        self._has_stop |= signum in STOP_SIGNALS
+        self._is_hurried |= self.stop_signum != 0 and signum in IMPATIENT_SIGNALS
+        if signum in STOP_SIGNALS:
+            self.stop_signum = self.stop_signum or signum
         if signum not in STOP_SIGNALS and signum in self._arrived:
             self._arrived.remove(signum)
         self._arrived.append(signum)

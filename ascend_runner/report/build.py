@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 import orjson
 
-from ascend_runner.errors import AscendRunnerError
+from ascend_runner.errors import AscendRunnerError, StopRequestedError
+from ascend_runner.lifecycle.machine import Event, Job, JobState
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
@@ -25,18 +26,9 @@ from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import RootCause
 
-SCHEMA_VERSION: Final = 2  # raised when a member is removed or changes its meaning; new ones are added without that
+SCHEMA_VERSION: Final = 3  # raised when a member is removed or changes its meaning; new ones are added without that
 
 _KINDS = {Exited: "rank_failed", SpawnFailed: "rank_not_started", SignalReceived: "interrupted", HangDetected: "hang"}
-
-
-class JobState(enum.Enum):
-    """The state of a job, or its result."""
-
-    PREPARING = "preparing"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
 
 
 def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[str, object]:
@@ -46,11 +38,9 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[st
     variables = {rank_id: masker.variables(spec.changes(environ)) for rank_id, spec in specs.items()}
     return _plain_members(
         {
-            **_members(job),
-            "state": JobState.FAILED if outcome.cause else JobState.SUCCEEDED,
+            **_members(job, outcome.started_at),
             "status": outcome.status,
-            "started_at": _iso(outcome.started_at),
-            "ended_at": _iso(outcome.started_at + outcome.seconds),
+            "ended_at": iso(outcome.started_at + outcome.seconds),
             "seconds": round(outcome.seconds, 3),
             "cause": _cause(outcome.cause, outcome) if outcome.cause else None,
             "ranks": [
@@ -64,13 +54,48 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[st
     )
 
 
-def unfinished(job: JobSpec, state: JobState, error: AscendRunnerError | None = None) -> dict[str, object]:
-    """Build the report of a job that has not ended, or of one that the runner could not run because of `error`."""
-    report = {**_members(job), "state": state}
+def unfinished(
+    job: JobSpec, state: JobState, began: float, error: AscendRunnerError | None = None
+) -> dict[str, object]:
+    """Build the report of a job that has not ended, or of one that the runner could not run because of `error`.
+
+    `began` is in seconds since the epoch.
+    """
+    report = {**_members(job, began), "state": state}
     if error:
-        cause = {**_NO_CAUSE, "kind": "runner_failed", "sentence": str(error)}
-        report |= {"status": error.exit_status, "ended_at": report["started_at"], "cause": cause}
+        is_stop = isinstance(error, StopRequestedError)
+        cause = {
+            **_NO_CAUSE,
+            "kind": "interrupted" if is_stop else "runner_failed",
+            "sentence": str(error),
+            "signal": error.signum if isinstance(error, StopRequestedError) else None,
+        }
+        report |= {"status": error.exit_status, "ended_at": iso(time.time()), "cause": cause}
     return _plain_members(report)
+
+
+def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, object]:
+    """Return the record of an attempt from its report, its end, and the job after that.
+
+    `log_starts` are the offsets in the logs at which the output of this attempt begins, by rank. `fingerprint` is what
+    equal failures share, `restart` how far this one speaks for a restart, and `verdict` what was decided. `progress`
+    tells whether the training got further than before the attempt (null: unknown). `delay` is in seconds, until the
+    next attempt.
+    """
+    ranks = cast("Sequence[Mapping[str, object]]", report["ranks"])
+    return _plain_members(
+        {
+            "attempt": job.attempt,
+            **{name: report[name] for name in ("started_at", "ended_at", "seconds", "cause")},
+            "status": ended.status,
+            "fingerprint": ended.fingerprint,
+            "restart": ended.restart,
+            "progress": ended.has_progressed,
+            "verdict": job.verdict,
+            "delay": job.delay,
+            "log_starts": {str(rank["rank_id"]): rank["log_start"] for rank in ranks},
+        }
+    )
 
 
 def encode(document: Mapping[str, object]) -> bytes:
@@ -103,27 +128,31 @@ def _plain(value: object) -> object:
     return value
 
 
-def _members(job: JobSpec) -> dict[str, object]:
-    """Return all members of a report, with the values of a job that begins now.
+def _members(job: JobSpec, began: float) -> dict[str, object]:
+    """Return all members of a report, with the values of a job that began at a time.
 
-    `status` is null until the job has ended; `ranks` is empty until then, and in rank order. `rank_size` is 0 if
-    unknown. `hang` is where the ranks of a job that hung were, outliers first (see `diagnosis.finding.StackGroup`).
-    `secrets_masked` is how many secrets in variables and in the ends of logs were replaced by ***.
+    `status` is null until the job has ended; `ranks` is empty until then, and in rank order. `attempt` counts from 0;
+    `attempts` has a record of each that has ended (see `attempt`), and the other members are about the newest one.
+    `rank_size` is 0 if unknown. `hang` is where the ranks of a job that hung were, outliers first (see
+    `diagnosis.finding.StackGroup`). `secrets_masked` is how many secrets in variables and in the ends of logs were
+    replaced by ***.
     """
     return {
         "job_id": job.job_id,
         "state": None,
         "status": None,
+        "attempt": 0,
         "server_id": job.server_id,
         "pod_name": job.pod_name,
         "rank_size": job.rank_size,
-        "started_at": _iso(time.time()),
+        "started_at": iso(began),
         "ended_at": "",
         "seconds": 0.0,
         "log_dir": job.log_dir,
         "cause": None,
         "ranks": [],
         "hang": [],
+        "attempts": [],
         "warnings": [],
         "runner_version": job.runner_version,
         "secrets_masked": 0,
@@ -155,7 +184,7 @@ def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
     root = outcome.root
     return {
         "kind": _KINDS[type(cause)],
-        "sentence": _sentence(cause, root),
+        "sentence": sentence(cause, root),
         "rank_id": rank_id if root is None else root.rank_id,
         "first_exit": rank_id,
         "certainty": root.certainty if root else "",
@@ -165,7 +194,7 @@ def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _sentence(cause: Cause, root: RootCause | None) -> str:
+def sentence(cause: Cause, root: RootCause | None) -> str:
     """Say in one line why the job failed."""
     if root is None or root.summary in str(cause):
         return str(cause)
@@ -181,8 +210,9 @@ def _rank(
 
     `exit_code` is null if `signal` ended the rank; both are null if it has not ended. Resources are those of the leader
     and of the processes it waited for (getrusage(2)). The log lacks `log_lost` of the `log_size` bytes that the rank
-    wrote, the first at `log_lost_from`. `variables` are those that the runner set or changed, `rerun` is a shell
-    command that runs the rank again ("" if no script was written), `finding` is why it failed.
+    wrote, the first at `log_lost_from`; they begin at `log_start`, behind those of earlier attempts. `variables` are
+    those that the runner set or changed, `rerun` is a shell command that runs the rank again ("" if no script was
+    written), `finding` is why it failed.
     """
     started_at = job_started_at + rank.started_after
 
@@ -192,13 +222,14 @@ def _rank(
         "pid": rank.pid,
         "state": rank.state,
         **_ending(rank.ending),
-        "started_at": _iso(started_at) if rank.is_started else "",
-        "ended_at": _iso(started_at + rank.seconds) if rank.ending else "",
+        "started_at": iso(started_at) if rank.is_started else "",
+        "ended_at": iso(started_at + rank.seconds) if rank.ending else "",
         "seconds": round(rank.seconds, 3),
         "max_rss": rank.max_rss,
         "user_seconds": _rounded(rank.user_seconds),
         "system_seconds": _rounded(rank.system_seconds),
         "log_path": rank.log_path,
+        "log_start": rank.log_start,
         "log_size": rank.log_size,
         "log_lost": rank.log_lost,
         "log_lost_from": rank.log_lost_from,
@@ -223,6 +254,6 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def _iso(epoch: float) -> str:
+def iso(epoch: float) -> str:
     """Format a time in ISO 8601 with milliseconds and the local offset."""
     return datetime.fromtimestamp(epoch).astimezone().isoformat(timespec="milliseconds")

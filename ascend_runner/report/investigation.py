@@ -20,8 +20,11 @@ from ascend_runner.facts import HangSeen, RankOutput
 from ascend_runner.host import bounded, executables, memory
 from ascend_runner.host.host import Host
 from ascend_runner.host.memory import MemorySample
+from ascend_runner.lifecycle import failure
+from ascend_runner.lifecycle.machine import Restart
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
+from ascend_runner.rank_record import Outcome
 from ascend_runner.supervision.events import Ending, Exited
 from ascend_runner.text import lines_of
 
@@ -91,6 +94,18 @@ class Investigation:
         deaths = (*deaths, *failed_rank.in_memory(others, circumstances))
         return diagnose(deaths, circumstances, failed_rank.places_of(self.job), first_exit)
 
+    @staticmethod
+    def judge(outcome: Outcome, *, has_progressed: bool | None) -> tuple[Restart, str]:
+        """Return how far a failure speaks for a restart, and its fingerprint; see `lifecycle.failure`."""
+        failed, root = outcome.failed, outcome.root
+        ending = failed.ending if failed and failed.ending else Ending()
+        finding = failed.finding if failed else None
+        is_alike = root is not None and len(root.alike) == len(outcome.ranks) > 1
+        return (
+            failure.judge(outcome.cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike),
+            failure.fingerprint(outcome.cause, ending, finding),
+        )
+
     def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
         """Return the stacks of all ranks; `pids` are those of their leaders by rank id."""
         py_spy = executables.find_py_spy(self.job.processes[0].env.get("PATH", os.defpath))
@@ -114,6 +129,7 @@ class Investigation:
                 ending=exited.ending,
                 tail=self.masker.data(output.tail),
                 log_path="" if output.is_all_in_tail or output.lost else specs[exited.rank_id].log_path,
+                size=output.size,
                 plog_folder=specs[exited.rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),
                 has_own_plog_folder=self.job.has_own_process_logs,
                 started_at=self.began,

@@ -171,6 +171,7 @@ class Recorder:
             user_seconds=reaped.user_seconds if reaped else None,
             system_seconds=reaped.system_seconds if reaped else None,
             log_path=spec.log_path,
+            log_start=output.start,
             log_size=output.size,
             log_lost=output.lost,
             log_lost_from=output.lost_from,

@@ -11,6 +11,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.facts import Beat, HangSeen
+from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, SpawnFailed, signal_name
@@ -264,3 +265,37 @@ def _fate(rank: RankRecord) -> str:
 def _how(ending: Ending) -> str:
     """Describe an ending within parentheses: "exit status 1", "killed by SIGSEGV, no core"."""
     return str(ending).replace(" (", ", ").rstrip(")")
+
+
+def attempt_failed(event: Event, job: Job) -> str:
+    """Say that an attempt has failed and what follows: "attempt 1 of at most 4 failed: ...; restarting in 10 s"."""
+    what = f"attempt {job.attempt + 1} of at most {job.policy.max_restarts + 1} failed: {event.sentence}"
+    if job.verdict is not Verdict.RESTART:
+        return f"{what}; not restarting because of {signal_name(event.signum)}"
+    return f"{what}; restarting" + (f" in {job.delay:g} s" if job.delay else "")
+
+
+def attempts(job: Job) -> str:
+    """Say how often a job was started, and why it was not restarted once more; "" if that was not asked for."""
+    if not job.policy.max_restarts or job.verdict is None:
+        return ""
+    times = f"{job.attempt + 1} attempts" if job.attempt else "1 attempt"
+    same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
+    return f"\n  tries  {times}{same}{_VERDICTS[job.verdict]}"
+
+
+_VERDICTS: Final = {
+    Verdict.RESTART: "",
+    Verdict.STOPPED: "",
+    Verdict.NOT_WANTED: "",
+    Verdict.USED_UP: " (--max-restarts)",
+    Verdict.SAME_FAILURE: ": another one would probably fail as well",
+    Verdict.POINTLESS: ": another one would fail as well",
+    Verdict.NOT_CLEAR: ": processes of the last one are still alive",
+}
+
+
+def held_devices(pids: Collection[int]) -> str:
+    """Say that NPUs are still in use at the start of an attempt."""
+    verb = "process" if len(pids) == 1 else "processes"
+    return f"starting although NPUs of this job are still in use, by {verb} {', '.join(map(str, pids))}"

@@ -26,8 +26,12 @@ SHELL: Final = "bash -c '...'"
 FLAGS: Final = frozenset(option.flag for option in OPTIONS)
 VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.variable)
 
-# Where the runner and its ranks share files, and the file of the ranks of a runner around this one.
-NO_OPTIONS: Final = frozenset({f"{VARIABLE_PREFIX}RUN_DIR", f"{VARIABLE_PREFIX}CHECKPOINT_REQUESTS"})
+ATTEMPT: Final = f"{VARIABLE_PREFIX}ATTEMPT"  # which attempt a rank belongs to, counted from 0
+CHECKPOINT: Final = f"{VARIABLE_PREFIX}CHECKPOINT"  # the newest complete checkpoint, for a rank
+# Where the runner and its ranks share files, and what the ranks of a runner around this one are told.
+NO_OPTIONS: Final = frozenset(
+    {f"{VARIABLE_PREFIX}RUN_DIR", f"{VARIABLE_PREFIX}CHECKPOINT_REQUESTS", ATTEMPT, CHECKPOINT}
+)
 
 # Kubernetes makes these for each service, hence for one that is called ascend-runner.
 _OF_A_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")

@@ -55,6 +55,12 @@ class Settings:
     stop_signal: str = "TERM"
     hang_timeout: float | str | None = None
     hang_action: str = "stop"
+    max_restarts: int = 0
+    max_same_failures: int = 3
+    no_restart_on: frozenset[int] | None = None
+    restart_on: frozenset[int] | None = None
+    restart_delay: float | None = None
+    checkpoint_dir: str | None = None
     dry_run: bool = False
     check: bool = False
     json: bool = False
@@ -105,6 +111,9 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
         raise SettingsError("--quiet and --verbose cannot be used together")
     if settings.json and not settings.check:
         raise SettingsError("--json requires --check")
+    both = (settings.restart_on or frozenset()) & (settings.no_restart_on or frozenset())
+    if both:
+        raise SettingsError(f"--restart-on and --no-restart-on both contain {min(both)}")
     return settings
 
 

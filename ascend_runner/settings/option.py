@@ -21,6 +21,7 @@ class Topic(enum.Enum):
     LAUNCHERS = "launchers"
     OUTPUT = "output"
     STOPPING = "stopping"
+    RESTARTS = "restarts"
     CHECKS = "checks"
 
     @property
@@ -36,6 +37,7 @@ _TITLES: Final = {
     Topic.LAUNCHERS: "other launchers",
     Topic.OUTPUT: "logs and console",
     Topic.STOPPING: "stopping",
+    Topic.RESTARTS: "restarts after a failure",
     Topic.CHECKS: "dry run and checks",
 }
 

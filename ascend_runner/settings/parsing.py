@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import signal
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Callable, Final
@@ -16,6 +17,7 @@ from ascend_runner.text import RANK_DIGITS, is_whole_number, parse_numbers
 SIZE_UNITS: Final = {unit: 1 << (10 * power) for power, unit in enumerate("BKMGTPE")}
 SIZE: Final = re.compile(r"(?P<number>[0-9]{1,20}(\.[0-9]{1,20})?) ?((?P<unit>[KMGTPE])(i?B)?|B)", re.IGNORECASE)
 SECONDS_OF: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LARGEST_STATUS: Final = 255
 ALL: Final = "all"
 NONE: Final = "none"
 AUTO: Final = "auto"
@@ -108,6 +110,23 @@ def size(text: str) -> int:
         raise ValueError("a size with a unit, such as 500M or 1.5G, or 0 for no limit")
     number, unit = found["number"], (found["unit"] or "B").upper()
     return math.ceil(float(number) * SIZE_UNITS[unit])
+
+
+def statuses(text: str) -> frozenset[int]:
+    """Read exit statuses and signals as exit statuses: "2,SIGSEGV" is 2 and 139."""
+    if text == NONE:
+        return frozenset()
+    return frozenset(map(_status, text.split(",")))
+
+
+def _status(word: str) -> int:
+    name = word.strip().upper()
+    found = signal.Signals.__members__.get(name if name.startswith("SIG") else f"SIG{name}")
+    if found:
+        return 128 + found
+    if not is_whole_number(name, RANK_DIGITS) or not 1 <= int(name) <= LARGEST_STATUS:
+        raise ValueError("exit statuses from 1 to 255 and names of signals, such as 2,SIGSEGV")
+    return int(name)
 
 
 def ranks(text: str) -> frozenset[int] | None:

@@ -235,4 +235,27 @@ def teardown_in_any_state() -> Iterator[Row]:
         yield Row("  the runner gone", statistics.median(gone for _ended, gone in found), seconds)
 
 
-ROWS: Final = (killed_runner, first_cause, late_cause, stalled_console, teardown_in_any_state)
+def restart() -> Iterator[Row]:
+    """Time from the death of a rank to the first line of the last rank of the next attempt."""
+    script = (
+        "if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then date +%s%N >$F/up-$RANK; exit 0; fi; : >$F/ready-$RANK;"
+        f" [ $RANK = 0 ] || exec sleep 1000; while [ $(ls $F | grep -c ready) -lt {RANKS} ]; do sleep 0.01; done;"
+        " date +%s%N >$F/died; exit 7"
+    )
+
+    def run(launcher: Launcher) -> float:
+        with folder(in_memory=True) as path:
+            words = ("--max-restarts", "1", "sh", "-c", script.replace("$F", path))
+            measure.seconds_of(launcher.command(f"{path}/log", *words, ranks=RANKS))
+            last = max(int(measure.read(name)) for name in glob.glob(f"{path}/up-*"))
+            return (last - int(measure.read(f"{path}/died"))) / 1e9
+
+    launchers = [OURS, *(peer for peer in peers() if peer.name == "torchrun")]
+    medians = measure.alternate(
+        {one.name: (3 if one.is_slow else 11, functools.partial(run, one)) for one in launchers}
+    )
+    what = f"death of a rank to the first line of the last of {RANKS} new ranks"
+    yield Row(what, medians[OURS.name], seconds, "torchrun", medians.get("torchrun"), reach=0.1, is_ratio=True)
+
+
+ROWS: Final = (restart, killed_runner, first_cause, late_cause, stalled_console, teardown_in_any_state)

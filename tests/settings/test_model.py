@@ -16,6 +16,7 @@ DEFAULTS = attrs.asdict(Settings(), recurse=False)
 PATH = "a path"
 HOSTS = "distinct host names, optionally with their numbers of devices, such as a,b or a:8,b:8"
 SECONDS = "a number of seconds, 0 or more, or a duration such as 15m, 72h or 7d"
+STATUSES = "exit statuses from 1 to 255 and names of signals, such as 2,SIGSEGV"
 COUNT = "a whole number, 1 or more"
 SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
 RANKS = "'all', 'none' or ranks such as '0,8-15'"
@@ -49,6 +50,12 @@ WITH_VARIABLE = [
     ("hang_timeout", "auto", "auto"),
     ("hang_timeout", "off", None),
     ("hang_action", "warn", "warn"),
+    ("max_restarts", "0", 0),
+    ("max_same_failures", "1", 1),
+    ("restart_on", "3,sigkill, SEGV", frozenset({3, 137, 139})),
+    ("no_restart_on", "none", frozenset()),
+    ("restart_delay", "2m", 120.0),
+    ("checkpoint_dir", "ckpt", "ckpt"),
     ("log_max_size", "500M", 500 << 20),
     ("log_max_size", "0", 0),
     ("log_max_size", "700B", 700),
@@ -107,6 +114,14 @@ BAD = [
     ("hang_timeout", "0", "'auto', 'off' or a number of seconds above 0"),
     ("hang_timeout", "never", f"'auto', 'off' or {SECONDS}"),
     ("hang_action", "ask", "one of warn, stop"),
+    ("max_restarts", "-1", "a whole number, 0 or more"),
+    ("max_same_failures", "0", COUNT),
+    ("restart_on", "0", STATUSES),
+    ("restart_on", "256", STATUSES),
+    ("no_restart_on", "2,,3", STATUSES),
+    ("no_restart_on", "SIGWHAT", STATUSES),
+    ("restart_delay", "soon", SECONDS),
+    ("checkpoint_dir", "a\0b", PATH),
     ("log_max_size", "500", SIZE),
     ("log_max_size", "5Mi", SIZE),
     ("log_max_size", "-1", SIZE),
@@ -163,6 +178,12 @@ def test_json_requires_check() -> None:
 
     with pytest.raises(SettingsError, match=r"^--json requires --check$"):
         model.decode({"json": "1"}, {})
+
+
+def test_status_cannot_be_in_both_lists() -> None:
+    """A failure after which the job is to be restarted, and is not to be, is an error."""
+    with pytest.raises(SettingsError, match=r"^--restart-on and --no-restart-on both contain 139$"):
+        model.decode({"restart_on": "139"}, {"ASCEND_RUNNER_NO_RESTART_ON": "2,SIGSEGV"})
 
 
 def test_none_binds_nothing() -> None:

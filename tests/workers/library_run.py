@@ -15,6 +15,7 @@ import time
 from itertools import cycle
 from typing import TYPE_CHECKING, Callable
 
+from ascend_runner import job_runner
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
 from ascend_runner.launcher import Launcher
@@ -46,7 +47,7 @@ def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> i
     with Signals() as signals:
         launcher = Launcher(settings, dict(os.environ), signals, Messages(say, Level.WARNING))
         try:
-            return launcher.run(launcher.prepare(command).job(), console).status
+            return job_runner.run(launcher, launcher.prepare(command).job(), console)[0].status
         except AscendRunnerError as error:
             say(format_message(Level.ERROR, str(error)))
             return error.exit_status

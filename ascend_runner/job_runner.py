@@ -1,0 +1,240 @@
+"""Runs a job: performs what the state machine of `lifecycle` asks for, and answers it with events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ascend_runner.errors import AscendRunnerError, StopRequestedError
+from ascend_runner.facts import Fact, Swept
+from ascend_runner.frameworks import hccl
+from ascend_runner.guardian import process_tree
+from ascend_runner.host import bounded, executables, npu
+from ascend_runner.host.host import Host
+from ascend_runner.launcher import Launcher
+from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
+from ascend_runner.managed_node import ManagedNode
+from ascend_runner.manager import Manager
+from ascend_runner.output.console import Console
+from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
+from ascend_runner.plan.attempts import of_attempt
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.processes.rank_processes import RankProcesses
+from ascend_runner.rank_record import Outcome
+from ascend_runner.report import build, screen
+from ascend_runner.report.journal import REPORT_LIMIT, Journal
+from ascend_runner.report.progress import Progress
+from ascend_runner.report.recorder import Recorder
+from ascend_runner.services import run_folder
+from ascend_runner.services.heartbeats import listening
+from ascend_runner.supervision.events import SignalReceived
+
+if TYPE_CHECKING:
+    from ascend_runner.training.checkpoints import Checkpoints
+
+RELEASE_LIMIT: Final = 15.0  # seconds for the NPUs to be released, by processes that are not ours or by the driver
+RELEASE_LOOKS: Final = 150  # at the NPUs in this time
+CHECKPOINT_LIMIT: Final = 12.0  # seconds to look for checkpoints, which takes 10 s at most where the disk responds
+
+
+class JobRunner:
+    """Runs one job. `spec` is the plan of the newest attempt. An observer of the manager's facts."""
+
+    def __init__(self, launcher: Launcher, journal: Journal, console: Console) -> None:
+        self.journal = journal
+        self._launcher = launcher
+        self._signals, self._messages = launcher.signals, launcher.messages
+        self._console = console
+        self._outcome = Outcome(cause=None)  # of the newest attempt
+        self._limit = REPORT_LIMIT  # seconds for the disk with the report
+        self._checkpoints: Checkpoints | None = None  # before the attempt; None: unknown
+        self._has_survivors = False  # whether processes of the attempt are alive
+
+    def run(self) -> Outcome:
+        """Run the job to its end.
+
+        Raises:
+            AscendRunnerError: The runner itself has failed; no rank is alive.
+        """
+        performers: Mapping[Action, Callable[[], Event]] = {
+            Action.START: self._start,
+            Action.WAIT: self._wait,
+            Action.PREPARE: self._prepare_again,
+        }
+        event = self._make(self.journal.spec)
+        self._note_what_is_missing()
+        while actions := self._feed(event):
+            try:
+                event = performers[actions[0]]()
+            except StopRequestedError as stop:
+                event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum)
+        return self._outcome
+
+    def observe(self, fact: Fact, _at: float) -> None:
+        """Take note of processes that nothing could end."""
+        if isinstance(fact, Swept):
+            self._has_survivors = bool(fact.survivors)
+
+    # --- Performing ---------------------------------------------------------------------------------------------------
+
+    def _make(self, spec: JobSpec) -> Event:
+        """Make what an attempt needs on disk."""
+        self._checkpoints = look_for_checkpoints(spec.checkpoint_dir)
+        newest = self._checkpoints and self._checkpoints.newest
+        spec = of_attempt(spec, self.journal.job.attempt, newest.path if newest else "")
+        self.journal.spec = spec
+        self.journal.spec = self._launcher.make(spec)
+        return Event(kind=Kind.PREPARED)
+
+    def _start(self) -> Event:
+        """Run an attempt."""
+        spec = self.journal.spec
+        self._has_survivors = False
+        recorder = Recorder(spec, self._signals.is_hurried)
+        progress = Progress(spec, self._messages, self._launcher.is_orphaned)
+        output = RankOutputs(spec, self._console, self._messages.warning)
+        with ExitStack() as beside:
+            folder = beside.enter_context(run_folder.opened(self._launcher.environ))
+            spec = run_folder.with_requests(spec, folder)
+            spec, heartbeats = beside.enter_context(listening(spec, folder, self._messages.warning))
+            processes = beside.enter_context(closing(RankProcesses()))
+            self._signals.watch(processes.exits)
+            node = ManagedNode(
+                processes=processes,
+                output=output,
+                clock=self._signals,
+                evidence=recorder.investigation,
+                heartbeats=heartbeats,
+            )
+            try:
+                Manager(spec, node, observers=(progress, self.journal, self, recorder, heartbeats)).run()
+            finally:
+                self._signals.unwatch(processes.exits)
+
+        self._outcome = recorder.finish(self._messages.warning)
+        self._limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
+        return self._end_of_attempt(recorder)
+
+    def _wait(self) -> Event:
+        self._launcher.pause(self.journal.job.delay)
+        return Event(kind=Kind.DELAY_OVER)
+
+    def _prepare_again(self) -> Event:
+        self._await_release()
+        return self._make(self._launcher.prepare_again())
+
+    def _await_release(self) -> None:
+        """Wait until no process has the NPUs of the job open."""
+        host, spec = Host(), self.journal.spec
+        visible = hccl.visible_devices(self._launcher.environ)
+        device_ids = npu.of_ranks(host, len(spec.ranks), visible) if spec.ranks else npu.devices(host)
+        holders = await_release(host, device_ids, self._launcher.pause)
+        if holders:
+            self._messages.warning(screen.held_devices(holders))
+
+    # --- Afterwards ---------------------------------------------------------------------------------------------------
+
+    def _end_of_attempt(self, recorder: Recorder) -> Event:
+        outcome, cause = self._outcome, self._outcome.cause
+        if cause is None or isinstance(cause, SignalReceived):
+            return Event(kind=Kind.ENDED, status=outcome.status, sentence=str(cause or ""))
+
+        has_progressed = self._has_progressed()
+        restart, fingerprint = recorder.investigation().judge(outcome, has_progressed=has_progressed)
+        return Event(
+            kind=Kind.ENDED,
+            status=outcome.status,
+            signum=self._signals.stop_signum,
+            restart=restart,
+            fingerprint=fingerprint,
+            has_progressed=has_progressed,
+            is_clear=not self._has_survivors,
+            sentence=build.sentence(cause, outcome.root),
+        )
+
+    def _has_progressed(self) -> bool | None:
+        """Whether there is a newer checkpoint than before the attempt; None if that is unknown."""
+        folder = self.journal.spec.checkpoint_dir
+        if not (folder and self.journal.spec.restarts.max_restarts):
+            return False
+        found = look_for_checkpoints(folder)
+        return found.is_progress_since(self._checkpoints) if found and self._checkpoints else None
+
+    def _feed(self, event: Event) -> tuple[Action, ...]:
+        actions = self.journal.feed(event)
+        if event.kind in {Kind.ENDED, Kind.STOP_REQUESTED}:
+            self._report(event)
+        return actions
+
+    def _report(self, event: Event) -> None:
+        """Report an attempt that has ended, or a job that was stopped between two."""
+        job, outcome, environ = self.journal.job, self._outcome, self._launcher.environ
+        if isinstance(outcome.cause, SignalReceived):
+            outcome = attrs.evolve(outcome, cause=self._stop(outcome.cause.signum))
+        elif job.state is JobState.FAILED:
+            reruns = self.journal.write_reruns(environ, self._limit)
+            ranks = tuple(attrs.evolve(rank, rerun=reruns.get(rank.rank_id, "")) for rank in outcome.ranks)
+            outcome = attrs.evolve(outcome, ranks=ranks)
+        elif event.restart and job.verdict:
+            self._messages.warning(screen.attempt_failed(event, job))
+        outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings))
+        document = self.journal.finish(outcome, environ, self._limit)
+        if job.state is JobState.STOPPED and not isinstance(outcome.cause, SignalReceived):
+            outcome = attrs.evolve(outcome, cause=self._stop(event.signum))
+            document = self.journal.finish(outcome, environ, self._limit)
+        self._outcome = attrs.evolve(outcome, report=document)
+
+    def _stop(self, signum: int) -> SignalReceived:
+        return SignalReceived(signum, is_orphaned=self._launcher.is_orphaned())
+
+    def _note_what_is_missing(self) -> None:
+        """Say what this system or installation lacks for this job."""
+        spec = self.journal.spec
+        search_path = spec.processes[0].env.get("PATH", os.defpath)
+        if spec.hang_timeout is not None and not executables.find_py_spy(search_path):
+            self._messages.info(f"{executables.NO_PY_SPY}: the stacks of a hang will be the kernel's, not Python's")
+        if not process_tree.is_proc_ours():
+            self._messages.warning(
+                "/proc belongs to another PID namespace: processes that leave their rank's session cannot be found"
+                " and stopped (use unshare --mount-proc)"
+            )
+
+
+def run(launcher: Launcher, spec: JobSpec, console: Console) -> tuple[Outcome, Journal]:
+    """Run a job to its end; the journal has its state and the plan of its newest attempt.
+
+    Raises:
+        AscendRunnerError: The runner itself has failed; no rank is alive.
+    """
+    with launcher.log_dir:
+        journal = launcher.begin(spec)
+        journal.spec = spec
+        try:
+            return JobRunner(launcher, journal, console).run(), journal
+        except AscendRunnerError as error:
+            journal.fail(error)
+            raise
+
+
+def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:
+    """Wait until no process has one of these NPUs open; return the pids of those that still have after the limit."""
+    for _ in range(RELEASE_LOOKS):
+        if not npu.holders(host, device_ids):
+            return ()
+        pause(RELEASE_LIMIT / RELEASE_LOOKS)
+    return npu.holders(host, device_ids)
+
+
+def look_for_checkpoints(folder: str) -> Checkpoints | None:
+    """Look for the checkpoints in a folder; None if there is none, or if its disk does not respond."""
+    if not folder:
+        return None
+    from ascend_runner.training import checkpoints  # noqa: PLC0415  only --checkpoint-dir needs it
+
+    found: list[Checkpoints] = []
+    bounded.call(CHECKPOINT_LIMIT, lambda: found.append(checkpoints.look(folder)))
+    return found[0] if found else None

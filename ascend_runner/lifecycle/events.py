@@ -1,0 +1,113 @@
+"""The events of a job as lines of a file: CloudEvents 1.0 in JSON, one for each change of the job's state.
+
+Each line holds the event of the state machine, so that `replay` can pass them through the machine again: what it
+returns is the job as it was at the last line.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Optional
+
+import attrs
+
+from ascend_runner.lifecycle import machine
+from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart
+
+LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
+TYPE: Final = "io.ascend-runner.job.%s.v1"  # % the state
+BEGUN: Final = "begun"  # in place of an event's kind, with the policy of the job
+
+
+@attrs.frozen(kw_only=True)
+class Origin:
+    """What all events of a job have in common: the URI reference of their source, and the beginning of their ids."""
+
+    source: str
+    run_id: str
+
+
+def origin(job_id: str, part: str, run_id: str) -> Origin:
+    """Return what the events of this part of a job have in common; `run_id` differs between its runs."""
+    path = "".join(
+        char if char.isascii() and (char.isalnum() or char in "-._~") else _percent(char) for char in f"{job_id}{part}"
+    )
+    return Origin(source=f"/ascend-runner/{path}", run_id=run_id)
+
+
+def _percent(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogateescape"))
+
+
+def encode(job: Job, event: Event | None, origin: Origin, *, number: int, at: str) -> bytes:
+    """Encode the change that has led to `job` as a line; the event is None for the begin of the job.
+
+    `number` tells the events of a job apart, and `at` is the time in ISO 8601. A sentence that is too long is cut.
+    """
+    data: dict[str, object] = {"state": job.state.value, "attempt": job.attempt}
+    if event is None:
+        data |= {"event": BEGUN, "policy": attrs.asdict(job.policy, value_serializer=_plain)}
+    else:
+        data |= {"event": event.kind.value, **_changed(event)}
+    if event and event.restart and job.verdict:
+        data |= {"verdict": job.verdict.value, "delay": job.delay}
+    document = {
+        "specversion": "1.0",
+        "id": f"{origin.run_id}-{number}",
+        "source": origin.source,
+        "type": TYPE % job.state.value,
+        "time": at,
+        "datacontenttype": "application/json",
+        "data": data,
+    }
+    line = _line(document)
+    while len(line) > LONGEST_LINE:
+        data["sentence"] = str(data["sentence"])[: -(len(line) - LONGEST_LINE) // 4 - 1]
+        line = _line(document)
+    return line
+
+
+def replay(lines: Iterable[bytes]) -> Job | None:
+    """Return the job after these lines, None if there is none. A last line that is cut off does not count."""
+    job = None
+    for line in lines:
+        if not line.endswith(b"\n"):
+            break
+        data = json.loads(line)["data"]
+        if data["event"] == BEGUN:
+            job = Job(policy=_policy(data["policy"]))
+        elif job:
+            job, _actions = machine.transition(job, _event(data))
+    return job
+
+
+def _line(document: Mapping[str, object]) -> bytes:
+    # Names that are not UTF-8 are escaped: JSON has none of them.
+    return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
+
+
+def _changed(event: Event) -> dict[str, object]:
+    """Return the members of an event that do not have their default, but for its kind."""
+    values = attrs.asdict(event, value_serializer=_plain)
+    defaults = attrs.asdict(Event(kind=event.kind), value_serializer=_plain)
+    return {name: value for name, value in values.items() if value != defaults[name]}
+
+
+def _plain(_owner: object, _field: object, value: object) -> object:
+    if isinstance(value, enum.Enum):
+        return value.value
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _policy(data: Mapping[str, Any]) -> Policy:
+    sets = {name: frozenset(data[name]) for name in ("always", "never")}
+    return Policy(**{**data, **sets})
+
+
+def _event(data: Mapping[str, Any]) -> Event:
+    names = {field.name for field in attrs.fields(Event)} & data.keys()
+    restart: Optional[Restart] = Restart(data["restart"]) if data.get("restart") else None
+    values = {name: data[name] for name in names - {"restart"}}
+    return Event(kind=Kind(data["event"]), restart=restart, **values)

@@ -1,0 +1,104 @@
+"""What a failure says about a restart: its class, and a fingerprint that equal failures share.
+
+The fingerprint leaves out what differs from one time to the next: the rank, and values in messages. A false "never"
+costs more than an attempt in vain, so that class holds only what cannot depend on the machine or the moment.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ascend_runner.diagnosis.codes import Kind
+from ascend_runner.diagnosis.endings import signal_behind
+from ascend_runner.diagnosis.finding import Finding
+from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND
+from ascend_runner.lifecycle.machine import Restart
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, signal_name
+
+USAGE: Final = 2  # the exit status of argparse, and of most programs, if their arguments are wrong
+LONGEST_FINGERPRINT: Final = 200  # characters
+SHARED_LIBRARY: Final = ".so"  # in an ImportError: of a driver that may be missing on this machine only
+
+_SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
+_IMPORT: Final = frozenset({"ImportError", "ModuleNotFoundError"})
+_CONNECTION: Final = re.compile(
+    r"Connection\w*Error|BrokenPipeError|TimeoutError|timeout|gaierror|DistNetworkError|DistStoreError"
+)
+# Codes of HCCL and ACL that tell of wrong settings.
+_SETTINGS: Final = re.compile(r"EI00(01|03|04|05|08|14|16|17)|107001")
+_DEVICE_MEMORY: Final = "EI0011"
+# Of the codes and phrases that are usually the root cause: those that a later attempt may be spared.
+_PASSING: Final = re.compile(
+    r"EI\d+|EJ\d+|EL000[15]|507\d+|SIG[A-Z]+|the last training process is running|other processes occupying this card"
+    r"|device busy or unavailable|server not reachable|input/output error|Address already in use"
+    r"|Name or service not known"
+)
+
+
+def judge(
+    cause: Cause | None, ending: Ending, finding: Finding | None, *, has_progressed: bool | None, is_alike: bool
+) -> Restart:
+    """Return the class of a failure; `ending` and `finding` are those of the rank that caused it.
+
+    `has_progressed` is None if that is unknown. With `is_alike`, all ranks have failed for the same reason.
+    """
+    if isinstance(cause, Exited):
+        restart = _of_rank(ending, finding or Finding(), may_import=has_progressed is not False)
+    elif isinstance(cause, HangDetected):
+        restart = Restart.TRANSIENT
+    else:
+        restart = _of_status(cause.exit_status if cause else 0) or Restart.CONFIRM
+    if restart is Restart.TRANSIENT and is_alike and has_progressed is False:
+        return Restart.CONFIRM
+    return restart
+
+
+def _of_rank(ending: Ending, finding: Finding, *, may_import: bool) -> Restart:
+    exception = exception_type(finding.exception)
+    is_import = exception in _IMPORT and SHARED_LIBRARY not in finding.exception
+    is_wrong_usage = ending.exit_code == USAGE and _shows_usage(finding)
+    if exception in _SYNTAX or _SETTINGS.fullmatch(finding.code) or is_wrong_usage or (is_import and not may_import):
+        return Restart.NEVER
+    if exception in _IMPORT or finding.is_out_of_memory or finding.code == _DEVICE_MEMORY:
+        return Restart.CONFIRM
+    if finding.code:
+        may_pass = finding.code_kind != Kind.ROOT.value or _PASSING.fullmatch(finding.code)
+        return Restart.TRANSIENT if may_pass else Restart.CONFIRM
+    if exception and not signal_behind(ending) and not _CONNECTION.fullmatch(exception):
+        return Restart.CONFIRM
+    return _of_status(ending.exit_status) or Restart.TRANSIENT
+
+
+def _of_status(status: int) -> Restart | None:
+    return Restart.NEVER if status in {COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND} else None
+
+
+def _shows_usage(finding: Finding) -> bool:
+    return any(line.lower().startswith("usage:") for line in (*finding.last_lines, *finding.excerpt))
+
+
+def exception_type(exception: str) -> str:
+    """Return the name of an exception's class without its module; "" if this is not a Python exception."""
+    name = exception.partition(":")[0].rpartition(".")[2]
+    return name if name.isidentifier() else ""
+
+
+def fingerprint(cause: Cause | None, ending: Ending, finding: Finding | None) -> str:
+    """Return what equal failures share: the exception and its place, the code, the signal or the exit status.
+
+    Where a code tells of a peer, the place is that of whatever was waiting for it, and says nothing.
+    """
+    if isinstance(cause, HangDetected):
+        return "hang"
+    if not isinstance(cause, Exited):
+        return f"not started: exit status {cause.exit_status if cause else 0}"
+    return _of_evidence(finding or Finding(), signal_behind(ending))[:LONGEST_FINGERPRINT] or str(ending)
+
+
+def _of_evidence(finding: Finding, signum: int) -> str:
+    exception = exception_type(finding.exception)
+    is_about_a_peer = finding.code and finding.code_kind != Kind.ROOT.value
+    if exception and finding.place and not is_about_a_peer:
+        return f"{exception} at {finding.place}"
+    return finding.code or (signal_name(signum) if signum else exception)

@@ -1,0 +1,249 @@
+"""The life of a job over its attempts as a pure state machine: `transition(job, event) -> (job, actions)`.
+
+An attempt is one start of all ranks; `supervision` has its rules. This machine decides what follows it.
+
+The laws, which a test checks in every interleaving:
+ 1. An attempt starts only after the one before has ended, and nothing of it is alive.
+ 2. Nothing follows a success, and nothing follows a stop signal: one that arrives after an attempt has failed, at any
+    time before the next one starts, ends the job.
+ 3. There are at most `max_restarts` restarts, and at most so many in a row after the same failure as its class permits,
+    unless the training has progressed in between.
+ 4. The exit status is that of the last attempt, of the stop signal that prevented another one, or of the runner if it
+    has failed itself.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Callable, Final, Optional
+
+import attrs
+
+from ascend_runner.errors import RUNNER_FAILED
+
+FIRST_DELAY: Final = 10.0  # seconds before the second restart without progress; doubled before each further one
+LONGEST_DELAY: Final = 300.0  # seconds; both are those of Kubernetes' CrashLoopBackOff
+
+
+class JobState(enum.Enum):
+    """What a job is doing, or what it has come to."""
+
+    PREPARING = "preparing"  # the rank table is awaited, the plan made, files are written
+    STARTING = "starting"  # ranks are started one after the other
+    RUNNING = "running"  # every rank was started
+    STOPPING = "stopping"  # every rank was asked to stop
+    RESTARTING = "restarting"  # an attempt has failed, and the next one is to come
+    SUCCEEDED = "succeeded"  # every rank has exited with 0
+    FAILED = "failed"
+    STOPPED = "stopped"  # by a signal to the runner
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job is over."""
+        return self in {JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED}
+
+
+class Kind(enum.Enum):
+    """What has happened to a job."""
+
+    PREPARED = "prepared"  # the plan is made, and the files that it needs are written
+    ALL_STARTED = "all_started"  # the last rank was started
+    TEARDOWN = "teardown"  # the ranks are asked to stop
+    ENDED = "ended"  # the attempt is over
+    DELAY_OVER = "delay_over"
+    STOP_REQUESTED = "stop_requested"  # a stop signal, while there is no rank to be stopped
+    RUNNER_FAILED = "runner_failed"
+
+
+class Restart(enum.Enum):
+    """How far a failure speaks for a restart."""
+
+    NEVER = "never"  # it would fail again
+    CONFIRM = "confirm"  # it would probably fail again: one restart shows it
+    TRANSIENT = "transient"  # it may not fail again
+
+
+class Verdict(enum.Enum):
+    """What was decided after an attempt had failed, and why."""
+
+    RESTART = "restart"
+    NOT_WANTED = "not_wanted"  # --max-restarts is 0
+    USED_UP = "used_up"  # --max-restarts
+    SAME_FAILURE = "same_failure"  # too often in a row
+    POINTLESS = "pointless"  # by its class
+    NOT_CLEAR = "not_clear"  # processes of the attempt are alive
+    STOPPED = "stopped"  # by a signal that came before the next attempt
+
+
+class Action(enum.Enum):
+    """What the runner is to do next; each is answered by an event."""
+
+    PREPARE = "prepare"  # PREPARED
+    START = "start"  # ALL_STARTED, TEARDOWN and ENDED
+    WAIT = "wait"  # so many seconds as `Job.delay`: DELAY_OVER
+
+
+@attrs.frozen(kw_only=True)
+class Policy:
+    """When a job is restarted. `delay` is in seconds (None: it grows with every restart in vain).
+
+    `always` and `never` are exit statuses (128 + N for signal N) that overrule the class of a failure.
+    """
+
+    max_restarts: int = 0
+    max_same_failures: int = 3
+    always: frozenset[int] = frozenset()
+    never: frozenset[int] = frozenset()
+    delay: Optional[float] = None
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """Something that has happened.
+
+    Of an attempt that has ENDED, `status` is the exit status; a failure has a class, `restart`, and a `fingerprint`,
+    which equal failures share. `has_progressed` tells whether the training got further than before the attempt (None:
+    unknown), and `is_clear` whether nothing of it is alive. `signum` is the stop signal that has arrived, 0 without
+    one. `sentence` explains a failure.
+    """
+
+    kind: Kind
+    status: int = 0
+    signum: int = 0
+    restart: Optional[Restart] = None
+    fingerprint: str = ""
+    has_progressed: Optional[bool] = False
+    is_clear: bool = True
+    sentence: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """Everything that the rules depend on. `attempt` counts from 0; `status` is the exit status once there is one.
+
+    `same_failures` counts the failures in a row that have this `fingerprint`, and `vain` all of them, both since the
+    last progress. `delay` is in seconds, until the next attempt.
+    """
+
+    policy: Policy
+    state: JobState = JobState.PREPARING
+    attempt: int = 0
+    status: Optional[int] = None
+    fingerprint: str = ""
+    same_failures: int = 0
+    vain: int = 0
+    delay: float = 0.0
+    verdict: Optional[Verdict] = None  # on the last attempt that has failed
+
+
+Step = tuple[Job, tuple[Action, ...]]
+Handler = Callable[[Job, Event], Step]
+
+
+def transition(job: Job, event: Event) -> Step:
+    """Return the job after `event`, and the actions to perform."""
+    return TRANSITIONS[job.state][event.kind](job, event)
+
+
+# --- The cells of the table -------------------------------------------------------------------------------------------
+
+
+def _ignore(job: Job, _event: Event) -> Step:
+    return job, ()
+
+
+def _start(job: Job, _event: Event) -> Step:
+    return attrs.evolve(job, state=JobState.STARTING), (Action.START,)
+
+
+def _run(job: Job, _event: Event) -> Step:
+    return attrs.evolve(job, state=JobState.RUNNING), ()
+
+
+def _tear_down(job: Job, _event: Event) -> Step:
+    return attrs.evolve(job, state=JobState.STOPPING), ()
+
+
+def _end(job: Job, event: Event) -> Step:
+    if event.restart is None:
+        state = JobState.STOPPED if event.status else JobState.SUCCEEDED
+        return attrs.evolve(job, state=state, status=event.status, verdict=None), ()
+
+    job = _counted(job, event)
+    verdict = _verdict(job, event)
+    if verdict is Verdict.RESTART and event.signum:
+        return _stop(attrs.evolve(job, verdict=Verdict.STOPPED), event)
+    if verdict is Verdict.RESTART:
+        return attrs.evolve(job, state=JobState.RESTARTING, verdict=verdict, delay=_delay(job)), (Action.WAIT,)
+    return attrs.evolve(job, state=JobState.FAILED, status=event.status, verdict=verdict), ()
+
+
+def _prepare(job: Job, _event: Event) -> Step:
+    return attrs.evolve(job, state=JobState.PREPARING, attempt=job.attempt + 1, delay=0.0, verdict=None), (
+        Action.PREPARE,
+    )
+
+
+def _stop(job: Job, event: Event) -> Step:
+    return attrs.evolve(job, state=JobState.STOPPED, status=128 + event.signum), ()
+
+
+def _fail(job: Job, event: Event) -> Step:
+    return attrs.evolve(job, state=JobState.FAILED, status=event.status or RUNNER_FAILED), ()
+
+
+_IGNORED: Final[Mapping[Kind, Handler]] = dict.fromkeys(Kind, _ignore)
+_OVER: Final[Mapping[Kind, Handler]] = {**_IGNORED, Kind.ENDED: _end, Kind.RUNNER_FAILED: _fail}
+
+TRANSITIONS: Final[Mapping[JobState, Mapping[Kind, Handler]]] = {
+    JobState.PREPARING: {**_IGNORED, Kind.PREPARED: _start, Kind.STOP_REQUESTED: _stop, Kind.RUNNER_FAILED: _fail},
+    JobState.STARTING: {**_OVER, Kind.ALL_STARTED: _run, Kind.TEARDOWN: _tear_down},
+    JobState.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down},
+    JobState.STOPPING: _OVER,
+    JobState.RESTARTING: {**_IGNORED, Kind.DELAY_OVER: _prepare, Kind.STOP_REQUESTED: _stop},
+    JobState.SUCCEEDED: _IGNORED,
+    JobState.FAILED: _IGNORED,
+    JobState.STOPPED: _IGNORED,
+}
+
+
+# --- What follows a failure -------------------------------------------------------------------------------------------
+
+
+def _counted(job: Job, event: Event) -> Job:
+    """Count a failure. Unknown progress neither adds to the same failures nor resets them."""
+    same = 1
+    if event.fingerprint == job.fingerprint and not event.has_progressed:
+        same = job.same_failures + (event.has_progressed is False)
+    return attrs.evolve(
+        job,
+        fingerprint=event.fingerprint,
+        same_failures=same,
+        vain=1 if event.has_progressed else job.vain + 1,
+    )
+
+
+def _verdict(job: Job, event: Event) -> Verdict:
+    policy, restart = job.policy, event.restart
+    if event.status in policy.always:
+        restart = Restart.TRANSIENT
+    if event.status in policy.never:
+        restart = Restart.NEVER
+    if not policy.max_restarts:
+        return Verdict.NOT_WANTED
+    if restart is Restart.NEVER:
+        return Verdict.POINTLESS
+    if not event.is_clear:
+        return Verdict.NOT_CLEAR
+    if job.attempt >= policy.max_restarts:
+        return Verdict.USED_UP
+    limit = 1 if restart is Restart.CONFIRM else policy.max_same_failures
+    return Verdict.SAME_FAILURE if job.same_failures > limit else Verdict.RESTART
+
+
+def _delay(job: Job) -> float:
+    """Return the seconds until the next attempt: none before the first one and after progress, then more and more."""
+    if job.policy.delay is not None:
+        return job.policy.delay
+    return 0.0 if job.vain == 1 else min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(job.vain - 2, 10))

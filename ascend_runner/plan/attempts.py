@@ -1,0 +1,35 @@
+"""The plan of one attempt of a job: the variables from which its ranks learn which attempt it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.settings.command_line import ATTEMPT, CHECKPOINT
+
+RESTART_COUNT: Final = "TORCHELASTIC_RESTART_COUNT"
+# torch takes TORCHELASTIC_RUN_ID as a sign of an agent whose store it may use, so that is never set.
+MAX_RESTARTS: Final = "TORCHELASTIC_MAX_RESTARTS"
+STARTS: Final = "MA_PROC_START_CNT"  # ModelArts: how often the command was started in this container, from 1
+
+
+def of_attempt(job: JobSpec, attempt: int, checkpoint: str = "") -> JobSpec:
+    """Return the plan of an attempt, counted from 0; `checkpoint` is the newest complete one ("": there is none)."""
+    variables = {CHECKPOINT: checkpoint} if checkpoint else {}
+    if job.restarts.max_restarts:
+        variables |= {
+            ATTEMPT: str(attempt),
+            RESTART_COUNT: str(attempt),
+            MAX_RESTARTS: str(job.restarts.max_restarts),
+        }
+
+    def planned(spec: RankSpec) -> RankSpec:
+        starts = spec.env.get(STARTS, "")
+        counted = {STARTS: str(int(starts) + attempt)} if attempt and starts.isdecimal() else {}
+        return attrs.evolve(spec, env={**spec.env, **variables, **counted})
+
+    return attrs.evolve(
+        job, attempt=attempt, ranks=tuple(map(planned, job.ranks)), beside=tuple(map(planned, job.beside))
+    )

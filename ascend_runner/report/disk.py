@@ -1,0 +1,79 @@
+"""Writes what tells of a job in the background, so that a disk that is full or hangs does not hold up the ranks.
+
+The thread lives only while there is something to write: an idle job has none.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ascend_runner.errors import AscendRunnerError, OutputError
+from ascend_runner.host import bounded
+
+MOST_WAITING: Final = 64  # writes; so many wait only for a disk that hangs, and further ones are given up
+
+
+class Disk:
+    """Carries out writes in their order. A file that cannot be written is a warning, once."""
+
+    def __init__(self, warn: Callable[[str], None], is_cut: Callable[[], bool] = bounded.never) -> None:
+        """Once `is_cut` returns true, a disk that does not respond is hardly waited for."""
+        self._warn = warn
+        self._is_cut = is_cut
+        self._waiting: deque[tuple[str, Callable[[], None]]] = deque()  # with the path that is written
+        self._changed = threading.Condition()
+        self._path = ""  # that is being written; "": the thread has ended
+        self._reported: set[str] = set()
+
+    def put(self, path: str, write: Callable[[], None]) -> None:
+        """Write a file soon. `write` may raise OutputError."""
+        with self._changed:
+            if len(self._waiting) >= MOST_WAITING:
+                return
+            self._waiting.append((path, write))
+            if self._path:
+                return
+            self._path = path
+        try:
+            bounded.start_thread(self._work)
+        except AscendRunnerError:  # the limit of processes: then the job has to wait for the disk
+            self._work()
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until everything was written, at most so many seconds; return whether it was."""
+        deadline = time.monotonic() + seconds
+        while not self._is_idle(min(bounded.POLL_INTERVAL, deadline - time.monotonic())):
+            if self._is_cut():
+                deadline = min(deadline, time.monotonic() + bounded.LAST_CHANCE)
+                self._is_idle(deadline - time.monotonic())
+            if time.monotonic() >= deadline:
+                self._report("", f"cannot write {self._path!r}: no response from its disk within {seconds:g} s")
+                return False
+        return True
+
+    def _is_idle(self, seconds: float) -> bool:
+        """Wait at most so many seconds; return whether everything was written."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._path, max(0.0, seconds))
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._path = ""
+                    self._changed.notify_all()
+                    return
+                self._path, write = self._waiting.popleft()
+            try:
+                write()
+            except OutputError as error:
+                self._report(self._path, str(error))
+
+    def _report(self, path: str, sentence: str) -> None:
+        if path not in self._reported:
+            self._reported.add(path)
+            self._warn(sentence)

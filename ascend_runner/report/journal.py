@@ -1,0 +1,142 @@
+"""The state of a job, and what is written of each change of it: a line of the events, and the report.
+
+The report is written when the job is prepared, and replaced whenever its state changes. What is read is therefore
+always about the newest run: a runner that is killed leaves a report that says, for example, "running". A job that has
+failed leaves scripts that run its ranks again beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ascend_runner import files
+from ascend_runner.errors import AscendRunnerError, StopRequestedError
+from ascend_runner.facts import Fact
+from ascend_runner.host import bounded
+from ascend_runner.lifecycle import events, machine
+from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
+from ascend_runner.plan import rerun
+from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.rank_record import Outcome
+from ascend_runner.report import build
+from ascend_runner.report.disk import Disk
+from ascend_runner.supervision.state import Phase, State
+from ascend_runner.text import printable
+
+REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
+
+
+class Journal:
+    """Keeps the state of one job. A disk that fails is a warning: the job's own exit status must not be lost for it.
+
+    An observer of the manager's facts. `spec` is the plan, without ranks while they are not known.
+    """
+
+    def __init__(self, spec: JobSpec, warn: Callable[[str], None], is_cut: Callable[[], bool] = bounded.never) -> None:
+        """Once `is_cut` returns true, a disk that does not respond is hardly waited for."""
+        self.spec = spec
+        self.job = Job(policy=spec.restarts)
+        self._disk = Disk(warn, is_cut)
+        self._began = time.time()  # the attempt; in seconds since the epoch
+        self._origin = events.origin(spec.job_id, spec.part, f"{self._began * 1000:.0f}-{os.getpid()}")
+        self._events = 0  # that were written
+        self._ended: Event | None = None  # the end of an attempt that is not among the records yet
+        self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
+        self._report: Mapping[str, object] = {}  # the newest
+
+    def begin(self) -> None:
+        """Write that the job is being prepared."""
+        self._note(None)
+        self._replace(build.unfinished(self.spec, self.job.state, self._began))
+        self.flush()
+
+    def observe(self, fact: Fact, _at: float) -> None:
+        """Follow the phases of an attempt."""
+        if isinstance(fact, State) and fact.phase is Phase.RUNNING:
+            self.feed(Event(kind=Kind.ALL_STARTED))
+        elif isinstance(fact, State) and fact.phase in {Phase.TERMINATING, Phase.KILLING}:
+            self.feed(Event(kind=Kind.TEARDOWN, sentence=str(fact.cause or "")))
+
+    def feed(self, event: Event) -> tuple[Action, ...]:
+        """Take note of an event; return what is to be done. `finish` follows where that ends an attempt or the job."""
+        before = self.job.state
+        self.job, actions = machine.transition(self.job, event)
+        if self.job.state is before:
+            return actions
+        if self.job.state is JobState.PREPARING:
+            self._began = time.time()
+        self._ended = event if event.kind is Kind.ENDED else None
+        self._note(event)
+        if not self.job.state.is_final and self.job.state is not JobState.RESTARTING:
+            self._replace(build.unfinished(self.spec, self.job.state, self._began))
+        return actions
+
+    def fail(self, error: AscendRunnerError) -> None:
+        """Write that the runner itself has failed, or was told to stop before it had started anything."""
+        if isinstance(error, StopRequestedError):
+            self.feed(Event(kind=Kind.STOP_REQUESTED, signum=error.signum))
+        else:
+            self.feed(Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error)))
+        self._replace(build.unfinished(self.spec, self.job.state, self._began, error))
+        self.flush()
+
+    def finish(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Mapping[str, object]:
+        """Write the report of an attempt or job that has ended, and return it; its disk has `limit` seconds.
+
+        `environ` is the environment that the runner was started with.
+        """
+        document = build.build(outcome, self.spec, environ)
+        if self._ended:
+            self._attempts.append(build.attempt(document, self.job, self._ended))
+            self._ended = None
+        self._replace(document)
+        self.flush(limit)
+        return self._report
+
+    def write_reruns(self, environ: Mapping[str, str], limit: float) -> Mapping[int, str]:
+        """Write a script for each rank that runs it again; return the commands for those that were written, by rank."""
+        written: dict[int, str] = {}
+
+        def write(spec: RankSpec) -> None:
+            path = self.spec.rerun_path(spec)
+            files.write_atomically(path, rerun.script(spec, self.spec, environ), files.SCRIPT_MODE)
+            written[spec.rank_id] = f"sh {printable(shlex.quote(path))}"
+
+        def write_all() -> None:
+            for spec in self.spec.processes:
+                write(spec)
+
+        self._disk.put(self.spec.log_dir, write_all)
+        self.flush(limit)
+        return dict(written)  # a copy, because the thread may still be running
+
+    def flush(self, limit: float = REPORT_LIMIT) -> None:
+        """Wait until everything was written, at most `limit` seconds."""
+        self._disk.flush(limit)
+
+    def _note(self, event: Event | None) -> None:
+        """Write a line of the events."""
+        self._events += 1
+        line = events.encode(self.job, event, self._origin, number=self._events, at=build.iso(time.time()))
+        path = self.spec.events_path
+        self._disk.put(path, lambda: files.append(path, line))
+
+    def _replace(self, report: Mapping[str, object]) -> None:
+        """Write the report soon, of several that wait for the disk only the newest."""
+        self._report = {
+            **report,
+            "state": self.job.state.value,
+            "status": self.job.status,
+            "attempt": self.job.attempt,
+            "attempts": tuple(self._attempts),
+        }
+        self._disk.put(self.spec.report_path, functools.partial(self._write, self.spec.report_path, self._report))
+
+    def _write(self, path: str, report: Mapping[str, object]) -> None:
+        if report is self._report:  # otherwise a newer one follows, behind its event
+            files.write_atomically(path, build.encode(report))

@@ -1,0 +1,185 @@
+"""Play random schedules of restarts on real ranks, and check the invariants after each of them.
+
+Ranks leave behind processes that ignore SIGTERM, in sessions of their own. A fifth of the schedules kill the runner or
+the guardian, a fifth stop the job. No process of two attempts lives at once, none is left, events are whole and lead to
+the state in the report, and the logs have the attempts in their order. A schedule that fails is printed with its seed:
+`--seed N --schedules 1` plays it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import attrs
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
+
+from ascend_runner.guardian import process_tree  # noqa: E402  found by the line above
+from tests.helpers.job_files import contradictions  # noqa: E402  as above
+
+LIMIT = 60.0  # seconds for one schedule
+# The first rank says if a lock of an earlier attempt is taken; children hold the lock of their own attempt.
+RANK = """
+n=$ASCEND_RUNNER_ATTEMPT; echo "attempt $n"
+for lock in lock-*; do
+  [ $RANK != 0 ] || [ "$lock" = lock-$n ] || ! [ -e "$lock" ] || flock -xn "$lock" true || echo "overlap with $lock"
+done
+for how in $CHILDREN; do
+  [ $how = setsid ] || how=
+  (trap '' TERM; exec 9>>lock-$n; flock -sn 9; $how sleep 60) & :
+done
+[ $RANK = 0 ] || [ $n = $LAST ] || { [ $STUBBORN = 1 ] && trap '' TERM; sleep 60; }
+[ $RANK = 0 ] || exit 0
+sleep $LIFE; [ $n = $LAST ] && exit 0; [ $END = KILL ] && kill -KILL $$; exit $END
+"""
+
+
+@attrs.frozen
+class Schedule:
+    """A job that succeeds in attempt `last`, and the signal that disturbs it after so many seconds."""
+
+    seed: int
+    ranks: int
+    last: int
+    restarts: int
+    env: tuple[tuple[str, str], ...]
+    blow: tuple[float, int, str] | None  # when, which signal, to the guardian or the runner
+
+
+def draw(seed: int) -> Schedule:
+    """Draw a schedule."""
+    dice = random.Random(seed)
+    last = dice.randrange(5)
+    env = {
+        "CHILDREN": " ".join(dice.choices(("setsid", "plain"), k=dice.randrange(3))),
+        "STUBBORN": str(dice.randrange(2)),
+        "LIFE": f"{dice.uniform(0, 0.1):.3f}",
+        "END": dice.choice(("7", "KILL", "1")),
+        "LAST": str(last),
+    }
+    blow = None
+    fate = dice.random()
+    if fate < 0.2:
+        blow = (dice.uniform(0, 2.0), signal.SIGKILL, dice.choice(("runner", "guardian")))
+    elif fate < 0.4:
+        blow = (dice.uniform(0, 2.0), dice.choice((signal.SIGTERM, signal.SIGINT)), "guardian")
+    return Schedule(seed, dice.randrange(1, 4), last, dice.randrange(1, 5), tuple(env.items()), blow)
+
+
+def play(schedule: Schedule) -> list[str]:
+    """Play a schedule; return what was wrong."""
+    process_tree.become_subreaper()
+    with tempfile.TemporaryDirectory(prefix="ascend-runner-chaos-") as path:
+        folder = Path(path)
+        options = ("--nproc-per-node", schedule.ranks, "--max-restarts", schedule.restarts, "--restart-delay", "0")
+        words = ("--log-dir", "log", "--job-name", "job", "--grace", "0.3", *options, "sh", "-c", RANK)
+        argv = [sys.executable, "-m", "ascend_runner", *map(str, words)]
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **dict(schedule.env)}
+        with open(folder / "screen", "wb") as screen:
+            popen = subprocess.Popen(argv, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=screen, stderr=screen)
+        is_struck = strike(schedule, popen)
+        try:
+            status = popen.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            popen.kill()
+            popen.wait()
+            return ["still running", *survivors()]
+        return [
+            *survivors(),
+            *contradictions(folder / "log"),
+            *wrong_logs(folder),
+            *wrong_end(schedule, status, folder, is_struck=is_struck),
+        ]
+
+
+def strike(schedule: Schedule, popen: subprocess.Popen[bytes]) -> bool:
+    """Send the signal of a schedule; return whether there was somebody to get it."""
+    if schedule.blow is None:
+        return False
+    moment, signum, whom = schedule.blow
+    time.sleep(moment)
+    pids = [popen.pid] if whom == "guardian" else process_tree.children(popen.pid)
+    if popen.poll() is not None or not pids:
+        return False
+    os.kill(pids[0], signum)
+    return True
+
+
+def survivors() -> list[str]:
+    """Return the processes that are left; after SIGKILL of the guardian they have a moment."""
+    deadline = time.monotonic() + 10
+    while process_tree.reap_adopted(keep=frozenset()):
+        if time.monotonic() > deadline:
+            return [f"left: {found}" for found in process_tree.kill_all(keep=frozenset())]
+        time.sleep(0.01)
+    return []
+
+
+def wrong_logs(folder: Path) -> list[str]:
+    """Return what is wrong with the logs: each has the attempts in their order, and no attempt met another one."""
+    wrong = []
+    for path in (folder / "log").glob("job-proc-*"):
+        lines = path.read_text().splitlines()
+        attempts = [line for line in lines if line.startswith("attempt ")]
+        if attempts != [f"attempt {number}" for number in range(len(attempts))] and not _has_gaps(attempts):
+            wrong.append(f"{path.name}: {attempts}")
+        wrong += [f"{path.name}: {line}" for line in lines if line.startswith("overlap")]
+    return wrong
+
+
+def _has_gaps(attempts: list[str]) -> bool:
+    """Whether some attempts are missing: a rank that was stopped at once has not told of its attempt."""
+    numbers = [int(line.split()[1]) for line in attempts]
+    return numbers == sorted(set(numbers))
+
+
+def wrong_end(schedule: Schedule, status: int, folder: Path, *, is_struck: bool) -> list[str]:
+    """Return what is wrong with the exit status and the report, if nobody was killed."""
+    if is_struck and schedule.blow and schedule.blow[1] == signal.SIGKILL:
+        return []
+    report = json.loads((folder / "log" / "job-report.json").read_bytes()) if (folder / "log").exists() else None
+    if report is None:
+        return [] if is_struck else ["there is no report"]
+    wrong = [] if report["status"] == status else [f"status {status}, reported as {report['status']}"]
+    if is_struck:
+        return wrong
+    end = dict(schedule.env)["END"]
+    limit = min(schedule.restarts, 3)  # --max-same-failures
+    attempt = min(schedule.last, limit)
+    expected = 0 if attempt == schedule.last else 137 if end == "KILL" else int(end)
+    if (attempt, expected) != (report["attempt"], status):
+        wrong.append(f"attempt {report['attempt']} with status {status}, expected {attempt} with {expected}")
+    return wrong
+
+
+def main() -> int:
+    """Play the schedules; return 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
+    parser.add_argument("--schedules", type=int, default=1000)
+    parser.add_argument("--at-once", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    schedules = [draw(options.seed + number) for number in range(options.schedules)]
+    failures = 0
+    with concurrent.futures.ProcessPoolExecutor(options.at_once) as pool:
+        for schedule, wrong in zip(schedules, pool.map(play, schedules)):
+            if wrong:
+                failures += 1
+                print(schedule, *wrong, sep="\n  ", flush=True)
+    print(f"{options.schedules} schedules, {failures} wrong")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

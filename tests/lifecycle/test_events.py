@@ -1,0 +1,94 @@
+"""The events of a job: lines of CloudEvents, which lead through the state machine to the same job again."""
+
+from __future__ import annotations
+
+import json
+from typing import Optional
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ascend_runner.lifecycle import events, machine
+from ascend_runner.lifecycle.machine import Event, Job, JobState, Kind, Policy, Restart
+
+ORIGIN = events.origin("job", "", "1-2")
+AT = "2026-11-22T03:12:45.000+00:00"
+POLICY = Policy(max_restarts=3, always=frozenset({3, 139}), never=frozenset({2}), delay=1.5)
+
+happenings = st.builds(
+    Event,
+    kind=st.sampled_from(Kind),
+    status=st.integers(0, 255),
+    signum=st.integers(0, 64),
+    restart=st.sampled_from((None, *Restart)),
+    fingerprint=st.text(max_size=20),
+    has_progressed=st.sampled_from((True, False, None)),
+    is_clear=st.booleans(),
+    sentence=st.text(st.characters(), max_size=50),
+)
+
+
+def line(job: Job, event: Optional[Event], number: int = 1) -> bytes:
+    """Encode one event."""
+    return events.encode(job, event, ORIGIN, number=number, at=AT)
+
+
+@given(st.lists(happenings, max_size=40))
+def test_replay_gives_the_state(happened: list[Event]) -> None:
+    """The lines of any history lead to the job as it was, after each of them, and hold its state."""
+    job = Job(policy=POLICY)
+    lines = [line(job, None)]
+    for event in happened:
+        before = job
+        job, _actions = machine.transition(job, event)
+        if job.state is not before.state:
+            lines.append(line(job, event))
+            assert job.state.value == json.loads(lines[-1])["data"]["state"]
+        assert job == events.replay(lines)
+
+
+def test_line_that_is_cut_off_does_not_count() -> None:
+    """A file that ends in the middle of a line leads to the job before it, and an empty one to none."""
+    job = Job(policy=POLICY)
+    began = line(job, None)
+    started = line(machine.transition(job, Event(kind=Kind.PREPARED))[0], Event(kind=Kind.PREPARED))
+
+    for size in range(len(started)):
+        assert job == events.replay([began, started[:size]])
+    assert events.replay([]) is None
+    assert events.replay([began[:-1]]) is None
+
+
+def test_cloud_event() -> None:
+    """A line has the attributes that CloudEvents 1.0 requires, and its type is the state."""
+    job = Job(policy=POLICY, state=JobState.RUNNING)
+    document = json.loads(line(job, Event(kind=Kind.ALL_STARTED), 7))
+
+    assert {
+        "specversion": "1.0",
+        "id": "1-2-7",
+        "source": "/ascend-runner/job",
+        "type": "io.ascend-runner.job.running.v1",
+        "time": AT,
+        "datacontenttype": "application/json",
+        "data": {"state": "running", "attempt": 0, "event": "all_started"},
+    } == document
+
+
+@pytest.mark.parametrize("sentence", ["x" * 10_000, "\udc80" * 3000, "誤" * 3000, "\n\0\\" * 3000])
+def test_line_is_whole_whatever_the_sentence(sentence: str) -> None:
+    """A line has at most 4096 bytes and one newline, and can be read again."""
+    event = Event(kind=Kind.RUNNER_FAILED, status=125, sentence=sentence, fingerprint="誤" * 200)
+    job, _actions = machine.transition(Job(policy=POLICY), event)
+    encoded = line(job, event)
+
+    assert (True, 1) == (len(encoded) <= 4096, encoded.count(b"\n"))
+    assert sentence.startswith(json.loads(encoded)["data"]["sentence"])
+    assert job == events.replay([line(Job(policy=POLICY), None), encoded])
+
+
+def test_source_is_a_uri() -> None:
+    """Whatever a job is called, its source has only characters of a URI."""
+    assert "/ascend-runner/a%20b%25-node-1" == events.origin("a b%", "-node-1", "").source
+    assert "/ascend-runner/%E8%AA%A4%FF" == events.origin("誤\udcff", "", "").source

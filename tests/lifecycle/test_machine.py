@@ -1,0 +1,328 @@
+"""The laws of a job over its attempts, in every interleaving of 2 attempts of 2 ranks and in random histories of more.
+
+`World` is an independent model of what can happen to a job: its ranks, and the stop signals that arrive. The machine
+sees only events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from signal import SIGTERM
+from typing import Optional
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ascend_runner.lifecycle import machine
+from ascend_runner.lifecycle.machine import (
+    TRANSITIONS,
+    Action,
+    Event,
+    Job,
+    JobState,
+    Kind,
+    Policy,
+    Restart,
+    Verdict,
+)
+
+RANKS = 2
+STOPPED = 128 + SIGTERM
+
+
+@attrs.frozen
+class World:
+    """What is true of a job: what the runner does, the ranks that live, and whether it was told to stop."""
+
+    doing: Optional[Action] = Action.PREPARE  # of the first attempt
+    alive: int = 0
+    to_start: int = 0
+    has_failed: bool = False  # a rank of this attempt
+    is_stopping: bool = False  # the ranks were asked to stop
+    told: bool = False  # a stop signal has arrived
+    cause_is_signal: bool = False  # of the end of this attempt
+    is_survived: bool = False  # a rank cannot be killed
+
+    def possible(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
+        """Return everything that can happen next, with the world after it and the events that the runner makes of it.
+
+        The runner notices a signal at once while nothing runs, and hands it to the machine at the end of an attempt
+        otherwise.
+        """
+        if self.doing is Action.START:
+            yield from self._in_an_attempt()
+        elif self.doing is Action.PREPARE:
+            yield attrs.evolve(self, doing=None), (Event(kind=Kind.PREPARED),)
+            yield attrs.evolve(self, doing=None), (Event(kind=Kind.RUNNER_FAILED, status=125),)
+        elif self.doing is Action.WAIT:
+            yield attrs.evolve(self, doing=None), (Event(kind=Kind.DELAY_OVER),)
+        if self.doing in {Action.PREPARE, Action.WAIT}:
+            yield attrs.evolve(self, doing=None, told=True), (Event(kind=Kind.STOP_REQUESTED, signum=SIGTERM),)
+
+    def _in_an_attempt(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
+        if not self.told:
+            first = not self.has_failed
+            stopping = attrs.evolve(
+                self, told=True, to_start=0, is_stopping=True, cause_is_signal=self.cause_is_signal or first
+            )
+            yield stopping, self._teardown()
+        if self.to_start:
+            started = attrs.evolve(self, to_start=self.to_start - 1, alive=self.alive + 1)
+            yield started, () if started.to_start else (Event(kind=Kind.ALL_STARTED),)
+            failed = attrs.evolve(self, to_start=0, has_failed=True, is_stopping=True)
+            yield failed, self._teardown()
+        if self.alive:
+            yield attrs.evolve(self, alive=self.alive - 1), ()
+            if not self.is_stopping:
+                failed = attrs.evolve(self, alive=self.alive - 1, to_start=0, has_failed=True, is_stopping=True)
+                yield failed, self._teardown() if failed.alive else ()
+        if not self.to_start and (not self.alive or self.is_stopping):
+            yield from self._ends()
+
+    def _teardown(self) -> tuple[Event, ...]:
+        return () if self.is_stopping else (Event(kind=Kind.TEARDOWN),)
+
+    def _ends(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
+        """Return the ends of an attempt: of a failed one, for each class and progress."""
+        over = attrs.evolve(self, doing=None, is_survived=self.alive > 0)
+        if self.cause_is_signal:
+            yield over, (Event(kind=Kind.ENDED, status=STOPPED),)
+        elif not self.has_failed:
+            yield over, (Event(kind=Kind.ENDED),)
+        else:
+            for restart in Restart:
+                event = failed(restart, signum=SIGTERM if self.told else 0)
+                yield over, (attrs.evolve(event, is_clear=not self.alive),)
+
+    def told_to(self, actions: tuple[Action, ...]) -> World:
+        """Return the world in which the runner does what it was told."""
+        if not actions:
+            return self
+        (action,) = actions
+        assert self.doing is None, "one thing at a time"
+        if action is not Action.START:
+            return attrs.evolve(self, doing=action)
+        assert not self.alive, "law 1: an attempt starts while a rank of another one is alive"
+        assert not self.told, "law 2: an attempt starts after a stop signal"
+        return World(doing=action, to_start=RANKS)
+
+
+def failed(
+    restart: Restart = Restart.TRANSIENT,
+    *,
+    status: int = 7,
+    signum: int = 0,
+    fingerprint: str = "ValueError at train.py:3",
+    has_progressed: Optional[bool] = False,
+) -> Event:
+    """Return the end of an attempt that has failed."""
+    return Event(
+        kind=Kind.ENDED,
+        status=status,
+        signum=signum,
+        restart=restart,
+        fingerprint=fingerprint,
+        has_progressed=has_progressed,
+    )
+
+
+def test_laws_in_every_interleaving() -> None:
+    """Whatever happens to 2 attempts of 2 ranks, no law is broken, and the job comes to an end."""
+    start = (Job(policy=Policy(max_restarts=1)), World())
+    seen, to_do, ends = {start}, [start], set()
+    while to_do:
+        job, world = to_do.pop()
+        nexts = list(world.possible())
+        assert bool(nexts) is (not job.state.is_final), (job, world)
+        for after, events in nexts:
+            reached = follow(job, after, events)
+            if reached not in seen:
+                seen.add(reached)
+                to_do.append(reached)
+            if reached[0].state.is_final:
+                ends.add((reached[0].state, reached[0].status, reached[0].attempt))
+
+    assert {
+        (JobState.SUCCEEDED, 0, 0),
+        (JobState.SUCCEEDED, 0, 1),
+        (JobState.FAILED, 7, 0),
+        (JobState.FAILED, 7, 1),
+        (JobState.FAILED, 125, 0),
+        (JobState.FAILED, 125, 1),
+        (JobState.STOPPED, STOPPED, 0),
+        (JobState.STOPPED, STOPPED, 1),
+    } == ends
+    assert {job.state for job, _world in seen} == set(JobState)
+
+
+def follow(job: Job, world: World, events: tuple[Event, ...]) -> tuple[Job, World]:
+    """Pass events to the machine, and check what holds of every single transition."""
+    for event in events:
+        before = job
+        job, actions = machine.transition(job, event)
+        world = world.told_to(actions)
+        assert (job.state is before.state) is (job == before), "a change of the state, and nothing but that, is told"
+        assert before.attempt <= job.attempt <= before.policy.max_restarts
+        assert (job.status is not None) is job.state.is_final
+        if job.state is JobState.SUCCEEDED:
+            assert not world.has_failed
+        if world.told and job.state is JobState.FAILED and event.restart:
+            assert job.verdict is not Verdict.RESTART
+        if world.is_survived:
+            assert job.state.is_final, "law 1"
+    return job, world
+
+
+events = st.builds(
+    failed,
+    st.sampled_from(Restart),
+    status=st.sampled_from((1, 7, 139)),
+    fingerprint=st.sampled_from("ab"),
+    has_progressed=st.sampled_from((True, False, None)),
+)
+policies = st.builds(
+    Policy,
+    max_restarts=st.integers(0, 8),
+    max_same_failures=st.integers(1, 4),
+    always=st.sampled_from((frozenset(), frozenset({139}))),
+    never=st.sampled_from((frozenset(), frozenset({1}))),
+    delay=st.sampled_from((None, 0.0, 5.0)),
+)
+
+
+def play(policy: Policy, *ends: Event) -> Job:
+    """Let attempts end one after the other, until there are no more or the job is over."""
+    job = Job(policy=policy)
+    for end in ends:
+        job, actions = machine.transition(job, Event(kind=Kind.PREPARED))
+        assert (Action.START,) == actions
+        job, actions = machine.transition(job, end)
+        if job.state.is_final:
+            assert () == actions
+            return job
+        assert (Action.WAIT,) == actions
+        job, actions = machine.transition(job, Event(kind=Kind.DELAY_OVER))
+        assert (Action.PREPARE,) == actions
+    return job
+
+
+@given(policies, st.lists(events, min_size=12, max_size=12))
+def test_restarts_are_limited_in_random_histories(policy: Policy, ends: list[Event]) -> None:
+    """No history of failures has more restarts than its limits permit, counted here by hand."""
+    job = play(policy, *ends)
+    made = ends[: job.attempt + 1]
+    in_a_row = 1
+    for index, end in enumerate(made[:-1]):  # those that were followed by a restart
+        restart = Restart.TRANSIENT if end.status in policy.always else end.restart or Restart.NEVER
+        limit = {Restart.NEVER: 0, Restart.CONFIRM: 1, Restart.TRANSIENT: policy.max_same_failures}[restart]
+        is_same = index > 0 and end.fingerprint == made[index - 1].fingerprint
+        if not is_same or end.has_progressed:
+            in_a_row = 1
+        elif end.has_progressed is False:
+            in_a_row += 1
+        assert in_a_row <= limit
+        assert end.status not in policy.never
+
+    assert JobState.FAILED is job.state
+    assert job.attempt <= policy.max_restarts
+    assert made[-1].status == job.status
+
+
+@pytest.mark.parametrize(
+    ("restart", "expected", "verdict"),
+    [
+        (Restart.NEVER, 0, Verdict.POINTLESS),
+        (Restart.CONFIRM, 1, Verdict.SAME_FAILURE),
+        (Restart.TRANSIENT, 3, Verdict.SAME_FAILURE),
+    ],
+)
+def test_restarts_after_the_same_failure(restart: Restart, expected: int, verdict: Verdict) -> None:
+    """The class of a failure decides how often a job is restarted after it in a row."""
+    job = play(Policy(max_restarts=9), *[failed(restart)] * 10)
+
+    assert (expected, verdict) == (job.attempt, job.verdict)
+
+
+def test_progress_begins_the_count_anew() -> None:
+    """A job that fails the same way each time, but gets further, is restarted as often as it may be."""
+    job = play(Policy(max_restarts=9), *[failed(Restart.CONFIRM, has_progressed=True)] * 10)
+
+    assert (9, Verdict.USED_UP) == (job.attempt, job.verdict)
+
+
+def test_unknown_progress_is_never_no_progress() -> None:
+    """A failure of which it is unknown whether the training got further is not counted, nor does it end the count."""
+    unknown, vain = failed(has_progressed=None), failed()
+    job = play(Policy(max_restarts=9), vain, unknown, unknown, vain, unknown, vain, vain)
+
+    assert (6, Verdict.SAME_FAILURE, 4) == (job.attempt, job.verdict, job.same_failures)
+
+
+def test_other_failures_begin_the_count_anew() -> None:
+    """Failures in turn are restarted as often as the job may be."""
+    job = play(Policy(max_restarts=9), *[failed(fingerprint="a"), failed(fingerprint="b")] * 5)
+
+    assert (9, Verdict.USED_UP) == (job.attempt, job.verdict)
+
+
+@pytest.mark.parametrize(
+    ("policy", "restart", "expected"),
+    [
+        (Policy(max_restarts=2, always=frozenset({7})), Restart.NEVER, 2),
+        (Policy(max_restarts=2, never=frozenset({7})), Restart.TRANSIENT, 0),
+        (Policy(max_restarts=2, always=frozenset({8}), never=frozenset({8})), Restart.TRANSIENT, 2),
+    ],
+)
+def test_lists_of_statuses_overrule_the_class(policy: Policy, restart: Restart, expected: int) -> None:
+    """--restart-on and --no-restart-on decide before the class does."""
+    assert expected == play(policy, *[failed(restart)] * 3).attempt
+
+
+@pytest.mark.parametrize(
+    ("delay", "progress", "expected"),
+    [
+        (None, (False,) * 9, [0, 10, 20, 40, 80, 160, 300, 300]),
+        (None, (False, False, True, False, False), [0, 10, 0, 10]),
+        (2.5, (False, False, True), [2.5, 2.5]),
+    ],
+)
+def test_delays(delay: Optional[float], progress: tuple[bool, ...], expected: list[float]) -> None:
+    """The first restart is immediate, also after progress; each further one waits longer, up to a limit."""
+    policy = Policy(max_restarts=20, max_same_failures=20, delay=delay)
+    job, delays = Job(policy=policy), []
+    for has_progressed in progress[:-1]:
+        for event in (Event(kind=Kind.PREPARED), failed(has_progressed=has_progressed)):
+            job, _actions = machine.transition(job, event)
+        delays.append(job.delay)
+        job, _actions = machine.transition(job, Event(kind=Kind.DELAY_OVER))
+
+    assert expected == delays
+
+
+def test_stop_signal_prevents_only_another_attempt() -> None:
+    """A signal during the teardown after a failure stops a job that would be restarted; another one has failed."""
+    policy = Policy(max_restarts=1)
+    stopped = play(policy, failed(signum=SIGTERM))
+    failure = play(policy, failed(Restart.NEVER, signum=SIGTERM))
+
+    assert (JobState.STOPPED, STOPPED, Verdict.STOPPED) == (stopped.state, stopped.status, stopped.verdict)
+    assert (JobState.FAILED, 7, Verdict.POINTLESS) == (failure.state, failure.status, failure.verdict)
+
+
+def test_nothing_starts_beside_a_survivor() -> None:
+    """While a process of an attempt is alive, there is no other one."""
+    job = play(Policy(max_restarts=1), attrs.evolve(failed(), is_clear=False))
+
+    assert (JobState.FAILED, Verdict.NOT_CLEAR) == (job.state, job.verdict)
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_table_is_total(state: JobState) -> None:
+    """Every state has an entry for every kind of event, and none leads out of a final state."""
+    assert set(Kind) == TRANSITIONS[state].keys()
+
+    if state.is_final:
+        job = Job(policy=Policy(max_restarts=1), state=state, status=0)
+        assert {(job, ())} == {machine.transition(job, Event(kind=kind, status=1)) for kind in Kind}

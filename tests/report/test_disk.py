@@ -1,0 +1,60 @@
+"""Writing in the background: in order, told once what fails, and never waited for longer than a limit."""
+
+from __future__ import annotations
+
+import threading
+
+from ascend_runner.errors import OutputError
+from ascend_runner.report.disk import MOST_WAITING, Disk
+from tests.helpers.waiting import LIMIT, wait_until
+
+
+def void(_result: object) -> None:
+    """Return nothing."""
+
+
+def test_writes_are_carried_out_in_order() -> None:
+    """Whatever is put is written, one after the other; then no thread is left."""
+    warnings: list[str] = []
+    written: list[int] = []
+    disk = Disk(warnings.append)
+    threads = threading.active_count()
+    for number in range(50):
+        disk.put("a", lambda number=number: written.append(number))  # type: ignore[misc]  # a default binds it now
+
+    assert disk.flush(LIMIT)
+    assert ([*range(50)], []) == (written, warnings)
+    wait_until(lambda: threading.active_count() == threads)
+
+
+def test_disk_that_fails_is_told_once_for_each_file() -> None:
+    """A full disk is a warning, not one for each line, and the next write is tried."""
+    warnings: list[str] = []
+    disk = Disk(warnings.append)
+
+    def fail() -> None:
+        raise OutputError("no space left")
+
+    for path in ("a", "b", "a"):
+        disk.put(path, fail)
+        assert disk.flush(LIMIT)
+    assert ["no space left"] * 2 == warnings
+
+
+def test_disk_that_hangs_delays_nobody() -> None:
+    """Writes wait in the background, and few of them; that is told once, and they are done when the disk responds."""
+    warnings: list[str] = []
+    written: list[int] = []
+    released = threading.Event()
+    disk = Disk(warnings.append)
+    disk.put("report", lambda: void(released.wait()))
+    for number in range(1000):
+        disk.put("events", lambda number=number: written.append(number))  # type: ignore[misc]  # as above
+
+    assert not disk.flush(0.01)
+    assert not disk.flush(0.01)
+    assert ["cannot write 'report': no response from its disk within 0.01 s"] == warnings
+    assert [] == written
+    released.set()
+    assert disk.flush(LIMIT)
+    assert MOST_WAITING >= len(written) > 0

@@ -1,0 +1,116 @@
+"""What is written of a job whenever its state changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+
+from ascend_runner.errors import OutputError, StopRequestedError
+from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Policy, Restart
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.rank_record import Outcome, RankRecord
+from ascend_runner.report.journal import Journal
+from ascend_runner.supervision.events import Ending, Exited, SignalReceived
+from ascend_runner.supervision.state import Phase, State
+from tests.helpers.job_files import contradictions
+from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.waiting import LIMIT
+
+FAILED = Outcome(cause=Exited(0, Ending(exit_code=7)), ranks=(RankRecord(rank_id=0, ending=Ending(exit_code=7)),))
+ENDED = Event(kind=Kind.ENDED, status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
+
+
+def plan(folder: Path, max_restarts: int = 0) -> JobSpec:
+    """Return the plan of a job that writes into a folder."""
+    return job_spec([rank_spec()], log_dir=str(folder), restarts=Policy(max_restarts=max_restarts))
+
+
+def begun(folder: Path, warnings: list[str], max_restarts: int = 0) -> Journal:
+    """Return the journal of a job that was begun."""
+    journal = Journal(plan(folder, max_restarts), warnings.append)
+    journal.begin()
+    return journal
+
+
+def start(journal: Journal, *phases: Phase) -> None:
+    """Let an attempt start and go through some phases."""
+    journal.feed(Event(kind=Kind.PREPARED))
+    for phase in phases:
+        journal.observe(State(grace=1.0, phase=phase), 0.0)
+
+
+def report(folder: Path) -> dict[str, object]:
+    """Read the report."""
+    document: dict[str, object] = json.loads((folder / "job-report.json").read_bytes())
+    return document
+
+
+def test_each_change_is_written(tmp_path: Path) -> None:
+    """Events and report follow a job through two attempts; both are complete after `flush`."""
+    warnings: list[str] = []
+    journal = begun(tmp_path, warnings, max_restarts=1)
+    seen = [report(tmp_path)["state"]]
+    for phases in ((Phase.STARTING,), (Phase.RUNNING,), (Phase.HOLDING, Phase.TERMINATING, Phase.KILLING, Phase.DONE)):
+        start(journal, *phases)
+        journal.flush(LIMIT)
+        seen.append(report(tmp_path)["state"])
+    assert (Action.WAIT,) == journal.feed(ENDED)
+    journal.finish(FAILED, {}, LIMIT)
+    restarting = report(tmp_path)
+    journal.feed(Event(kind=Kind.DELAY_OVER))
+    start(journal)
+    assert () == journal.feed(ENDED)
+    document = journal.finish(FAILED, {}, LIMIT)
+
+    assert ["preparing", "starting", "running", "stopping"] == seen
+    assert ("restarting", None, 0, 1) == (
+        restarting["state"],
+        restarting["status"],
+        restarting["attempt"],
+        len(json.loads(json.dumps(restarting["attempts"]))),
+    )
+    assert json.loads(json.dumps(document)) == report(tmp_path)
+    assert ("failed", 7, 1) == (document["state"], document["status"], document["attempt"])
+    assert [] == contradictions(tmp_path) == warnings
+
+
+def test_job_that_is_stopped_between_attempts(tmp_path: Path) -> None:
+    """The records of the attempts stay as they are; the job was interrupted."""
+    journal = begun(tmp_path, [], max_restarts=1)
+    start(journal)
+    journal.feed(ENDED)
+    journal.finish(FAILED, {}, LIMIT)
+    journal.feed(Event(kind=Kind.STOP_REQUESTED, signum=15))
+    document = journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15)), {}, LIMIT)
+
+    assert (JobState.STOPPED.value, 143) == (document["state"], document["status"])
+    assert [("rank_failed", 7)] == [
+        (attempt["cause"]["kind"], attempt["status"]) for attempt in json.loads(json.dumps(document["attempts"]))
+    ]
+
+
+def test_errors_of_the_runner(tmp_path: Path) -> None:
+    """An error of the runner and a stop signal before the first start are told apart."""
+    found = []
+    for number, error in enumerate((OutputError("no room"), StopRequestedError(15, "SIGTERM"))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        begun(folder, []).fail(error)
+        document = json.loads((folder / "job-report.json").read_bytes())
+        found.append((document["state"], document["status"], document["cause"]["kind"], document["cause"]["signal"]))
+
+    assert [("failed", 125, "runner_failed", None), ("stopped", 143, "interrupted", 15)] == found
+
+
+def test_disk_without_room_is_told_once_for_each_file(tmp_path: Path) -> None:
+    """A job whose events and report cannot be written goes on."""
+    warnings: list[str] = []
+    journal = begun(tmp_path / "missing", warnings)
+    start(journal, Phase.RUNNING, Phase.TERMINATING)
+    journal.feed(ENDED)
+    journal.finish(FAILED, {}, LIMIT)
+
+    assert JobState.FAILED is journal.job.state
+    assert 2 == len(warnings)

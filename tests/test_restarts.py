@@ -1,0 +1,376 @@
+"""Jobs that are restarted after a failure: when, with what, and what is written of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.host.host import Host
+from ascend_runner.job_runner import await_release
+from ascend_runner.lifecycle import events
+from tests.helpers.program import Program, Run
+
+RESTARTS = ("--max-restarts", "9", "--restart-delay", "0")
+# Rank 0 fails when the other one, which is started last, runs.
+FAIL = (
+    'echo "attempt $ASCEND_RUNNER_ATTEMPT"; up=up-$ASCEND_RUNNER_ATTEMPT;'
+    ' [ "$RANK" = 0 ] || { touch $up; exec sleep 60; }; while ! [ -e $up ]; do :; done; exit 7'
+)
+
+
+def start(program: Program, script: str, *options: str, ranks: int = 2, env: dict[str, str] | None = None) -> Run:
+    """Start ranks that run a shell script, with restarts."""
+    return program.start("--nproc-per-node", str(ranks), *RESTARTS, *options, "sh", "-c", script, env=env)
+
+
+def states(program: Program) -> list[str]:
+    """Return the states that the events of the job tell of."""
+    lines = (program.log_dir / "job-events.jsonl").read_bytes().splitlines()
+    return [json.loads(line)["data"]["state"] for line in lines]
+
+
+ATTEMPT = ["preparing", "starting", "running", "stopping"]
+
+
+# --- How often --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("import a_module_that_nobody_has", 1),
+        ("x = = 1", 1),
+        ("import argparse; argparse.ArgumentParser().parse_args(['--unknown'])", 2),
+    ],
+    ids=["import", "syntax", "arguments"],
+)
+def test_hopeless_failure_is_not_tried_again(program: Program, code: str, status: int) -> None:
+    """A wrong import, a syntax error and wrong arguments would fail again: the job is not restarted."""
+    run = program.start("--nproc-per-node", "2", *RESTARTS, sys.executable, "-c", code)
+
+    assert status == run.finish()
+    assert ("failed", 0, "pointless") == (
+        program.report()["state"],
+        program.report()["attempt"],
+        program.report()["attempts"][0]["verdict"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "attempts"),
+    [
+        (FAIL, (), 4),
+        (FAIL, ("--max-same-failures", "1"), 2),
+        (FAIL, ("--max-restarts", "2"), 3),
+        (FAIL, ("--no-restart-on", "7"), 1),
+        (FAIL, ("--max-restarts", "0"), 1),
+        ("kill -SEGV $$", ("--no-restart-on", "SIGSEGV"), 1),
+        ('echo "usage: x"; exit 2', ("--restart-on", "2", "--max-restarts", "1"), 2),
+        ("[ $ASCEND_RUNNER_ATTEMPT = 2 ] || exit 5", (), 3),
+    ],
+)
+def test_number_of_attempts(program: Program, script: str, options: tuple[str, ...], attempts: int) -> None:
+    """The limits of options hold, and a success ends the job."""
+    start(program, script, *options).finish()
+
+    assert (attempts - 1, attempts) == (program.report()["attempt"], len(program.report()["attempts"]))
+
+
+def test_exception_is_confirmed_once(program: Program) -> None:
+    """An exception of the training's own is tried once more; the screen says how often it came."""
+    run = program.start("--nproc-per-node", "2", *RESTARTS, sys.executable, "-c", "raise ValueError(open)")
+
+    assert 1 == run.finish()
+    assert 2 == len(program.report()["attempts"])
+    assert (
+        "  tries  2 attempts, the same failure 2 times in a row: another one would probably fail as well" in run.screen
+    )
+
+
+def write_checkpoints(folder: Path) -> str:
+    """Return a script that fails in each attempt after it has saved a checkpoint as Megatron does."""
+    saved = f"{folder}/iter_000000$ASCEND_RUNNER_ATTEMPT"
+    return (
+        f"echo from=$ASCEND_RUNNER_CHECKPOINT; mkdir -p {saved}; echo > {saved}/x;"
+        f" echo $ASCEND_RUNNER_ATTEMPT > {folder}/latest_checkpointed_iteration.txt; exit 7"
+    )
+
+
+def test_progress_keeps_a_job_alive(program: Program) -> None:
+    """A job that saves a newer checkpoint each time goes on to its limit, each time from the newest checkpoint."""
+    folder = program.folder / "checkpoints"
+    options = ("--max-same-failures", "1", "--max-restarts", "3", "--checkpoint-dir", str(folder))
+    run = start(program, write_checkpoints(folder), *options, ranks=1)
+
+    assert 7 == run.finish()
+    assert [True] * 4 == [attempt["progress"] for attempt in program.report()["attempts"]]
+    assert ["from=", *(f"from={folder}/iter_000000{number}" for number in range(3))] == (
+        program.log(0).decode().splitlines()
+    )
+
+
+# --- What the ranks find ----------------------------------------------------------------------------------------------
+
+
+def test_variables_of_an_attempt(program: Program) -> None:
+    """Ranks learn which attempt they belong to, and nothing that makes torch look for an agent."""
+    script = (
+        "echo $ASCEND_RUNNER_ATTEMPT $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $MA_PROC_START_CNT"
+        " ${TORCHELASTIC_RUN_ID-none}; exit 7"
+    )
+    start(program, script, "--max-restarts", "2", ranks=1, env={"MA_PROC_START_CNT": "4"}).finish()
+
+    assert b"0 0 2 4 none\n1 1 2 5 none\n2 2 2 6 none\n" == program.log(0)
+
+
+def test_job_without_restarts_has_no_variables_of_them(program: Program) -> None:
+    """Nothing changes for the ranks of a job that is not to be restarted."""
+    run = program.start("--nproc-per-node", "1", "sh", "-c", "env", env={"MA_PROC_START_CNT": "1"})
+
+    assert 0 == run.finish()
+    assert b"MA_PROC_START_CNT=1\n" in program.log(0)
+    assert b"TORCHELASTIC" not in program.log(0)
+    assert b"ASCEND_RUNNER_ATTEMPT" not in program.log(0)
+
+
+def test_runner_inside_a_rank_knows_these_variables(program: Program) -> None:
+    """What a rank is told is no unknown option of a runner that it starts."""
+    run = program.start(
+        "--nproc-per-node", "1", "true", env={"ASCEND_RUNNER_ATTEMPT": "0", "ASCEND_RUNNER_CHECKPOINT": "x"}
+    )
+
+    assert 0 == run.finish()
+    assert "WARNING" not in run.screen
+
+
+def table(address: str, status: str = "completed") -> str:
+    """Return a rank table of one device."""
+    device = {"device_id": "0", "device_ip": address, "rank_id": "0"}
+    servers = [{"server_id": "10.0.0.1", "device": [device]}]
+    return json.dumps({"status": status, "version": "1.0", "server_count": "1", "server_list": servers})
+
+
+def test_rank_table_is_read_anew(program: Program) -> None:
+    """Each attempt reads the table as it is then, and what it reads is converted and written again."""
+    path = program.folder / "table.json"
+    path.write_text(table("10.1.0.1"))
+    change = f"grep -o '10[.]1[.]0[.].' $RANK_TABLE_FILE; echo '{table('10.1.0.2')}' > {path}; exit 7"
+    options = ("--no-table-checks", "--rank-table", str(path), "--max-restarts", "1")
+    run = program.start(*RESTARTS, *options, "sh", "-c", change)
+
+    assert 7 == run.finish()
+    assert b"10.1.0.1\n10.1.0.2\n" == program.log(0)
+
+
+def test_rank_table_that_has_become_unusable_ends_the_job(program: Program) -> None:
+    """The runner fails with the error of the table; what the attempts before were is not lost."""
+    path = program.folder / "table.json"
+    path.write_text(table("10.1.0.1"))
+    change = f'echo \'{{"status": "completed", "server_list": 5}}\' > {path}; exit 7'
+    run = program.start(*RESTARTS, "--no-table-checks", "--rank-table", str(path), "sh", "-c", change)
+
+    assert 125 == run.finish()
+    report = program.report()
+    assert ("failed", 125, "runner_failed", 1) == (
+        report["state"],
+        report["status"],
+        report["cause"]["kind"],
+        report["attempt"],
+    )
+    assert [7] == [attempt["status"] for attempt in report["attempts"]]
+
+
+# --- What is written --------------------------------------------------------------------------------------------------
+
+
+def test_attempts_share_one_log(program: Program) -> None:
+    """A rank's log has the output of all attempts, and the report where each begins and how it ended."""
+    run = start(program, FAIL, "--max-restarts", "2")
+
+    assert 7 == run.finish()
+    assert b"attempt 0\nattempt 1\nattempt 2\n" == program.log(0)
+    report = program.report()
+    assert [{"0": 0, "1": 0}, {"0": 10, "1": 10}, {"0": 20, "1": 20}] == [
+        attempt["log_starts"] for attempt in report["attempts"]
+    ]
+    assert [(0, "restart"), (1, "restart"), (2, "used_up")] == [
+        (attempt["attempt"], attempt["verdict"]) for attempt in report["attempts"]
+    ]
+    assert (20, 10) == (report["ranks"][0]["log_start"], report["ranks"][0]["log_size"])
+    assert {"exit status 7"} == {attempt["fingerprint"] for attempt in report["attempts"]}
+
+
+def test_finding_is_about_its_own_attempt(program: Program) -> None:
+    """The error of an attempt before is in the same log, but does not explain a later failure."""
+    script = (
+        'if [ $ASCEND_RUNNER_ATTEMPT = 0 ]; then echo "ValueError: old"; kill -KILL $$; fi;'
+        ' head -c 200000 /dev/zero | tr "\\0" "\\n"; exit 7'
+    )
+    start(program, script, "--max-restarts", "1", ranks=1).finish()
+
+    assert "" == program.report()["ranks"][0]["finding"]["exception"]
+
+
+def test_report_of_an_attempt_is_written_before_the_next(program: Program) -> None:
+    """When ranks of an attempt run, the report has the record of the one before."""
+    report = program.log_dir / "job-report.json"
+    run = start(program, f"cp {report} seen-$ASCEND_RUNNER_ATTEMPT; exit 7", "--max-restarts", "2", ranks=1)
+
+    assert 7 == run.finish()
+    for number in range(3):
+        seen = json.loads((program.folder / f"seen-{number}").read_bytes())
+        assert number == len(seen["attempts"])
+
+
+def test_events_of_restarts(program: Program) -> None:
+    """There is one event for each change of the state, and replaying them gives the end of the job."""
+    start(program, FAIL, "--max-restarts", "1").finish()
+    job = events.replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
+
+    assert [*ATTEMPT, "restarting", *ATTEMPT, "failed"] == states(program)
+    assert job
+    assert ("failed", 7, 1) == (job.state.value, job.status, job.attempt)
+
+
+# --- Ends -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) -> None:
+    """The job ends at once with the status of the signal, and no attempt follows."""
+    run = start(program, FAIL, "--restart-delay", "1h")
+    run.wait_for("restarting in 3600 s")
+    run.send(signum)
+
+    assert 128 + signum == run.finish()
+    assert [*ATTEMPT, "restarting", "stopped"] == states(program)
+    report = program.report()
+    assert ("stopped", 128 + signum, "interrupted", 1) == (
+        report["state"],
+        report["status"],
+        report["cause"]["kind"],
+        len(report["attempts"]),
+    )
+    assert 7 == report["attempts"][0]["status"]
+
+
+def test_other_signals_do_not_end_the_delay(program: Program) -> None:
+    """A signal for the ranks, of which there are none, changes nothing."""
+    run = start(program, FAIL, "--restart-delay", "1h")
+    run.wait_for("restarting in 3600 s")
+    run.send(signal.SIGUSR1)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert 1 == len(program.report()["attempts"])
+
+
+def test_stop_signal_during_the_teardown(program: Program) -> None:
+    """A signal while the other ranks of a failed attempt are being stopped prevents the next attempt."""
+    script = "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
+    run = start(program, script, "--grace", "2")
+    run.wait_for("stopping the other rank")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [*ATTEMPT, "stopped"] == states(program)
+    assert ("stopped", "stopped") == (program.report()["state"], program.report()["attempts"][0]["verdict"])
+
+
+def test_signal_to_a_running_job_stops_it(program: Program) -> None:
+    """A job that is stopped is not restarted."""
+    run = start(program, "echo ready; exec sleep 60")
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [*ATTEMPT, "stopped"] == states(program)
+
+
+def test_attempts_never_overlap(program: Program) -> None:
+    """Whatever a rank leaves behind is gone before the next attempt: here one in a session of its own that ignores all.
+
+    Each attempt holds a lock in a process that ignores SIGTERM; the next one finds it free.
+    """
+    held = "(trap '' TERM; flock -n 9 || echo overlap; setsid sleep 60) 9>>lock &"
+    script = f"{held} while ! [ -e lock ]; do :; done; sleep 0.1; exit 7"
+    run = start(program, script, "--grace", "0.2", "--max-restarts", "3", ranks=1)
+
+    assert 7 == run.finish()
+    assert 4 == len(program.report()["attempts"])
+    assert b"" == program.log(0)
+
+
+# --- Refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "env"),
+    [
+        (("--nproc-per-node", "2", "--nnodes", "2", "--node-rank", "0", "--master-addr", "10.0.0.1"), {}),
+        ((), {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2"}),
+    ],
+    ids=["nodes", "one-of-several"],
+)
+def test_part_of_a_job_is_not_restarted_alone(program: Program, options: tuple[str, ...], env: dict[str, str]) -> None:
+    """On several nodes, --max-restarts is refused before anything is started, with what to use instead."""
+    run = program.start(*options, "--max-restarts", "1", "touch", "ran", env=env)
+
+    assert 125 == run.finish()
+    assert "--max-restarts cannot be used for a part of a job" in run.screen
+    assert "sbatch --requeue" in run.screen
+    assert not (program.folder / "ran").exists()
+    assert not program.log_dir.exists()
+
+
+def test_checkpoint_directory_must_be_one(program: Program) -> None:
+    """A file in place of the directory is refused; a directory that is still missing is the training's to make."""
+    (program.folder / "file").touch()
+    refused = program.start("--nproc-per-node", "1", "--checkpoint-dir", "file", "touch", "ran")
+
+    assert 125 == refused.finish()
+    assert f"--checkpoint-dir {str(program.folder / 'file')!r} is not a directory" in refused.screen
+    assert not (program.folder / "ran").exists()
+    assert 0 == program.start("--nproc-per-node", "1", "--checkpoint-dir", "missing", "true").finish()
+
+
+# --- Devices ----------------------------------------------------------------------------------------------------------
+
+
+def machine(folder: Path) -> tuple[Host, Path]:
+    """Return a machine with two NPUs, one of which is open in a process, and the link that shows this."""
+    for number in (0, 1):
+        (folder / "dev").mkdir(exist_ok=True)
+        (folder / "dev" / f"davinci{number}").touch()
+    (folder / "proc" / "4711" / "fd").mkdir(parents=True)
+    link = folder / "proc" / "4711" / "fd" / "9"
+    link.symlink_to("/dev/davinci1")
+    return Host(str(folder)), link
+
+
+def test_attempt_waits_until_its_devices_are_free(tmp_path: Path) -> None:
+    """As long as a process has an NPU of the job open, nothing is started, but for 15 s at most."""
+    host, link = machine(tmp_path)
+    waited: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            link.unlink()
+
+    assert () == await_release(host, (0, 1), pause)
+    assert 3 == len(waited)
+
+
+def test_wait_for_devices_ends(tmp_path: Path) -> None:
+    """A process that never lets go of an NPU is named after 15 s; other NPUs do not matter."""
+    host, _link = machine(tmp_path)
+    waited: list[float] = []
+
+    assert (4711,) == await_release(host, (0, 1), waited.append)
+    assert 15.0 == pytest.approx(sum(waited))
+    assert () == await_release(host, (0,), lambda _seconds: pytest.fail("nothing to wait for"))
