@@ -85,9 +85,9 @@ def cache_folders(environ):
 
 
 def unpacked(bundle, folders):
-    """Return the folder that holds the wheels of this bundle for this Python; unpack them where they are not there.
+    """Return the directory that holds the wheels of this bundle for this Python; unpack them where they are not there.
 
-    The folder is named by the bundle's hash, so that another version never shares it, and it belongs to this user alone.
+    The directory is named by the bundle's hash, so that another version never shares it, and it belongs to this user alone.
     """
     with open(bundle, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()[:16]
@@ -114,7 +114,7 @@ def unpacked(bundle, folders):
 
 
 def make_private(folder):
-    """Make the folder, or refuse one that another user can write to, or whose disk has no programs and libraries."""
+    """Make the directory, or refuse one that another user can write to, or whose disk has no programs and libraries."""
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o700)
     found = os.lstat(folder)

@@ -1,4 +1,4 @@
-"""What happens to a job in a chaos run: a schedule, drawn at random from a seed."""
+"""The events of a chaos run: a schedule, drawn at random from a seed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Schedule:
 
     @property
     def disk(self) -> str:
-        """What is wrong with the disk of the logs; "" for nothing."""
+        """The fault of the disk with the logs; "" for none."""
         return next((word for word in self.surroundings if word in DISKS), "")
 
     @property

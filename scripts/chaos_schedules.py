@@ -56,7 +56,7 @@ TABLE = ROOT / "fixtures" / "valid" / "group_list_8_devices.json"
 
 
 def someone_else(user: int) -> tuple[str, ...]:
-    """Return the command line that starts a program as another user, who may still read an interpreter below /root."""
+    """Return the command line that starts a program as another user that may still read an interpreter below /root."""
     ids = (f"--reuid={user}", f"--regid={user}", "--clear-groups")
     return ("setpriv", *ids, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 
@@ -182,7 +182,7 @@ class Place:
     container   it is the first process of a PID namespace (where that is permitted)
     nohup       SIGHUP is ignored
     closed      stdin, stdout and stderr are closed
-    stalled     stdout is a pipe that nobody reads
+    stalled     stdout is a pipe without a reader
     long        the environment holds a string of 128 KiB
     full        no file may exceed 100 kB
     little      file descriptors are about to run out

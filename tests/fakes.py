@@ -28,7 +28,7 @@ FIRST_PID: Final = 1000
 
 @attrs.frozen(kw_only=True)
 class Behaviour:
-    """What a rank does. `dies_of` gives the seconds from a signal to the end that it causes; others are ignored.
+    """The behaviour of a rank. `dies_of` gives the seconds from a signal to the end that it causes; others are ignored.
 
     With `has_child`, a child in the same session outlives the leader; it dies of the same signals. `notes` are the
     signals that it has a handler for, besides.

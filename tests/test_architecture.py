@@ -1,6 +1,6 @@
 """The floors of the package and the rules of its rooms, checked against the source and a running program.
 
-A room is a folder or a module directly below the package. A new room needs a row in FLOORS.
+A room is a directory or a module directly below the package. A new room needs a row in FLOORS.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def test_several_at_once(bundle: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("home", ["missing", "file", "/proc/self"])  # nobody can write to the last one
 def test_home_that_cannot_be_used(bundle: Path, tmp_path: Path, home: str) -> None:
-    """Without a usable HOME the temporary folder serves, and no HOME is made."""
+    """Without a usable HOME the temporary directory serves, and no HOME is made."""
     (tmp_path / "file").touch()
     (tmp_path / "tmp").mkdir()
     folder = folder_of(run(bundle, HOME=str(tmp_path / home), TMPDIR=str(tmp_path / "tmp")))

@@ -161,7 +161,7 @@ def test_invalid_variable_is_one_sentence_and_125() -> None:
 
 
 def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
-    """The plan is JSON on stdout with all that would be started, and no folder is created."""
+    """The plan is JSON on stdout with all that would be started, and no directory is created."""
     plan = plan_of(
         "--nproc-per-node", "2", "--log-dir", "log", "/bin/echo", "ä", cwd=tmp_path, env={"MA_VJ_NAME": "ma-job-1"}
     )
@@ -238,7 +238,7 @@ def test_undecodable_arguments_are_planned_and_run(tmp_path: Path) -> None:
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:
-    """Return a folder of files that cannot be executed, each for another reason."""
+    """Return a directory of files that cannot be executed, each for another reason."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "no-permission").write_text("#!/bin/sh\n")
     for name, text in (("no-format", "no program\n"), ("no-interpreter", "#!/missing/interpreter\n")):
@@ -291,7 +291,7 @@ def test_first_in_path_that_can_be_run_is_the_command(commands: Path) -> None:
 
 
 def test_relative_folder_of_path_is_the_callers(commands: Path) -> None:
-    """A relative folder in PATH refers to the current directory of the caller, not to that of a rank."""
+    """A relative directory in PATH refers to the current directory of the caller, not to that of a rank."""
     (commands / "folder" / "program").write_text("#!/bin/sh\necho ran\n")
     (commands / "folder" / "program").chmod(0o755)
     ended = run_to_end(
@@ -372,7 +372,7 @@ def test_settings_may_come_from_variables(tmp_path: Path) -> None:
 
 
 def test_first_folder_of_pythonpath_counts(tmp_path: Path) -> None:
-    """With PYTHONSAFEPATH, the first folder of PYTHONPATH is kept: it is not the current directory."""
+    """With PYTHONSAFEPATH, the first directory of PYTHONPATH is kept: it is not the current directory."""
     path = os.pathsep.join({str(Path(package.__file__ or "").parents[1]): 0 for package in (attrs, orjson)})
     table = ROOT / "fixtures" / "valid" / "group_list_8_devices.json"
     command = [sys.executable, "-S", "-m", "ascend_runner", "--rank-table", str(table), "--dry-run", "true"]
@@ -399,7 +399,7 @@ def test_status_does_not_depend_on_a_reader(words: tuple[str, ...], tmp_path: Pa
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8", "no-such-locale"])
 def test_any_locale_will_do(locale: str, tmp_path: Path) -> None:
-    """What is not ASCII is shown and kept as the ranks wrote it."""
+    """Text that is not ASCII is shown and kept as the ranks wrote it."""
     ended = run_to_end(
         *ONE_RANK, "--log-dir", str(tmp_path), "echo", "日本 ä", env={"LC_ALL": locale, "MA_VJ_NAME": "作业"}
     )

@@ -1,4 +1,4 @@
-"""What is read in the log folder is about the newest run, whatever became of an older one."""
+"""The files in the log directory are those of the newest run, whatever became of an older one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.helpers.waiting import is_gone, wait_until
 
 
 def content(folder: Path) -> dict[Path, bytes]:
-    """Read all files below a folder."""
+    """Read all files below a directory."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_report_of_a_killed_runner_does_not_tell_of_an_earlier_success(program: Program) -> None:
-    """During a run, and after the runner was killed, the report says "running"; the success is in the run's folder."""
+    """During a run, and after the runner was killed, the report says "running"; the success is in its directory."""
     assert 0 == program.act(1, "say=first").finish()
     assert "succeeded" == program.report()["state"]
     run = program.act(1, "say=second", "sleep")
@@ -66,7 +66,7 @@ def test_refused_start_touches_nothing(program: Program) -> None:
 
 
 def test_runner_that_fails_says_so_in_the_report(program: Program) -> None:
-    """An error of the runner after the folder was taken is the report's cause."""
+    """An error of the runner after the directory was taken is the report's cause."""
     program.log_dir.mkdir()
     (program.log_dir / "device0").touch()
     run = program.act(1, options=("--workdir", "device"))
@@ -77,7 +77,7 @@ def test_runner_that_fails_says_so_in_the_report(program: Program) -> None:
 
 
 def test_check_sees_a_folder_in_use(program: Program) -> None:
-    """--check reports what a start would be refused for: a log folder that a running job writes to."""
+    """--check reports what a start would be refused for: a log directory that a running job writes to."""
     first = program.act(1, "say=ready", "sleep")
     first.wait_for("ready")
     run = program.start("--check", "--json", "--nproc-per-node", "1", "true")

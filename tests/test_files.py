@@ -1,4 +1,4 @@
-"""Files and folders of the runner are writable by nobody else, and never reached through another user's files."""
+"""Other users can neither write to files and directories of the runner nor redirect it to their own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def open_and_close(path: Path) -> None:
     os.close(files.open_new_log(str(path)))
 
 
-# --- Folders ----------------------------------------------------------------------------------------------------------
+# --- Directories ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def open_and_close(path: Path) -> None:
     [(0o022, 0o755, 0o644), (0o002, 0o775, 0o664), (0o077, 0o700, 0o600), (0o000, 0o775, 0o664)],
 )
 def test_modes_follow_the_umask(tmp_path: Path, mask: int, folder_mode: int, file_mode: int) -> None:
-    """Folders, logs and written files have the modes that the umask leaves, but others never get to write."""
+    """Directories, logs and written files have the modes that the umask leaves, but others never get to write."""
     folder = tmp_path / "a" / "b" / "c"
     os.umask(mask)
     files.make_folder(str(folder))
@@ -65,7 +65,7 @@ def test_modes_follow_the_umask(tmp_path: Path, mask: int, folder_mode: int, fil
 
 
 def test_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
-    """The mode of a folder that exists is not changed."""
+    """The mode of a directory that exists is not changed."""
     tmp_path.chmod(0o755)
     files.make_folder(str(tmp_path))
 
@@ -73,7 +73,7 @@ def test_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
 
 
 def test_folder_may_be_a_symlink_of_the_platform(tmp_path: Path) -> None:
-    """A symlink in a folder that only its owner can write to is followed."""
+    """A symlink in a directory that only its owner can write to is followed."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     files.make_folder(str(tmp_path / "link" / "log"))
@@ -95,7 +95,7 @@ def test_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
 
 
 def test_dangling_symlink_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
-    """No folder is created at the other end of the symlink."""
+    """No directory is created at the other end of the symlink."""
     (tmp_path / "a").symlink_to(tmp_path / "missing")
 
     with pytest.raises(OutputError):
@@ -104,7 +104,7 @@ def test_dangling_symlink_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -
 
 
 def test_own_folder_in_a_public_one_is_used(public: Path) -> None:
-    """A folder of the same user in a world-writable directory is used."""
+    """A directory of the same user in a world-writable directory is used."""
     files.make_folder(str(public / "log"))
     files.make_folder(str(public / "log"))
 
@@ -127,7 +127,7 @@ def test_symlink_in_a_public_folder_is_refused_and_not_followed(public: Path, tm
 
 @as_root
 def test_folder_of_another_user_in_a_public_one_is_refused(public: Path) -> None:
-    """A folder whose owner could change the logs is refused, and nothing is created in it."""
+    """A directory whose owner could change the logs is refused, and nothing is created in it."""
     (public / "log").mkdir(mode=0o777)
     os.chown(public / "log", STRANGER, STRANGER)
 
@@ -143,7 +143,7 @@ def test_folder_of_another_user_in_a_public_one_is_refused(public: Path) -> None
 
 @as_root
 def test_public_folder_behind_a_symlink_is_public(public: Path, tmp_path: Path) -> None:
-    """A folder reached through a symlink is world-writable if the target is."""
+    """A directory reached through a symlink is world-writable if the target is."""
     (tmp_path / "data").symlink_to(public)
     (public / "log").mkdir(mode=0o777)
     os.chown(public / "log", STRANGER, STRANGER)
@@ -154,7 +154,7 @@ def test_public_folder_behind_a_symlink_is_public(public: Path, tmp_path: Path) 
 
 @as_root
 def test_folder_of_the_platform_may_have_any_owner(tmp_path: Path) -> None:
-    """The owner does not matter if the parent folder is not world-writable."""
+    """The owner does not matter if the parent directory is not world-writable."""
     (tmp_path / "log").mkdir()
     os.chown(tmp_path / "log", STRANGER, STRANGER)
     files.make_folder(str(tmp_path / "log"))
@@ -224,7 +224,7 @@ def test_symlink_in_the_place_of_a_log_is_refused(tmp_path: Path, *, is_dangling
 
 
 def test_folder_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
-    """A folder is not renamed like an earlier log."""
+    """A directory is not renamed like an earlier log."""
     (tmp_path / "a.txt").mkdir()
 
     with pytest.raises(OutputError) as caught:
@@ -269,7 +269,7 @@ def test_file_of_another_user_in_a_public_folder_is_refused(public: Path) -> Non
 
 
 def test_written_file_is_alone(tmp_path: Path) -> None:
-    """Nothing else stays in the folder."""
+    """Nothing else stays in the directory."""
     files.write_atomically(str(tmp_path / "a.json"), b"{}")
 
     assert {"a.json": b"{}"} == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
@@ -337,7 +337,7 @@ def test_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_end_of_a_file(tmp_path: Path) -> None:
-    """read_end() returns the end of a regular file, and nothing of a symlink, a folder or a missing file."""
+    """read_end() returns the end of a regular file, and nothing of a symlink, a directory or a missing file."""
     path = tmp_path / "log"
     path.write_bytes(b"abcdef")
     (tmp_path / "link").symlink_to(path)
@@ -347,7 +347,7 @@ def test_end_of_a_file(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
-    """The next write to a folder removes what a killed writer has left, and nothing that is new or in use."""
+    """The next write to a directory removes what a killed writer has left, and nothing that is new or in use."""
     names = ("left", "new", "used")
     for name in names:
         (tmp_path / f".ascend-runner-{name}").touch()

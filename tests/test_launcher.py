@@ -56,7 +56,7 @@ EIGHT = [f"{rank}/8 on {rank}" for rank in range(8)]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make a folder with a table of each dialect, and a platform's folder."""
+    """Make a directory with a table of each dialect, and a platform's directory."""
     (tmp_path / "group_list.json").write_bytes(GROUP_LIST)
     (tmp_path / "server_list.json").write_bytes(SERVER_LIST)
     (tmp_path / "config").mkdir()
@@ -83,7 +83,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_table_is_found(args: tuple[str, ...], env: dict[str, str], folder: Path) -> None:
-    """--rank-table, else RANK_TABLE_FILE_V_1_0, else RANK_TABLE_FILE; each a file, or a folder that holds one."""
+    """--rank-table, else RANK_TABLE_FILE_V_1_0, else RANK_TABLE_FILE; each a file, or a directory that holds one."""
     assert EIGHT == told(run(folder, *args, *TELL, env=env))
 
 
@@ -150,7 +150,7 @@ def test_group_list_is_converted(folder: Path) -> None:
     [({"MA_MOUNT_PATH": "mount", "MA_HOME": "home"}, "mount"), ({"MA_HOME": "home"}, "home"), ({}, "log")],
 )
 def test_table_is_written_where_the_platform_expects_it(env: dict[str, str], place: str, folder: Path) -> None:
-    """The table goes below MA_MOUNT_PATH, else MA_HOME, else the log directory; missing folders are created."""
+    """The table goes below MA_MOUNT_PATH, else MA_HOME, else the log directory; missing directories are created."""
     ended = run(folder, "--rank-table", "config", *TELL, env=env)
 
     assert str(folder / place / "rank_table" / "jobstart_hccl.json") == table_of(ended)
@@ -336,7 +336,7 @@ def start_waiting_alone(program: Program, table: Path, *command: str) -> Run:
 
 
 def names_in(folder: Path) -> set[str]:
-    """Return the relative paths of all files below a folder."""
+    """Return the relative paths of all files below a directory."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
@@ -554,7 +554,7 @@ def test_script_that_is_in_every_ranks_folder_runs(tmp_path: Path) -> None:
 
 
 def _tell_all(folder: Path, table: Path, nodes: dict[str, dict[str, str]]) -> dict[str, list[str]]:
-    """Run every node of a job in turn, each with its own variables and folder; return what their ranks print."""
+    """Run every node of a job in turn, each with its own variables and directory; return what their ranks print."""
     shown = {}
     tables = set()
     for name, env in nodes.items():

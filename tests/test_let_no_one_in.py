@@ -19,7 +19,7 @@ STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
 
 def written(path: Path) -> list[Path]:
-    """List everything in a folder."""
+    """List everything in a directory."""
     return sorted(path.rglob("*"))
 
 
@@ -141,7 +141,7 @@ def test_folder_of_somebody_else(program: Program, public: Path) -> None:
 
 
 def test_modes(program: Program) -> None:
-    """No file and no folder is writable by others, even if the umask allows it."""
+    """No file and no directory is writable by others, even if the umask allows it."""
     (program.folder / "table.json").write_text(table([("pod-0", "10.1.0.1")]))
     options = ("--no-table-checks", "--rank-table", "table.json", "--workdir", "device", "--log-max-size", "1K")
     mask = ("sh", "-c", 'umask 0; exec "$@"', "sh")

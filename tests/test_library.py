@@ -271,7 +271,7 @@ def test_current_rank_without_torchs_variables() -> None:
 
 
 def test_platform_gives_paths() -> None:
-    """Folders are returned as paths, datasets by their names."""
+    """Directories are returned as paths, datasets by their names."""
     environ = {"DATASET_MAP": '{"道路": "/data/0"}', "RESULT": "/result", "DATASET": "/data"}
     found = ascend_runner.platform(environ)
 
@@ -331,7 +331,7 @@ def test_example_of_the_docstring_runs(function: object, tmp_path: Path) -> None
 
 
 def run_example(example: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run an example in a folder, with the variables of a rank."""
+    """Run an example in a directory, with the variables of a rank."""
     rank = {"RANK_ID": "0", "LOCAL_RANK": "0", "RANK_SIZE": "8", "DEVICE_ID": "0", "ASCEND_RUNNER_WORKDIR": "inherit"}
     rank["MA_MOUNT_PATH"] = str(folder)
     (folder / "log").mkdir()  # otherwise logs go to /tmp/log, which may belong to another user

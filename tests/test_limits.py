@@ -21,7 +21,7 @@ NOBODYS = 54321  # a user without processes
 
 @pytest.fixture
 def elsewhere() -> Iterator[Program]:
-    """Return a way to run the program as another user, who can read the interpreter and write its folder."""
+    """Return a way to run the program as another user, who can read the interpreter and write its directory."""
     folder = Path(tempfile.mkdtemp(prefix="ascend-runner-test-"))
     folder.chmod(0o777)
     program = Program(folder)
@@ -111,9 +111,9 @@ def test_long_job_id(program: Program, name: str) -> None:
 
 
 def with_processes(limit: int) -> tuple[str, ...]:
-    """Return the words that start a program as a user who may have so many processes."""
+    """Return the words that start a program as a user with a limit of processes."""
     user = f"{NOBODYS + os.getpid() % 1000}"
-    capability = "+dac_read_search"  # the interpreter may stand in a folder of root's
+    capability = "+dac_read_search"  # the interpreter may stand in a directory of root's
     ids = ("--reuid", user, "--regid", user, "--clear-groups")
     another = permitted("setpriv", *ids, "--inh-caps", capability, "--ambient-caps", capability)
     return (*another, "prlimit", f"--nproc={limit}:{limit}")

@@ -101,7 +101,7 @@ def test_teardown_is_one_fact_with_its_cause(node: FakeNode, recording: Recordin
 
 
 def test_outputs_are_told_before_the_ranks_are_asked(node: FakeNode, recording: Recording) -> None:
-    """What a rank writes because it is stopped is no evidence of why the job failed."""
+    """Output that a rank writes because it is stopped is not evidence of the cause."""
     node.processes.behaviours = {0: exits(FAILED), 1: Behaviour(dies_of={SIGTERM: 1.0})}
     node.clock.at(0.5, lambda: node.output.write(1, b"step 7\n"))
     node.clock.at(1.5, lambda: node.output.write(1, b"SystemExit\n"))
@@ -201,7 +201,7 @@ def test_signal_before_the_first_spawn_reaches_the_first_rank(node: FakeNode) ->
 
 
 def test_signal_while_the_runner_is_busy_stops_the_ranks(node: FakeNode) -> None:
-    """A runner that is busy with an observer stops the ranks as soon as it looks."""
+    """A runner that is busy with an observer stops the ranks as soon as it reads the signal."""
 
     def when(fact: Fact) -> None:
         if isinstance(fact, Spawned) and fact.rank_id == 1:
@@ -257,7 +257,7 @@ def test_signal_that_changes_nothing_is_a_fact(node: FakeNode, recording: Record
 
 
 def test_stubborn_rank_is_asked_once_and_killed_at_the_end_of_the_grace(node: FakeNode) -> None:
-    """SIGTERM once at the failure, however often the ranks are looked at again, and SIGKILL after 15 s."""
+    """SIGTERM once at the failure, however often the ranks are checked again, and SIGKILL after 15 s."""
     node.processes.behaviours = {0: exits(FAILED, 0.0), 1: STUBBORN}
     run(node, 2)
 
@@ -393,7 +393,7 @@ def test_limit_of_the_job_s_own_pace(node: FakeNode) -> None:
 
 
 def test_escaped_processes_are_killed_and_named(node: FakeNode, recording: Recording) -> None:
-    """What has left its rank's session is asked, has the grace, and does not outlive the job, however that ended."""
+    """A process that has left its rank's session is asked, has the grace, and does not outlive the job."""
     node.processes.behaviours = {0: exits(OK)}
     node.processes.escaped = {77: ("daemon", False)}
     state = run(node, 1, recording)
@@ -433,7 +433,7 @@ def test_unkillable_rank_is_given_up_in_time(node: FakeNode, recording: Recordin
 
 
 def test_rank_of_another_user_is_given_up_at_once(node: FakeNode, recording: Recording) -> None:
-    """Who may not be signalled, such as sudo(8), is named when everybody else is dead."""
+    """A process that may not be signalled, such as sudo(8), is reported when all others are dead."""
     node.processes.behaviours = {0: UNKILLABLE, 1: Behaviour(dies_of={SIGKILL: 2.0})}
     node.processes.refused = {0}
     for moment in (1.0, 1.0):

@@ -26,7 +26,7 @@ from tests.helpers.waiting import LIMIT, is_gone, wait_until
 
 
 class Does(enum.Enum):
-    """What a rank does, as a shell script."""
+    """The behaviour of a rank, as a shell script."""
 
     SLEEP = "exec sleep 1000"
     EXIT_7 = "exit 7"
@@ -221,7 +221,7 @@ def test_each_rank_gets_its_signal(bench: Bench) -> None:
 
 
 def test_deaths_come_in_the_order_of_the_kernel(bench: Bench) -> None:
-    """However late one looks, where the kernel can tell."""
+    """The order of exits is known however late it is asked for, if the kernel has pidfds."""
     pids = [bench.start(rank_id, Does.SLEEP) for rank_id in range(3)]
     for rank_id in (2, 0, 1):
         bench.processes.signal({rank_id: SIGTERM})
@@ -320,7 +320,7 @@ def test_output_is_read_up_to_its_end(bench: Bench) -> None:
 
 
 def test_settled_output_was_read(bench: Bench) -> None:
-    """What was written before can be looked at, and counts as activity."""
+    """Output that was written before can be read, and counts as activity."""
     bench.output.start()
     before = bench.clock.now()
     bench.write(0, b"one\n")

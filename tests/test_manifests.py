@@ -104,7 +104,7 @@ def test_volcano_fails_fast() -> None:
 
 
 def test_acjob_has_its_rank_table_where_the_runner_looks() -> None:
-    """The operator's ConfigMap is mounted where the runner looks for a rank table."""
+    """The operator's ConfigMap is mounted where the runner searches for a rank table."""
     found = documents("acjob.yaml")
     spec = found["AscendJob"]["spec"]
     replicas = spec["replicaSpecs"].values()

@@ -31,7 +31,7 @@ AS_SOMEBODY: Final = (
 
 @pytest.fixture
 def as_somebody(tmp_path: Path) -> tuple[str, ...]:
-    """Return the command line that starts a program as another user, who may write to the test's folder."""
+    """Return the command line that starts a program as another user, who may write to the test's directory."""
     words = permitted(*AS_SOMEBODY)
     os.chown(tmp_path, SOMEBODY, SOMEBODY)
     return words

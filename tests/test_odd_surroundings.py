@@ -1,4 +1,4 @@
-"""The program runs beside another job, in a deleted folder, and beside files named like modules of Python."""
+"""The program runs beside another job, in a deleted directory, and beside files named like modules of Python."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def test_flags_over_variables_that_cannot_be_read(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with a table of two servers with two devices each."""
+    """Return a directory with a table of two servers with two devices each."""
     (tmp_path / "table.json").write_bytes(table({"10.0.0.2": 2, "10.0.0.1": 2}))
     return tmp_path
 
@@ -445,7 +445,7 @@ def test_single_process_keeps_report_and_log_apart(program: Program) -> None:
 
 
 def test_process_without_a_rank_is_called_by_its_host(program: Program) -> None:
-    """A parameter server's log and report differ from rank 0's in the same folder."""
+    """A parameter server's log and report differ from rank 0's in the same directory."""
     cluster = '{"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "ps", "index": 0}}'
     run = program.start(*ACTOR, "say=hello", env={"TF_CONFIG": cluster})
     host = os.uname().nodename
@@ -596,7 +596,7 @@ def test_horovod_in_its_documented_environment(program: Program) -> None:
     "command", [("--launcher", "mpirun", "python", "train.py"), ("mpirun", "-np", "8", "python", "train.py")]
 )
 def test_one_boot_command_for_all_nodes(command: tuple[str, ...], program: Program) -> None:
-    """On the other nodes the runner waits, and ends as the report of node 0 in the shared log folder says."""
+    """On the other nodes the runner waits, and ends as the report of node 0 in the shared log directory says."""
     waiting = program.start(*command, env=_horovod(program, "server2"))
     waiting.wait_for("waiting for an exit status")
     first = program.start(*command, env={**_horovod(program, "server1"), "END": "3"})

@@ -58,7 +58,7 @@ def test_runner_that_hangs_at_a_disk(program: Program) -> None:
 
 
 def test_second_signal_while_stacks_are_collected(program: Program) -> None:
-    """What takes long in the runner is cut short, so that the ranks are killed now and the report is written."""
+    """Slow work of the runner is cut short, so that the ranks are killed now and the report is written."""
     spied, py_spy = program.folder / "spied", program.folder / "py-spy"
     py_spy.write_text(f"#!/bin/sh\ntouch {spied}\nexec sleep 1000\n")
     py_spy.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What happens to the processes of a rank when a job is stopped: each is asked once, and some are spared.
+"""The end of a rank's processes when a job is stopped: each is asked once, and some are spared.
 
 The scenes are those in which work was lost: a checkpoint that takes most of the grace, with everything that a real
 training starts around it.
@@ -92,7 +92,7 @@ def test_shell_with_a_trap(program: Program) -> None:
 
 
 def test_trap_that_forwards_to_a_background_job(program: Program) -> None:
-    """A background job below a trapping shell gets the signal from the trap, and from nobody else."""
+    """A background job below a trapping shell gets the signal from the trap, and from no other sender."""
     (program.folder / "train.py").write_text(SAVES + WAITS)
     script = f"trap 'kill -TERM $!; wait $!; exit 0' TERM; {program.python} train.py & wait"
     run = start(program, "bash", "-c", script)
@@ -101,7 +101,7 @@ def test_trap_that_forwards_to_a_background_job(program: Program) -> None:
 
 
 def test_command_that_a_trap_goes_on_to(program: Program) -> None:
-    """What a shell starts after it was asked is found at the next step of the back-off."""
+    """A process that a shell starts after it was asked is found at the next step of the back-off."""
     (program.folder / "train.py").write_text(SAVES + WAITS)
     script = "trap : TERM; sh -c 'echo ready; exec sleep 1000'; sleep 1001; echo next"
     run = start(program, "bash", "-c", script)
@@ -210,7 +210,7 @@ def test_stop_is_announced_at_once(program: Program) -> None:
 
 
 def test_end_of_the_grace_is_announced(program: Program) -> None:
-    """Who is killed at the end of the grace is named, and why."""
+    """Processes that are killed at the end of the grace are named, with the reason."""
     script = 'trap "" TERM; touch ready$RANK; [ $RANK = 0 ] && trap - TERM; while :; do sleep 0.01; done'
     fails = "until [ -e ready0 ] && [ -e ready1 ]; do sleep 0.01; done; exit 7"
     run = program.start(

@@ -94,7 +94,7 @@ def test_many_jobs_in_one_process(program: Program) -> None:
 
 
 def test_starts_of_the_library_leak_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`launch` leaves neither descriptors nor processes, and nothing in the folder for temporary files."""
+    """`launch` leaves neither descriptors nor processes, and nothing in the directory for temporary files."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))

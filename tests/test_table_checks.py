@@ -1,4 +1,4 @@
-"""What HCCL would reject is reported before the launch, all at once."""
+"""Defects that HCCL would reject are reported before the launch, all at once."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_debugger(start: Start) -> None:
 
 
 def test_other_ranks_pass_breakpoints(start: Start) -> None:
-    """Where nobody can type, breakpoint() does nothing."""
+    """Without a terminal, breakpoint() does nothing."""
     terminal = start("--stdin", "0", "--nproc-per-node", "2", sys.executable, "-c", DEBUG)
     terminal.wait_for("[rank 1] x is 41")
     terminal.wait_for("(Pdb) ")
@@ -215,7 +215,7 @@ def test_colors(start: Start, options: tuple[str, ...], env: dict[str, str], *, 
 
 @pytest.mark.parametrize(("options", "is_colored"), [((), False), (("--color", "always"), True)])
 def test_colors_in_a_file(program: Program, options: tuple[str, ...], *, is_colored: bool) -> None:
-    """What is no terminal gets no color unless it is asked for, and a log file never does."""
+    """A file that is not a terminal gets colors only on request, and a log file never does."""
     run = program.start(*options, "--nproc-per-node", "1", "echo", "hello")
 
     assert 0 == run.finish()

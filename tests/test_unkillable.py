@@ -91,7 +91,7 @@ def test_runner_that_does_not_end(program: Program) -> None:
 
 
 def test_end_under_a_debugger_is_noticed(program: Program) -> None:
-    """The kernel tells a debugger of the end first, and the parent only when the debugger has looked."""
+    """The kernel reports the end to a debugger first, and to the parent only after the debugger has waited for it."""
     run = program.act(2, "say=ready", f"0:await={program.folder}/go", "0:exit=3", "sleep")
     run.wait_for("ready", times=2)
     with held(process_tree.children(run.runner_pid)[0], how="--watch"):

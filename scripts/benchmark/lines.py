@@ -22,7 +22,7 @@ class Lines:
             write(f"{self.path}-{rank}", text)
 
     def count_wrong_in_logs(self, folder: str) -> int:
-        """Count the missing and the extra lines in the log files of a folder."""
+        """Count the missing and the extra lines in the log files of a directory."""
         names = {re.sub(r".*-rank-(\d+)-.*", r"\1", name): name for name in os.listdir(folder)}
         return sum(
             _differences(text, read(os.path.join(folder, names[str(rank)]))) for rank, text in self._texts.items()

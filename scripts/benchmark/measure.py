@@ -20,7 +20,7 @@ from benchmark.launchers import Launcher
 
 CLEAN: Final = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
 LIMIT: Final = 60.0  # seconds that any wait may take
-MEMORY: Final = "/dev/shm"  # noqa: S108  a folder with a random name is created in it
+MEMORY: Final = "/dev/shm"  # noqa: S108  a directory with a random name is created in it
 MUCH: Final = 2 << 30  # bytes
 
 
@@ -36,7 +36,7 @@ def alternate(contestants: Mapping[str, tuple[int, Callable[[], float]]]) -> dic
 
 @contextlib.contextmanager
 def folder(*, in_memory: bool = False) -> Iterator[str]:
-    """Provide an empty folder, in memory if possible where a disk would distort the result."""
+    """Provide an empty directory, in memory if possible where a disk would distort the result."""
     place = MEMORY if in_memory and os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free > MUCH else None
     with tempfile.TemporaryDirectory(prefix="ascend-runner-bench-", dir=place) as path:
         yield path

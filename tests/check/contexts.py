@@ -23,7 +23,7 @@ VALID = Path(__file__).parents[2] / "fixtures" / "valid"
 
 
 def job_of(rank_ids: Sequence[int], *, folder: str = "/", argv: Sequence[str] = ("true",)) -> JobSpec:
-    """Make a plan for some ranks, with one folder for everything."""
+    """Make a plan for some ranks, with one directory for everything."""
     ranks = [
         rank_spec(rank_id, local_rank=local_rank, executable=argv[0], argv=tuple(argv), cwd=folder)
         for local_rank, rank_id in enumerate(rank_ids)

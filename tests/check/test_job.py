@@ -123,7 +123,7 @@ def test_command_does_not_exist() -> None:
 
 
 def check_command(folder: Path, *argv: str) -> list[tuple[str, str]]:
-    """Check a command that would run in a folder."""
+    """Check a command that would run in a directory."""
     given = prepared(context(), plan=job_of([0], folder=str(folder), argv=argv))
     return look_at(job.command, attrs.evolve(given, command=argv))
 

@@ -22,7 +22,7 @@ from tests.helpers.waiting import LIMIT
 
 
 def test_room(tmp_path: Path) -> None:
-    """A folder that does not exist yet is measured where it would be made."""
+    """A directory that does not exist yet is measured where it would be made."""
     given = in_context(context(nproc=1), settings=Settings(log_dir=str(tmp_path / "not" / "yet")))
     verdicts = [verdict for verdict, _ in look_at(limits.room, given)]
 
@@ -31,7 +31,7 @@ def test_room(tmp_path: Path) -> None:
 
 
 def test_no_room_on_a_full_disk(tmp_path: Path) -> None:
-    """A full folder is an error, one that is nearly full a warning."""
+    """A full directory is an error, one that is nearly full a warning."""
     few = limits.Room(path=str(tmp_path), is_writable=True, free=900 << 20, size=2 << 30, files=10**6)
     none, locked = attrs.evolve(few, free=1 << 20), attrs.evolve(few, is_writable=False)
     no_files = attrs.evolve(few, free=2 << 30, files=3)

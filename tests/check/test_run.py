@@ -22,7 +22,7 @@ TABLE = VALID / "group_list_8_devices.json"
 
 @pytest.fixture(autouse=True)
 def ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the runs look at a port that no other process on this machine uses: bound, but not listening."""
+    """Let the runs check a port that no other process on this machine uses: bound, but not listening."""
     with bound_to_free_port() as bound:
         own = {"MASTER_PORT": str(bound.getsockname()[1]), "HCCL_HOST_SOCKET_PORT_RANGE": "auto"}
         for name, value in own.items():
@@ -218,7 +218,7 @@ def test_quiet_leaves_out_what_is_fine(tmp_path: Path) -> None:
 
 
 def test_fake_npu_smi(tmp_path: Path) -> None:
-    """npu-smi is looked for in PATH, as a shell does."""
+    """npu-smi is searched for in PATH, as a shell does."""
     tool = tmp_path / "npu-smi"
     tool.write_text("#!/bin/sh\necho '| 3     910B3      | Critical      | 93.6 |'\n")
     tool.chmod(0o755)
@@ -279,7 +279,7 @@ def test_summary(found: list[Found], expected: str) -> None:
     [([], "ok"), ([("a", "x")], "ok"), ([("a", "x"), ("b", warning("x"))], "warning"), ([("b", error("x"))], "error")],
 )
 def test_worst_verdict_of_a_document(found: list[Found], expected: str) -> None:
-    """A program need not look through the list."""
+    """A program need not read the list to find the worst verdict."""
     assert expected == json.loads(format_json(found, "x"))["verdict"]
 
 

@@ -81,7 +81,7 @@ def run(*argv: str, env: Mapping[str, str] | None = None, cwd: Path) -> Ended:
 
 
 def failed_ranks(folder: Path) -> set[tuple[int, int | None, int | None]]:
-    """Return rank, exit status and signal of the causes in the reports of the nodes below a folder."""
+    """Return rank, exit status and signal of the causes in the reports of the nodes below a directory."""
     reports = [json.loads(path.read_bytes()) for path in folder.rglob("*-report*.json")]
     return {
         (rank["rank_id"], rank["exit_code"], rank["signal"])

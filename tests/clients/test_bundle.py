@@ -20,7 +20,7 @@ NOBODY = 65534
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the bundle for this machine, in a folder that every user may read."""
+    """Build the bundle for this machine, in a directory that every user may read."""
     built = subprocess.run(
         [str(ROOT / "scripts" / "bundle"), os.uname().machine], capture_output=True, text=True, check=False
     )

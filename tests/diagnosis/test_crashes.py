@@ -105,7 +105,7 @@ def test_current_thread_of_a_fatal_error() -> None:
 
 
 def test_stack_of_an_abort() -> None:
-    """What native code said before it aborted is joined with the stack that faulthandler prints."""
+    """The message of native code before it aborted is joined with the stack that faulthandler prints."""
     found = last(f"corrupted double-linked list\n{TWO_FATAL_ERRORS.replace('Segmentation fault', 'Aborted')}")
 
     assert ("corrupted double-linked list", "kernels.py:81 in fused_step") == (found.exception, found.place)

@@ -1,4 +1,4 @@
-"""What a finding says beside the evidence."""
+"""The explanations in a finding besides the evidence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GIB = 1 << 30
     ],
 )
 def test_facts_beside_a_code(error: str, circumstances: Circumstances, fact: str) -> None:
-    """What the machine shows now stands beside an error that tells of it: full disks, /dev/shm, OOM kills."""
+    """The machine's present state is shown with an error that reports it: full disks, /dev/shm, OOM kills."""
     log = f'Traceback (most recent call last):\n  File "x.py", line 5, in save\n{error}\n'.encode()
     death = Death(rank_id=0, ending=Ending(exit_code=1), evidence=log_evidence.read(log))
     meaning = diagnose([death], circumstances, {}).findings[0].code_meaning

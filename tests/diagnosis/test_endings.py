@@ -1,4 +1,4 @@
-"""What exit statuses and signals mean."""
+"""The meaning of exit statuses and signals."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_signal_without_explanation() -> None:
 
 
 def test_crash_that_has_printed_its_stack() -> None:
-    """Nobody is asked to set what has just printed the stack."""
+    """The advice to set PYTHONFAULTHANDLER is left out if it has just printed the stack."""
     assert "PYTHONFAULTHANDLER" in meaning(Ending(signum=SIGSEGV), Circumstances())
     assert "PYTHONFAULTHANDLER" not in meaning(Ending(signum=SIGSEGV), Circumstances(), has_stack=True)
 
@@ -152,5 +152,5 @@ def test_abort_of_a_watchdog() -> None:
     ],
 )
 def test_reason_of_an_abort(reason: str, told: str) -> None:
-    """What the log says of an abort is not contradicted by a list of what else it might be."""
+    """The reason for an abort in the log is not followed by a list of other possible ones."""
     assert reason in meaning(Ending(signum=SIGABRT), Circumstances(), told)

@@ -1,4 +1,4 @@
-"""What is found in the end of a log, whatever it contains."""
+"""The evidence in the end of a log, whatever it contains."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_exception_survived_long_ago() -> None:
 
 @pytest.mark.parametrize("workers", [2, 60])
 def test_table_of_torchrun_is_shown_to_its_end(workers: int) -> None:
-    """What torchrun says of its workers ends with the first one that failed, however many others there are."""
+    """The report of torchrun about its workers ends with the first one that failed, however many others there are."""
     entry = "[1]:\n  rank      : 1\n  exitcode  : 1 (pid: 7)\n  traceback : To enable traceback see: https://x\n"
     table = f"{'=' * 60}\ntrain.py FAILED\nFailures:\n{entry * workers}{'-' * 60}\n"
     end = f"Root Cause (first observed failure):\n{entry}{'=' * 60}"
@@ -277,7 +277,7 @@ PIECES: Final = (
 @settings(max_examples=300)
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40))))
 def test_anything(pieces: list[bytes]) -> None:
-    """Whatever a log contains, the evidence is bounded and safe for a terminal."""
+    """For any content of a log, the evidence is bounded and safe for a terminal."""
     evidence = read(b"".join(pieces), Ending(exit_code=1))
     texts = [*evidence.traceback, *evidence.last_lines, evidence.exception, evidence.place, evidence.code_line]
 

@@ -114,7 +114,7 @@ def test_candidates_of_an_open_cause() -> None:
     ],
 )
 def test_what_is_worth_a_wait(is_open: bool, log: bytes, others: list[bytes]) -> None:  # noqa: FBT001  a parameter
-    """Only after a consequence, and until one of the others tells of an error of its own."""
+    """Only after a consequence, and until one of the others reports an error of its own."""
     living = [stopped(rank_id, other) for rank_id, other in enumerate(others, 1)]
 
     assert is_open == root_cause.is_open(failed(0, log), living)

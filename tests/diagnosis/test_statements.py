@@ -48,7 +48,7 @@ def chosen(*parts: list[str], is_late: bool = False) -> str:
     ],
 )
 def test_choice(expected: str, parts: list[list[str]]) -> None:
-    """The last error counts, but for those that pass on another or tell of a peer."""
+    """The last error counts, except for those that pass on another or report a peer."""
     assert expected == chosen(*parts)
 
 
@@ -93,7 +93,7 @@ def test_error_record() -> None:
     ],
 )  # fmt: skip
 def test_errors_that_pass_on(line: str) -> None:
-    """What launchers, pools and engines say of their workers speaks of another error."""
+    """An error of a launcher, pool or engine about its workers refers to another error."""
     assert only_passes_on([line])
 
 
@@ -118,5 +118,5 @@ def test_errors_of_their_own() -> None:
     ],
 )
 def test_collectives(is_collective: bool, exception: str, frame: str) -> None:  # noqa: FBT001  a parameter
-    """What a backend raises in a collective may be a peer's fault, a wrong argument is the caller's own."""
+    """An exception of a backend in a collective may be a peer's fault, a wrong argument is the caller's own."""
     assert is_collective == is_raised_in_one(exception, [frame, exception])

@@ -29,7 +29,7 @@ def output_of(*arguments: str, **environ: str) -> bytes:
 
 
 def find_last(lines: list[str]) -> Traceback | None:
-    """Return the last error of a log, if it tells of any."""
+    """Return the last error of a log, if it contains one."""
     found = sorted([*find_all(lines), *crashes.find_all(lines)], key=lambda error: error.start)
     return found[-1] if found else None
 
@@ -193,7 +193,7 @@ def test_deep_recursion() -> None:
 
 @pytest.mark.parametrize("kind", ["in_finalizer", "in_logging"])
 def test_ignored_exceptions(kind: str) -> None:
-    """What Python prints of exceptions that it ignores (in finalizers, in logging) is not why a rank ended."""
+    """Exceptions that Python ignores (in finalizers, in logging) are not the cause of a rank's end."""
     assert STEP_17 == short(failure(kind))
 
 
@@ -293,7 +293,7 @@ def test_frame_of_a_library_and_the_users_own() -> None:
 
 
 def test_fatal_error_of_the_interpreter() -> None:
-    """What PYTHONFAULTHANDLER=1 prints at a SIGSEGV counts as the last words; its frames begin with the innermost."""
+    """The output of PYTHONFAULTHANDLER=1 at a SIGSEGV counts; its frames begin with the innermost."""
     found = find(output_of(os.path.join(WORKERS, "fails.py"), "segfault", PYTHONFAULTHANDLER="1"))
 
     assert "Fatal Python error: Segmentation fault" == found.exception
@@ -394,7 +394,7 @@ def test_exception_that_replaces_another() -> None:
 
 
 def test_clean_up_that_fails_as_well() -> None:
-    """What was under way when a context manager's exit failed is the cause."""
+    """The exception that was under way when a context manager's exit failed is the cause."""
     found = find(CLEAN_UP)
 
     assert ("OSError: [Errno 28] No space left on device", "save.py:5 in save") == (found.exception, found.place)

@@ -62,7 +62,7 @@ def test_python_named_by_its_path() -> None:
     ],
 )
 def test_environment_by_name(name: str | None, prefix: str) -> None:
-    """--conda-env beats the image's; base is conda itself, and a path is a folder."""
+    """--conda-env beats the image's; base is conda itself, and a path is a directory."""
     found = _find("python", IMAGE, name)
 
     assert found is not None
@@ -78,7 +78,7 @@ def test_environment_by_name(name: str | None, prefix: str) -> None:
     ],
 )
 def test_usual_places(name: str | None, environ: dict[str, str]) -> None:
-    """Without ANACONDA_DIR the environment is looked for where images have conda."""
+    """Without ANACONDA_DIR the environment is searched for where images have conda."""
     found = _find("python", environ, name, folders=("/opt/conda", "/opt/conda/envs/job"))
 
     assert found is not None

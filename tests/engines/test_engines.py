@@ -291,7 +291,7 @@ def test_engine_that_reaches_the_others(launcher: str) -> None:
 
 
 class Waiting:
-    """A process that waits for a report, and looks at it once for each `tick` instead of every few seconds."""
+    """A process that waits for a report, and checks it once for each `tick` instead of every few seconds."""
 
     def __init__(self, report: Path) -> None:
         program, option, _script, *words = node_0.wait(str(report)).argv
@@ -301,12 +301,12 @@ class Waiting:
         )
 
     def look(self) -> str:
-        """Return the next line: "waiting" once it is ready to look again."""
+        """Return the next line: "waiting" once it is ready to check again."""
         assert self._process.stdout
         return self._process.stdout.readline()
 
     def tick(self) -> None:
-        """Let it look."""
+        """Let it check."""
         assert self._process.stdin
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -433,7 +433,7 @@ def test_msrun(line: str, given: str) -> None:
 
 
 def test_msrun_with_a_python_elsewhere() -> None:
-    """The folder of the interpreter comes first in PATH, where msrun looks for python."""
+    """The directory of the interpreter comes first in PATH, where msrun looks for python."""
     request = attrs.evolve(_request("/p/bin/python train.py", ALONE), environ={"PATH": "/usr/bin"})
 
     assert {"PATH": "/p/bin:/usr/bin"} == ENGINES["msrun"](request).variables

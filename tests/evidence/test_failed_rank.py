@@ -1,4 +1,4 @@
-"""What is found out about failed ranks from log, exit status, memory counters and plog; with real failures."""
+"""The evidence about failed ranks from log, exit status, memory counters and plog; with real failures."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_plog(tmp_path: Path) -> None:
 
 
 def test_plog_of_another_rank(tmp_path: Path) -> None:
-    """In a folder shared by all ranks, the plog of another process does not count."""
+    """In a directory shared by all ranks, the plog of another process does not count."""
     folder = tmp_path / "debug" / "plog"
     folder.mkdir(parents=True)
     (folder / "plog-1_20260318.log").write_text("[ERROR] x\n")
@@ -159,7 +159,7 @@ def test_places() -> None:
 
 
 def test_secrets_on_disk(tmp_path: Path) -> None:
-    """What is read from far back in a log and from a plog is masked, and safe for a terminal."""
+    """Text from far back in a log and from a plog is masked, and safe for a terminal."""
     (tmp_path / "debug" / "plog").mkdir(parents=True)
     (tmp_path / "debug" / "plog" / "plog-1_1.log").write_text("[ERROR] \x1b[2J\x07 --api-key hidden " + "x" * 10_000)
     log = tmp_path / "log"

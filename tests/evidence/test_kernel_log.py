@@ -39,7 +39,7 @@ def test_victim_is_named(tmp_path: Path) -> None:
 
 
 def test_log_before_linux_5(tmp_path: Path) -> None:
-    """Older kernels tell of the cgroup in a sentence."""
+    """Older kernels report the cgroup in a sentence."""
     log = (
         "6,1,77,-;Task in /pods/mine killed as a result of limit of /pods\n"
         "3,2,78,-;Killed process 7 (a (b)) total-vm:9kB, anon-rss:1024kB, file-rss:0kB\n"
@@ -78,7 +78,7 @@ def test_terminal_instead_of_a_log(tmp_path: Path) -> None:
 
 
 def test_rank_without_memory(program: Program) -> None:
-    """A rank that the OOM killer ends: the screen tells limit, peak, and whom the kernel killed."""
+    """A rank that the OOM killer ends: the screen shows limit, peak, and the processes that the kernel killed."""
     take = "import os, signal; x = bytearray((1 << 30) * int(os.environ['RANK_ID'])); signal.pause()"
     with memory_cgroup(256 << 20) as members:
         inside = ("sh", "-c", 'echo 0 > "$0"; exec "$@"', str(members))

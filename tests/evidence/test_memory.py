@@ -1,4 +1,4 @@
-"""What has happened to memory between two samples."""
+"""The events between two samples of memory."""
 
 from __future__ import annotations
 

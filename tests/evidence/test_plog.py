@@ -60,7 +60,7 @@ def test_earlier_run(tmp_path: Path) -> None:
 
 
 def test_folder_of_all_ranks(tmp_path: Path) -> None:
-    """In a folder shared by all ranks, only the files of the rank's processes count."""
+    """In a directory shared by all ranks, only the files of the rank's processes count."""
     path = write(tmp_path, "debug", "plog-4711_1.log", f"{ERROR}\n", 1000)
     write(tmp_path, "debug", "plog-47_1.log", f"{ERROR} of another\n", 2000)
 
@@ -77,7 +77,7 @@ def test_other_files(tmp_path: Path, name: str) -> None:
 
 
 def test_special_files(tmp_path: Path) -> None:
-    """A symlink, a folder or a FIFO in place of a file is neither followed nor waited for."""
+    """A symlink, a directory or a FIFO in place of a file is neither followed nor waited for."""
     folder = tmp_path / "debug" / "plog"
     folder.mkdir(parents=True)
     secret = tmp_path / "secret"

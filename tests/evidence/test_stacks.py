@@ -76,7 +76,7 @@ def frames_of(collector: StackCollector, pids: dict[int, int]) -> list[str]:
 
 
 def script(folder: Path, text: str) -> str:
-    """Create a fake py-spy and return the folder to put on PATH."""
+    """Create a fake py-spy and return the directory to put on PATH."""
     path = folder / "py-spy"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(stat.S_IRWXU)

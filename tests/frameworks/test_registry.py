@@ -1,4 +1,4 @@
-"""What the ranks of each framework find in their environment, for every platform's fixture and beyond."""
+"""The environment of the ranks for each framework, for every platform's fixture and beyond."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_runner_that_hangs_ends_with_the_second_signal() -> None:
 
 
 def test_guardian_that_is_stopped_while_it_waits_for_an_answer() -> None:
-    """What it was waiting for is over when it is continued, and it does what is due then."""
+    """A wait that ended while the guardian was stopped is noticed when it is continued."""
     with running(*GUARDED, "hang") as popen:
         popen.send_signal(signal.SIGTERM)
         time.sleep(2 * ONE_SIGNAL)

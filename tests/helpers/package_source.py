@@ -40,7 +40,7 @@ class Module:
 
     @property
     def room(self) -> str:
-        """The first part of the name: the folder or the module directly below the package."""
+        """The first part of the name: the directory or the module directly below the package."""
         return self.name.partition(".")[0]
 
     @property

@@ -109,7 +109,7 @@ class Run:
 
 
 class Program:
-    """Starts runs of the program in one folder."""
+    """Starts runs of the program in one directory."""
 
     python = sys.executable
 
@@ -138,7 +138,7 @@ class Program:
         return self.start("--nproc-per-node", str(ranks), *options, *ACTOR, *steps, under=under)
 
     def shell(self, command: str, *, limit: float = LIMIT) -> subprocess.CompletedProcess[bytes]:
-        """Run a shell command in the folder, with both outputs in `stdout`; it may take `limit` seconds."""
+        """Run a shell command in the directory, with both outputs in `stdout`; it may take `limit` seconds."""
         return subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.folder,

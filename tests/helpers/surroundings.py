@@ -1,4 +1,4 @@
-"""What a test may rely on from the machine: variables, ports, and programs that start others."""
+"""The facilities of the machine that tests rely on: variables, ports, and programs that start others."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ V1_FREEZER = "34 31 0:31 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\
     ],
 )
 def test_frozen(tmp_path: Path, mounts: str, states: dict[str, str], *, expected: bool) -> None:
-    """The control group of another process is looked at, in both versions where both are mounted."""
+    """The control group of another process is checked, in both versions if both are mounted."""
     files = {f"sys/fs/cgroup/{name}": text for name, text in states.items()}
     host = tree(tmp_path, "", mounts, *files, "proc/7/cgroup")
     (tmp_path / "proc/7/cgroup").write_text("5:freezer:/own\n0::/own\n")
@@ -88,7 +88,7 @@ def test_frozen(tmp_path: Path, mounts: str, states: dict[str, str], *, expected
 def test_find(
     tmp_path: Path, cgroups: str, mounts: str, files: list[str], expected: tuple[bool, list[str]] | None
 ) -> None:
-    """The folders with the controller's file are found, the own one first."""
+    """The directories with the controller's file are found, the own one first."""
     host = tree(tmp_path, cgroups, mounts, *files)
     wanted = None if expected is None else Cgroup(expected[0], tuple(expected[1]))
 

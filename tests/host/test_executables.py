@@ -12,7 +12,7 @@ from ascend_runner.host.executables import find_executable, is_relative
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:
-    """Make a program, a file without permission, a folder, and an empty folder."""
+    """Make a program, a file without permission, a directory, and an empty directory."""
     for name, mode in (("program", 0o755), ("no-permission", 0o644)):
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(mode)
@@ -22,7 +22,7 @@ def commands(tmp_path: Path) -> Path:
 
 
 def test_program_is_found_on_the_search_path(commands: Path) -> None:
-    """The first folder that has the program wins; a relative folder counts from the working directory."""
+    """The first directory that has the program wins; a relative directory counts from the working directory."""
     search_path = f"{commands}/empty:{commands}:/bin"
 
     assert f"{commands}/program" == find_executable("program", cwd="/", search_path=search_path)
@@ -30,7 +30,7 @@ def test_program_is_found_on_the_search_path(commands: Path) -> None:
 
 
 def test_program_with_a_slash_is_returned_as_it_is(commands: Path) -> None:
-    """A path is looked for in the working directory, not on the search path."""
+    """A path is searched for in the working directory, not on the search path."""
     assert "./program" == find_executable("./program", cwd=str(commands), search_path="")
     assert f"{commands}/program" == find_executable(f"{commands}/program", cwd="/", search_path="")
 
@@ -40,7 +40,7 @@ def test_program_with_a_slash_is_returned_as_it_is(commands: Path) -> None:
     [("missing", 127), ("./missing", 127), ("no-permission", 126), ("./no-permission", 126), ("folder", 126)],
 )
 def test_program_that_cannot_be_run(commands: Path, name: str, status: int) -> None:
-    """What is missing has status 127; what is there, but not executable, has 126."""
+    """A missing program has status 127; one that is not executable has 126."""
     with pytest.raises(CommandError) as caught:
         find_executable(name, cwd=str(commands), search_path=str(commands))
 

@@ -13,7 +13,7 @@ from tests.helpers.trees import host
 
 @pytest.mark.parametrize("root", ["", "/"])
 def test_the_machine_itself(root: str) -> None:
-    """Without a folder, or with /, the paths are those of this machine."""
+    """Without a directory, or with /, the paths are those of this machine."""
     assert Host() == Host(root)
     assert "/proc/self" == Host(root).path("/proc/self")
     assert Host(root).is_this_machine
@@ -36,7 +36,7 @@ def test_a_tree_of_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/missing", "/"])
 def test_missing_is_empty(tmp_path: Path, path: str) -> None:
-    """A missing file, or a folder in its place, reads as empty; so does a missing folder."""
+    """A missing file, or a directory in its place, reads as empty; so does a missing directory."""
     machine = Host(str(tmp_path))
 
     assert (b"", "", []) == (machine.read_bytes(path), machine.read_text(path), machine.read_lines(path))

@@ -62,7 +62,7 @@ def test_v2_in_a_container(tmp_path: Path) -> None:
 
 
 def test_v2_on_a_host(tmp_path: Path) -> None:
-    """On a host the path below the mount point counts; the lowest limit, and the peak, are those of a folder above."""
+    """On a host the path below the mount point counts; lowest limit and peak are those of a directory above."""
     machine = host(
         tmp_path,
         {

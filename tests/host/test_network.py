@@ -44,7 +44,7 @@ def test_wait_is_announced_once_and_has_a_limit() -> None:
 
 
 def test_wait_ends_with_a_signal() -> None:
-    """What the pause raises ends the wait."""
+    """An exception of the pause ends the wait."""
 
     def stop(_seconds: float) -> None:
         raise StopRequestedError(15, "SIGTERM")
@@ -54,7 +54,7 @@ def test_wait_ends_with_a_signal() -> None:
 
 
 def test_held_port_is_the_runners_alone() -> None:
-    """Nobody else can hold a held port, and a server of the job can listen on it, at any address."""
+    """No other process can hold a held port, and a server of the job can listen on it, at any address."""
     with bound_to_free_port() as free:
         port = free.getsockname()[1]
     held = network.hold_port([port])

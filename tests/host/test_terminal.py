@@ -1,4 +1,4 @@
-"""What is found out about a terminal."""
+"""The properties of a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ascend_runner.host import terminal
 
 @pytest.fixture
 def tty() -> Iterator[int]:
-    """Give a terminal of 100 columns."""
+    """Provide a terminal of 100 columns."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     yield slave
@@ -26,7 +26,7 @@ def tty() -> Iterator[int]:
 
 @pytest.fixture
 def pipe() -> Iterator[int]:
-    """Give a file that is no terminal."""
+    """Provide a file that is not a terminal."""
     reader, writer = os.pipe()
     yield writer
     os.close(reader)

@@ -237,7 +237,7 @@ def test_stalled_terminal_does_not_block_close(console: Console, screen: Screen)
 
 @pytest.mark.parametrize("room", [0, 5000])
 def test_stalled_stderr_does_not_block_close(console: Console, screen: Screen, room: int) -> None:
-    """close() returns although a message is longer than the room left in a pipe that nobody reads."""
+    """close() returns although a message is longer than the room left in a pipe without a reader."""
     with screen:
         os.write(STDERR, b"." * (PIPE_CAPACITY - room))
         console.start()
@@ -278,7 +278,7 @@ def test_stderr_that_has_room_again(screen: Screen) -> None:
 
 @pytest.mark.parametrize(("number", "notice"), [(errno.EIO, b"stdout: 5\n"), (errno.EPIPE, b"")])
 def test_closed_reader_is_distinguished_from_a_failing_disk(screen: Screen, number: int, notice: bytes) -> None:
-    """Text that a disk has not taken is reported as lost; text that nobody reads is not."""
+    """Text that a disk has not accepted is reported as lost; text without a reader is not."""
     console = make_console(fail_once(OSError(number, "odd")))
     with screen:
         console.print("a\n")
@@ -290,7 +290,7 @@ def test_closed_reader_is_distinguished_from_a_failing_disk(screen: Screen, numb
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_messages_survive_the_failure_of_the_thread(screen: Screen) -> None:
-    """Whatever has ended the console's thread, the runner's own messages are still written."""
+    """The runner's own messages are still written if the console's thread has ended, for any reason."""
     console = make_console(fail_once(MemoryError()))
     with screen:
         console.show(0, [b"a\n"])

@@ -111,7 +111,7 @@ def test_lines_by_example(reads: list[bytes], shown: bytes) -> None:
 
 
 def test_whole_lines_are_not_held_back() -> None:
-    """What ends in a newline is shown at once; the rest waits for its end, for 64 KiB, or for the end of the stream."""
+    """A complete line is shown at once; the rest waits for its end, for 64 KiB, or for the end of the stream."""
     cutter = LineCutter(b"> ")
 
     assert b"> a\n" == b"".join(cutter.feed(b"a\nb"))
@@ -134,7 +134,7 @@ def test_skipped_lines_are_those_that_would_have_been_shown(
     choices: st.DataObject,
     folds: bool,  # noqa: FBT001  a parameter
 ) -> None:
-    """Whatever is left out is counted, and what comes after it is shown as if nothing had been left out."""
+    """Skipped lines are counted, and later ones are shown as if none had been skipped."""
     shown, skipped = LineCutter(PREFIX, folds=folds), LineCutter(PREFIX, folds=folds)
     for start, end in zip([0, *stream.ends], [*stream.ends, len(stream.data)]):
         read = stream.data[start:end]

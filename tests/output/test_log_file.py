@@ -180,7 +180,7 @@ def test_lost_disk_loses_its_bytes_only(tmp_path: Path, error: int) -> None:
 
 
 def test_write_that_fails_in_the_middle(tmp_path: Path) -> None:
-    """What was written before the error is not counted as lost."""
+    """Bytes that were written before the error do not count as lost."""
     disk = FakeDisk()
     log = LogFile(str(tmp_path / "log"), Rotation(), DiskWarnings(print), disk)
     disk.bytes_per_write, disk.writes_until_error = 2, 2

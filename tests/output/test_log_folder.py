@@ -1,4 +1,4 @@
-"""The log folder of a job: who may write to it, and what is moved before anything is written."""
+"""The log directory of a job: its lock, and the files that are moved before anything is written."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.helpers.plans import job_spec, rank_spec
 
 
 def job(folder: Path, ranks: tuple[int, ...] = (0, 1), **changes: object) -> JobSpec:
-    """Make a job of some ranks that logs to a folder."""
+    """Make a job of some ranks that logs to a directory."""
     return job_spec([rank_spec(rank) for rank in ranks], log_dir=str(folder), **changes)
 
 
 def names(folder: Path) -> set[str]:
-    """Return the names in a folder."""
+    """Return the names in a directory."""
     return {path.name for path in folder.iterdir()}
 
 
 def enter(made: JobSpec) -> list[str]:
-    """Enter and leave the log folder of a job; return the warnings."""
+    """Enter and leave the log directory of a job; return the warnings."""
     warnings: list[str] = []
     with log_folder.entered(made, warnings.append):
         return warnings
@@ -52,7 +52,7 @@ def test_all_files_of_an_earlier_run_are_put_aside(tmp_path: Path) -> None:
 
 
 def test_files_of_other_nodes_stay(tmp_path: Path) -> None:
-    """On several nodes that share a folder each one moves the files of its own ranks, on whatever device they were."""
+    """Of several nodes that share a directory, each moves the files of its own ranks, on whatever device they were."""
     own = {"job-proc-rank-8-device-3.txt", "job-report-rank-8.json", "job-rerun-rank-8.sh"}
     others = {"job-proc-rank-0-device-0.txt", "job-report-pod-0.json", "job-rerun-rank-0.sh"}
     for name in own | others:
@@ -93,7 +93,7 @@ def test_lock_is_no_symlink(tmp_path: Path) -> None:
     assert {"job.lock"} == names(tmp_path)
 
 
-# --- The folders of earlier runs --------------------------------------------------------------------------------------
+# --- The directories of earlier runs ----------------------------------------------------------------------------------
 
 
 NAMES = ("job-proc-rank-0-device-0.txt", "job-report.json")
@@ -136,7 +136,7 @@ def test_only_the_newest_runs_are_kept(tmp_path: Path) -> None:
 
 
 def test_nodes_that_share_a_folder_choose_the_same_number(tmp_path: Path) -> None:
-    """Each node moves its own files, into the folder of the same run, whichever comes first."""
+    """Each node moves its own files, into the directory of the same run, whichever comes first."""
     other = ("job-proc-rank-8-device-0.txt", "job-report-node-1.json")
     for content in ("one", "two"):
         run(tmp_path, content)

@@ -154,7 +154,7 @@ def test_part_of_a_piece_that_was_written_is_not_lost(writing: Writing) -> None:
 
 
 def test_end_waits_for_a_slow_disk(writing: Writing) -> None:
-    """As long as bytes are moving, draining goes on: each look at the clock is a whole limit later."""
+    """As long as bytes are moving, draining goes on: each reading of the clock is a whole limit later."""
     writing.disk.bytes_per_write = 1
     data = b"x" * 1000
     writing.hang()
@@ -178,7 +178,7 @@ def test_end_waits_for_a_slow_disk(writing: Writing) -> None:
 
 
 def test_wait_for_a_disk_can_be_cut(writing: Writing) -> None:
-    """Whoever has no patience loses what is not written yet, and it is counted."""
+    """If the wait is cut short, the bytes that are not written yet are lost, and counted."""
     writing.hang()
     writing.writer.put(b"456")
     writing.writer.close()

@@ -128,7 +128,7 @@ def test_removing_is_bounded_in_time(tmp_path: Path) -> None:
 
 
 def test_removal_by_another_runner(tmp_path: Path) -> None:
-    """What another runner has removed meanwhile is no failure."""
+    """A directory that another runner has removed meanwhile is not a failure."""
     made = job(tmp_path, keep=1)
     gone = lay(tmp_path, 1)
     lay(tmp_path, 2)

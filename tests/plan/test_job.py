@@ -1,4 +1,4 @@
-"""The plan: every variable, folder, log and table path of every rank, decided before anything is touched."""
+"""The plan: every variable, directory, log and table path of every rank, decided before anything is touched."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_job_id_that_would_leave_its_folder_is_refused(job_id: str) -> None:
     )
 
 
-# --- Folders and files ------------------------------------------------------------------------------------------------
+# --- Directories and files --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_log_dir(environ: dict[str, str], setting: str | None, existing: Collect
     ],
 )
 def test_workdir(environ: dict[str, str], setting: str | None, existing: Collection[str], cwd: str) -> None:
-    """The working directory is a folder per device if MA_MOUNT_PATH is set, else the caller's."""
+    """The working directory is a directory per device if MA_MOUNT_PATH is set, else the caller's."""
     job = _plan(environ, Settings(workdir=setting), existing=existing)
 
     assert cwd == job.ranks[1].cwd

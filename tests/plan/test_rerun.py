@@ -203,7 +203,7 @@ def test_scheduler_cannot_be_alone() -> None:
 
 
 def test_engine_of_one_node_runs_at_once() -> None:
-    """An engine that starts all ranks itself waits for nobody."""
+    """An engine that starts all ranks itself waits for no other process."""
     engine = rank("true", name="torchrun")
 
     assert "--together" not in script(engine, job_spec([], rank_size=8, beside=(engine,)), {}).decode()

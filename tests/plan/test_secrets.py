@@ -1,4 +1,4 @@
-"""What looks like a secret, by name and by shape, and what does not."""
+"""Secrets are recognised by name and by shape, and other values are not masked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_secret_names(name: str) -> None:
     ],
 )  # fmt: skip
 def test_other_names(name: str) -> None:
-    """A word that only contains one of the words is another word, and PWD is a folder."""
+    """A word that only contains one of the words is another word, and PWD is a directory."""
     assert not is_secret(name)
 
 
@@ -102,7 +102,7 @@ def test_secret_shapes(text: str, masked: str) -> None:
     ],
 )  # fmt: skip
 def test_ordinary_text(text: str) -> None:
-    """What is no secret is left alone."""
+    """Values that are not secrets are left alone."""
     masker = Masker()
 
     assert text == masker.text(text)

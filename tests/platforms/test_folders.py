@@ -1,4 +1,4 @@
-"""The folders of datasets, models and results: variables first, then the platforms' defaults."""
+"""The directories of datasets, models and results: variables first, then the platforms' defaults."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TASK_TRAINING = {"/workspace/dataset", "/workspace/model", "/workspace/outputs",
 
 
 def found(*paths: str) -> dict[str, str]:
-    """Return folders in the order dataset, cached_dataset, model, result, code."""
+    """Return directories in the order dataset, cached_dataset, model, result, code."""
     return dict(zip(("dataset", "cached_dataset", "model", "result", "code"), paths))
 
 
 def test_variables_come_first() -> None:
-    """A variable counts, whether or not its folder exists."""
+    """A variable counts, whether or not its directory exists."""
     variables = {"DATASET": "/d", "CACHED_DATASET": "/c", "MODEL": "/m", "RESULT": "/r", "MA_JOB_DIR": "/j"}
 
     assert found("/d", "/c", "/m", "/r", "/j") == folders.find(variables, MODELARTS.__contains__)
@@ -115,7 +115,7 @@ def test_documented_names() -> None:
 
 
 def test_folders_below_dataset() -> None:
-    """Elsewhere each folder below DATASET is a dataset, and the folder of the model is one model."""
+    """Elsewhere each directory below DATASET is a dataset, and the directory of the model is one model."""
     listed = folders.named("/home/ma-user/datasets/", "/home/ma-user/datasets", _subfolders)
 
     assert {"dataset-0": "/home/ma-user/datasets/dataset-0"} == listed["datasets"]

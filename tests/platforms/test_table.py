@@ -1,4 +1,4 @@
-"""Where a rank table is looked for, contradictions between it and a node's variables, and what the table decides."""
+"""The places of a rank table, contradictions between it and a node's variables, and the facts that it decides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BOTH = {"RANK_TABLE_FILE_V_1_0": "/v1", "RANK_TABLE_FILE": "/v0"}
 
 
 def test_order_of_the_places() -> None:
-    """The user's choice wins, then RANK_TABLE_FILE_V_1_0, RANK_TABLE_FILE, and the folders of known platforms."""
+    """The user's choice wins, then RANK_TABLE_FILE_V_1_0, RANK_TABLE_FILE, and the directories of known platforms."""
     folders = {os.path.dirname(place) for place in USUAL_PLACES}
 
     assert "here" == find_table("here", BOTH, folders.__contains__)
@@ -47,7 +47,7 @@ def test_order_of_the_places() -> None:
 
 
 def test_no_table_is_announced() -> None:
-    """Without a variable and a platform's folder there is no rank table."""
+    """Without a variable and a platform's directory there is no rank table."""
     assert "" == announced_table({}, lambda _: False)
     with pytest.raises(RankTableError):
         find_table(None, {}, lambda _: False)

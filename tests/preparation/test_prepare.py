@@ -28,7 +28,7 @@ TWO_RANKS = Settings(nproc_per_node=2)
 
 @attrs.define
 class Preparing:
-    """Prepares jobs in a folder, and counts the pauses in which something was waited for."""
+    """Prepares jobs in a directory, and counts the pauses in which something was waited for."""
 
     folder: Path
     pauses: int = 0
@@ -59,7 +59,7 @@ class Preparing:
 
 @pytest.fixture
 def preparing(tmp_path: Path) -> Preparing:
-    """Prepare jobs in an empty folder."""
+    """Prepare jobs in an empty directory."""
     return Preparing(tmp_path)
 
 
@@ -88,7 +88,7 @@ def test_table_decides_on_the_ranks(preparing: Preparing) -> None:
 
 
 def test_independent_problems_are_found_together(preparing: Preparing) -> None:
-    """Command, working directory, job id, node and rank table are all looked at; the first error decides the status."""
+    """Command, working directory, job id, node and rank table are all checked; the first error decides the status."""
     (preparing.folder / "broken.json").write_text('{"status": "completed", "server_list": 5}')
     prepared = preparing.prepare(
         Settings(rank_table="broken.json", workdir="nowhere"),
@@ -145,7 +145,7 @@ def test_plan_in_spite_of_a_missing_command(preparing: Preparing) -> None:
 
 
 def test_rejections_of_hccl(preparing: Preparing) -> None:
-    """What HCCL would reject is an error for each place, with HCCL's code, unless the checks are switched off."""
+    """Each defect that HCCL would reject is an error with HCCL's code, unless the checks are switched off."""
     devices = [{"device_id": str(rank), "device_ip": "10.0.0.1", "rank_id": str(rank)} for rank in range(3)]
     server = {"server_id": "10.0.0.9", "device": devices}
     table = {"status": "completed", "version": "1.0", "server_count": "1", "server_list": [server]}
@@ -431,7 +431,7 @@ def test_tasks_of_volcano(preparing: Preparing) -> None:
     ids=["single", "flag", "variable", "several"],
 )
 def test_port_of_a_single_node(preparing: Preparing, settings: Settings, environ: dict[str, str], port: str) -> None:
-    """Only a single node whose port nobody names gets a free one, and all of its ranks the same."""
+    """Only a single node gets a free port, unless one is set, and all of its ranks get the same."""
     job = preparing.prepare(settings, environ=environ, hold_port=lambda first: first + 1).job()
 
     assert {port} == {rank.env["MASTER_PORT"] for rank in job.ranks}

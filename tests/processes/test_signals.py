@@ -38,7 +38,7 @@ def test_stop_signals_come_first_and_in_order() -> None:
 
 
 def test_flood_is_one_signal() -> None:
-    """Equal signals that arrive before the reader looks are one, and the last SIGTSTP or SIGCONT counts."""
+    """Equal signals that arrive before they are read count as one, and the last SIGTSTP or SIGCONT counts."""
     with Signals() as signals:
         _send(*[signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT, signal.SIGCHLD] * 100, signal.SIGTSTP)
 

@@ -1,4 +1,4 @@
-"""What differs between two tables."""
+"""The differences between two tables."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ def test_read_does_not_wait(tmp_path: Path) -> None:
 
 
 def test_write_makes_a_regular_file(tmp_path: Path) -> None:
-    """Neither folders nor file are writable by others, and no neighbour stays."""
+    """Neither directories nor file are writable by others, and no neighbour stays."""
     path = tmp_path / "x" / "rank_table" / "jobstart_hccl.json"
     source.write(path, b"{}")
 

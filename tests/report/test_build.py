@@ -243,7 +243,7 @@ def test_bytes_that_are_not_utf8() -> None:
     ],
 )
 def test_file_name(name: str, made: JobSpec) -> None:
-    """If nodes may share the folder, the name contains the node; it never leaves the folder.
+    """If nodes may share the directory, the name contains the node; it never leaves the directory.
 
     A plan without processes waits for the ranks of its node.
     """

@@ -149,7 +149,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
     ids=["consequence", "hang", "signals", "end of the grace", "ranks of another user", "stragglers", "of a failure"],
 )
 def test_stopping_is_never_silent(lines: list[str], seen: list[tuple[Fact, float]]) -> None:
-    """Whatever begins or cuts short the end of a job is told when it happens, with how to cut it short, and once."""
+    """Each event that begins or shortens the end of a job is reported once, when it happens, with the next step."""
     shown = Lines()
     progress = Progress(job_spec([rank_spec(rank_id) for rank_id in (1, 2, 3)]), shown)
     for rank_id in (1, 2):

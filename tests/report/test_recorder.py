@@ -1,4 +1,4 @@
-"""What is recorded of the facts of a job."""
+"""The record of the facts of a job."""
 
 from __future__ import annotations
 

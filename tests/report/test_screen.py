@@ -1,4 +1,4 @@
-"""What a user reads when a job starts, hangs and ends."""
+"""The sentences that a user reads when a job starts, hangs and ends."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_interrupted_job() -> None:
     ],
 )
 def test_end_that_no_rank_has_caused(line: str, cause: Cause) -> None:
-    """What ended the job is told, with its duration."""
+    """The cause of the job's end is reported, with its duration."""
     assert line == ended(cause, rank(0, STOPPED, is_stopped=True))[0]
 
 
@@ -204,7 +204,7 @@ def test_lost_output() -> None:
     ],
 )
 def test_suspected_peer(line: str, suspected: Peer) -> None:
-    """A suspected peer is the first place to look."""
+    """A suspected peer is the first to check."""
     outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED),), suspected_peer=suspected)
 
     assert line == screen.ended(outcome, job(0)).splitlines()[1]
@@ -231,7 +231,7 @@ def test_peer(text: str, peer: Peer) -> None:
 
 
 def test_stacks() -> None:
-    """Each group has its ranks, its state and its innermost frames; heartbeats show who is behind."""
+    """Each group has its ranks, its state and its innermost frames; heartbeats show which rank is behind."""
     hang = HangSeen(
         (
             StackGroup(rank_ids=(1,), state="sleeping", frames=("read (data.py:3)",)),
@@ -337,7 +337,7 @@ def test_same_cause_on_several_ranks() -> None:
 
 
 def test_likely_cause_beside_others() -> None:
-    """Where other ranks tell of errors of their own as well, these are named."""
+    """If other ranks report errors of their own as well, these are named."""
     root = attrs.evolve(NAN, rank_id=0, candidates=(1,))
 
     assert "  also   rank 1 reported an error and may be the cause" == caused(root)[1]

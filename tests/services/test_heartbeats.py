@@ -1,4 +1,4 @@
-"""What ranks tell of themselves reaches the runner, and nobody else's word does."""
+"""Reports of ranks about themselves reach the runner, and those of other processes do not."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_directory_is_private_and_goes_with_the_run(tmp_path: Path) -> None:
 
 
 def test_directories_of_killed_runs_are_removed(tmp_path: Path) -> None:
-    """Nobody holds their locks; those of living runs stay."""
+    """Directories with free locks are removed; those of living runs stay."""
     environ = {run_folder.RUN_DIR_VARIABLE: str(tmp_path)}
     (tmp_path / "run-killed").mkdir()
     with run_folder.opened(environ) as living, run_folder.opened(environ):

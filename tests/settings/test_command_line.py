@@ -182,7 +182,7 @@ def test_not_refused(command: list[str]) -> None:
     ],
 )
 def test_unknown_variable(name: str, sentences: list[str]) -> None:
-    """A variable that looks like an option is told, unless Kubernetes made it for a service."""
+    """A variable that resembles an option is reported, unless Kubernetes made it for a service."""
     assert sentences == list(command_line.unknown_variables({name: "1"}))
 
 

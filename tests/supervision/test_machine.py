@@ -452,7 +452,7 @@ def test_user_signals_are_forwarded_and_change_nothing() -> None:
 
 
 def test_user_signals_after_sigkill_are_not_forwarded() -> None:
-    """Who was sent SIGKILL has nothing left to do."""
+    """A process that was sent SIGKILL is not signalled again."""
     state, _ = play(1, Spawned(0, PID), *[SignalReceived(SIGTERM)] * 2)
 
     assert (state, ()) == machine.transition(state, SignalReceived(SIGUSR1))

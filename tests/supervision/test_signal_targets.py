@@ -61,7 +61,7 @@ def test_trap_takes_care_of_background_jobs() -> None:
 
 
 def test_nobody_is_asked_twice() -> None:
-    """A second look finds only those that were not asked, and a used pid is another process."""
+    """A second snapshot has only those that were not asked, and a reused pid is another process."""
     tree = process(1, process(2))
 
     assert [2] == asked_pids([tree], SIGTERM, {(1, 1)})
@@ -69,7 +69,7 @@ def test_nobody_is_asked_twice() -> None:
 
 
 def test_catcher_protects_while_it_lives() -> None:
-    """What was spared below a process is asked once that process has ended and left it behind."""
+    """A process that was spared is asked once the process that took care of it has ended."""
     worker = process(2)
 
     assert [] == asked_pids([process(1, worker, handled=HANDLES)], SIGTERM, {(1, 1)})

@@ -35,7 +35,7 @@ def test_time_in_which_a_rank_is_held_does_not_count() -> None:
 
 
 def test_late_look_begins_anew() -> None:
-    """Whatever has kept the runner from running has kept the ranks, too."""
+    """Anything that suspended the runner has suspended the ranks as well."""
     silence = Silence(60.0, since=0.0)
 
     assert not silence.check(500.0, 0.0, is_held=False)

@@ -171,7 +171,7 @@ def test_no_part_of_a_save_is_a_checkpoint(tmp_path: Path, form: Callable[[int],
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form is not accelerate_custom])
 def test_no_part_of_the_first_save_is_a_checkpoint(tmp_path: Path, form: Callable[[int], Save]) -> None:
-    """The same holds for the first save of all, but for accelerate's registered objects, which nobody can miss yet."""
+    """The same holds for the first save of all, except for accelerate's registered objects, which are not known yet."""
     taken = {part: checkpoints.latest_checkpoint(tmp_path) for part in parts(tmp_path, form(7))}
 
     assert {} == {part: found for part, found in taken.items() if found is not None}
@@ -259,7 +259,7 @@ def test_first_checkpoint_is_progress(tmp_path: Path) -> None:
 
 
 def test_a_crowded_directory_is_unknown(tmp_path: Path) -> None:
-    """Only so many entries are looked at; whether a newer checkpoint is among the rest is unknown."""
+    """Only a limited number of entries is checked; whether a newer checkpoint is among the rest is unknown."""
     for number in range(checkpoints.MOST_ENTRIES + 1):
         os.mknod(f"{tmp_path}/{number}")
 

@@ -42,7 +42,7 @@ def test_datagrams(datagram: bytes, told: Notification) -> None:
     ).map(b"".join)
 )
 def test_hostile_datagrams(datagram: bytes) -> None:
-    """Whatever is sent, the record is within its bounds."""
+    """The record of any datagram is within its bounds."""
     told = parse(datagram)
 
     assert told.step is None or told.step < 10**18

@@ -1,4 +1,4 @@
-"""What a rank calls: the same step in all ranks, one save for a request, and no call that waits for the runner."""
+"""Functions for ranks: the same step in all ranks, one save for a request, and no call that waits for the runner."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_without_a_runner_each_process_answers_its_signal() -> None:
 
 
 def test_damaged_file_is_begun_anew(tmp_path: Path) -> None:
-    """Whatever the file of the requests holds, a request is answered."""
+    """A request is answered, whatever the file of requests contains."""
     for content in (b"", b"\0" * 100, b"{}", b"[1, 2]", b"5"):
         (tmp_path / "requests").write_bytes(content)
         asked = CheckpointRequests(str(tmp_path / "requests"))
@@ -298,7 +298,7 @@ def test_every_is_positive(every: int) -> None:
 
 
 def test_beats_never_block_and_are_few(tmp_path: Path) -> None:
-    """10,000 beats at a socket that nobody reads: at most ten a second are sent, and none waits."""
+    """10,000 beats at a socket without a reader: at most ten a second are sent, and none waits."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(tmp_path / "notify"))
         receiver.setblocking(False)

@@ -1,6 +1,6 @@
 """A rank for the row about teardown: rank 0 exits with 7 once the others are ready, and these obey SIGTERM.
 
-Each writes times (monotonic, in nanoseconds) to files in the folder it is given: `died-0`, or `told-N` and `ended-N`.
+Each writes times (monotonic, in nanoseconds) to files in the given directory: `died-0`, or `told-N` and `ended-N`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What HCCL would reject in any table: servers, devices, files."""
+"""Defects that HCCL would reject in any table: servers, devices, files."""
 
 from __future__ import annotations
 

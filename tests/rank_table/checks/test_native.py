@@ -1,4 +1,4 @@
-"""What would go wrong if HCCL read a group list without conversion."""
+"""Problems if HCCL read a group list without conversion."""
 
 from __future__ import annotations
 
