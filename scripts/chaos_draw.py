@@ -77,7 +77,7 @@ def draw(seed: int) -> Schedule:
     surroundings = tuple(dice.choice(DISKS) if word == "disk" else word for word in drawn)
     deadly = DEADLY if "nohup" not in surroundings else tuple(name for name in DEADLY if name != "HUP")
     meeting = f"at={dice.randrange(200, 700)}" if dice.random() < 0.2 else ""
-    most, longest = (7, 300) if set(DISKS).intersection(surroundings) else (3, 60)  # steps, and milliseconds of a nap
+    most, longest = (12, 400) if set(DISKS).intersection(surroundings) else (3, 60)  # steps, and milliseconds of a nap
     plans = []
     for _ in range(RANKS):
         words = []
@@ -125,9 +125,9 @@ def _draw_blows(dice: random.Random, plans: list[str], surroundings: tuple[str, 
     if dice.random() < 0.1 and not set(DISKS).intersection(surroundings):
         blows.append((dice.uniform(0.1, 0.6), "REMOVE", "logs"))
     blows += _draw_odd_blows(dice)
-    if set(DISKS).intersection(surroundings) and dice.random() < 0.7:  # the ranks are to write before they are stopped
-        blows = [(moment + 1.0, name, whom) for moment, name, whom in blows]
     blows += _draw_disk_blows(dice, surroundings)
+    if set(DISKS).intersection(surroundings) and dice.random() < 0.7:
+        blows.append((-1.0, "AWAIT", "ranks"))  # all other moments count from when a rank has begun to write
     if "table" in surroundings:
         blows.append((dice.uniform(0, 0.6), "CHANGE", "table"))
     if "container" in surroundings:  # the kernel kills all others with its first process
@@ -150,7 +150,7 @@ def _draw_odd_blows(dice: random.Random) -> list[tuple[float, str, str]]:
 
 def _draw_disk_blows(dice: random.Random, surroundings: tuple[str, ...]) -> list[tuple[float, str, str]]:
     """Draw when a disk hangs or is lost, and what ends that."""
-    moment = dice.uniform(0.2, 1.5) if dice.random() < 0.8 else 0.0
+    moment = dice.uniform(0, 0.6) if dice.random() < 0.8 else 0.0
     later = moment + dice.uniform(0.1, 4.0)
     if "hanging" in surroundings:
         # What needs a disk before the ranks start waits for it, until it responds or the user asks twice.

@@ -47,6 +47,7 @@ IN_FLIGHT = 256 * 1024  # bytes of a write that fails or hangs, some of which ma
 KEY = 512  # bytes of a log in which there is the number of a line, so that they can be found in the stream
 LATE = 0.25  # seconds; see `Lateness`
 STUCK_LIMIT = 2.0  # seconds
+AWAIT_LIMIT = 5.0  # seconds for the first rank to write something, which none may be to do
 NO_RESPONSE = "the runner did not respond"  # what the guardian says
 OWN_LINES = "  | "
 MACHINE_LATE = "this program was late by"
@@ -136,7 +137,7 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
             argv, env=place.env(), cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=screen
         )
     try:
-        struck = strike(schedule, popen, start, place)
+        struck, start = strike(schedule, popen, start, place)
         last_blow = max((moment for moment, _name, _whom in schedule.blows), default=0.0)
         status = popen.wait(max(last_blow, 3.0) + LIMIT + place.drain_limit - (time.monotonic() - start) + 1.0)
     except subprocess.TimeoutExpired:
@@ -300,8 +301,10 @@ class Place:
         self.pipe = None
 
 
-def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, place: Place) -> list[tuple[str, int]]:
-    """Send the signals at their times; return those that were sent, with the times in nanoseconds."""
+def strike(
+    schedule: Schedule, popen: subprocess.Popen[bytes], start: float, place: Place
+) -> tuple[list[tuple[str, int]], float]:
+    """Send the signals at their times; return those that were sent, in nanoseconds, and what all times count from."""
     struck: list[tuple[str, int]] = []
     stopped: list[int] = []
     for moment, name, whom in schedule.blows:
@@ -311,7 +314,10 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, pla
             pass
         else:
             proceed(stopped)  # a runner whose guardian was killed meanwhile
-            return struck
+            return struck, start
+        if name == "AWAIT":
+            start = await_output(popen, place)
+            continue
         # Before it forks the runner, the guardian dies of a signal like any program.
         guardian = place.guardian(popen)
         while not (guardian and process_tree.children(guardian)) and popen.poll() is None:
@@ -330,7 +336,15 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes], start: float, pla
             struck.append((name, time.monotonic_ns()))
         except (IndexError, ProcessLookupError):
             continue
-    return struck
+    return struck, start
+
+
+def await_output(popen: subprocess.Popen[bytes], place: Place) -> float:
+    """Wait until a rank has begun to write, or the program has ended; return the time."""
+    deadline = time.monotonic() + AWAIT_LIMIT
+    while popen.poll() is None and not any(written(place.folder)) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return time.monotonic()
 
 
 def proceed(pids: list[int]) -> None:
