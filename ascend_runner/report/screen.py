@@ -192,8 +192,10 @@ def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: Peer 
     ]
     if failed.log_lost:
         lines.append(f"         {failed.log_lost} bytes are missing, starting at byte {failed.log_lost_from}")
-    plog = finding.plog_path if finding else ""
-    lines.append(f"  plog   {plog or spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
+    if finding is None:  # its plogs could not be read
+        lines.append(f"  plog   {spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
+    elif finding.plog_path:
+        lines.append(f"  plog   {finding.plog_path}")
     if finding and finding.plog_error:
         lines.append(f"         {finding.plog_error}")
     lines.append(f"  report {job.report_path}")
@@ -268,11 +270,11 @@ def _how(ending: Ending) -> str:
 
 
 def attempt_failed(event: Event, job: Job) -> str:
-    """Say that an attempt has failed and what follows: "attempt 1 of at most 4 failed: ...; restarting in 10 s"."""
-    what = f"attempt {job.attempt + 1} of at most {job.policy.max_restarts + 1} failed: {event.sentence}"
+    """Say that an attempt has failed and what follows: "rank 3 failed: ...; restarting in 10 s (restart 1 of 3)"."""
     if job.verdict is not Verdict.RESTART:
-        return f"{what}; not restarting because of {signal_name(event.signum)}"
-    return f"{what}; restarting" + (f" in {job.delay:g} s" if job.delay else "")
+        return f"{event.sentence}; not restarting because of {signal_name(event.signum)}"
+    delay = f" in {job.delay:g} s" if job.delay else ""
+    return f"{event.sentence}; restarting{delay} (restart {job.attempt + 1} of at most {job.policy.max_restarts})"
 
 
 def attempts(job: Job) -> str:

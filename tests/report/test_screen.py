@@ -152,7 +152,6 @@ def test_failed_rank() -> None:
         "  | ValueError: loss is nan",
         "  rank   5, device 1 on server 10.0.0.1, pid 4711",
         "  log    /l",
-        "  plog   /plog/5",
         "  report /log/job-report-node-2.json",
         "  rerun  true",
         "  others stopped by the runner (SIGTERM): rank 4",
@@ -184,6 +183,11 @@ def test_evidence() -> None:
         "  peer   rank 3 (device 1 on server 10.0.0.5)",
     ] == lines[1:7]
     assert ["  plog   /plog/plog-1_2.log", "         [ERROR] HCCL(1,python): x"] == lines[9:11]
+
+
+def test_plogs_that_were_not_read() -> None:
+    """Their directory is shown where nothing of a rank could be read in time."""
+    assert "  plog   /plog/5" in ended(Exited(5, FAILED), rank(5, FAILED))
 
 
 def test_lost_output() -> None:
