@@ -211,7 +211,7 @@ def test_stop_is_announced_at_once(program: Program) -> None:
 
 def test_end_of_the_grace_is_announced(program: Program) -> None:
     """Processes that are killed at the end of the grace are named, with the reason."""
-    script = 'trap "" TERM; touch ready$RANK; [ $RANK = 0 ] && trap - TERM; while :; do sleep 0.01; done'
+    script = '[ $RANK = 0 ] || trap "" TERM; touch ready$RANK; while :; do sleep 0.01; done'
     fails = "until [ -e ready0 ] && [ -e ready1 ]; do sleep 0.01; done; exit 7"
     run = program.start(
         "--nproc-per-node", "3", "--grace", "1", "sh", "-c", f"[ $RANK = 2 ] && {{ {fails}; }}; {script}"
