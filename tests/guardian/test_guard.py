@@ -125,6 +125,25 @@ def test_what_it_did_not_start_does_not_delay_the_end() -> None:
     assert 7 == ended.returncode
 
 
+def test_number_of_an_ended_stranger_is_not_spared() -> None:
+    """The kernel may give it to a process of a rank."""
+    script = """
+import os, signal
+from ascend_runner.guardian.runner import Runner
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+stranger = os.fork()
+if stranger == 0:
+    os._exit(0)
+signal.sigwait({signal.SIGCHLD})
+strangers = {stranger}
+reader, _writer = os.pipe2(os.O_NONBLOCK)
+Runner(os.getpid(), reader, strangers)._look()
+print(strangers)
+"""
+
+    assert "set()\n" == run(sys.executable, "-c", script).stdout
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can begin a container")
 def test_first_process_of_a_container_reaps_orphans() -> None:
     """As PID 1 it ends with the runner's status, and does not wait for orphans."""
