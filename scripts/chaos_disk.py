@@ -64,7 +64,9 @@ class Disk:
         """Kill the server, so that every call that hangs returns, and remove the mount. May be called twice."""
         if self._server:
             self._server.kill()
-            self._server.communicate()
+            self._server.wait()
+            if self._server.stderr:
+                self._server.stderr.close()
             self._server = None
             umount = shutil.which("umount") or "umount"
             subprocess.run([umount, "--lazy", str(self.path)], capture_output=True, check=False)
