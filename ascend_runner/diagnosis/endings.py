@@ -157,7 +157,7 @@ def beside(code: str, circumstances: Circumstances) -> str:
 _OF_DISKS: Final = frozenset({"No space left on device", "file write failed"})
 _OF_SHM: Final = frozenset({"DataLoader worker: bus error", "SIGBUS", "shared memory", "shared memory segment"})
 _OF_MEMORY: Final = frozenset(
-    {"DataLoader worker killed", "DataLoader worker ended", "SIGKILL", "oom_kill", "ray worker died"}
+    {"DataLoader worker killed", "DataLoader worker ended", "process pool", "SIGKILL", "oom_kill", "ray worker died"}
 )
 
 

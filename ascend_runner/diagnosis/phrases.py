@@ -74,6 +74,9 @@ root DataLoader worker ended = a data loader worker ended unexpectedly
 root SIGKILL = killed by SIGKILL, usually by the OOM killer
     signal SIGKILL|Signal 9 \((?:SIGKILL|Killed)\)|Signals\.SIGKILL|exitcode\s*: -9|return code = -9\b
     |(?:line \d+: +\d+|srun: .*tasks? \S+:) Killed\b
+# CPython concurrent/futures/process.py
+root process pool = a worker process of a pool died: killed, usually by the OOM killer, or crashed
+    A (?:child )?process in the process pool was terminated|A child process terminated abruptly
 # C++ standard library; CPython and NumPy MemoryError; errno ENOMEM; torch CPUAllocator.cpp
 root out of host memory = not enough memory
     std::bad_alloc|MemoryError\b|cannot allocate memory(?! in static)|DefaultCPUAllocator

@@ -165,6 +165,7 @@ def test_every_meaning_is_one_line() -> None:
             Kind.ROOT,
             "RuntimeError: DataLoader worker (pid 9) exited unexpectedly with exit code 3.",
         ),
+        ("process pool", Kind.ROOT, "BrokenProcessPool: A process in the process pool was terminated abruptly"),
         ("shared memory", Kind.ROOT, "unable to allocate shared memory(shm) for file </x>: No space left on device"),
         ("file write failed", Kind.ROOT, "RuntimeError: basic_ios::clear: iostream error"),
         ("shared memory segment", Kind.ROOT, "Error while creating shared memory segment /dev/shm/nccl-x (size 9)"),
