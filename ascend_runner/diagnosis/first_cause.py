@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
+from signal import SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Final
 
 import attrs
@@ -19,6 +19,7 @@ from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.diagnosis.log_evidence import Evidence
 from ascend_runner.supervision.events import Ending
 
+FAULTS: Final = frozenset({SIGSEGV, SIGBUS, SIGILL, SIGFPE})
 FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGINT, SIGKILL, SIGHUP})
 
 
@@ -64,11 +65,14 @@ def suspicion(death: Death) -> Suspicion:
     """Judge one rank by itself.
 
     A rank that ran out of memory failed by itself. A rank that was ended from outside precedes those that report a
-    peer: they report it because it is gone, or were ended by the same sender.
+    peer: they report it because it is gone, or were ended by the same sender. A stopped rank that died of a fault may
+    have had it before: a process ends only when the kernel has written its core dump.
     """
     signum, evidence = signal_behind(death.ending), death.evidence
+    if death.is_stopped and not evidence.summary:
+        return Suspicion.ITSELF_OR_A_PEER if death.ending.signum in FAULTS else Suspicion.STOPPED
     if death.is_stopped:
-        return _SUSPICIONS[evidence.kind] if evidence.summary else Suspicion.STOPPED
+        return _SUSPICIONS[evidence.kind]
     if signum in FROM_OUTSIDE and not death.is_out_of_memory:
         return Suspicion.ENDED_FROM_OUTSIDE
     if not (evidence.summary or signum):

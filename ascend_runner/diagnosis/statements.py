@@ -19,7 +19,7 @@ CLUSTER: Final = 40  # last lines in which an ERROR record may explain an end wi
 
 
 def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
-    """Choose the error that explains the end; with `is_late` it must be among the last lines.
+    """Choose the error that explains the end; with `is_late` it, or what passes it on, must be among the last lines.
 
     The last one counts, except for errors that only pass on another or report a lost peer: these yield to one before.
     """
@@ -28,10 +28,11 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     crashed = [crash for crash in crashed if not any(error.start < crash.start < error.end for error in raised)]
     told = sorted([*raised, *crashed], key=lambda error: error.start)
     if is_late:
-        told = [error for error in told if len(lines) - error.end <= LAST_LINES]
-        told = _at_the_crash(told, crashed) or told
+        late = [error for error in told if len(lines) - error.end <= LAST_LINES]
+        late = _at_the_crash(late, crashed) or late
+        told = told if late and all(map(_passes_on, late)) else late
     together = _last_together(told)
-    own = [error for error in together if not only_passes_on([error.exception, *error.message])]
+    own = [error for error in together if not _passes_on(error)]
     roots = [error for error in own if _kind(error) is Kind.ROOT]
     if own and own[-1] not in roots and roots:
         return roots[-1]
@@ -60,6 +61,10 @@ def error_line(lines: Sequence[str], *, is_stopped: bool) -> str:
     return next((line.strip() for line in lines[-count:] if form.search(line)), "")
 
 
+def _passes_on(error: Traceback) -> bool:
+    return only_passes_on([error.exception, *error.message])
+
+
 def _last_together(told: Sequence[Traceback]) -> list[Traceback]:
     """Return the last errors of which none is far from the next."""
     together: list[Traceback] = []
@@ -84,7 +89,9 @@ _OF_THE_PROGRAM: Final = re.compile(
     r"|ZeroDivision|NotImplemented|Unicode\w*|Recursion|Lookup|FileNotFound|Permission|IsADirectory|NotADirectory"
     r"|JSONDecode|Config\w*|Validation|Overflow|FloatingPoint|StopIteration)Error\b"
 )
-_RECORD_OF_LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?:\S+: )?[Ee]rror(?:: | #)|失败|异常|报错")
+_RECORD_OF_LEVEL: Final = re.compile(
+    r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?:\S+: )?[Ee]rror(?:: | #)|^[\w.]+(?:Error|Exception): |失败|异常|报错"
+)
 _ERROR_RECORD: Final = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL|Error|error|[\w.]*(?:Error|Exception):)|^(?:Could not|Cannot|Failed to|Unable to)\b"
     r"|(?:No such file|not found|[Pp]ermission denied)|错误|失败|异常|报错|不存在"

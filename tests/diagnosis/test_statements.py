@@ -57,6 +57,8 @@ def test_late_error() -> None:
     assert "" == chosen(NAN, STEPS[:30], is_late=True)
     assert "free(): invalid pointer" == chosen(["free(): invalid pointer"], NAN, is_late=True)
     assert "free(): invalid pointer" == chosen(LOST, ["free(): invalid pointer"], is_late=True)
+    assert "ValueError: loss is nan" == chosen(NAN, STEPS[:30], ABOVE, is_late=True), "the last lines speak of it"
+    assert "RuntimeError: Engine failed. See root cause above." == chosen(NAN, STEPS, ABOVE, is_late=True)
 
 
 def test_crash_on_the_way_out() -> None:
@@ -74,6 +76,8 @@ def test_error_record() -> None:
     assert record == statements.error_line([*STEPS, record, "exiting"], is_stopped=True)
     assert "" == statements.error_line([record, *STEPS[:30]], is_stopped=True)
     assert "" == statements.error_line([*STEPS, "validation error 0.31"], is_stopped=True)
+    notebook = "RuntimeError: not enough dimensions"
+    assert notebook == statements.error_line([*STEPS, "     12 x = f()", notebook], is_stopped=True)
     library = "OMP: Error #15: two runtimes"
     assert library == statements.error_line([*STEPS, library, "OMP: Hint: see"], is_stopped=True)
 
