@@ -24,6 +24,7 @@ LAUNCH_MODULE: Final = "torch.distributed.launch"
 MSRUN_MODULE: Final = "mindspore.parallel.cluster.run"
 DEEPSPEED_MODULE: Final = "deepspeed.launcher.runner"
 MSRUN_WORKERS: Final = "8"  # on all nodes and on each, by default
+CONFIGURED: Final = frozenset({"--config-file", "--machine-rank"})  # of accelerate
 # The name in messages (and of --launcher, if it has the engine), the program and the module of each engine.
 PROGRAMS: Final = (
     ("torchrun", "torchrun", TORCHRUN_MODULE),
@@ -129,14 +130,18 @@ def engine_in(argv: Sequence[str]) -> str:
 
 
 def names_other_nodes(argv: Sequence[str]) -> bool:
-    """Whether the options of an engine say that it runs on other nodes as well, each with a command of its own."""
+    """Whether an engine may run on other nodes as well, each with a command of its own, by its options.
+
+    A configuration file of accelerate may say so, too.
+    """
     values: dict[str, str] = {}
     for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
         option, equals, value = word.partition("=")
         values.setdefault(option.replace("_", "-"), value if equals else following)
     counts = {values.get(option, "1") for option in ("--nnodes", "--num-machines")}
     workers = {values.get(option, MSRUN_WORKERS) for option in ("--worker-num", "--local-worker-num")}
-    return bool(counts - {"1", "1:1"}) or len(workers) > 1
+    is_configured = engine_in(argv) == "accelerate launch" and bool(CONFIGURED & values.keys())
+    return is_configured or bool(counts - {"1", "1:1"}) or len(workers) > 1
 
 
 def without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:

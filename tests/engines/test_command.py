@@ -141,6 +141,8 @@ def test_other_commands(line: str) -> None:
         ("torchrun --nnodes 2 --node_rank 0 x.py", True),
         ("python -m torch.distributed.run --nnodes=1:4 x.py", True),
         ("accelerate launch --num_machines 2 x.py", True),
+        ("accelerate launch --config_file nodes.yaml x.py", True),
+        ("torchrun x.py --config_file train.yaml", False),
         ("msrun x.py", False),
         ("msrun --worker_num=4 --local_worker_num=4 x.py", False),
         ("msrun --worker_num 8 --local_worker_num 4 x.py", True),
