@@ -13,7 +13,13 @@ from ascend_runner.output.old_runs import REMOVE_LIMIT, remove_old
 from ascend_runner.plan.job import JobSpec
 from tests.helpers.plans import job_spec, rank_spec
 
-FILES = ("train.lock", "train-report.json", "train-proc-rank-0-device-0.txt", "train-rerun-rank-0.sh")
+FILES = (
+    "train.lock",
+    "train-report.json",
+    "train-events.jsonl",
+    "train-proc-rank-0-device-0.txt",
+    "train-rerun-rank-0.sh",
+)
 
 
 def name_of(number: int, job_id: str = "train") -> str:
