@@ -1,4 +1,4 @@
-"""The facts that observers of a job receive: events and phases of its supervision, and what the manager sees.
+"""The facts that observers of a job receive: events and phases of its supervision, and the manager's observations.
 
 The screen and the report are made from these facts alone.
 """

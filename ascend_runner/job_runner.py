@@ -192,7 +192,7 @@ class JobRunner:
         return SignalReceived(signum, is_orphaned=self._launcher.is_orphaned())
 
     def _note_what_is_missing(self) -> None:
-        """Say what this system or installation lacks for this job."""
+        """Report facilities that this system or installation lacks for the job."""
         spec = self.journal.spec
         search_path = spec.processes[0].env.get("PATH", os.defpath)
         if spec.hang_timeout is not None and not executables.find_py_spy(search_path):

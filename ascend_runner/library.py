@@ -111,7 +111,7 @@ def plan(
     cwd: str | os.PathLike[str] | None = None,
     **options: Unpack[Options],
 ) -> dict[str, Any]:
-    """Return what `ascend-runner --dry-run [OPTIONS] COMMAND` prints, and start nothing.
+    """Return the document that `ascend-runner --dry-run [OPTIONS] COMMAND` prints, and start nothing.
 
         import ascend_runner
 
@@ -133,7 +133,7 @@ def check(
     cwd: str | os.PathLike[str] | None = None,
     **options: Unpack[Options],
 ) -> dict[str, Any]:
-    """Return what `ascend-runner --check --json [OPTIONS] [COMMAND]` prints, and start nothing.
+    """Return the document that `ascend-runner --check --json [OPTIONS] [COMMAND]` prints, and start nothing.
 
         import ascend_runner
 
@@ -174,7 +174,7 @@ def _run(
     cwd: str | os.PathLike[str] | None,
     stdout: int | None = None,
 ) -> Outcome:
-    """Run a command line in a child process and return its outcome; `stdout` is a file for what it prints."""
+    """Run a command line in a child process and return its outcome; `stdout` is a file for its output."""
     argv = [sys.executable, "-m", "ascend_runner", *words]
     with open(os.memfd_create("outcome"), "r+b") as outcome_file:
         fd = outcome_file.fileno()

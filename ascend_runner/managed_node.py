@@ -28,7 +28,7 @@ class Processes(Protocol):
         """
 
     def look(self) -> tuple[Sequence[Exited | Emptied | AskedProcessEnded], bool]:
-        """Return what has ended since the last call, without reaping, and whether it is in the kernel's order."""
+        """Return the ends since the last call, without reaping, and whether they are in the kernel's order."""
 
     def ask_to_stop(self, signums: Mapping[int, int]) -> None:
         """Ask the processes of each rank (by rank id) that are due to stop, see `signal_targets.to_stop`."""

@@ -1,6 +1,6 @@
 """The loop that runs a job: wait, turn observations into events, ask the state machine, perform its actions.
 
-It holds what the machine must not know (processes, output, time) and decides nothing. Everything it observes goes to
+It holds everything that the machine must not know (processes, output, time) and decides nothing. Its observations go to
 the observers as facts.
 """
 
@@ -145,7 +145,7 @@ class Manager:
     # --- Observing ----------------------------------------------------------------------------------------------------
 
     def _observe(self) -> list[Event]:
-        """Return what has happened. Blocks until something has, unless events are waiting already."""
+        """Return new events. Blocks until there are any, unless events are waiting already."""
         while True:
             if self._state.is_tearing_down and not self._processes.has_killable():
                 self._deadline = self._clock.now()  # the remaining processes can be neither asked nor killed

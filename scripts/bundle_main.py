@@ -119,7 +119,7 @@ def make_private(folder):
         os.makedirs(folder, 0o700)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise EnvironmentError("{} is not a private folder of this user".format(folder))
+        raise EnvironmentError("{} is not a private directory of this user".format(folder))
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         raise EnvironmentError("{} is on a disk that is mounted with noexec: set XDG_CACHE_HOME".format(folder))
 

@@ -18,15 +18,15 @@ from ascend_runner.settings.model import Settings
 
 STAND_IN: Final = (sys.executable,)  # the command to plan with if there is none
 
-Findings = Iterator[Union[str, Problem]]  # of a subject: a sentence for what is fine, a problem for what is not
+Findings = Iterator[Union[str, Problem]]  # of a subject: a sentence for a good result, a problem for a defect
 
 
 @attrs.frozen(kw_only=True)
 class CheckContext:
     """The facts that are known before the first subject is checked.
 
-    `prepared` holds what the launcher found; `command` is empty if none was given. `patience` is the number of seconds
-    that a tool, a name server or a disk has for its answer; a healthy npu-smi takes 1 s for 8 NPUs.
+    `prepared` holds the findings of the launcher; `command` is empty if none was given. `patience` is the number of
+    seconds that a tool, a name server or a disk has for its answer; a healthy npu-smi takes 1 s for 8 NPUs.
     """
 
     prepared: Preparation

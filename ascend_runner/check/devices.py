@@ -30,7 +30,7 @@ UNUSABLE_NODE: Final = "exclude this node from the job"
 
 
 def devices(context: CheckContext) -> Findings:
-    """Compare the device nodes with what the job needs."""
+    """Compare the device nodes with the needs of the job."""
     nodes = npu.nodes(context.host)
     present = tuple(nodes)
     if not present:

@@ -171,7 +171,7 @@ def _may_lock_memory(host: Host) -> bool:
 
 
 def finding_of_limit(limit: Limit, soft: int) -> str | Problem:
-    """Compare the soft limit of one resource with what is enough."""
+    """Compare the soft limit of one resource with the amount that suffices."""
     if soft == resource.RLIM_INFINITY:
         return f"{limit.name} unlimited"
     value = f"{soft // limit.unit}{' KiB' if limit.unit > 1 else ''}"

@@ -54,7 +54,7 @@ def check(
     command: tuple[str, ...],
     io: tuple[Signals, Console, Messages],
 ) -> None:
-    """Check one subject after the other, and print what is found.
+    """Check one subject after the other, and print the findings.
 
     Raises:
         CheckFailedError: at least one error was found.

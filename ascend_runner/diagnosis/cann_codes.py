@@ -1,4 +1,4 @@
-"""The error codes that CANN writes with letters: what each one means, and where its cause usually lies.
+"""The error codes that CANN writes with letters: their meanings, and where their causes usually lie.
 
 The tables are text: a line has a code (or a range), a kind (root, either, peer; with * it only announces another one)
 and a meaning. A rank's log contains CANN's own sentence beside the code, so codes with one remedy share a line.
@@ -155,7 +155,7 @@ EB3000 root an operator cannot be compiled for this shape: it exceeds the memory
 EB4000 root an operator cannot be compiled: an instruction has an invalid argument
 """
 
-# What wrote a code that is not in the table, by its second character, and what it is: 0000 to 8999 blame the caller,
+# The sources of codes that are not in the table, by their second character: 0000 to 8999 blame the caller,
 # 9000 to 9999 are internal errors (CANN's troubleshooting guide, "error codes").
 MODULES: Final = {
     "1": "the graph engine",

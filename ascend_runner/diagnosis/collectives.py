@@ -12,7 +12,7 @@ from typing import Final
 
 INNERMOST: Final = 8  # lines of a traceback, two per frame; further out everything is the training's own code
 
-# What a backend raises for what it has met, not for what it was given.
+# Exceptions that a backend raises because of events, not because of its arguments.
 _RAISED_BY_BACKENDS: Final = re.compile(
     r"^(?:[\w.]*\.)?(?:RuntimeError|Dist\w*Error|ConnectionError|Connection\w+Error|BrokenPipeError|TimeoutError|OSError"
     r"|EOFError|IncompleteReadError|Exception|InternalError|HorovodInternalError|ActorDiedError|RayActorError)\b"

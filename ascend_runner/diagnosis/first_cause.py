@@ -36,7 +36,7 @@ class Suspicion(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class Death:
-    """A rank that did not exit with status 0, and what is known about it.
+    """A rank that did not exit with status 0, and the evidence about it.
 
     With `is_stopped`, the runner asked it to stop; the evidence is then from before that moment.
     """

@@ -197,7 +197,7 @@ _SOURCE: Final = re.compile(r"# 0 In file \S+:\d+")
 
 
 def _abridged_table(message: Sequence[str]) -> list[str]:
-    """Return what a launcher says of its workers: the end of it names the first one that failed."""
+    """Return a launcher's report about its workers: its end names the first one that failed."""
     if len(message) <= TABLE_LINES:
         return list(message)
     return [*message[:4], "...", *message[5 - TABLE_LINES :]]

@@ -1,4 +1,4 @@
-"""Telling phrases of errors without a code: what each one means, and where its cause usually lies."""
+"""Telling phrases of errors without a code: their meanings, and where their causes usually lie."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
 
 
 def _at_the_crash(told: Sequence[Traceback], crashed: Sequence[Traceback]) -> list[Traceback]:
-    """Return what explains a crash: the crash itself, unless the program had failed and was on its way out."""
+    """Return the explanation of a crash: the crash itself, unless the program had failed and was on its way out."""
     crashes_told = [error for error in told if error in crashed]
     before = told[: told.index(crashes_told[-1])] if crashes_told else []
     return [error for error in before if is_of_the_program(error)] or crashes_told

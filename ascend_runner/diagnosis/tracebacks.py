@@ -139,7 +139,7 @@ _CLEANUP: Final = re.compile(
 
 
 def _is_translation(earlier: Block, link: str, later: Block) -> bool:
-    """Whether a handler has raised what it wants to say instead: in the very function that caught the earlier one."""
+    """Whether a handler has replaced the exception with its own, in the very function that caught the earlier one."""
     if link != _CONTEXT or not later.source.startswith("raise ") or not (earlier.frames and later.frames):
         return False
     caught, raised = FRAME.match(earlier.frames[0]), FRAME.match(later.frames[-1])

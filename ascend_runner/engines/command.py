@@ -158,9 +158,9 @@ def without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def program_of(argv: Sequence[str]) -> str:
-    """Return what a command runs in the end: a script, a module or a program, without the path.
+    """Return the script, module or program that a command runs in the end, without the path.
 
-    Wrappers, shells and engines are not what a user calls the job: `env A=1 python train.py`, `bash -c "cd x && python
+    Wrappers, shells and engines do not name the job: `env A=1 python train.py`, `bash -c "cd x && python
     train.py"` and `torchrun --nproc_per_node 2 train.py` all run train.py. If that is unknown, it is the program.
     """
     command = without_wrappers(argv) or tuple(argv)
@@ -175,7 +175,7 @@ def program_of(argv: Sequence[str]) -> str:
 
 
 def _run_by_shell(words: Sequence[str]) -> str:
-    """Return the script that a shell runs, or what the last command of its -c does; "" if that is none of ours."""
+    """Return the script that a shell runs, or the target of the last command of its -c; "" if there is none."""
     options = list(itertools.takewhile(lambda word: word.startswith(("-", "+")), words))
     line = next(iter(words[len(options) :]), "")
     if not any("c" in option for option in options if not option.startswith("--")):

@@ -34,7 +34,7 @@ class FailedRank:
 
     `log_path` is "" if the `tail` is the whole output, which has `size` bytes. `started_at` is in seconds since the
     epoch. `has_own_plog_folder` is false if several ranks write to `plog_folder`. With `is_stopped`, the runner asked
-    the rank to stop, and `tail` is what it had written by then.
+    the rank to stop, and `tail` is its output up to then.
     """
 
     rank_id: int
@@ -60,7 +60,7 @@ def in_memory(ranks: Sequence[FailedRank], circumstances: Circumstances) -> tupl
 def read_disks(
     ranks: Sequence[FailedRank], masker: Masker, is_cut: Callable[[], bool] = bounded.never
 ) -> Mapping[int, Evidence]:
-    """Return what the logs and plogs of failed ranks contain; ranks that cannot be read in time are missing."""
+    """Return the evidence in the logs and plogs of failed ranks; ranks that cannot be read in time are missing."""
     read: dict[int, Evidence] = {}
 
     def work() -> None:
@@ -79,7 +79,7 @@ def gather(
 ) -> tuple[Death, ...]:
     """Return all evidence about failed ranks.
 
-    `warn` is called if a disk does not respond; the evidence about some ranks is then limited to what is in memory.
+    `warn` is called if a disk does not respond; the evidence about some ranks is then limited to memory.
     """
     found = read(ranks)
     if len(found) < len(ranks):

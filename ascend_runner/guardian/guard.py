@@ -1,4 +1,4 @@
-"""The first process: it outlives the runner and kills what the runner leaves behind, even if that dies of SIGKILL.
+"""The first process: it outlives the runner and kills the processes that the runner leaves behind, even after SIGKILL.
 
 It forks the runner before anything heavy is imported, forwards signals to it, and waits. As a child subreaper it
 inherits every process of the runner; as PID 1 of a container it reaps all orphans. It has no notion of ranks.

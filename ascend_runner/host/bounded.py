@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 WORKERS: Final = 32  # threads at once
 KILL_LIMIT: Final = 0.5  # seconds
 POLL_INTERVAL: Final = 0.1  # seconds between two checks of `is_cut`
-LAST_CHANCE: Final = 0.5  # seconds for what is cut: enough for anything that does not hang
+LAST_CHANCE: Final = 0.5  # seconds for work that is cut short: enough for anything that does not hang
 
 
 def run(
@@ -85,7 +85,7 @@ def call_each(
     workers: int = WORKERS,
     is_cut: Callable[[], bool] = never,
 ) -> dict[Key, Value]:
-    """Call a function with each key, several at once; return what it has returned for each key, with limits as `call`.
+    """Call a function with each key, several at once; return its results by key. The limits are those of `call`.
 
     Raises:
         AscendRunnerError: no thread can be started.

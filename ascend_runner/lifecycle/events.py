@@ -30,7 +30,7 @@ class Origin:
 
 
 def origin(job_id: str, part: str, run_id: str) -> Origin:
-    """Return what the events of this part of a job have in common; `run_id` differs between its runs."""
+    """Return the members that all events of this part of a job share; `run_id` differs between its runs."""
     path = "".join(
         char if char.isascii() and (char.isalnum() or char in "-._~") else _percent(char) for char in f"{job_id}{part}"
     )

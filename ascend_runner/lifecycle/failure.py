@@ -85,9 +85,9 @@ def exception_type(exception: str) -> str:
 
 
 def fingerprint(cause: Cause | None, ending: Ending, finding: Finding | None) -> str:
-    """Return what equal failures share: the exception and its place, the code, the signal or the exit status.
+    """Return the fingerprint of a failure: the exception and its place, the code, the signal or the exit status.
 
-    Where a code tells of a peer, the place is that of whatever was waiting for it, and says nothing.
+    If a code reports a peer, the place is where the rank was waiting for it, which is meaningless.
     """
     if isinstance(cause, HangDetected):
         return "hang"

@@ -27,7 +27,7 @@ LONGEST_DELAY: Final = 300.0  # seconds; both are those of Kubernetes' CrashLoop
 
 
 class JobState(enum.Enum):
-    """What a job is doing, or what it has come to."""
+    """The state of a job, or its result."""
 
     PREPARING = "preparing"  # the rank table is awaited, the plan made, files are written
     STARTING = "starting"  # ranks are started one after the other

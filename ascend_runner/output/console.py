@@ -125,7 +125,7 @@ class Console:
             self._put((STDERR, line))
 
     def close(self, is_cut: Callable[[], bool] = bounded.never) -> None:
-        """Write what is queued, within the limits above or until `is_cut`, and end the thread. May be called twice.
+        """Write the queue, within the limits above or until `is_cut`, and end the thread. May be called twice.
 
         Messages that a stalled console has not taken are tried once more, for as long as one stall.
         """
@@ -154,7 +154,7 @@ class Console:
             self._skipped_lines = 0
 
     def _move_cursor(self, rank_id: int, *, is_continued: bool) -> None:
-        """End the line that the cursor is on, unless what follows from this rank continues or overwrites it."""
+        """End the line that the cursor is on, unless the next output of this rank continues or overwrites it."""
         is_own = self._cursor is not None and self._cursor[0] == rank_id
         is_overwritten = is_own and self._cursor == (rank_id, b"\r")
         if not (is_overwritten or (is_own and is_continued)):

@@ -23,7 +23,7 @@ class LineCutter:
         The prefix may change between two calls, but not its length.
         """
         self.continued: int | None = None
-        """If what was returned last continues the line before it: the length of its prefix."""
+        """The length of the prefix of the last piece if that continues the line before it, else None."""
         self.prefix = prefix
         self._folds = folds
         self._rest = b""
@@ -132,7 +132,7 @@ class LineCutter:
         pieces = []
         *lines, unfinished = text.split(b"\n")
         if b"\r" in (*lines, unfinished)[0][:-1]:
-            self.continued = None  # what was shown of the line is drawn over
+            self.continued = None  # the shown part of the line is drawn over
         for line in lines:
             wrapped, state = self._last_state(line)
             pieces += [*wrapped, self.prefix + state + b"\n"]
@@ -144,7 +144,7 @@ class LineCutter:
         return [*pieces, *wrapped]
 
     def _last_state(self, line: bytes) -> tuple[list[bytes], bytes]:
-        """Return what is wrapped of a line, and its last state that is not empty, with a carriage return at its end."""
+        """Return the wrapped parts of a line, and its last state that is not empty, ending in a carriage return."""
         wrapped = []
         last = b""
         for state in line.split(b"\r"):

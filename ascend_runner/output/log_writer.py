@@ -29,7 +29,7 @@ def queue_limit(ranks: int) -> int:
 
 
 class LogWriter:
-    """Takes the output of one rank and never blocks. `gaps` lists what the log file lacks.
+    """Takes the output of one rank and never blocks. `gaps` lists the bytes that the log file lacks.
 
     `put` and `close` are called by one thread, the pump's.
     """
@@ -120,13 +120,13 @@ class LogWriter:
         return self._now() - self._full_since[1] >= STALL_LIMIT
 
     def close(self) -> None:
-        """Let the thread write what is queued, close the file, and end. Does not wait for it."""
+        """Let the thread write the queue, close the file, and end. Does not wait for it."""
         self.file.piece_size = LAST_PIECE
         if self._thread:
             self._queue.put(None)
 
     def give_up(self) -> None:
-        """Count what is still queued as lost. If the thread resumes, it writes nothing more."""
+        """Count the bytes that are still queued as lost. If the thread resumes, it writes nothing more."""
         self._is_given_up = True
 
     def join(self, seconds: float) -> None:

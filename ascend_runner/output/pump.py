@@ -109,7 +109,7 @@ class Pump:
             OSError: No more files can be opened.
         """
         reader, writer = os.pipe2(os.O_CLOEXEC)
-        # An outsider (`cat /proc/PID/fd/1`) may take what has made the pipe readable.
+        # An outsider (`cat /proc/PID/fd/1`) may take the bytes that have made the pipe readable.
         os.set_blocking(reader, False)
         grow_pipe(writer)
         self._streams[reader] = stream
@@ -123,7 +123,7 @@ class Pump:
         self._settled.wait(seconds)
 
     def finish(self, seconds: float) -> bool:
-        """Read what is in the pipes and end, within `seconds`; return whether that was possible.
+        """Read the contents of the pipes and end, within `seconds`; return whether that was possible.
 
         Does not wait for the end of a pipe: after the end of the job only outsiders can hold it open. May be called
         again.
@@ -209,7 +209,7 @@ class Pump:
         return len(data)
 
     def _read_rest(self, fd: int, stream: Stream) -> None:
-        """Read what is in a pipe now. An outsider may hold it open, or even write on."""
+        """Read the present contents of a pipe. An outsider may hold it open, or even write on."""
         size = array.array("i", [0])
         fcntl.ioctl(fd, termios.FIONREAD, size)
         left = size[0]

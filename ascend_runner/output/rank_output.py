@@ -21,7 +21,7 @@ HUNG_DISK_LIMIT: Final = 0.2  # seconds for other files, when the disk of some h
 
 
 class RankOutputs:
-    """Gives each rank a pipe, and moves what it writes to its log file and the console."""
+    """Gives each rank a pipe, and moves its output to its log file and the console."""
 
     def __init__(self, job: JobSpec, console: Console, warn: Callable[[str], None]) -> None:
         self._job = job

@@ -77,7 +77,7 @@ def _choice(spec: RankSpec, job: JobSpec) -> str:
 
 
 def _alone(spec: RankSpec) -> list[str]:
-    """Return what env(1) changes for the only rank of a job: it sees its own device only, as device 0."""
+    """Return the arguments of env(1) for the only rank of a job: it sees its own device only, as device 0."""
     changed = {name: value for name, value in _ALONE.items() if name in spec.env}
     devices = list(filter(None, spec.env.get(VISIBLE_DEVICES, "").split(",")))
     if len(devices) != 1:
@@ -131,7 +131,7 @@ def _arguments(spec: RankSpec) -> list[str]:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a shell; what is between NULs is the name of a variable."""
+    """Quote a word for a shell; text between NULs is the name of a variable."""
     parts = enumerate(word.split("\0"))
     quoted = [f'"${{{part}:?}}"' if number % 2 else shlex.quote(part) for number, part in parts if part]
     return "".join(quoted) or "''"

@@ -1,4 +1,4 @@
-"""Finds this node's place in its job: what the user has set, then what the platform's variables say.
+"""Finds this node's place in its job: by the user's options, then by the platform's variables.
 
 WORLD_SIZE has three meanings (processes for torchrun, nodes for four platforms, cards for MindCluster) and RANK two, so
 they count only beside another variable. If they hint at other nodes and no platform is detected, the node is ambiguous,

@@ -66,7 +66,7 @@ class PlatformSpec:
         return all(map(environ.get, self.detected_by)) and self.is_confirmed(environ)
 
     def read(self, environ: Mapping[str, str], overrides: Overrides) -> Node:
-        """Read what the platform's variables give and the user has not set.
+        """Read the facts that the platform's variables give and the user has not set.
 
         Raises:
             SettingsError: a variable cannot be read.

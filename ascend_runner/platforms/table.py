@@ -118,7 +118,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
 
 
 def problem_without_table(node: Node) -> str:
-    """Return why a node cannot start without a rank table; "" if it can."""
+    """Return the reason why a node cannot start without a rank table; "" if it can."""
     if node.ambiguity or node.master_addr:
         return node.ambiguity
 

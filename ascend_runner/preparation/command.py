@@ -30,7 +30,7 @@ WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
 
 
 def find_single(context: PlanContext) -> SingleProcess | None:
-    """Return why the command is to run once; None: this runner starts one process per device.
+    """Return the reason why the command must run once; None: this runner starts one process per device.
 
     Raises:
         SettingsError: the user has asked for n x n processes, or a variable is malformed.

@@ -49,8 +49,8 @@ RESTARTS_OF_A_PART: Final = (
 class Preparer:
     """Performs the checks and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
 
-    `begin` is called before a wait with what is known of the job, if it is certain that this node runs all of it: until
-    then its files have no name. For a check, a rank table or a host name that is not known yet is a warning.
+    `begin` is called before a wait with the known facts about the job, if it is certain that this node runs all of it:
+    until then its files have no name. For a check, a rank table or a host name that is not known yet is a warning.
     """
 
     context: PlanContext

@@ -76,7 +76,7 @@ def _find(context: PlanContext) -> str:
 
 
 def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Problem]:
-    """Return what HCCL would report about a table up to half an hour after the start."""
+    """Return the problems of a table that HCCL would report up to half an hour after the start."""
     problems = checks.check(
         table,
         path=os.path.realpath(file.path),  # as HCCL does before it checks the name

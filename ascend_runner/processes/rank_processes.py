@@ -43,7 +43,7 @@ class RankProcesses:
         return leader.pid
 
     def look(self) -> tuple[Sequence[Union[Exited, Emptied, AskedProcessEnded]], bool]:
-        """Return what has ended since the last call, without reaping, and whether it is in the kernel's order."""
+        """Return the ends since the last call, without reaping, and whether they are in the kernel's order."""
         self._tree = None
         running = {rank_id: leader for rank_id, leader in self._leaders.items() if not leader.is_reported}
         endings = {rank_id: ending for rank_id, leader in running.items() if (ending := leader.peek())}
@@ -147,7 +147,7 @@ class RankProcesses:
         return self._has_killable_but(frozenset())
 
     def has_escaped(self) -> bool:
-        """Whether any process outside the ranks' own sessions is alive that may be signalled. Reaps what has ended."""
+        """Whether any process outside the ranks' own sessions is alive that may be signalled. Reaps ended ones."""
         self._tree = None
         self.exits.take_ended()
         leaders = self._leader_pids()

@@ -184,5 +184,5 @@ def _descriptor_of(path: str) -> int | None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Discard what a stream still holds, which Python would try to write once more at exit."""
+    """Discard the buffer of a stream, which Python would try to write once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())

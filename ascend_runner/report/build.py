@@ -77,9 +77,9 @@ def unfinished(
 def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, object]:
     """Return the record of an attempt from its report, its end, and the job after that.
 
-    `log_starts` are the offsets in the logs at which the output of this attempt begins, by rank. `fingerprint` is what
-    equal failures share, `restart` how far this one speaks for a restart, and `verdict` what was decided. `progress`
-    tells whether the training got further than before the attempt (null: unknown). `delay` is in seconds, until the
+    `log_starts` are the offsets in the logs at which the output of this attempt begins, by rank. Equal failures
+    have the same `fingerprint`; `restart` is whether this one permits a restart, and `verdict` the decision. `progress`
+    is whether the training got further than before the attempt (null: unknown). `delay` is in seconds, until the
     next attempt.
     """
     ranks = cast("Sequence[Mapping[str, object]]", report["ranks"])

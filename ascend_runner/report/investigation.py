@@ -96,7 +96,7 @@ class Investigation:
 
     @staticmethod
     def judge(outcome: Outcome, *, has_progressed: bool | None) -> tuple[Restart, str]:
-        """Return how far a failure speaks for a restart, and its fingerprint; see `lifecycle.failure`."""
+        """Return whether a failure permits a restart, and its fingerprint; see `lifecycle.failure`."""
         failed, root = outcome.failed, outcome.root
         ending = failed.ending if failed and failed.ending else Ending()
         finding = failed.finding if failed else None

@@ -1,4 +1,4 @@
-"""The state of a job, and what is written of each change of it: a line of the events, and the report.
+"""The state of a job, and the records of each change: a line of the events, and the report.
 
 The report is written when the job is prepared, and replaced whenever its state changes. What is read is therefore
 always about the newest run: a runner that is killed leaves a report that says, for example, "running". A job that has
@@ -63,7 +63,7 @@ class Journal:
             self.feed(Event(kind=Kind.TEARDOWN, sentence=str(fact.cause or "")))
 
     def feed(self, event: Event) -> tuple[Action, ...]:
-        """Take note of an event; return what is to be done. `finish` follows where that ends an attempt or the job."""
+        """Record an event; return the actions to perform. `finish` follows if that ends an attempt or the job."""
         before = self.job.state
         self.job, actions = machine.transition(self.job, event)
         if self.job.state is before:

@@ -26,7 +26,7 @@ class Messages(Protocol):
     """The receiver of the lines; see `output.messages`."""
 
     def debug(self, sentence: str) -> None:
-        """Write what only --verbose shows."""
+        """Write a detail that only --verbose shows."""
 
     def info(self, sentence: str) -> None:
         """Write progress."""

@@ -1,6 +1,6 @@
 """Records the observations of each rank while a job runs, and finds out at the end why ranks failed.
 
-An observer of the manager's facts, which decides nothing. The manager gets an investigation of what is known so far.
+An observer of the manager's facts, which decides nothing. The manager gets an investigation of the facts so far.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Recorder:
             self._hang = fact.stacks
 
     def investigation(self) -> Investigation:
-        """Return what finds out why ranks fail or hang, with what is known of them by now."""
+        """Return an investigation of why ranks fail or hang, with the facts that are known so far."""
         return _load()(
             job=self._job,
             began=self._began[0],

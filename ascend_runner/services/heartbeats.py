@@ -110,7 +110,7 @@ class Heartbeats:
             self._closing.wait(NAP)
 
     def _receive(self, rank_id: int, receiver: socket.socket) -> None:
-        """Take what waits in the socket of a rank. Of equal datagrams only the last one is read."""
+        """Read the datagrams that wait in the socket of a rank. Of equal datagrams only the last one is read."""
         known = b""
         for _ in range(MOST_AT_ONCE):
             try:

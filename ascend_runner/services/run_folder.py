@@ -1,4 +1,4 @@
-"""A directory for what the runner and its ranks share while they run: small files and sockets, only for this user."""
+"""A directory that the runner and its ranks share while they run: small files and sockets, only for this user."""
 
 from __future__ import annotations
 

@@ -150,14 +150,14 @@ def _spelled(flag: str) -> str:
 
 
 def _meant_by_option(flag: str, following: Sequence[str]) -> str:
-    """Return what may be meant instead of an unknown option, in parentheses; "" if nothing is near."""
+    """Return a suggestion for an unknown option, in parentheses; "" if no option is similar."""
     if flag == "-m":
         return f" (did you mean: ascend-runner python -m {following[0] if following else 'MODULE'}?)"
     return did_you_mean(_spelled(flag), {*FLAGS, "--help", "--version"})
 
 
 def suggestion_for_script(program: str) -> str:
-    """Return what may be meant by a Python script that cannot be executed, in parentheses; "" for another program."""
+    """Return a suggestion for a Python script that cannot be executed, in parentheses; "" for another program."""
     return f" (did you mean: ascend-runner python {program}?)" if program.endswith(".py") else ""
 
 

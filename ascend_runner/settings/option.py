@@ -46,7 +46,7 @@ _TITLES: Final = {
 class Option:
     """One option. A switch has no `metavar` and takes no value.
 
-    `parse` turns the value into that of the setting, or raises a ValueError with what it expects. `default_text`
+    `parse` turns the value into that of the setting, or raises a ValueError with the expected form. `default_text`
     describes a default that depends on the platform or on other settings.
     """
 

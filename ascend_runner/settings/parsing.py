@@ -1,6 +1,6 @@
 """Parses the values of options, and suggests known words for unknown ones. Pure.
 
-Each parser says in a ValueError what it expects: "a number of seconds".
+Each parser names the expected form in a ValueError: "a number of seconds".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OFF: Final = "off"
 
 
 def switch(text: str) -> bool:
-    """Read what people write for on and off."""
+    """Read the usual words for on and off."""
     if text.lower() in {"1", "true", "yes", "on"}:
         return True
     if text.lower() in {"0", "false", "no", "off"}:

@@ -121,7 +121,7 @@ class SignalReceived:
 
     @property
     def exit_status(self) -> int:
-        """143 for SIGTERM, 130 for SIGINT: what a shell shows for a process that the signal killed."""
+        """143 for SIGTERM, 130 for SIGINT: as a shell shows it for a process that the signal killed."""
         return 128 + self.signum
 
     def __str__(self) -> str:

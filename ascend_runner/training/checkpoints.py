@@ -146,7 +146,7 @@ class _Look:
         return found
 
     def _pointed_to(self, pointers: list[str]) -> list[Checkpoint]:
-        """Return what the pointers name. One that is cut off names nothing, and then nothing is known."""
+        """Return the checkpoints that the pointers name. If a pointer is cut off, nothing is known."""
         found = []
         for pointer in pointers:
             try:
@@ -160,7 +160,7 @@ class _Look:
         return found
 
     def _named(self, entries: list[os.DirEntry[str]]) -> list[Checkpoint]:
-        """Return what is a checkpoint by its name or its last file."""
+        """Return the entries that are checkpoints by their names or their last files."""
         found = []
         for entry in entries:
             try:

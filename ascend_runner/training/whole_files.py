@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LONGEST_HEADER: Final = 100_000_000  # bytes; the limit of safetensors itself
 _END: Final = struct.Struct("<4s8xLLH")  # the record at the end of an archive
 _LARGE_END: Final = struct.Struct("<4s36xQQ4s16x")  # the two records before it in those of torch: for more than 4 GiB
-_UNPICKLING_ERRORS: Final = (  # what a pickle that is cut off or damaged raises, beside OSError
+_UNPICKLING_ERRORS: Final = (  # errors of a pickle that is cut off or damaged, besides OSError
     pickle.UnpicklingError,
     ArithmeticError,
     AttributeError,

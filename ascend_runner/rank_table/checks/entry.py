@@ -79,7 +79,7 @@ def check_document(
 
 
 def name_problem(path: str) -> str:
-    """Return why HCCL would not read a file of this name, "" where it would: the first ".json" must be the end."""
+    """Return why HCCL would not read a file of this name, or "": the first ".json" must be the end of the path."""
     if path.find(".json") == len(path) - len(".json"):
         return ""
 

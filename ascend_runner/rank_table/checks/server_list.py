@@ -115,7 +115,7 @@ class _Addresses:
         if not needs_none:
             when = "with HCCL_INTRA_ROCE_ENABLE=1" if self.is_alone else "with several servers"
             self.found.error(f"device_ip is {found}, but every device needs one {when}", path)
-        elif device.device_ip:  # it may be missing, but HCCL reads what is there
+        elif device.device_ip:  # it may be missing, but HCCL reads one that is present
             add = self.found.warn if self.is_alone else self.found.error
             add(f"device_ip is {found}, which is not an address and works on a single server only", path, BAD_VALUE)
 
