@@ -281,15 +281,11 @@ def attempts(job: Job) -> str:
     """Say how often a job was started, and why it was not restarted once more; "" if that was not asked for."""
     if not job.policy.max_restarts or job.verdict is None:
         return ""
-    times = f"{job.attempt + 1} attempts" if job.attempt else "1 attempt"
     same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
-    return f"\n  tries  {times}{same}{_VERDICTS[job.verdict]}"
+    return f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{_VERDICTS.get(job.verdict, '')}"
 
 
 _VERDICTS: Final = {
-    Verdict.RESTART: "",
-    Verdict.STOPPED: "",
-    Verdict.NOT_WANTED: "",
     Verdict.USED_UP: " (--max-restarts)",
     Verdict.SAME_FAILURE: ": another one would probably fail as well",
     Verdict.POINTLESS: ": another one would fail as well",
