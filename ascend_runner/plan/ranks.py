@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -103,10 +103,7 @@ def plan_job(
     share: NodeShare, context: PlanContext, ranks: tuple[RankSpec, ...], beside: tuple[RankSpec, ...] = ()
 ) -> JobSpec:
     """Plan the job that consists of some processes."""
-    settings, log_dir, processes = context.settings, context.log_dir, (*ranks, *beside)
-    has_own_process_logs = not context.environ.get("ASCEND_PROCESS_LOG_PATH")
-    workdirs = [process.cwd for process in processes] if context.has_own_workdirs else ()
-    process_logs = dict.fromkeys(process.env["ASCEND_PROCESS_LOG_PATH"] for process in processes)
+    settings = context.settings
     return JobSpec(
         job_id=context.job_id,
         ranks=ranks,
@@ -117,9 +114,9 @@ def plan_job(
         hang_timeout=settings.hang_timeout,
         stops_at_hang=settings.hang_action == HANG_STOPS,
         rotation=Rotation(max_size=settings.log_max_size, backups=settings.log_backups),
-        log_dir=log_dir,
-        has_own_process_logs=has_own_process_logs,
-        folders=(log_dir, *workdirs, *process_logs),
+        log_dir=context.log_dir,
+        has_own_process_logs=not context.environ.get("ASCEND_PROCESS_LOG_PATH"),
+        folders=_folders((*ranks, *beside), context),
         beside=beside,
         folds_progress_bars=settings.progress_bars == FOLD,
         has_timestamps=settings.timestamps,
@@ -131,6 +128,13 @@ def plan_job(
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
     )
+
+
+def _folders(processes: Sequence[RankSpec], context: PlanContext) -> tuple[str, ...]:
+    """Return the directories that must exist before the first process starts."""
+    workdirs = [process.cwd for process in processes] if context.has_own_workdirs else ()
+    process_logs = dict.fromkeys(process.env["ASCEND_PROCESS_LOG_PATH"] for process in processes)
+    return (context.log_dir, *workdirs, *process_logs)
 
 
 def _restarts(settings: Settings) -> Policy:
