@@ -64,6 +64,10 @@ class Started:
             errors="replace",
         )
 
+    def send(self, signum: int) -> None:
+        """Send a signal to the program."""
+        self._popen.send_signal(signum)
+
     def finish(self) -> Ended:
         """Wait for the end of the program."""
         try:
