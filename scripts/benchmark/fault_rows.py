@@ -236,11 +236,11 @@ def teardown_in_any_state() -> Iterator[Row]:
 
 
 def restart() -> Iterator[Row]:
-    """Time from the death of a rank to the first line of the last rank of the next attempt."""
+    """Time from the death of a rank to the first line of the last rank of the next attempt, 2 s after the start."""
     script = (
         "if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then date +%s%N >$F/up-$RANK; exit 0; fi; : >$F/ready-$RANK;"
         f" [ $RANK = 0 ] || exec sleep 1000; while [ $(ls $F | grep -c ready) -lt {RANKS} ]; do sleep 0.01; done;"
-        " date +%s%N >$F/died; exit 7"
+        " sleep 2; date +%s%N >$F/died; exit 7"
     )
 
     def run(launcher: Launcher) -> float:
