@@ -138,7 +138,7 @@ def test_job_without_restarts_has_no_variables_of_them(program: Program) -> None
 
 
 def test_runner_inside_a_rank_knows_these_variables(program: Program) -> None:
-    """What a rank is told is no unknown option of a runner that it starts."""
+    """Variables that a rank gets from its runner are not unknown options to a runner that it starts."""
     run = program.start(
         "--nproc-per-node", "1", "true", env={"ASCEND_RUNNER_ATTEMPT": "0", "ASCEND_RUNNER_CHECKPOINT": "x"}
     )

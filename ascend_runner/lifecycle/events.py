@@ -23,7 +23,7 @@ BEGUN: Final = "begun"  # in place of an event's kind, with the policy of the jo
 
 @attrs.frozen(kw_only=True)
 class Origin:
-    """What all events of a job have in common: the URI reference of their source, and the beginning of their ids."""
+    """The members that all events of a job share: the URI reference of their source, and the beginning of their ids."""
 
     source: str
     run_id: str

@@ -1,4 +1,4 @@
-"""What a failure says about a restart: its class, and a fingerprint that equal failures share.
+"""Classifies a failure for a restart, and gives it a fingerprint that equal failures share.
 
 The fingerprint leaves out what differs from one time to the next: the rank, and values in messages. A false "never"
 costs more than an attempt in vain, so that class holds only what cannot depend on the machine or the moment.
@@ -25,7 +25,7 @@ _IMPORT: Final = frozenset({"ImportError", "ModuleNotFoundError"})
 _CONNECTION: Final = re.compile(
     r"Connection\w*Error|BrokenPipeError|TimeoutError|timeout|gaierror|DistNetworkError|DistStoreError"
 )
-# Codes of HCCL and ACL that tell of wrong settings.
+# Codes of HCCL and ACL that report wrong settings.
 _SETTINGS: Final = re.compile(r"EI00(01|03|04|05|08|14|16|17)|107001")
 _DEVICE_MEMORY: Final = "EI0011"
 # Of the codes and phrases that are usually the root cause: those that a later attempt may be spared.

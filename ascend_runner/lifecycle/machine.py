@@ -45,7 +45,7 @@ class JobState(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """What has happened to a job."""
+    """An event of a job."""
 
     PREPARED = "prepared"  # the plan is made, and the files that it needs are written
     ALL_STARTED = "all_started"  # the last rank was started
@@ -65,7 +65,7 @@ class Restart(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What was decided after an attempt had failed, and why."""
+    """The decision after a failed attempt, and its reason."""
 
     RESTART = "restart"
     NOT_WANTED = "not_wanted"  # --max-restarts is 0
@@ -77,7 +77,7 @@ class Verdict(enum.Enum):
 
 
 class Action(enum.Enum):
-    """What the runner is to do next; each is answered by an event."""
+    """The next action of the runner; each is answered by an event."""
 
     PREPARE = "prepare"  # PREPARED
     START = "start"  # ALL_STARTED, TEARDOWN and ENDED

@@ -1,4 +1,4 @@
-"""Writes what tells of a job in the background, so that a disk that is full or hangs does not hold up the ranks.
+"""Writes the records of a job in the background, so that a disk that is full or hangs does not hold up the ranks.
 
 The thread lives only while there is something to write: an idle job has none.
 """

@@ -1,4 +1,4 @@
-"""Which processes of a rank receive a signal: the rules of sparing, as pure functions of a snapshot of its tree.
+"""Selects the processes of a rank that receive a signal: pure functions of a snapshot of its tree.
 
 A training process that saves a checkpoint in its signal handler needs the processes below it: data-loading workers, the
 ranks of an engine. So a request to stop goes to the topmost processes that handle it, and to every process that no

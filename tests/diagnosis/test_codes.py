@@ -1,4 +1,4 @@
-"""Which code a log reports, in the forms that CANN, HCCL and torch_npu write."""
+"""The code that a log reports, in the forms that CANN, HCCL and torch_npu write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several failed ranks is named first, and which peer the others suspect."""
+"""The rank that is named first of several failed ones, and the peer that the others suspect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which peers HCCL's messages name, in their old and new wording."""
+"""The peers that HCCL's messages name, in their old and new wording."""
 
 from __future__ import annotations
 

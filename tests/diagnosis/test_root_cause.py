@@ -1,4 +1,4 @@
-"""Which rank is named as the cause, and how sure that is."""
+"""The rank that is named as the cause, and the certainty of that."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_strongest_evidence_is_named(expected: tuple[int, str], deaths: list[Dea
 
 
 def test_later_ends_in_any_order() -> None:
-    """Which of the victims ends when changes nothing: the rank with the error of its own is named."""
+    """The order in which victims end changes nothing: the rank with the error of its own is named."""
     victims = [failed(1, LOST), failed(3, LOST), stopped(4, LOST), stopped(2, NAN)]
     for order in itertools.permutations(victims):
         assert (2, "likely") == named(find(failed(0, LOST), *order))

@@ -1,4 +1,4 @@
-"""Which of several errors in one log explains the end of its rank."""
+"""The choice of the error that explains the end of a rank, among several in its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which conda environment is meant, and what makes it come first."""
+"""The choice of a conda environment, and its precedence in search paths."""
 
 from __future__ import annotations
 

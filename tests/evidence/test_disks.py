@@ -1,4 +1,4 @@
-"""Which disks are full."""
+"""The full disks."""
 
 from __future__ import annotations
 

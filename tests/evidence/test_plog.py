@@ -1,4 +1,4 @@
-"""Which plog is a rank's newest, and which errors it contains."""
+"""The newest plog of a rank, and the errors in it."""
 
 from __future__ import annotations
 

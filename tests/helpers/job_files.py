@@ -1,4 +1,4 @@
-"""What must hold of the events and the report of a job at any moment, also after its runner was killed."""
+"""Invariants of a job's events and report, which hold at any moment, also after its runner was killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failures are worth a restart, and which are the same."""
+"""The failures that permit a restart, and those that are the same."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ TRANSIENT = {
     ids=[*NEVER, *CONFIRM, *TRANSIENT],
 )
 def test_classes(expected: Restart, case: tuple[Ending, Finding | None]) -> None:
-    """What cannot pass is never tried again, what probably does not once, and everything else more often."""
+    """A permanent failure is never tried again, a probably permanent one once, and any other more often."""
     assert expected is judged(*case)
 
 

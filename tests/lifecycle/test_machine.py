@@ -34,7 +34,7 @@ STOPPED = 128 + SIGTERM
 
 @attrs.frozen
 class World:
-    """What is true of a job: what the runner does, the ranks that live, and whether it was told to stop."""
+    """The state of a job in the test: what the runner does, the ranks that live, and whether it was told to stop."""
 
     doing: Optional[Action] = Action.PREPARE  # of the first attempt
     alive: int = 0

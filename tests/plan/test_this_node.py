@@ -1,4 +1,4 @@
-"""Which devices of a table belong to this node: by each name that a platform gives a node, never by a guess."""
+"""The devices of a table that belong to this node: by each name that a platform gives a node, never by a guess."""
 
 from __future__ import annotations
 

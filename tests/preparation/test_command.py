@@ -1,4 +1,4 @@
-"""Which word of a command is a relative script."""
+"""The relative script among the words of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written of a job whenever its state changes."""
+"""The records of a job that are written whenever its state changes."""
 
 from __future__ import annotations
 

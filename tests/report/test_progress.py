@@ -1,4 +1,4 @@
-"""Which facts are shown while a job runs."""
+"""The facts that are shown while a job runs."""
 
 from __future__ import annotations
 

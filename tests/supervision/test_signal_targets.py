@@ -1,4 +1,4 @@
-"""Which processes of a rank are asked to stop, and which a forwarded signal reaches."""
+"""The processes of a rank that are asked to stop, and those that a forwarded signal reaches."""
 
 from __future__ import annotations
 
