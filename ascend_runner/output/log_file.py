@@ -189,12 +189,12 @@ class LogFile:
     def _rotate(self) -> None:
         """Rename path.1 to path.2 and so on, the file itself to path.1, and open a new file."""
         try:
-            for number in range(self._rotation.backups, 0, -1):
-                newer = f"{self.path}.{number - 1}" if number > 1 else self.path
-                try:
-                    os.replace(newer, f"{self.path}.{number}")
-                except FileNotFoundError:
-                    continue
+            backups = self._rotation.backups
+            free = next(
+                (number for number in range(1, backups) if not os.path.lexists(f"{self.path}.{number}")), backups
+            )
+            for number in range(free, 0, -1):
+                os.replace(f"{self.path}.{number - 1}" if number > 1 else self.path, f"{self.path}.{number}")
             if not self._rotation.backups:
                 os.unlink(self.path)
             self._switch_to(files.open_new_log(self.path))
