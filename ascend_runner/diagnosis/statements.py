@@ -21,7 +21,8 @@ CLUSTER: Final = 40  # last lines in which an ERROR record may explain an end wi
 def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     """Choose the error that explains the end; with `is_late` it, or what passes it on, must be among the last lines.
 
-    The last one counts, except for errors that only pass on another or report a lost peer: these yield to one before.
+    The last one counts, except for errors that only pass on another or report a lost peer: these yield to one before. A
+    launcher that reports a worker's death by a signal precedes the other workers, which lost it.
     """
     crashed = crashes.find_all(lines)
     raised = tracebacks.find_all(lines)
@@ -36,6 +37,8 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     roots = [error for error in own if _kind(error) is Kind.ROOT]
     if own and own[-1] not in roots and roots:
         return roots[-1]
+    if own and all(_kind(error) is Kind.SECONDARY for error in own):
+        own = [error for error in together if _passes_on(error) and _reports_a_signal(error)] or own
 
     return next(iter([*own[::-1], *together[::-1]]), None)
 
@@ -63,6 +66,13 @@ def error_line(lines: Sequence[str], *, is_stopped: bool) -> str:
 
 def _passes_on(error: Traceback) -> bool:
     return only_passes_on([error.exception, *error.message])
+
+
+def _reports_a_signal(error: Traceback) -> bool:
+    """Whether the first worker to fail died of a signal; SIGABRT is what a watchdog ends a worker with."""
+    first = next((index for index, line in enumerate(error.message) if line.startswith("Root Cause")), 0)
+    found = first_phrase(error.message[first:])
+    return found is not None and found.code.name in {"SIGKILL", "SIGSEGV", "SIGBUS"}
 
 
 def _last_together(told: Sequence[Traceback]) -> list[Traceback]:

@@ -20,6 +20,7 @@ LOST = traceback(
     '  File "t.py", line 1, in f',
     "    dist.barrier()",
 )
+KILLED = traceback("subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGSEGV: 11>.")
 ABOVE = traceback("RuntimeError: Engine failed. See root cause above.")
 STEPS = [f"step {number}" for number in range(400)]
 
@@ -44,6 +45,12 @@ def chosen(*parts: list[str], is_late: bool = False) -> str:
             [NAN, STEPS, LOST],
         ),  # it survived the first
         ("free(): invalid pointer", [NAN, ["free(): invalid pointer"]]),
+        ("subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGSEGV: 11>.", [LOST, KILLED]),
+        ("ValueError: loss is nan", [LOST, NAN, KILLED]),
+        (
+            "RuntimeError: [/x/gloo/tcp/pair.cc:9] Connection closed by peer",  # its watchdog ended the worker
+            [LOST, [line.replace("SIGSEGV: 11", "SIGABRT: 6") for line in KILLED]],
+        ),
         ("", [STEPS]),
     ],
 )
