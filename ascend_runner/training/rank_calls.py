@@ -7,6 +7,7 @@ that speaks systemd's sd_notify protocol.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import fcntl
@@ -58,6 +59,8 @@ def on_checkpoint(agree: Optional[Callable[[int], int]] = None, every: int = 1) 
         signum = signal.Signals[f"SIG{name}"]
         requests.previous_handler = signal.signal(signum, requests.note)
         signal.siginterrupt(signum, False)  # a system call that a step waits in goes on
+        # At its end Python restores the default action, so a rank that has saved and ends would die of a late signal.
+        atexit.register(signal.signal, signum, signal.SIG_IGN)
     return requests
 
 

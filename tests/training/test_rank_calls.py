@@ -290,6 +290,21 @@ print(asked.at(1))
     assert ["before\nTrue\n", "before\nFalse\n"] == shown
 
 
+def test_signal_after_the_end_of_the_training_kills_nobody() -> None:
+    """A rank may learn from the others that it is asked, save and end before its own signal comes."""
+    script = """
+import os, signal, ascend_runner
+asked = ascend_runner.on_checkpoint()
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), signum=signal.SIGUSR1):
+        kill(pid, signum)  # when Python has restored the actions of signals
+late = Late()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], env=CLEAN, cwd=ROOT, check=False, timeout=60)
+
+    assert 0 == ended.returncode
+
+
 @pytest.mark.parametrize("every", [0, -1])
 def test_every_is_positive(every: int) -> None:
     """A wrong number is refused at once."""
