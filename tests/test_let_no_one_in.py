@@ -36,7 +36,7 @@ def test_job_id(program: Program, name: str, job_id: str) -> None:
     run = program.start("--nproc-per-node", "1", "true", env={name: job_id})
 
     assert run.finish() == 125
-    assert "ERROR the job id is " in run.screen
+    assert "ERROR invalid job id " in run.screen
     check_screen(run)
     assert [] == written(program.folder)
 

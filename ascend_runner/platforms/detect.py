@@ -43,8 +43,13 @@ def find_node(environ: Mapping[str, str], overrides: Overrides = NOTHING) -> Nod
 
 def job_id(environ: Mapping[str, str]) -> str:
     """Return the platform's name of the job, unchecked; empty if it has none."""
-    name = next(filter(environ.get, JOB_IDS), "")
+    name = job_id_variable(environ)
     return JOB_IDS[name](environ[name]) if name else ""
+
+
+def job_id_variable(environ: Mapping[str, str]) -> str:
+    """Return the variable that names the job; empty if there is none."""
+    return next(filter(environ.get, JOB_IDS), "")
 
 
 def log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
