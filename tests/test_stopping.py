@@ -14,13 +14,14 @@ import pytest
 from ascend_runner.guardian import process_tree
 from tests.helpers.program import Program, Run
 
-# Saves for 2.1 of the 3 seconds of grace: all steps of the back-off (0.2, 0.6 and 1.4 s) fall into it.
-GRACE = ("--grace", "3")
+# Saves for 3.9 of the 8 seconds of grace: all steps of the back-off (0.5, 1.6 and 3.7 s) fall into it, and a machine
+# that is slow has as much time again.
+GRACE = ("--grace", "8")
 SAVES = """
 import os, signal, sys, time
 def save(signum, frame):
     print("asked", signal.Signals(signum).name, flush=True)
-    for part in range(7):
+    for part in range(13):
         time.sleep(0.3)
     print("saved", flush=True)
     sys.exit(0)
@@ -146,7 +147,7 @@ def test_nested_runners_ask_once(program: Program) -> None:
     """A runner as the command of a rank forwards the request itself: its ranks are asked once."""
     inner = (program.python, "-m", "ascend_runner", "--nproc-per-node", "1", "--nnodes", "1", "--no-prefix", *GRACE)
     logs = ("--log-dir", str(program.folder / "inner"))
-    run = start(program, *inner, *logs, program.python, "-c", SAVES + WAITS, options=("--grace", "6"))
+    run = start(program, *inner, *logs, program.python, "-c", SAVES + WAITS, options=("--grace", "16"))
     lines = stopped(program, run)
 
     assert [b"asked SIGTERM", b"saved"] == [line for line in lines if line.startswith((b"asked", b"saved"))]
@@ -201,7 +202,7 @@ def test_stop_is_announced_at_once(program: Program) -> None:
     """Before anything is waited for, one line says what is being done and how to cut it short."""
     run = start(program, program.python, "-c", SAVES + WAITS)
     run.send(SIGTERM)
-    run.wait_for("INFO received SIGTERM; stopping 1 rank, up to 3 s (SIGTERM again to kill)\n")
+    run.wait_for("INFO received SIGTERM; stopping 1 rank, up to 8 s (SIGTERM again to kill)\n")
     run.send(SIGINT)  # a second SIGTERM of one sender within milliseconds would be taken for the same one
 
     assert 143 == run.finish()
