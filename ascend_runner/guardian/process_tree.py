@@ -22,7 +22,7 @@ STOP_LIMIT = 0.2  # seconds to stop chains of processes before the rest of the t
 # children (proc(5)), and of those no signal tells.
 POLL_INTERVAL = 0.1
 _GONE = (FileNotFoundError, ProcessLookupError)  # errors of /proc for a process that has just ended
-_ENDED = frozenset({"Z", "X"})
+ENDED = frozenset({"Z", "X"})
 
 
 class Descendant(NamedTuple):
@@ -44,7 +44,7 @@ class Descendant(NamedTuple):
     @property
     def is_zombie(self) -> bool:
         """Whether it has ended and was not reaped yet. If only its main thread has, it is alive (in state Z)."""
-        return self.state in _ENDED and self.threads <= 1
+        return self.state in ENDED and self.threads <= 1
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -148,9 +148,9 @@ def _look_without_proc(pid: int) -> Descendant | None:
 def describe(found: Descendant) -> str:
     """Describe a process and where it hangs: "4711 (python, state D, in rpc_wait_bit_killable)"."""
     thread = found
-    if found.state in _ENDED:  # only the main thread has ended
+    if found.state in ENDED:  # only the main thread has ended
         threads = filter(None, map(look, _numbers(f"/proc/{found.pid}/task")))
-        thread = next((thread for thread in threads if thread.state not in _ENDED), found)
+        thread = next((thread for thread in threads if thread.state not in ENDED), found)
     function = wchan(thread.pid)
 
     return f"{found.pid} ({found.name}, state {thread.state}{f', in {function}' if function else ''})"

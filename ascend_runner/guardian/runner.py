@@ -111,9 +111,12 @@ class Runner:
     def _look(self) -> None:
         """Reap every child that has ended, and record new ones and the runner's end."""
         found = process_tree.children(os.getpid())
+        runner = process_tree.look(self.pid)
         ended = _reap()
         self._read()
-        if self.pid not in ended:  # after its end they could as well be its own
+        # After its end they could as well be its own. Its main thread has ended before the kernel passes them on, but
+        # while its other threads end, it cannot be reaped yet.
+        if self.pid not in ended and runner and runner.state not in process_tree.ENDED:
             self._strangers.update(found)
             self._strangers.discard(self.pid)
         self._strangers.difference_update(ended)  # their numbers may be used again

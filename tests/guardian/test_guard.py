@@ -144,6 +144,33 @@ print(strangers)
     assert "set()\n" == run(sys.executable, "-c", script).stdout
 
 
+def test_what_a_dying_runner_leaves_is_not_spared() -> None:
+    """The kernel passes its children on when its main thread has ended, before it can be reaped."""
+    script = """
+import ctypes, os, signal, threading, time
+from ascend_runner.guardian import process_tree
+from ascend_runner.guardian.runner import Runner
+rank = os.fork()
+if rank == 0:
+    time.sleep(1000)
+dying = os.fork()
+if dying == 0:
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    ctypes.CDLL(None).pthread_exit(None)
+while process_tree.look(dying).state != "Z":
+    time.sleep(0.001)
+strangers = set()
+reader, _writer = os.pipe2(os.O_NONBLOCK)
+Runner(dying, reader, strangers)._look()
+print(strangers)
+for pid in (dying, rank):
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+"""
+
+    assert "set()\n" == run(sys.executable, "-c", script).stdout
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can begin a container")
 def test_first_process_of_a_container_reaps_orphans() -> None:
     """As PID 1 it ends with the runner's status, and does not wait for orphans."""
