@@ -183,7 +183,7 @@ class Launcher:
         )
 
     def _write_files(self, job: JobSpec) -> JobSpec:
-        """Make the directories and files of a plan; returns the plan with the path at which its rank table is."""
+        """Create the directories and files of a plan; return the plan with the actual path of its rank table."""
         for folder in job.folders:
             files.make_folder(folder)
         for path, content in job.host_files.items():

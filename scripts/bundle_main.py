@@ -114,7 +114,7 @@ def unpacked(bundle, folders):
 
 
 def make_private(folder):
-    """Make the directory, or refuse one that another user can write to, or whose disk has no programs and libraries."""
+    """Create the directory; refuse one that other users can write to, or that is mounted with noexec."""
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o700)
     found = os.lstat(folder)

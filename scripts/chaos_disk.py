@@ -21,7 +21,7 @@ class Disk:
     """One mounted directory. `path` is what the program uses, `content` the same files on the real disk."""
 
     def __init__(self, folder: Path, rate: int = 0) -> None:
-        """Lay it out below `folder`; `rate` limits its writes, in bytes per second."""
+        """Prepare a disk below `folder`; `rate` limits writes to it, in bytes per second."""
         self.path = folder / "disk"
         self.content = folder / "content"
         self.path.mkdir()

@@ -25,7 +25,7 @@ OFF: Final = "off"
 
 
 def switch(text: str) -> bool:
-    """Read the usual words for on and off."""
+    """Parse a boolean, such as "1", "yes" or "off"."""
     if text.lower() in {"1", "true", "yes", "on"}:
         return True
     if text.lower() in {"0", "false", "no", "off"}:

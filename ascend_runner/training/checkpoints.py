@@ -61,7 +61,7 @@ class Checkpoint:
         self.number = tuple(map(int, digits)) if found or len(digits) == 1 else ()
 
     def is_newer_than(self, other: Checkpoint) -> bool:
-        """Compare the numbers, or the times where the names are of different kinds."""
+        """Compare the step numbers, or the modification times if the names are of different kinds."""
         if self.number and self.kind == other.kind:
             return self.number > other.number
         return self.written_at > other.written_at

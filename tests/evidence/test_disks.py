@@ -18,6 +18,6 @@ def test_full_disks(tmp_path: Path) -> None:
 
 def test_paths_in_a_command() -> None:
     """A command's words name the disks that it writes to, with or without an option, relative to its directory."""
-    found = set(disks.named_in(["python", "train.py", "--save=/data/out", "runs/x.pt", "--lr=1e-3"], "/work"))
+    found = set(disks.named_in(["python", "train.py", "--save=/data/out", "runs/x.pt", "--lr=1e-3"], "/job"))
 
-    assert {"/data/out", "/data", "/work/runs/x.pt", "/work/runs"} == found
+    assert {"/data/out", "/data", "/job/runs/x.pt", "/job/runs"} == found
