@@ -98,7 +98,8 @@ class JobRunner:
         progress = Progress(spec, self._messages, self._launcher.is_orphaned)
         output = RankOutputs(spec, self._console, self._messages.warning)
         with ExitStack() as beside:
-            folder = beside.enter_context(run_folder.opened(self._launcher.environ))
+            folder = self._launcher.run_folder
+            beside.callback(run_folder.end_attempt, folder)
             spec = run_folder.with_requests(spec, folder)
             spec, heartbeats = beside.enter_context(listening(spec, folder, self._messages.warning))
             processes = beside.enter_context(closing(RankProcesses()))

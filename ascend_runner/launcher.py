@@ -29,6 +29,7 @@ from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_table import source
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.report.journal import Journal
+from ascend_runner.services import run_folder
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.supervision.events import ORPHANED, signal_name
@@ -42,7 +43,8 @@ class Launcher:
         self.environ = environ
         self.signals = signals
         self.messages = messages
-        self.log_dir = ExitStack()  # holds the log directory
+        self.log_dir = ExitStack()  # holds the log directory and the run directory
+        self.run_folder = ""  # of the job, once it has begun
         self._settings = settings
         self._context: PlanContext | None = None
         self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
@@ -114,15 +116,18 @@ class Launcher:
             show(printable(str(problem)))
 
     def begin(self, job: JobSpec) -> Journal:
-        """Hold the log directory of a job until `log_dir` is closed, and report that it is being prepared.
+        """Hold the directories of a job until `log_dir` is closed, and report that it is being prepared.
 
         Raises:
             OutputError: another job uses the log directory, or it cannot be made.
         """
         if not self._journal:
             self.log_dir.enter_context(log_folder.entered(job, self.messages.warning))
+            self.run_folder = self.log_dir.enter_context(run_folder.opened(self.environ))
+            record = run_folder.describe(job, self.run_folder, self._context.command if self._context else ())
+            run_folder.write(self.run_folder, record)
             self._journal = Journal(job, self.messages.warning, self.signals.is_hurried)
-            self._journal.begin()
+            self._journal.begin(record)
         return self._journal
 
     def make(self, job: JobSpec) -> JobSpec:

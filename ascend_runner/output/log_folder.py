@@ -83,6 +83,7 @@ def is_file_of(job: JobSpec) -> Callable[[str], bool]:
         rf"-rerun-(?:{'|'.join(reruns)})\.sh",
         rf"-report{re.escape(job.part)}\.(?:json|html)",
         rf"-events{re.escape(job.part)}\.jsonl",
+        rf"-run{re.escape(job.part)}\.json",
     )
     pattern = re.compile(re.escape(job.job_id) + f"(?:{'|'.join(names)})")
     return lambda name: bool(pattern.fullmatch(name))

@@ -26,7 +26,7 @@ REMOVE_LIMIT: Final = 2.0  # seconds; a later run removes the rest
 
 _TIME: Final = r"-\d{8}-\d{6}\.\d{6}"  # as in `PlanContext.started_at`
 # As in `log_folder.is_file_of`, but of all nodes and ranks; a file of another name keeps the directory.
-_FILE: Final = r"-proc-.+\.txt(\.\d+)?|-rerun-.+\.sh|-report.*\.(json|html)|-events.*\.jsonl|.*\.lock"
+_FILE: Final = r"-proc-.+\.txt(\.\d+)?|-rerun-.+\.sh|-report.*\.(json|html)|-events.*\.jsonl|-run.*\.json|.*\.lock"
 _LOCK_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

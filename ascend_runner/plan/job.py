@@ -147,6 +147,11 @@ class JobSpec:
         """The events of this part of the job, one line each."""
         return os.path.join(self.log_dir, f"{self.job_id}-events{self.part}.jsonl")
 
+    @property
+    def run_path(self) -> str:
+        """The file that tells `ascend-job` where this part of the job runs."""
+        return os.path.join(self.log_dir, f"{self.job_id}-run{self.part}.json")
+
     def rerun_path(self, process: RankSpec) -> str:
         """The script that runs a process again after a failure."""
         return os.path.join(self.log_dir, f"{self.job_id}-rerun-{process.title.replace(' ', '-')}.sh")

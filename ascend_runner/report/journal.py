@@ -12,10 +12,11 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from ascend_runner import files
-from ascend_runner.errors import AscendRunnerError, StopRequestedError
+from ascend_runner.errors import AscendRunnerError, OutputError, StopRequestedError
 from ascend_runner.facts import Fact
 from ascend_runner.host import bounded
 from ascend_runner.lifecycle import events, machine
@@ -49,8 +50,15 @@ class Journal:
         self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
         self._report: Mapping[str, object] = {}  # the newest
 
-    def begin(self) -> None:
-        """Write that the job is being prepared."""
+    def begin(self, run_file: bytes) -> None:
+        """Write that the job is being prepared, and where it runs."""
+        path = self.spec.run_path
+
+        def write() -> None:
+            with suppress(OutputError):  # a disk that is full is a warning for the events already
+                files.write_atomically(path, run_file)
+
+        self._disk.put(path, write)
         self._note(None)
         self._replace(build.unfinished(self.spec, self.job.state, self._began))
         self.flush()

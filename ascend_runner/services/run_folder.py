@@ -1,33 +1,43 @@
-"""A directory that the runner and its ranks share while they run: small files and sockets, only for this user."""
+"""A directory of a job while it runs, only for this user: small files and sockets of the runner and its ranks.
+
+`job.json` in it tells `ascend-job` where the job is, and stays when the job has ended, until there are newer ones.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
 import attrs
 
+from ascend_runner.guardian import process_tree
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.secrets import Masker
 
 RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
 REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # as in training.rank_calls
+JOB_FILE: Final = "job.json"
+CONTROL: Final = "control"  # the socket of services.control
+JOBS_KEPT: Final = 20  # that have ended
 LONGEST: Final = 80  # bytes of the path: that of a socket in it has at most 107 (unix(7))
 
 
 @contextmanager
 def opened(environ: Mapping[str, str]) -> Iterator[str]:
-    """Make a directory for one run, and remove it afterwards. Yields "" if no place is usable: the job runs without.
+    """Make a directory for one job; afterwards only its job.json stays. Yields "" if no place is usable.
 
-    It is locked as long as this process lives. Directories of runs that were killed are removed.
+    It is locked as long as this process lives. What killed runners have left is removed as well.
     """
-    for base in filter(_is_usable, _bases(environ)):
-        _remove_abandoned(base)
+    for base in filter(_is_usable, bases(environ)):
+        _tidy(base)
         try:
             folder, lock = _make(base)
         except OSError:  # the file system is full
@@ -35,10 +45,56 @@ def opened(environ: Mapping[str, str]) -> Iterator[str]:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_all_but_job_file(folder)
             os.close(lock)
         return
     yield ""
+
+
+def describe(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
+    """Return the content of job.json, and of the run file beside the logs: where the job runs, and its files.
+
+    `pid` is the guardian, the parent of this process; `started` tells it from a later process of this number, which is
+    possible only in the same PID namespace of the same machine.
+    """
+    pid = os.getppid()
+    found = process_tree.look(pid)
+    record = {
+        "job_id": job.job_id,
+        "part": job.part,
+        "command": Masker().arguments(tuple(command)),
+        "host": os.uname().nodename,
+        "pid_namespace": pid_namespace(),
+        "pid": pid,
+        "started": found.started if found else 0,
+        "runner_pid": os.getpid(),
+        "uid": os.getuid(),
+        "began": time.time(),
+        "log_dir": job.log_dir,
+        "run_folder": folder,
+    }
+    return json.dumps(record).encode() + b"\n"
+
+
+def pid_namespace() -> str:
+    """Return the PID namespace of this process, "" if that is unknown."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def write(folder: str, record: bytes) -> None:
+    """Write job.json. A file system that is full is no failure: the job is not listed then."""
+    if folder:
+        with suppress(OSError), open(os.path.join(folder, JOB_FILE), "xb") as file:
+            file.write(record)
+
+
+def end_attempt(folder: str) -> None:
+    """Remove what the ranks of an attempt have shared with the runner."""
+    if folder:
+        _remove_all_but(folder, {JOB_FILE, CONTROL})
 
 
 def _make(base: str) -> tuple[str, int]:
@@ -70,7 +126,8 @@ def with_requests(job: JobSpec, folder: str) -> JobSpec:
     )
 
 
-def _bases(environ: Mapping[str, str]) -> Iterator[str]:
+def bases(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the places for the directories of jobs, the best first."""
     if environ.get(RUN_DIR_VARIABLE):
         yield environ[RUN_DIR_VARIABLE]
     if environ.get("XDG_RUNTIME_DIR"):
@@ -93,14 +150,44 @@ def _is_usable(base: str) -> bool:
     return stat.S_ISDIR(found.st_mode) and is_ours and os.access(base, os.W_OK | os.X_OK)
 
 
-def _remove_abandoned(base: str) -> None:
-    """Remove the directories of runs of which no process is left: their locks are free."""
+def _tidy(base: str) -> None:
+    """Empty the directories of jobs that have ended, of which only the newest few with a job.json stay."""
+    ended: list[tuple[float, str]] = []
     with suppress(OSError):
         for name in os.listdir(base):
+            path = os.path.join(base, name)
             with suppress(OSError):
-                folder = os.open(os.path.join(base, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(os.path.join(base, name), ignore_errors=True)
-                finally:
-                    os.close(folder)
+                ended += [(_ended_at(path), path)]
+    for _at, path in sorted(ended, reverse=True)[JOBS_KEPT:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _ended_at(path: str) -> float:
+    """Empty the directory of a job that has ended, and return the time when its job.json was written.
+
+    Raises:
+        OSError: The job is running, or there is no job.json.
+    """
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove_all_but_job_file(path)
+        return os.stat(JOB_FILE, dir_fd=folder, follow_symlinks=False).st_mtime
+    finally:
+        os.close(folder)
+
+
+def _remove_all_but_job_file(folder: str) -> None:
+    _remove_all_but(folder, {JOB_FILE})
+    with suppress(OSError):
+        os.rmdir(folder)  # without a job.json
+
+
+def _remove_all_but(folder: str, kept: set[str]) -> None:
+    with suppress(OSError):
+        for name in set(os.listdir(folder)) - kept:
+            path = os.path.join(folder, name)
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)

@@ -30,7 +30,7 @@ def plan(folder: Path, max_restarts: int = 0) -> JobSpec:
 def begun(folder: Path, warnings: list[str], max_restarts: int = 0) -> Journal:
     """Return the journal of a job that was begun."""
     journal = Journal(plan(folder, max_restarts), warnings.append)
-    journal.begin()
+    journal.begin(b"{}")
     return journal
 
 

@@ -1,7 +1,8 @@
-"""The directory that the runner and its ranks share while they run."""
+"""The directory of a job, which the runner and its ranks share while they run."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from ascend_runner.guardian import process_tree
 from ascend_runner.services import run_folder
 from tests.helpers.package_source import PACKAGE
+from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.program import WORKERS, Program
 
 
@@ -48,6 +51,52 @@ def test_directories_of_killed_runs_are_removed(tmp_path: Path) -> None:
     assert os.path.basename(living) in left
 
 
+def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
+    """Of a job that has ended or was killed only job.json stays, and only the newest of them are kept."""
+    environ = {run_folder.RUN_DIR_VARIABLE: str(tmp_path)}
+    for number in range(run_folder.JOBS_KEPT + 5):
+        with run_folder.opened(environ) as folder:
+            run_folder.write(folder, f"{number}".encode())
+            os.utime(Path(folder, run_folder.JOB_FILE), (number, number))
+            Path(folder, "requests").touch()
+    killed = tmp_path / "run-killed"
+    killed.mkdir()
+    (killed / "job.json").write_text("killed")
+    (killed / "control").touch()
+    with run_folder.opened(environ):
+        pass
+    left = {path: path.read_text() for path in tmp_path.glob("*/*")}
+
+    assert {"killed", *map(str, range(6, run_folder.JOBS_KEPT + 5))} == set(left.values())
+    assert {run_folder.JOB_FILE} == {path.name for path in left}
+
+
+def test_job_file_tells_where_the_job_is(tmp_path: Path) -> None:
+    """It names the first process, the one that called, and its identity; secrets in the command are masked."""
+    job = job_spec([rank_spec()], log_dir="/logs", job_id="train")
+    record = json.loads(run_folder.describe(job, str(tmp_path), ("python", "train.py", "--api-key", "abc")))
+
+    found = process_tree.look(os.getppid())
+    assert found
+    assert (os.getppid(), found.started) == (record["pid"], record["started"])
+    assert ("train", "", "/logs", str(tmp_path)) == tuple(
+        record[name] for name in ("job_id", "part", "log_dir", "run_folder")
+    )
+    assert ["python", "train.py", "--api-key", "***"] == record["command"]
+
+
+def test_each_attempt_has_its_own_files(program: Program) -> None:
+    """The directory lives as long as the job; an attempt finds nothing in it that an earlier one has made there."""
+    env = {run_folder.RUN_DIR_VARIABLE: str(program.folder / "run")}
+    script = 'ls -m "$(dirname "$NOTIFY_SOCKET")"; touch "$(dirname "$NOTIFY_SOCKET")/mine"; exit 7'
+    options = ("--nproc-per-node", "1", "--max-restarts", "1", "--hang-timeout", "1h")
+    run = program.start(*options, "sh", "-c", script, env=env)
+
+    assert 7 == run.finish()
+    assert 2 == run.screen.count("[rank 0] job.json, notify-0\n")
+    assert ["job.json"] == [path.name for path in (program.folder / "run").glob("*/*")]
+
+
 def test_places_of_others_are_not_used(tmp_path: Path) -> None:
     """A link, a directory that others can write to, a relative or long path: the next place is taken."""
     (tmp_path / "open").mkdir()
@@ -69,4 +118,4 @@ def test_ranks_save_at_the_same_step(program: Program) -> None:
     assert 0 == run.finish()
     assert 1 == len(set(re.findall(r"saved (\d+)", run.screen)))
     assert 4 == run.screen.count("saved ")
-    assert [] == os.listdir(program.folder / "run")
+    assert ["job.json"] == [path.name for path in (program.folder / "run").glob("*/*")]
