@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from ascend_runner.facts import Beat, HangSeen, RankOutput, RankReaped
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited
+
+if TYPE_CHECKING:
+    from ascend_runner.diagnosis.stack_groups import RankStack
 
 
 class Processes(Protocol):
@@ -138,8 +141,11 @@ class Evidence(Protocol):
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Whether a failure only reports a lost peer, and no living rank has reported the cause yet."""
 
-    def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
-        """Return the stacks of all ranks; `pids` are those of their first processes by rank id."""
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
+        """Return the stacks of all ranks, compared with `earlier` ones; `pids` are those of their first processes."""
+
+    def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:
+        """Return the stacks of all ranks within about `seconds`, without stopping a process to read its own."""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)

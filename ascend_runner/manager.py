@@ -17,6 +17,7 @@ from ascend_runner import errors
 from ascend_runner.facts import Escaped, Fact, Observer, SignalUnhandled, Swept
 from ascend_runner.guardian.process_tree import POLL_INTERVAL
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
+from ascend_runner.hang_watch import HangWatch
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.processes import leader
@@ -26,12 +27,10 @@ from ascend_runner.supervision.events import (
     Emptied,
     Event,
     Exited,
-    HangDetected,
     SignalReceived,
     Spawned,
     SpawnFailed,
 )
-from ascend_runner.supervision.silence import Silence
 from ascend_runner.supervision.state import (
     Action,
     AskToStop,
@@ -56,11 +55,11 @@ class Manager:
     def __init__(self, job: JobSpec, node: ManagedNode, observers: Sequence[Observer]) -> None:
         self._job = job
         self._processes, self._output = node.processes, node.output
-        self._clock, self._evidence, self._heartbeats = node.clock, node.evidence, node.heartbeats
+        self._clock, self._evidence = node.clock, node.evidence
+        self._hangs = HangWatch(job, node, self._tell)
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's
-        self._silence: Silence | None = None  # while it can become a hang
         self._grace_ends: float | None = None  # once a teardown has begun
         self._late_signals = 0  # stop signals received after the ranks ended
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
@@ -76,9 +75,7 @@ class Manager:
         self._output.start()
         self._state, actions = machine.start(tuple(self._specs), self._job.grace, self._job.stop_signum)
         self._tell(self._state)
-        if self._job.hang_timeout is not None:
-            limit = self._job.hang_timeout
-            self._silence = Silence(limit if isinstance(limit, float) else None, since=self._clock.now())
+        self._hangs.begin()
         self._perform(actions)
         while self._state.phase is not Phase.DONE:
             self._events.extend(self._observe())
@@ -105,6 +102,7 @@ class Manager:
             self._tell(event)
         if self._state.phase not in {before, Phase.DONE}:
             if self._state.is_tearing_down:
+                self._hangs.end()
                 is_killing = self._state.phase is Phase.KILLING
                 self._grace_ends = self._clock.now() + (0.0 if is_killing else self._job.grace)
             self._tell(self._state)
@@ -160,13 +158,13 @@ class Manager:
                 self._deadline = None
                 events.append(DeadlineReached())
             is_quiet = not (events or self._events)
-            events += self._hangs(is_quiet=is_quiet)
+            events += self._hangs.look(self._state.leaders, is_quiet=is_quiet)
             if events or self._events:
                 return events
 
     def _time_to_next_check(self) -> Optional[float]:
-        next_check = None if self._silence is None else self._silence.next_check
-        times = [moment - self._clock.now() for moment in (self._deadline, next_check) if moment is not None]
+        moments = (self._deadline, self._hangs.next_check)
+        times = [moment - self._clock.now() for moment in moments if moment is not None]
         if self._state.phase is Phase.HOLDING:
             times.append(HOLD_POLL)
         return min(times, default=None)
@@ -207,35 +205,6 @@ class Manager:
         self._output.settle()
         failed = failure, self._output.read_so_far(failure.rank_id)
         return self._evidence().is_open(failed, [self._output.read_so_far(rank_id) for rank_id in living])
-
-    def _hangs(self, *, is_quiet: bool) -> list[Event]:
-        """Detect that no rank has written for too long, or has sent a heartbeat where any rank sends them.
-
-        Ranks that are being stopped do not hang: reading their stacks would only delay SIGKILL. Anything else that has
-        happened (not `is_quiet`) is handled first.
-        """
-        now = self._clock.now()
-        if self._state.is_tearing_down:
-            self._silence = None
-        if self._silence is None or now < self._silence.next_check:
-            return []
-        beats = self._heartbeats.of(self._state.leaders)
-        is_hang = self._silence.check(
-            now,
-            max((beat.at for beat in beats.values()), default=self._output.last_activity),
-            is_held=self._processes.is_held(),
-            announced_until=self._heartbeats.announced_until,
-        )
-        if not (is_hang and is_quiet):
-            return []
-        hang = HangDetected(self._silence.limit)
-        self._tell(hang)
-        self._tell(attrs.evolve(self._evidence().find_stacks(self._processes.pids()), beats=beats))
-        if not self._job.stops_at_hang:
-            self._silence.go_on()
-            return []
-        self._silence = None
-        return [hang]
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import Callable, Final, Optional, Union
 
 import attrs
 
+from ascend_runner.diagnosis.stack_groups import RankStack
 from ascend_runner.facts import Beat, Fact, HangSeen, RankOutput, RankReaped
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
@@ -78,6 +79,10 @@ class FakeClock:
             self.late_by = 0.0 if seconds else self.late_by
         signals, self._signals = self._signals, []
         return sorted(signals, key=lambda signum: signum not in STOP_SIGNALS)
+
+    def spend(self, seconds: float) -> None:
+        """Let time pass while the manager does something else than wait."""
+        self._now += seconds
 
     def _let_happen(self, until: float) -> None:
         while self._happenings and self._happenings[0][0] <= until:
@@ -285,6 +290,9 @@ class FakeEvidence:
         self.open_until = -1.0  # seconds of the clock; a failure before is a consequence of something not told yet
         self.looked_at: Mapping[int, int] = {}
         self.when_looking: Callable[[], None] = lambda: None
+        self.noted_at: list[float] = []
+        self.noting_takes = 0.0  # seconds
+        self.compared_with: list[float] = []  # when the stacks were noted
 
     def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the suspects first."""
@@ -298,11 +306,20 @@ class FakeEvidence:
         assert not failure[0].ending.is_success
         return self._clock.now() < self.open_until
 
-    def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
         """Return no stacks."""
         self.looked_at = dict(pids)
+        self.compared_with += [self.noted_at[stack.rank_id] for stack in earlier]
         self.when_looking()
         return HangSeen(())
+
+    def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:
+        """Take a while to read stacks whose rank id is the number of this call."""
+        assert pids
+        assert seconds > 0
+        self.noted_at.append(self._clock.now())
+        self._clock.spend(self.noting_takes)
+        return (RankStack(len(self.noted_at) - 1, ()),)
 
 
 class FakeHeartbeats:

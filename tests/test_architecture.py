@@ -31,6 +31,7 @@ FLOORS: Final = {
     "launcher": 7,
     "preparation": 6,
     "manager": 6,
+    "hang_watch": 6,
     "managed_node": 5,
     "processes": 5,
     "output": 5,
@@ -62,6 +63,7 @@ ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "rank_table_to
 NEIGHBOURS: Final = {
     ("diagnosis", "supervision"): "a diagnosis explains how a rank ended, which is a record of supervision",
     ("report", "evidence"): "a report shows the records that evidence has gathered",
+    ("manager", "hang_watch"): "the part of the loop that looks for hangs",
     ("__main__", "cli"): "the second half of the same entrance, behind the guardian's fork",
     ("guardian", "errors"): "exit statuses and the wording of OSError are written once",
     ("problems", "errors"): "exit statuses and the wording of OSError are written once",

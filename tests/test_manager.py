@@ -12,6 +12,7 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.facts import Escaped, Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
 from ascend_runner.supervision.events import Emptied, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
+from ascend_runner.supervision.silence import HangAction
 from ascend_runner.supervision.state import Phase, State
 from tests.fakes import Behaviour, FakeNode, Recording
 from tests.helpers.plans import job_spec, rank_spec
@@ -44,13 +45,11 @@ def run(
     recording: Optional[Recording] = None,
     *,
     hang_timeout: Union[float, str, None] = None,
-    stops_at_hang: bool = True,
+    hang_action: HangAction = HangAction.STOP,
 ) -> State:
     """Run a job of so many ranks on a node, and return its last fact."""
     recording = recording or Recording()
-    job = job_spec(
-        [rank_spec(rank_id) for rank_id in range(ranks)], hang_timeout=hang_timeout, stops_at_hang=stops_at_hang
-    )
+    job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], hang_timeout=hang_timeout, hang_action=hang_action)
     Manager(job, node.node, [recording]).run()
     state = recording.facts[-1]
     assert isinstance(state, State)
@@ -375,11 +374,35 @@ def test_hang_that_only_warns(node: FakeNode, recording: Recording) -> None:
     """With --hang-action warn each silence is told once, with the stacks, and the job goes on."""
     node.processes.behaviours = {0: exits(OK, 1000.0)}
     node.clock.at(500.0, lambda: node.output.write(0, b"step 1\n"))
-    state = run(node, 1, recording, hang_timeout=60.0, stops_at_hang=False)
+    state = run(node, 1, recording, hang_timeout=60.0, hang_action=HangAction.WARN)
     seen = [(type(fact), at) for fact, at in recording.timed if isinstance(fact, (HangDetected, HangSeen))]
 
     assert 0 == status(state)
     assert [(HangDetected, 60.0), (HangSeen, 60.0), (HangDetected, 560.0), (HangSeen, 560.0)] == seen
+
+
+def test_stacks_are_read_once_at_half_of_the_limit(node: FakeNode, recording: Recording) -> None:
+    """They are read once in each silence, however long that took, and told to nobody; a hang is compared with them."""
+    node.processes.behaviours = {0: exits(OK, 1000.0)}
+    node.evidence.noting_takes = 20.0
+    node.clock.at(55.0, lambda: node.output.write(0, b"step 1\n"))
+    node.clock.at(500.0, lambda: node.output.write(0, b"step 2\n"))
+    run(node, 1, recording, hang_timeout=60.0, hang_action=HangAction.WARN)
+    seen = [(type(fact), at) for fact, at in recording.timed if isinstance(fact, (HangDetected, HangSeen))]
+
+    assert [30.0, 86.0, 535.0] == node.evidence.noted_at
+    assert [86.0, 535.0] == node.evidence.compared_with
+    assert [(HangDetected, 115.0), (HangSeen, 115.0), (HangDetected, 560.0), (HangSeen, 560.0)] == seen
+
+
+def test_stacks_of_another_silence_are_not_compared(node: FakeNode) -> None:
+    """If the limit starts over after half of it, because the ranks were stopped, what was read before is forgotten."""
+    node.clock.at(40.0, lambda: node.clock.receive(SIGTSTP))
+    node.clock.at(500.0, lambda: node.clock.receive(SIGCONT))
+    run(node, 1, hang_timeout=60.0)
+
+    assert [30.0, 534.0] == node.evidence.noted_at
+    assert [534.0] == node.evidence.compared_with
 
 
 def test_limit_of_the_job_s_own_pace(node: FakeNode) -> None:

@@ -80,6 +80,29 @@ def test_number_of_attempts(program: Program, script: str, options: tuple[str, .
     assert (attempts - 1, attempts) == (program.report()["attempt"], len(program.report()["attempts"]))
 
 
+HANG = "[ $ASCEND_RUNNER_ATTEMPT = 1 ] || exec sleep 60"
+
+
+@pytest.mark.parametrize("options", [(), ("--hang-action", "restart")])
+def test_hang_is_restarted(program: Program, options: tuple[str, ...]) -> None:
+    """A hang may not come again, so a job that may be restarted is, unless the user wants something else."""
+    run = start(program, HANG, "--hang-timeout", "2", *options)
+
+    assert 0 == run.finish()
+    assert [(124, "hang", "restart"), (0, "", None)] == [
+        (attempt["status"], attempt["fingerprint"], attempt["verdict"]) for attempt in program.report()["attempts"]
+    ]
+
+
+def test_hang_that_is_to_stop_the_job(program: Program) -> None:
+    """With --hang-action stop it is not restarted, and the screen says by which option."""
+    run = start(program, HANG.replace("1", "none"), "--hang-timeout", "2", "--hang-action", "stop")
+
+    assert 124 == run.finish()
+    assert [(124, "excluded")] == [(attempt["status"], attempt["verdict"]) for attempt in program.report()["attempts"]]
+    assert "  tries  1 attempt: not restarted after this failure (--no-restart-on or --hang-action)" in run.screen
+
+
 def test_exception_is_confirmed_once(program: Program) -> None:
     """An exception of the training's own is tried once more; the screen says how often it came."""
     run = program.start("--nproc-per-node", "2", *RESTARTS, sys.executable, "-c", "raise ValueError(open)")

@@ -91,8 +91,12 @@ class Finding:
 
 @attrs.frozen(kw_only=True)
 class StackGroup:
-    """Ranks with the same innermost frames; `frames` is the stack of the first of them."""
+    """Ranks with the same innermost frames; `frames` is the stack of the first of them.
+
+    `has_changed` tells whether they were different at half of the limit (None: unknown).
+    """
 
     rank_ids: tuple[int, ...]
     state: str
     frames: tuple[str, ...]
+    has_changed: Optional[bool] = None

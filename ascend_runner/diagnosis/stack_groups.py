@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Optional
 
 import attrs
 
@@ -44,19 +44,35 @@ class RankStack:
         return next(iter((*pythons, *working, *self.processes)), None)
 
 
-def group(stacks: Sequence[RankStack]) -> tuple[StackGroup, ...]:
-    """Group ranks by innermost frames, smallest group first: the others usually wait for the outlier."""
-    groups: dict[tuple[str, ...], list[RankStack]] = {}
+def group(stacks: Sequence[RankStack], earlier: Sequence[RankStack] = ()) -> tuple[StackGroup, ...]:
+    """Group ranks by innermost frames, smallest group first: the others usually wait for the outlier.
+
+    Ranks whose stacks are the same as `earlier` are not in a group with ranks whose stacks have changed.
+    """
+    before = {stack.rank_id: stack.main for stack in earlier}
+    groups: dict[tuple[tuple[str, ...], Optional[bool]], list[RankStack]] = {}
     for stack in stacks:
-        frames = stack.main.frames if stack.main else ()
-        groups.setdefault(frames[:INNERMOST], []).append(stack)
+        has_changed = _has_changed(stack.main, before.get(stack.rank_id))
+        groups.setdefault((_innermost(stack.main), has_changed), []).append(stack)
 
     found = [
         StackGroup(
             rank_ids=tuple(sorted(stack.rank_id for stack in members)),
             state=members[0].main.state if members[0].main else "gone",
             frames=members[0].main.frames if members[0].main else (),
+            has_changed=has_changed,
         )
-        for members in groups.values()
+        for (_frames, has_changed), members in groups.items()
     ]
     return tuple(sorted(found, key=lambda member: (len(member.rank_ids), member.rank_ids)))
+
+
+def _innermost(process: Optional[ProcessStack]) -> tuple[str, ...]:
+    return process.frames[:INNERMOST] if process else ()
+
+
+def _has_changed(now: Optional[ProcessStack], before: Optional[ProcessStack]) -> Optional[bool]:
+    """Compare Python stacks; those of the kernel are often the same in processes that make progress."""
+    if not (now and before and now.is_python and before.is_python):
+        return None
+    return _innermost(now) != _innermost(before)

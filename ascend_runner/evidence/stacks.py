@@ -23,6 +23,7 @@ from ascend_runner.host.host import Host
 from ascend_runner.text import shown
 
 PROCESSES_PER_RANK: Final = 8  # the leader, its children, some workers; a data loader may have dozens, all alike
+STACKS_LIMIT: Final = 6.0  # seconds for all ranks
 DUMP_LIMIT: Final = 3.0  # seconds per process; a healthy one needs 0.05
 PARALLEL_DUMPS: Final = 4  # py-spy processes at once; each occupies a core that the ranks may need
 FRAMES_LIMIT: Final = 64
@@ -34,13 +35,17 @@ class StackCollector:
     `refusal` is the reason if there are no Python stacks, "" otherwise.
     """
 
-    def __init__(self, py_spy: str, is_cut: Callable[[], bool] = bounded.never) -> None:
-        """`py_spy` is the path of the program, see `executables.find_py_spy`; "" for the kernel's view only."""
+    def __init__(self, py_spy: str, is_cut: Callable[[], bool] = bounded.never, *, may_pause: bool = True) -> None:
+        """`py_spy` is the path of the program, see `executables.find_py_spy`; "" for the kernel's view only.
+
+        Unless it `may_pause` the processes, their stacks may be inexact if they change just then.
+        """
         self.refusal = "" if py_spy else executables.NO_PY_SPY
         self._is_cut = is_cut
         self._py_spy = py_spy
+        self._options = () if may_pause else ("--nonblocking",)
 
-    def collect(self, leaders: Mapping[int, int], seconds: float = 6.0) -> tuple[RankStack, ...]:
+    def collect(self, leaders: Mapping[int, int], seconds: float = STACKS_LIMIT) -> tuple[RankStack, ...]:
         """Return the stacks of each rank within about `seconds`; `leaders` maps rank ids to pids.
 
         Where py-spy fails, the kernel's view is returned.
@@ -77,7 +82,7 @@ class StackCollector:
         if seconds <= 0:
             return ()
         try:
-            dump = bounded.run([self._py_spy, "dump", "--json", "--pid", str(pid)], seconds)
+            dump = bounded.run([self._py_spy, "dump", "--json", *self._options, "--pid", str(pid)], seconds)
         except OSError as error:
             self.refusal = f"cannot start py-spy: {reason(error)}"
             return ()

@@ -62,6 +62,7 @@ class Restart(enum.Enum):
     NEVER = "never"  # it would fail again
     CONFIRM = "confirm"  # it would probably fail again: one restart shows it
     TRANSIENT = "transient"  # it may not fail again
+    EXCLUDED = "excluded"  # the user wants none
 
 
 class Verdict(enum.Enum):
@@ -72,6 +73,7 @@ class Verdict(enum.Enum):
     USED_UP = "used_up"  # --max-restarts
     SAME_FAILURE = "same_failure"  # too often in a row
     POINTLESS = "pointless"  # by its class
+    EXCLUDED = "excluded"  # by --no-restart-on or --hang-action stop
     NOT_CLEAR = "not_clear"  # processes of the attempt are alive
     STOPPED = "stopped"  # by a signal that came before the next attempt
 
@@ -229,11 +231,13 @@ def _verdict(job: Job, event: Event) -> Verdict:
     if event.status in policy.always:
         restart = Restart.TRANSIENT
     if event.status in policy.never:
-        restart = Restart.NEVER
+        restart = Restart.EXCLUDED
     if not policy.max_restarts:
         return Verdict.NOT_WANTED
     if restart is Restart.NEVER:
         return Verdict.POINTLESS
+    if restart is Restart.EXCLUDED:
+        return Verdict.EXCLUDED
     if not event.is_clear:
         return Verdict.NOT_CLEAR
     if job.attempt >= policy.max_restarts:

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.lifecycle.machine import Policy
+from ascend_runner.supervision.silence import HangAction
 
 NO_RESTARTS: Final = Policy()
 NO_RANK: Final = -1  # the rank number of an auxiliary process
@@ -67,7 +68,7 @@ class JobSpec:
     """The plan for this node's part of a job.
 
     `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit, or
-    "auto") are in seconds; `stops_at_hang` tells whether a hang ends the job. `folders` must be made and `host_files`
+    "auto") are in seconds; `hang_action` is what a hang leads to. `folders` must be made and `host_files`
     (content by path) written before the first process starts. `beside` holds at most one auxiliary process.
     `is_passed_through` means that another launcher has started this process, and others of the job beside it or on
     other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and with `has_timestamps` each line on
@@ -92,7 +93,7 @@ class JobSpec:
     table: TableFile | None = None
     beside: tuple[RankSpec, ...] = ()
     host_files: Mapping[str, bytes] = {}
-    stops_at_hang: bool = True
+    hang_action: HangAction = HangAction.STOP
     is_passed_through: bool = False
     folds_progress_bars: bool = True
     has_timestamps: bool = False

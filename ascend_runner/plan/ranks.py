@@ -16,7 +16,8 @@ from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.settings.model import Settings
-from ascend_runner.settings.options import FOLD, HANG_STOPS, STOP_SIGNUMS
+from ascend_runner.settings.options import FOLD, STOP_SIGNUMS
+from ascend_runner.supervision.silence import HangAction
 from ascend_runner.text import colored
 
 COLORS: Final = ("36", "32", "35", "34", "33", "96")  # of prefixes; red is for errors
@@ -112,7 +113,7 @@ def plan_job(
         pod_name=share.pod_name,
         grace=settings.grace,
         hang_timeout=settings.hang_timeout,
-        stops_at_hang=settings.hang_action == HANG_STOPS,
+        hang_action=_hang_action(settings),
         rotation=Rotation(max_size=settings.log_max_size, backups=settings.log_backups),
         log_dir=context.log_dir,
         has_own_process_logs=not context.environ.get("ASCEND_PROCESS_LOG_PATH"),
@@ -135,6 +136,12 @@ def _folders(processes: Sequence[RankSpec], context: PlanContext) -> tuple[str, 
     workdirs = [process.cwd for process in processes] if context.has_own_workdirs else ()
     process_logs = dict.fromkeys(process.env["ASCEND_PROCESS_LOG_PATH"] for process in processes)
     return (context.log_dir, *workdirs, *process_logs)
+
+
+def _hang_action(settings: Settings) -> HangAction:
+    if settings.hang_action is None:
+        return HangAction.RESTART if settings.max_restarts else HangAction.STOP
+    return HangAction(settings.hang_action)
 
 
 def _restarts(settings: Settings) -> Policy:

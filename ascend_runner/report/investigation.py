@@ -12,10 +12,11 @@ import attrs
 from ascend_runner.diagnosis import first_cause, root_cause, stack_groups, tracebacks
 from ascend_runner.diagnosis.diagnose import Diagnosis, diagnose
 from ascend_runner.diagnosis.endings import Circumstances
+from ascend_runner.diagnosis.stack_groups import RankStack
 from ascend_runner.evidence import disks, failed_rank, kernel_log
 from ascend_runner.evidence import memory as memory_evidence
 from ascend_runner.evidence.failed_rank import FailedRank
-from ascend_runner.evidence.stacks import StackCollector
+from ascend_runner.evidence.stacks import STACKS_LIMIT, StackCollector
 from ascend_runner.facts import HangSeen, RankOutput
 from ascend_runner.host import bounded, executables, memory
 from ascend_runner.host.host import Host
@@ -25,7 +26,8 @@ from ascend_runner.lifecycle.machine import Restart
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome
-from ascend_runner.supervision.events import Ending, Exited
+from ascend_runner.supervision.events import Ending, Exited, HangDetected
+from ascend_runner.supervision.silence import HangAction
 from ascend_runner.text import lines_of
 
 LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search, while the others wait to be asked to stop
@@ -94,23 +96,29 @@ class Investigation:
         deaths = (*deaths, *failed_rank.in_memory(others, circumstances))
         return diagnose(deaths, circumstances, failed_rank.places_of(self.job), first_exit)
 
-    @staticmethod
-    def judge(outcome: Outcome, *, has_progressed: bool | None) -> tuple[Restart, str]:
+    def judge(self, outcome: Outcome, *, has_progressed: bool | None) -> tuple[Restart, str]:
         """Return whether a failure permits a restart, and its fingerprint; see `lifecycle.failure`."""
         failed, root = outcome.failed, outcome.root
         ending = failed.ending if failed and failed.ending else Ending()
         finding = failed.finding if failed else None
         is_alike = root is not None and len(root.alike) == len(outcome.ranks) > 1
-        return (
-            failure.judge(outcome.cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike),
-            failure.fingerprint(outcome.cause, ending, finding),
-        )
+        restart = failure.judge(outcome.cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike)
+        if isinstance(outcome.cause, HangDetected) and self.job.hang_action is HangAction.STOP:
+            restart = Restart.EXCLUDED
+        return restart, failure.fingerprint(outcome.cause, ending, finding)
 
-    def find_stacks(self, pids: Mapping[int, int]) -> HangSeen:
-        """Return the stacks of all ranks; `pids` are those of their leaders by rank id."""
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
+        """Return the stacks of all ranks, compared with `earlier` ones; `pids` are those of their leaders."""
+        collector = self._collector(may_pause=True)
+        return HangSeen(stack_groups.group(collector.collect(pids), earlier), collector.refusal)
+
+    def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:
+        """Return the stacks of all ranks within about `seconds`, without stopping a process to read its own."""
+        return self._collector(may_pause=False).collect(pids, min(seconds, STACKS_LIMIT))
+
+    def _collector(self, *, may_pause: bool) -> StackCollector:
         py_spy = executables.find_py_spy(self.job.processes[0].env.get("PATH", os.defpath))
-        collector = StackCollector(py_spy, self.is_cut)
-        return HangSeen(stack_groups.group(collector.collect(pids)), collector.refusal)
+        return StackCollector(py_spy, self.is_cut, may_pause=may_pause)
 
     def _circumstances(self) -> Circumstances:
         return memory_evidence.between(self.memory, memory.sample(Host()))

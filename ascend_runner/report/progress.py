@@ -6,7 +6,7 @@ from typing import Callable, Protocol
 
 from ascend_runner.facts import Escaped, Fact, HangSeen, RankOutput, SignalUnhandled, Swept
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.report import screen
+from ascend_runner.report import screen, stacks
 from ascend_runner.supervision.events import (
     ORPHANED,
     Cause,
@@ -18,6 +18,7 @@ from ascend_runner.supervision.events import (
     Spawned,
     signal_name,
 )
+from ascend_runner.supervision.silence import HangAction
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import rank_list
 
@@ -144,14 +145,14 @@ class Progress:
             self._messages.warning(f"{name} was not forwarded: no process of this job handles it")
 
     def _hanging(self, fact: HangDetected) -> None:
-        if self._job.stops_at_hang:
+        if self._job.hang_action is HangAction.WARN:
+            self._messages.warning(f"{fact}; collecting the stacks of all ranks, and going on (--hang-action warn)")
+        else:
             self._told = fact
             self._messages.info(f"{fact}; collecting the stacks of all ranks")
-        else:
-            self._messages.warning(f"{fact}; collecting the stacks of all ranks, and going on (--hang-action warn)")
 
     def _stacks(self, fact: HangSeen) -> None:
-        self._messages.error(screen.stacks(fact))
+        self._messages.error(stacks.text(fact))
 
     def _waiting_for_escaped(self, fact: Escaped) -> None:
         self._messages.info(

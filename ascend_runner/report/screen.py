@@ -10,7 +10,6 @@ from collections.abc import Collection
 from signal import SIGINT, SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, Final
 
-from ascend_runner.facts import Beat, HangSeen
 from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
@@ -21,8 +20,6 @@ from ascend_runner.text import counted, duration, printable, rank_list
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
-
-FRAMES_SHOWN: Final = 12
 
 
 def starting(job: JobSpec) -> str:
@@ -70,30 +67,6 @@ def way_out(cause: Cause | None) -> str:
     if not isinstance(cause, SignalReceived) or cause.signum == SIGINT:
         return "Ctrl-C again to kill"
     return "SIGTERM again to kill" if cause.signum == SIGTERM else "SIGTERM to kill"
-
-
-def stacks(hang: HangSeen) -> str:
-    """Show where the ranks of a job that hangs are."""
-    lines = ["stacks of all ranks, outliers first:"]
-    for group in hang.stacks:
-        lines.append(f"{rank_list(group.rank_ids)} ({group.state}):")
-        lines += [f"    {printable(frame)}" for frame in group.frames[:FRAMES_SHOWN]] or ["    no stack available"]
-        if len(group.frames) > FRAMES_SHOWN:
-            lines.append(f"    ... {len(group.frames) - FRAMES_SHOWN} outer frames ...")
-    if hang.refusal:
-        lines.append(f"(kernel stacks only: {hang.refusal})")
-    ranks_by_beat: dict[str, list[int]] = {}
-    for rank_id, beat in sorted(hang.beats.items()):
-        ranks_by_beat.setdefault(_beat(beat), []).append(rank_id)
-    lines += [f"last heartbeat of {rank_list(ranks)}: {text}" for text, ranks in ranks_by_beat.items()]
-    return "\n  ".join(lines)
-
-
-def _beat(beat: Beat) -> str:
-    step = "" if beat.step is None else f"step {beat.step}"
-    checkpoint = f"checkpoint {beat.checkpoint}" if beat.checkpoint else ""
-    texts = (step, beat.section, beat.status, checkpoint)
-    return ", ".join(printable(text) for text in texts if text) or "no step given"
 
 
 def ended(outcome: Outcome, job: JobSpec) -> str:
@@ -289,6 +262,7 @@ _VERDICTS: Final = {
     Verdict.USED_UP: " (--max-restarts)",
     Verdict.SAME_FAILURE: ": another one would probably fail as well",
     Verdict.POINTLESS: ": another one would fail as well",
+    Verdict.EXCLUDED: ": not restarted after this failure (--no-restart-on or --hang-action)",
     Verdict.NOT_CLEAR: ": processes of the last one are still alive",
 }
 

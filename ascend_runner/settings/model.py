@@ -10,6 +10,7 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Overrides
 from ascend_runner.settings.option import Option
 from ascend_runner.settings.options import OPTIONS
+from ascend_runner.supervision.silence import HangAction
 
 
 @attrs.frozen(kw_only=True)
@@ -54,7 +55,7 @@ class Settings:
     grace: float = 15.0
     stop_signal: str = "TERM"
     hang_timeout: float | str | None = None
-    hang_action: str = "stop"
+    hang_action: str | None = None
     max_restarts: int = 0
     max_same_failures: int = 3
     no_restart_on: frozenset[int] | None = None
@@ -111,6 +112,8 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
         raise SettingsError("--quiet and --verbose cannot be used together")
     if settings.json and not settings.check:
         raise SettingsError("--json requires --check")
+    if settings.hang_action == HangAction.RESTART.value and not settings.max_restarts:
+        raise SettingsError("--hang-action restart requires --max-restarts")
     both = (settings.restart_on or frozenset()) & (settings.no_restart_on or frozenset())
     if both:
         raise SettingsError(f"--restart-on and --no-restart-on both contain {min(both)}")

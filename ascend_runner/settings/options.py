@@ -15,6 +15,7 @@ from ascend_runner.host import cores
 from ascend_runner.rank_table.checks.chips import CHIPS
 from ascend_runner.settings import parsing
 from ascend_runner.settings.option import Option, Topic
+from ascend_runner.supervision.silence import HangAction
 
 HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a complete rank table
 WORKDIR_DEVICE: Final = "device"
@@ -24,8 +25,7 @@ PROGRESS_BARS: Final = (FOLD, "pass")
 STOP_SIGNUMS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 COLOR_AUTO: Final = "auto"
 COLOR_ALWAYS: Final = "always"
-HANG_STOPS: Final = "stop"
-HANG_ACTIONS: Final = ("warn", HANG_STOPS)
+HANG_ACTIONS: Final = tuple(action.value for action in HangAction)
 COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, "never")
 BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
 
@@ -321,8 +321,8 @@ OPTIONS: Final = (
         topic=Topic.STOPPING,
         metavar="|".join(HANG_ACTIONS),
         parse=parsing.one_of(HANG_ACTIONS),
-        default=HANG_STOPS,
-        help="what --hang-timeout does after it has shown the stacks",
+        default_text="restart with --max-restarts, otherwise stop",
+        help="what --hang-timeout does after it has shown the stacks; stop ends the job even with --max-restarts",
     ),
     Option(
         name="max_restarts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import Final, Optional
 
@@ -17,6 +18,14 @@ WARM_UP: Final = 600.0  # seconds from the first output on; a pause that began i
 SHORTEST: Final = 600.0  # seconds
 TIMES_LONGEST: Final = 5  # as long as the longest pause so far
 TIMES_MEAN: Final = 25  # as long as the mean pause: the first evaluation takes 20 steps, even of minutes
+
+
+class HangAction(enum.Enum):
+    """What follows a hang, after the stacks of the ranks were shown."""
+
+    WARN = "warn"
+    RESTART = "restart"
+    STOP = "stop"  # and no restart
 
 
 @attrs.define
@@ -58,12 +67,13 @@ class Silence:
     next_check: float = attrs.field(init=False)
     _pace: OwnPace = attrs.field(init=False, factory=OwnPace)
     _last_activity: float = attrs.field(init=False)
+    is_half_over: bool = attrs.field(init=False, default=False)  # of the limit, at the last check
     _was_held: bool = attrs.field(init=False, default=False)
     _known_until: float = attrs.field(init=False, default=float("-inf"))
 
     def __attrs_post_init__(self) -> None:
         self._last_activity = self.since
-        self.next_check = self.since + self._interval
+        self.next_check = self.since + self.interval
 
     @property
     def limit(self) -> float:
@@ -71,7 +81,8 @@ class Silence:
         return self._pace.limit if self._users_limit is None else self._users_limit
 
     @property
-    def _interval(self) -> float:
+    def interval(self) -> float:
+        """The seconds between two checks."""
         return CHECK_EVERY if self._users_limit is None else self._users_limit / CHECKS
 
     def go_on(self) -> None:
@@ -83,7 +94,7 @@ class Silence:
 
         A pause that the ranks have announced is no hang before its end, and does not set the pace.
         """
-        is_late = now - self.next_check > self._interval
+        is_late = now - self.next_check > self.interval
         if last_activity > self._last_activity:
             if self._last_activity >= announced_until:
                 self._pace.note_pause(last_activity - self.since, last_activity)
@@ -93,5 +104,6 @@ class Silence:
         self._was_held = is_held
         self.since = now if last_activity <= self._known_until else max(self.since, last_activity)
         ends_at = max(self.since + self.limit, announced_until)
-        self.next_check = min(now + self._interval, max(now, ends_at))
+        self.next_check = min(now + self.interval, max(now, ends_at))
+        self.is_half_over = now >= ends_at - self.limit / 2
         return now >= ends_at

@@ -14,9 +14,9 @@ def process(frames: tuple[str, ...], state: str = "sleeping", *, is_python: bool
     return ProcessStack(state=state, frames=frames, is_python=is_python)
 
 
-def rank(rank_id: int, frames: tuple[str, ...]) -> RankStack:
+def rank(rank_id: int, frames: tuple[str, ...], *, is_python: bool = True) -> RankStack:
     """Make a rank of one process."""
-    return RankStack(rank_id, (process(frames, is_python=True),))
+    return RankStack(rank_id, (process(frames, is_python=is_python),))
 
 
 def test_outlier_first() -> None:
@@ -67,6 +67,22 @@ def test_without_python_stacks() -> None:
     (found,) = group([RankStack(0, (shell, training))])
 
     assert (("nfs_wait",), "disk sleep") == (found.frames, found.state)
+
+
+def test_rank_that_has_moved_since() -> None:
+    """Among ranks with the same stack, one that was elsewhere before is the outlier."""
+    earlier = [rank(rank_id, LOADING if rank_id == 1 else WAITING) for rank_id in range(3)]
+    groups = group([rank(rank_id, WAITING) for rank_id in range(3)], earlier)
+
+    assert [((1,), True), ((0, 2), False)] == [(member.rank_ids, member.has_changed) for member in groups]
+
+
+def test_kernel_stacks_are_not_compared() -> None:
+    """A process that makes progress often waits in the same function of the kernel, and may be new."""
+    earlier = [rank(0, WAITING, is_python=False), rank(1, WAITING), RankStack(2, ())]
+    groups = group([rank(0, WAITING), rank(1, WAITING, is_python=False), rank(2, WAITING), rank(3, WAITING)], earlier)
+
+    assert [((0, 1, 2, 3), None)] == [(member.rank_ids, member.has_changed) for member in groups]
 
 
 def test_rank_that_has_exited() -> None:

@@ -167,6 +167,18 @@ def test_py_spy_that_never_answers(tmp_path: Path) -> None:
     assert [0, 1] == [stack.rank_id for stack in stacks if stack.processes]
 
 
+def test_processes_that_must_not_be_paused(tmp_path: Path) -> None:
+    """py-spy reads their memory while they run; they have nothing to notice."""
+    with standing(0) as pids:
+        main = StackCollector(PY_SPY, may_pause=False).collect(pids)[0].main
+        collector = StackCollector(f"{script(tmp_path, f'echo $* > {tmp_path}/words')}/py-spy", may_pause=False)
+        collector.collect(pids)
+
+    assert main
+    assert main.is_python
+    assert "--nonblocking" in (tmp_path / "words").read_text().split()
+
+
 def test_rank_that_has_ended() -> None:
     """A rank that has exited has no stack."""
     ended = subprocess.Popen([sys.executable, "-S", "-c", ""])

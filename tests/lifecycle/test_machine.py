@@ -216,7 +216,7 @@ def test_restarts_are_limited_in_random_histories(policy: Policy, ends: list[Eve
     in_a_row = 1
     for index, end in enumerate(made[:-1]):  # those that were followed by a restart
         restart = Restart.TRANSIENT if end.status in policy.always else end.restart or Restart.NEVER
-        limit = {Restart.NEVER: 0, Restart.CONFIRM: 1, Restart.TRANSIENT: policy.max_same_failures}[restart]
+        limit = {Restart.CONFIRM: 1, Restart.TRANSIENT: policy.max_same_failures}.get(restart, 0)
         is_same = index > 0 and end.fingerprint == made[index - 1].fingerprint
         if not is_same or end.has_progressed:
             in_a_row = 1
@@ -234,6 +234,7 @@ def test_restarts_are_limited_in_random_histories(policy: Policy, ends: list[Eve
     ("restart", "expected", "verdict"),
     [
         (Restart.NEVER, 0, Verdict.POINTLESS),
+        (Restart.EXCLUDED, 0, Verdict.EXCLUDED),
         (Restart.CONFIRM, 1, Verdict.SAME_FAILURE),
         (Restart.TRANSIENT, 3, Verdict.SAME_FAILURE),
     ],

@@ -208,7 +208,7 @@ def test_document() -> None:
 
     assert {field.name for field in attrs.fields(Finding)} == set(document["ranks"][0]["finding"])
     assert [0] == document["cause"]["suspected_peer"]["reported_by"]
-    assert [{"rank_ids": [1], "state": "sleeping", "frames": ["f (x.py:1)"]}] == document["hang"]
+    assert [{"rank_ids": [1], "state": "sleeping", "frames": ["f (x.py:1)"], "has_changed": None}] == document["hang"]
     assert build.SCHEMA_VERSION == document["schema_version"]
 
 

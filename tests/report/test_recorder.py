@@ -233,7 +233,7 @@ def test_order_of_failures(recorder: Recorder) -> None:
 def test_stacks(recorder: Recorder) -> None:
     """The stacks of a hang become part of the outcome."""
     with subprocess.Popen(["/bin/sleep", "600"]) as sleeping:
-        hang = recorder.investigation().find_stacks({0: sleeping.pid})
+        hang = recorder.investigation().find_stacks({0: sleeping.pid}, ())
         sleeping.kill()
     recorder.observe(hang, 120.0)
     outcome = play(recorder, HangDetected(1.0), stopped=[0])

@@ -7,8 +7,7 @@ from signal import SIGKILL, SIGSEGV, SIGTERM, SIGUSR1
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
-from ascend_runner.facts import Beat, HangSeen
+from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import screen
@@ -229,44 +228,6 @@ def test_peer(text: str, peer: Peer) -> None:
     failed = attrs.evolve(rank(0, FAILED), finding=Finding(points_at=(peer,)))
 
     assert f"  peer   {text}" == ended(Exited(0, FAILED), failed)[1]
-
-
-# --- Stacks -----------------------------------------------------------------------------------------------------------
-
-
-def test_stacks() -> None:
-    """Each group has its ranks, its state and its innermost frames; heartbeats show which rank is behind."""
-    hang = HangSeen(
-        (
-            StackGroup(rank_ids=(1,), state="sleeping", frames=("read (data.py:3)",)),
-            StackGroup(rank_ids=(0, 2), state="sleeping", frames=tuple(f"f{number} (x.py:1)" for number in range(30))),
-            StackGroup(rank_ids=(3,), state="gone", frames=()),
-        ),
-        refusal="py-spy is not installed",
-        beats={
-            0: Beat(at=0.0, step=7),
-            1: Beat(at=0.0, step=6, section="evaluation", status="\x1b[2J", checkpoint="ckpt/5"),
-            2: Beat(at=9.0, step=7),
-            3: Beat(at=9.0),
-        },
-    )
-    lines = screen.stacks(hang).splitlines()
-
-    assert [
-        "stacks of all ranks, outliers first:",
-        "  rank 1 (sleeping):",
-        "      read (data.py:3)",
-        "  ranks 0, 2 (sleeping):",
-    ] == lines[:4]
-    assert [
-        f"      ... {30 - screen.FRAMES_SHOWN} outer frames ...",
-        "  rank 3 (gone):",
-        "      no stack available",
-        "  (kernel stacks only: py-spy is not installed)",
-        "  last heartbeat of ranks 0, 2: step 7",
-        "  last heartbeat of rank 1: step 6, evaluation, \\x1b[2J, checkpoint ckpt/5",
-        "  last heartbeat of rank 3: no step given",
-    ] == lines[-7:]
 
 
 # --- A victim that ended first ----------------------------------------------------------------------------------------

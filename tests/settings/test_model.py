@@ -113,7 +113,7 @@ BAD = [
     ("no_table_checks", "perhaps", "1 or 0"),
     ("hang_timeout", "0", "'auto', 'off' or a number of seconds above 0"),
     ("hang_timeout", "never", f"'auto', 'off' or {SECONDS}"),
-    ("hang_action", "ask", "one of warn, stop"),
+    ("hang_action", "ask", "one of warn, restart, stop"),
     ("max_restarts", "-1", "a whole number, 0 or more"),
     ("max_same_failures", "0", COUNT),
     ("restart_on", "0", STATUSES),
@@ -170,6 +170,16 @@ def test_switches_of_one_run_have_no_variable(name: str) -> None:
     """Options that concern a single run cannot be set by a variable."""
     assert {**DEFAULTS, name: True} == attrs.asdict(model.decode({name: "1"}, {}), recurse=False)
     assert Settings() == model.decode({}, {_variable(name): "1"})
+
+
+@pytest.mark.parametrize("environ", [{}, {_variable("hang_timeout"): "60"}])
+def test_restart_after_a_hang_requires_restarts(environ: dict[str, str]) -> None:
+    """Without --max-restarts, which is 0 by default, --hang-action restart could only be ignored."""
+    assert model.decode({"hang_action": "restart", "max_restarts": "1"}, environ)
+    with pytest.raises(SettingsError) as refused:
+        model.decode({"hang_action": "restart"}, environ)
+
+    assert "--hang-action restart requires --max-restarts" == str(refused.value)
 
 
 def test_json_requires_check() -> None:

@@ -1,0 +1,87 @@
+"""Detects hangs: the part of the manager's loop that looks at how long the ranks have been silent.
+
+At half of the limit it has the stacks of the ranks read without stopping them, once in each silence, so that those at
+the limit can be compared with them: a rank that has moved since does not hang, but is slow or goes round in circles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Optional
+
+import attrs
+
+from ascend_runner.facts import Fact
+from ascend_runner.managed_node import ManagedNode
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.supervision.events import HangDetected
+from ascend_runner.supervision.silence import HangAction, Silence
+
+if TYPE_CHECKING:
+    from ascend_runner.diagnosis.stack_groups import RankStack
+
+
+class HangWatch:
+    """Watches the ranks of one job while they run."""
+
+    def __init__(self, job: JobSpec, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
+        self._job = job
+        self._node = node
+        self._tell = tell
+        self._silence: Optional[Silence] = None  # while it can become a hang
+        self._read_in: Optional[float] = None  # the begin of the silence in which stacks were read
+        self._earlier: tuple[RankStack, ...] = ()  # these stacks
+
+    @property
+    def next_check(self) -> Optional[float]:
+        """The time at which to look next, in seconds of the clock; None for never."""
+        return None if self._silence is None else self._silence.next_check
+
+    def begin(self) -> None:
+        """Watch from now on, if there is a limit."""
+        limit = self._job.hang_timeout
+        if limit is not None:
+            self._silence = Silence(limit if isinstance(limit, float) else None, since=self._node.clock.now())
+
+    def end(self) -> None:
+        """Watch no more. Ranks that are being stopped do not hang: reading their stacks would only delay SIGKILL."""
+        self._silence = None
+
+    def look(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
+        """Detect that no rank has written for too long, or has sent a heartbeat where any of the living ones has.
+
+        Anything else that has happened (not `is_quiet`) is handled first.
+        """
+        silence, now = self._silence, self._node.clock.now()
+        if silence is None or now < silence.next_check:
+            return []
+        beats = self._node.heartbeats.of(living)
+        is_hang = silence.check(
+            now,
+            max((beat.at for beat in beats.values()), default=self._node.output.last_activity),
+            is_held=self._node.processes.is_held(),
+            announced_until=self._node.heartbeats.announced_until,
+        )
+        if not is_quiet:
+            return []
+        if not is_hang:
+            self._read_stacks_once(silence)
+            return []
+
+        hang = HangDetected(silence.limit)
+        self._tell(hang)
+        earlier = self._earlier if self._read_in == silence.since else ()
+        seen = self._node.evidence().find_stacks(self._node.processes.pids(), earlier)
+        self._tell(attrs.evolve(seen, beats=beats))
+        if self._job.hang_action is HangAction.WARN:
+            silence.go_on()
+            return []
+        self._silence = None
+        return [hang]
+
+    def _read_stacks_once(self, silence: Silence) -> None:
+        if silence.is_half_over and self._read_in != silence.since:
+            self._read_in = silence.since
+            self._earlier = self._node.evidence().note_stacks(self._node.processes.pids(), silence.interval)
+            # Reading may have taken longer than an interval, which must not look as if this process was suspended.
+            silence.next_check = max(silence.next_check, self._node.clock.now())
