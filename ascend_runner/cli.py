@@ -66,7 +66,7 @@ def main(
         return RUNNER_FAILED
     if text:
         return _print(text)
-    return ended.status if isinstance(ended, Outcome) else ended.exit_status
+    return ended.exit_status
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import errno
 
+TIMED_OUT = 124  # as timeout(1)
 RUNNER_FAILED = 125  # as env(1), timeout(1) and docker-run(1): the wrapper itself failed
 COMMAND_NOT_EXECUTABLE = 126  # POSIX, XCU 2.8.2
 COMMAND_NOT_FOUND = 127  # as above
+# With --exit-verdict, in place of the exit status of a rank.
+RETRY_MAY_HELP = 75  # EX_TEMPFAIL of sysexits.h
+RETRY_IS_VAIN = 93  # as NVIDIA's ft_launcher
 
 # Details that strerror(3) omits.
 LIMIT_OF_PROCESSES = "(RLIMIT_NPROC, see ulimit -u, or the container's process limit)"

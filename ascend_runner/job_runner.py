@@ -160,7 +160,8 @@ class JobRunner:
     def _has_progressed(self) -> bool | None:
         """Whether there is a newer checkpoint than before the attempt; None if that is unknown."""
         folder = self.journal.spec.checkpoint_dir
-        if not (folder and self.journal.spec.restarts.max_restarts):
+        restarts = self.journal.spec.restarts
+        if not (folder and (restarts.max_restarts or restarts.gives_verdict)):
             return False
         found = look_for_checkpoints(folder)
         return found.is_progress_since(self._checkpoints) if found and self._checkpoints else None
@@ -187,7 +188,7 @@ class JobRunner:
         if job.state is JobState.STOPPED and not isinstance(outcome.cause, SignalReceived):
             outcome = attrs.evolve(outcome, cause=self._stop(event.signum))
             document = self.journal.finish(outcome, environ, self._limit)
-        self._outcome = attrs.evolve(outcome, report=document)
+        self._outcome = attrs.evolve(outcome, report=document, exit_verdict=job.exit_verdict)
 
     def _stop(self, signum: int) -> SignalReceived:
         return SignalReceived(signum, is_orphaned=self._launcher.is_orphaned())

@@ -73,6 +73,7 @@ class Options(TypedDict, total=False):
     no_restart_on: str | Iterable[int | str] | None
     restart_on: str | Iterable[int | str] | None
     restart_delay: float | None
+    exit_verdict: bool
     checkpoint_dir: str | os.PathLike[str] | None
     # </options>
 

@@ -78,7 +78,8 @@ class Outcome:
 
     `started_at` is in seconds since the epoch, `seconds` is how long the job ran. `suspected_peer` is set if the failed
     ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung. `secrets_masked` counts
-    those in the ends of logs. `report` is the content of the report file, see report/README.md.
+    those in the ends of logs. `exit_verdict` is the exit status of the runner if that is not `status`, but says whether
+    a retry may help. `report` is the content of the report file, see report/README.md.
     """
 
     cause: Optional[Cause]
@@ -90,12 +91,18 @@ class Outcome:
     hang: tuple[StackGroup, ...] = ()
     warnings: tuple[str, ...] = ()
     secrets_masked: int = 0
+    exit_verdict: Optional[int] = None
     report: Mapping[str, object] = attrs.field(factory=dict)
 
     @property
     def status(self) -> int:
         """The exit status of the job: that of its cause, 0 without one. What other ranks did later never counts."""
         return self.cause.exit_status if self.cause else 0
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of the runner."""
+        return self.status if self.exit_verdict is None else self.exit_verdict
 
     @property
     def failed(self) -> Optional[RankRecord]:

@@ -38,13 +38,13 @@ DEEPSPEED_FILE: Final = "/job/hostfile"
 ON_THIS_NODE: Final = frozenset({"localhost", "--no_ssh"})  # words of commands that start processes on their node only
 WAITING: Final = "node 0 starts the processes of this node; waiting for node 0 to end"
 PAUSE: Final = 5  # seconds
-# The report changes when node 0 ends, and has a status from then on. A report that has not changed since this node
-# started may be that of an earlier run.
+# The report changes when node 0 ends, and has a status from then on, which a verdict below it replaces. A report that
+# has not changed since this node started may be that of an earlier run.
 WAIT: Final = """before=$(cat "$1" 2>/dev/null)
 echo "waiting for an exit status in $1"
 while sleep "$2"; do
   now=$(cat "$1" 2>/dev/null)
-  status=$(printf '%s\\n' "$now" | sed -n 's/^ "status": \\([0-9][0-9]*\\),$/\\1/p')
+  status=$(printf '%s\\n' "$now" | sed -n 's/^ "\\(exit_verdict\\|status\\)": \\([0-9][0-9]*\\),$/\\2/p' | tail -n 1)
   if [ "$now" != "$before" ] && [ -n "$status" ]; then
     echo "node 0 has ended with exit status $status"
     exit "$status"

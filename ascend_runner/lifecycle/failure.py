@@ -12,7 +12,7 @@ from typing import Final
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import signal_behind
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND
+from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, RETRY_IS_VAIN
 from ascend_runner.lifecycle.machine import Restart
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, signal_name
 
@@ -71,7 +71,8 @@ def _of_rank(ending: Ending, finding: Finding, *, may_import: bool) -> Restart:
 
 
 def _of_status(status: int) -> Restart | None:
-    return Restart.NEVER if status in {COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND} else None
+    # RETRY_IS_VAIN is of a runner inside the rank, or of node 0.
+    return Restart.NEVER if status in {COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, RETRY_IS_VAIN} else None
 
 
 def _shows_usage(finding: Finding) -> bool:

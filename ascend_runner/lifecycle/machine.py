@@ -9,7 +9,7 @@ The laws, which a test checks in every interleaving:
  3. There are at most `max_restarts` restarts, and at most so many in a row after the same failure as its class permits,
     unless the training has progressed in between.
  4. The exit status is that of the last attempt, of the stop signal that prevented another one, or of the runner if it
-    has failed itself.
+    has failed itself. With `gives_verdict`, it is accompanied by whether a retry by somebody else may help.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from typing import Callable, Final, Optional
 
 import attrs
 
-from ascend_runner.errors import RUNNER_FAILED
+from ascend_runner.errors import COMMAND_NOT_FOUND, RETRY_IS_VAIN, RETRY_MAY_HELP, RUNNER_FAILED, TIMED_OUT
 
 FIRST_DELAY: Final = 10.0  # seconds before the second restart without progress; doubled before each further one
 LONGEST_DELAY: Final = 300.0  # seconds; both are those of Kubernetes' CrashLoopBackOff
+OWN_STATUSES: Final = range(TIMED_OUT, COMMAND_NOT_FOUND + 1)  # of a limit, the runner, and commands that do not start
 
 
 class JobState(enum.Enum):
@@ -90,7 +91,8 @@ class Action(enum.Enum):
 class Policy:
     """When a job is restarted. `delay` is in seconds (None: it grows with every restart in vain).
 
-    `always` and `never` are exit statuses (128 + N for signal N) that overrule the class of a failure.
+    `always` and `never` are exit statuses (128 + N for signal N) that overrule the class of a failure. With
+    `gives_verdict`, a failed job says whether a retry by its platform may help.
     """
 
     max_restarts: int = 0
@@ -98,6 +100,7 @@ class Policy:
     always: frozenset[int] = frozenset()
     never: frozenset[int] = frozenset()
     delay: Optional[float] = None
+    gives_verdict: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -125,7 +128,8 @@ class Job:
     """Everything that the rules depend on. `attempt` counts from 0; `status` is the exit status once there is one.
 
     `same_failures` counts the failures in a row that have this `fingerprint`, and `vain` all of them, both since the
-    last progress. `delay` is in seconds, until the next attempt.
+    last progress. `delay` is in seconds, until the next attempt. `exit_verdict` is the exit status of the runner if
+    that is not `status`, but says whether a retry may help.
     """
 
     policy: Policy
@@ -137,6 +141,7 @@ class Job:
     vain: int = 0
     delay: float = 0.0
     verdict: Optional[Verdict] = None  # on the last attempt that has failed
+    exit_verdict: Optional[int] = None
 
 
 Step = tuple[Job, tuple[Action, ...]]
@@ -178,7 +183,8 @@ def _end(job: Job, event: Event) -> Step:
         return _stop(attrs.evolve(job, verdict=Verdict.STOPPED), event)
     if verdict is Verdict.RESTART:
         return attrs.evolve(job, state=JobState.RESTARTING, verdict=verdict, delay=_delay(job)), (Action.WAIT,)
-    return attrs.evolve(job, state=JobState.FAILED, status=event.status, verdict=verdict), ()
+    job = attrs.evolve(job, verdict=verdict, exit_verdict=_exit_verdict(job.policy, event, verdict))
+    return attrs.evolve(job, state=JobState.FAILED, status=event.status), ()
 
 
 def _prepare(job: Job, _event: Event) -> Step:
@@ -227,11 +233,7 @@ def _counted(job: Job, event: Event) -> Job:
 
 
 def _verdict(job: Job, event: Event) -> Verdict:
-    policy, restart = job.policy, event.restart
-    if event.status in policy.always:
-        restart = Restart.TRANSIENT
-    if event.status in policy.never:
-        restart = Restart.EXCLUDED
+    policy, restart = job.policy, _class(job.policy, event)
     if not policy.max_restarts:
         return Verdict.NOT_WANTED
     if restart is Restart.NEVER:
@@ -244,6 +246,27 @@ def _verdict(job: Job, event: Event) -> Verdict:
         return Verdict.USED_UP
     limit = 1 if restart is Restart.CONFIRM else policy.max_same_failures
     return Verdict.SAME_FAILURE if job.same_failures > limit else Verdict.RESTART
+
+
+def _class(policy: Policy, event: Event) -> Optional[Restart]:
+    """Return the class of a failure, which the user's lists overrule."""
+    if event.status in policy.never:
+        return Restart.EXCLUDED
+    return Restart.TRANSIENT if event.status in policy.always else event.restart
+
+
+def _exit_verdict(policy: Policy, event: Event, verdict: Verdict) -> Optional[int]:
+    """Return the exit status that says whether a retry may help, in place of that of a rank.
+
+    A failure of the class `confirm` may be one of this machine, and the platform limits its retries: a wrong "no" would
+    cost more than a retry in vain. It is "no" only if the failure came again after a restart.
+    """
+    if not policy.gives_verdict or event.status in OWN_STATUSES:
+        return None
+    restart = _class(policy, event)
+    is_confirmed = restart is Restart.CONFIRM and verdict is Verdict.SAME_FAILURE
+    is_vain = restart in {Restart.NEVER, Restart.EXCLUDED} or is_confirmed
+    return RETRY_IS_VAIN if is_vain else RETRY_MAY_HELP
 
 
 def _delay(job: Job) -> float:

@@ -151,6 +151,7 @@ def _restarts(settings: Settings) -> Policy:
         always=settings.restart_on or frozenset(),
         never=settings.no_restart_on or frozenset(),
         delay=settings.restart_delay,
+        gives_verdict=settings.exit_verdict,
     )
 
 

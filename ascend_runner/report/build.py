@@ -131,16 +131,18 @@ def _plain(value: object) -> object:
 def _members(job: JobSpec, began: float) -> dict[str, object]:
     """Return all members of a report, with the values of a job that began at a time.
 
-    `status` is null until the job has ended; `ranks` is empty until then, and in rank order. `attempt` counts from 0;
-    `attempts` has a record of each that has ended (see `attempt`), and the other members are about the newest one.
-    `rank_size` is 0 if unknown. `hang` is where the ranks of a job that hung were, outliers first (see
-    `diagnosis.finding.StackGroup`). `secrets_masked` is how many secrets in variables and in the ends of logs were
+    `status` is null until the job has ended. `exit_verdict` is the exit status of the runner if that is not `status`:
+    with --exit-verdict, 75 if a retry may help, 93 if it will not. `ranks` is empty until the end, and in rank order.
+    `attempt` counts from 0; `attempts` has a record of each that has ended (see `attempt`), and the other members are
+    about the newest one. `rank_size` is 0 if unknown. `hang` is where the ranks of a job that hung were, outliers first
+    (see `diagnosis.finding.StackGroup`). `secrets_masked` is how many secrets in variables and in the ends of logs were
     replaced by ***.
     """
     return {
         "job_id": job.job_id,
         "state": None,
         "status": None,
+        "exit_verdict": None,
         "attempt": 0,
         "server_id": job.server_id,
         "pod_name": job.pod_name,

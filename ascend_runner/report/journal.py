@@ -140,6 +140,7 @@ class Journal:
             **report,
             "state": self.job.state.value,
             "status": self.job.status,
+            "exit_verdict": self.job.exit_verdict,
             "attempt": self.job.attempt,
             "attempts": tuple(self._attempts),
         }

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from signal import SIGINT, SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, Final
 
+from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
@@ -251,11 +252,15 @@ def attempt_failed(event: Event, job: Job) -> str:
 
 
 def attempts(job: Job) -> str:
-    """Say how often a job was started, and why it was not restarted once more; "" if that was not asked for."""
-    if not job.policy.max_restarts or job.verdict is None:
-        return ""
-    same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
-    return f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{_VERDICTS.get(job.verdict, '')}"
+    """Say how often a job was started and why not once more, and the exit verdict; "" if neither was asked for."""
+    lines = ""
+    if job.policy.max_restarts and job.verdict:
+        same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
+        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{_VERDICTS.get(job.verdict, '')}"
+    if job.exit_verdict is None:
+        return lines
+    hope = "may help" if job.exit_verdict == RETRY_MAY_HELP else "will not help"
+    return f"{lines}\n  exit   {job.exit_verdict} instead of {job.status}: a retry {hope} (--exit-verdict)"
 
 
 _VERDICTS: Final = {

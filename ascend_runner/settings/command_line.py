@@ -50,6 +50,7 @@ _STATUSES: Final = (
     ("124", "--hang-timeout ended the job"),
     ("125", "ascend-runner itself failed"),
     ("126, 127", "COMMAND cannot be executed, or was not found"),
+    ("75, 93", "with --exit-verdict, instead of N or 128 + N of a rank"),
 )
 _VARIABLES: Final = "The environment variable in brackets sets an option as well; the option overrides it."
 _EXAMPLE: Final = "example: ascend-runner --nproc-per-node 8 python train.py --epochs 5"

@@ -61,6 +61,7 @@ class Settings:
     no_restart_on: frozenset[int] | None = None
     restart_on: frozenset[int] | None = None
     restart_delay: float | None = None
+    exit_verdict: bool = False
     checkpoint_dir: str | None = None
     dry_run: bool = False
     check: bool = False

@@ -366,6 +366,12 @@ OPTIONS: Final = (
         help="time between the end of an attempt and the next one",
     ),
     Option(
+        name="exit_verdict",
+        topic=Topic.RESTARTS,
+        help="exit with 75 if a retry by the platform may help, or 93 if it will not, instead of the exit status of a"
+        " failed rank",
+    ),
+    Option(
         name="checkpoint_dir",
         topic=Topic.RESTARTS,
         metavar="DIR",

@@ -19,6 +19,8 @@ from typing import Final, Union
 
 import attrs
 
+from ascend_runner.errors import TIMED_OUT
+
 # Signals whose default action is to dump core, if the limits permit it (signal(7)).
 CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
 
@@ -139,7 +141,7 @@ class HangDetected:
     @property
     def exit_status(self) -> int:
         """124, as of timeout(1) when its limit has expired."""
-        return 124
+        return TIMED_OUT
 
     def __str__(self) -> str:
         return f"no rank wrote any output for {self.seconds:g} s (--hang-timeout)"

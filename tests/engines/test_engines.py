@@ -317,21 +317,26 @@ class Waiting:
         return self._process.returncode
 
 
-def test_waiting_ends_as_node_0_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("verdict", "expected"), [("", 3), (' "exit_verdict": null,\n', 3), (' "exit_verdict": 93,\n', 93)]
+)
+def test_waiting_ends_as_node_0_does(tmp_path: Path, verdict: str, expected: int) -> None:
     """The process ends with the exit status in the report of node 0, not with that of an earlier run."""
     report = tmp_path / "job-report-node-0.json"
     report.write_text('{\n "job_id": "job",\n "status": 0,\n}', "utf-8")
     process = Waiting(report)
 
     assert f"waiting for an exit status in {report}\n" == process.look()
-    for change in ("", '{\n "job_id": "job",\n "status": null,\n}', '{\n "job_id": "job",\n "status": 3,\n}'):
+    reports = [f'{{\n "job_id": "job",\n "status": {status},\n{verdict}}}' for status in ("null", "3")]
+    reports[0] = reports[0].replace(verdict, "")
+    for change in ("", *reports):
         assert "waiting\n" == process.look()
         if change:
             report.write_text(change, "utf-8")
         process.tick()
 
-    assert "node 0 has ended with exit status 3\n" == process.look()
-    assert 3 == process.end()
+    assert f"node 0 has ended with exit status {expected}\n" == process.look()
+    assert expected == process.end()
 
 
 @pytest.mark.parametrize(

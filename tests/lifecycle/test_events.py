@@ -14,7 +14,7 @@ from ascend_runner.lifecycle.machine import Event, Job, JobState, Kind, Policy, 
 
 ORIGIN = events.origin("job", "", "1-2")
 AT = "2026-11-22T03:12:45.000+00:00"
-POLICY = Policy(max_restarts=3, always=frozenset({3, 139}), never=frozenset({2}), delay=1.5)
+POLICY = Policy(max_restarts=3, always=frozenset({3, 139}), never=frozenset({2}), delay=1.5, gives_verdict=True)
 
 happenings = st.builds(
     Event,

@@ -41,6 +41,7 @@ NEVER = {
     "arguments": (Ending(exit_code=2), Finding(last_lines=("usage: train.py [-h]", "train.py: error: argument --lr"))),
     "not executable": (Ending(exit_code=126), None),
     "not found": (Ending(exit_code=127), None),
+    "verdict of a runner inside": (Ending(exit_code=93), None),
     "variable of HCCL": (FAILED, code("EI0001")),
     "rank table": (FAILED, code("EI0004")),
     "tls": (FAILED, code("EI0016")),

@@ -312,6 +312,44 @@ def test_stop_signal_prevents_only_another_attempt() -> None:
     assert (JobState.FAILED, 7, Verdict.POINTLESS) == (failure.state, failure.status, failure.verdict)
 
 
+@pytest.mark.parametrize(
+    ("policy", "ends", "expected"),
+    [
+        (Policy(), [failed(Restart.TRANSIENT)], 75),
+        (Policy(), [failed(Restart.CONFIRM)], 75),
+        (Policy(), [failed(Restart.NEVER)], 93),
+        (Policy(), [failed(Restart.TRANSIENT, status=139)], 75),
+        (Policy(always=frozenset({7})), [failed(Restart.NEVER)], 75),
+        (Policy(never=frozenset({7})), [failed(Restart.TRANSIENT)], 93),
+        (Policy(max_restarts=3), [failed(Restart.CONFIRM)] * 2, 93),
+        (Policy(max_restarts=1), [failed(Restart.CONFIRM, has_progressed=True)] * 2, 75),
+        (Policy(max_restarts=9), [failed(Restart.TRANSIENT)] * 4, 75),
+        (Policy(max_restarts=9), [failed(Restart.TRANSIENT), failed(Restart.NEVER)], 93),
+    ],
+)
+def test_exit_verdict(policy: Policy, ends: list[Event], expected: int) -> None:
+    """The last failure decides: only one that would come again, by its class or because it did, is hopeless."""
+    job = play(attrs.evolve(policy, gives_verdict=True), *ends)
+
+    assert (expected, ends[-1].status, len(ends) - 1) == (job.exit_verdict, job.status, job.attempt)
+    assert play(policy, *ends).exit_verdict is None
+
+
+@pytest.mark.parametrize("status", [124, 125, 126, 127])
+def test_exit_statuses_of_the_runner_stay(status: int) -> None:
+    """A hang, an error of the runner and a command that cannot be started have statuses of their own."""
+    job = play(Policy(gives_verdict=True), failed(Restart.NEVER, status=status))
+
+    assert (None, status) == (job.exit_verdict, job.status)
+
+
+def test_stopped_job_has_no_exit_verdict() -> None:
+    """A stop signal that prevents a restart gives the exit status."""
+    job = play(Policy(max_restarts=1, gives_verdict=True), failed(signum=SIGTERM))
+
+    assert (None, STOPPED) == (job.exit_verdict, job.status)
+
+
 def test_nothing_starts_beside_a_survivor() -> None:
     """While a process of an attempt is alive, there is no other one."""
     job = play(Policy(max_restarts=1), attrs.evolve(failed(), is_clear=False))

@@ -54,6 +54,7 @@ WITH_VARIABLE = [
     ("max_same_failures", "1", 1),
     ("restart_on", "3,sigkill, SEGV", frozenset({3, 137, 139})),
     ("no_restart_on", "none", frozenset()),
+    ("exit_verdict", "yes", True),
     ("restart_delay", "2m", 120.0),
     ("checkpoint_dir", "ckpt", "ckpt"),
     ("log_max_size", "500M", 500 << 20),
