@@ -26,8 +26,9 @@ def _adopt_orphans() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _listen() -> None:
-    """Undo what a shell does to its background jobs: the program under test would ignore SIGINT as well."""
+    """Undo what shells do to background jobs, and nohup(1) to its command: the program under test would inherit it."""
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
