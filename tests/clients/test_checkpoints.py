@@ -14,7 +14,7 @@ from tests.clients.conftest import LIMIT, PROGRAMS, RUNNER, Started
 from tests.helpers.waiting import wait_until
 
 
-@pytest.mark.parametrize("framework", ["torch", "accelerate", "lightning", "mindspore"])
+@pytest.mark.parametrize("framework", ["torch", "accelerate", "lightning", "transformers", "mindspore"])
 def test_saved_when_asked_and_resumed(tmp_path: Path, framework: str) -> None:
     """Two ranks save after the same step; the next run starts from the newest complete checkpoint, with step + 1."""
     folder = tmp_path / "checkpoints"

@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
-
 import torch
+from recipe import FOLDER, RANK, note_begin, note_save
 from torch import distributed
 
 import ascend_runner
-
-FOLDER = Path(sys.argv[1])
-RANK = int(os.environ["RANK_ID"])
-
-
-def note_begin(step: int) -> None:
-    print(f"first step {step}", flush=True)
-    (FOLDER.parent / f"ready-{RANK}").touch()
-    if step:
-        os._exit(0)  # that it has resumed is shown
-
-
-def note_save(step: int) -> None:
-    print(f"saved after step {step}", flush=True)
-    os._exit(0)  # not by torch, whose clean-up at the end of Python aborts now and then
-
 
 distributed.init_process_group("gloo")
 asked, latest = ascend_runner.on_checkpoint(), ascend_runner.latest_checkpoint(FOLDER)
