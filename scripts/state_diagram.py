@@ -1,6 +1,6 @@
-"""Draw the state diagram (Mermaid) of supervision from its transition table. Called by `scripts/generate`.
+"""Draw the state diagrams (Mermaid) of supervision, and of a job, from their tables. Called by `scripts/generate`.
 
-The machine is walked through everything that can happen to a few ranks: an edge is drawn because a transition took it.
+Supervision is walked through everything that can happen to a few ranks: an edge is drawn because a transition took it.
 Its label names the events and, after a slash, the signals that the transition sent. Events that change no phase are
 left out, except deadlines that send signals.
 """
@@ -14,7 +14,9 @@ from signal import SIGTERM, Signals
 from typing import Final
 
 import attrs
+import lifecycle_diagram
 
+from ascend_runner.lifecycle import machine as job_machine
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.events import (
     DeadlineReached,
@@ -28,7 +30,6 @@ from ascend_runner.supervision.events import (
 )
 from ascend_runner.supervision.state import Phase, SetDeadline, SignalGroup, State
 
-README: Final = Path(machine.__file__).with_name("README.md")
 BEGIN: Final = "<!-- states -->\n"
 END: Final = "<!-- /states -->"
 RANKS: Final = (0, 1, 2)  # a fourth adds no edge
@@ -141,22 +142,29 @@ def _label(events: Mapping[str, frozenset[int]]) -> str:
 
 
 def main() -> int:
-    """Write the README, or with --check only compare; return the exit status."""
-    text = README.read_text(encoding="utf-8")
+    """Write the READMEs, or with --check only compare; return the exit status."""
+    diagrams = {machine.__file__: diagram, job_machine.__file__: lifecycle_diagram.diagram}
+    wrong = [_update(Path(module).with_name("README.md"), draw()) for module, draw in diagrams.items()]
+    return int(any(wrong))
+
+
+def _update(readme: Path, drawn: str) -> bool:
+    """Write a diagram into its README; return whether that is wrong."""
+    text = readme.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _old, end, after = rest.partition(END)
     if not begin or not end:
-        sys.stderr.write(f"{README} has no place for the diagram, expected {BEGIN.strip()} and {END}\n")
-        return 1
+        sys.stderr.write(f"{readme} has no place for the diagram, expected {BEGIN.strip()} and {END}\n")
+        return True
 
-    drawn = before + begin + diagram() + end + after
-    if drawn == text:
-        return 0
+    updated = before + begin + drawn + end + after
+    if updated == text:
+        return False
     if "--check" in sys.argv[1:]:
-        sys.stderr.write(f"the state diagram in {README} is out of date: run scripts/generate\n")
-        return 1
-    README.write_text(drawn, encoding="utf-8")
-    return 0
+        sys.stderr.write(f"the state diagram in {readme} is out of date: run scripts/generate\n")
+        return True
+    readme.write_text(updated, encoding="utf-8")
+    return False
 
 
 if __name__ == "__main__":
