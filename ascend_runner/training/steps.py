@@ -1,0 +1,146 @@
+"""What a line of a training tells of a step. Pure: the bytes of a line in, a record out.
+
+A literal is looked for before any regular expression, because nearly all lines of a job tell nothing. The formats are
+those of the software's own source; tests/training/test_steps.py has lines of each. Which rank prints them differs:
+Megatron prints on the last rank, most others on rank 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, Optional
+
+LONGEST = 4096  # bytes of a line that are read
+
+
+class Step(NamedTuple):
+    """The figures of a line, None where it has none.
+
+    `step` counts within the epoch if the line does not give the number of steps in one, and `steps` is the number at
+    the end of the training. `seconds`, `hardware` and `e2e` (end to end) are those of one step, in seconds.
+    `throughput` is in the `unit` of the software.
+    """
+
+    step: Optional[int] = None
+    steps: Optional[int] = None
+    seconds: Optional[float] = None
+    loss: Optional[float] = None
+    throughput: Optional[float] = None
+    unit: str = ""
+    hardware: Optional[float] = None
+    e2e: Optional[float] = None
+
+
+class Form(NamedTuple):
+    """A format: bytes that every line of it has, the expressions to search for, and the unit of its throughput.
+
+    The names of the groups are those of the figures, or `ms` (of a step), `rate` (steps a second), `epoch`, `epochs`
+    and `each` (steps of an epoch).
+    """
+
+    literal: bytes
+    expressions: tuple[re.Pattern[bytes], ...]
+    unit: str = ""
+
+
+_NUMBER = rb"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,3})?|nan|inf)"
+_COUNT = rb"\d{1,18}"
+
+
+def _expressions(*patterns: bytes) -> tuple[re.Pattern[bytes], ...]:
+    """Compile patterns in which `#` is an integer and `~` another number."""
+    return tuple(re.compile(pattern.replace(b"#", _COUNT).replace(b"~", _NUMBER)) for pattern in patterns)
+
+
+FORMS = (
+    Form(b"hardware time is ", _expressions(rb"hardware time is (?P<hardware>~) and e2e time is (?P<e2e>~) ?ms")),
+    Form(  # Megatron, MindSpeed
+        b"elapsed time per iteration (ms): ",
+        _expressions(
+            rb"iteration +(?P<step>#)(?:/ *(?P<steps>#))?",
+            rb"elapsed time per iteration \(ms\): (?P<ms>~)",
+            rb"\| *(?:lm |total )?loss:? (?P<loss>~)",
+            rb"throughput per GPU \(TFLOP/s/GPU\): (?P<throughput>~)",
+        ),
+        "TFLOP/s/GPU",
+    ),
+    Form(
+        b"per_step_time: ",  # MindFormers
+        _expressions(
+            rb"Epoch:\[ *(?P<epoch>#)/ *(?P<epochs>#)\], step:\[ *(?P<step>#)/ *(?P<each>#)\]",
+            rb", loss: \[?(?P<loss>~)",
+            rb"per_step_time: (?P<ms>~)ms",
+            rb"train_throughput_per_npu: (?P<throughput>~)T",
+        ),
+        "TFLOP/s/NPU",
+    ),
+    Form(
+        b" samples/s/p ", _expressions(rb"\| (?P<throughput>~) samples/s/p "), "samples/s/NPU"
+    ),  # MindFormers' next line
+    Form(b", loss is ", _expressions(rb"step: (?P<step>#), loss is \[?(?P<loss>~)")),  # MindSpore's LossMonitor
+    Form(  # MindSpore's TimeMonitor
+        b"per step time: ",
+        _expressions(rb"per step time: (?:(?P<seconds>~) s\b|(?P<ms>~))", rb"loss: (?P<loss>~)"),
+    ),
+    Form(  # HF Trainer, whose numbers are strings since version 5; LLaMA-Factory
+        b"{'loss': ", _expressions(rb"{'loss': '?(?P<loss>~)", rb"'throughput': '?(?P<throughput>~)"), "tokens/s"
+    ),
+    Form(  # tqdm, without the bars that load data or validate: those of HF have no name, Lightning's have the epoch
+        b"%|",
+        _expressions(
+            rb"^(?:Epoch #[^%|]*: *|Training: *|) *#%\|[^|]*\| (?P<step>#)/(?P<steps>#) \["
+            rb"(?:[^<\]]*<[^,\]]*, *(?:(?P<rate>~)it/s|(?P<seconds>~)s/it))?",
+            rb"[ ,](?:train_)?loss(?:_step)?=(?P<loss>~)",
+        ),
+    ),
+    Form(
+        b"RunningAvgSamplesPerSec=",  # DeepSpeed
+        _expressions(rb"global_step=(?P<step>#)", rb"CurrSamplesPerSec=(?P<throughput>~)"),
+        "samples/s",
+    ),
+    Form(b", skipped=", _expressions(rb"\bstep=(?P<step>#), skipped=")),  # DeepSpeed
+    Form(b"X_STEP=", _expressions(rb"^X_STEP=(?P<step>#)$")),  # as in a datagram; see notifications.py
+)
+
+
+def parse(line: bytes, forms: tuple[Form, ...] = FORMS) -> Optional[Step]:
+    """Return what a line tells of a step, None if nothing. Of a progress bar, the last state counts."""
+    for form in forms:
+        if form.literal in line:
+            return _read(line[:LONGEST].rstrip(b"\r\n").rpartition(b"\r")[2], form)
+    return None
+
+
+def _read(line: bytes, form: Form) -> Optional[Step]:
+    found: dict[str, bytes] = {}
+    for expression in form.expressions:
+        match = expression.search(line)
+        if match is None and expression is form.expressions[0]:
+            return None
+        if match:
+            found.update((name, value) for name, value in match.groupdict().items() if value is not None)
+    return _step(found, form.unit)
+
+
+def _step(found: Mapping[str, bytes], unit: str) -> Step:
+    whole = {name: int(found[name]) for name in ("step", "steps", "epoch", "epochs", "each") if name in found}
+    figures = {name: float(value) for name, value in found.items() if name not in whole}
+    if "each" in whole:
+        whole["step"] += (whole["epoch"] - 1) * whole["each"]
+        whole["steps"] = whole["epochs"] * whole["each"]
+    if figures.get("rate"):
+        figures["seconds"] = 1 / figures["rate"]
+    for name, of_ms in (("seconds", "ms"), ("hardware", "hardware"), ("e2e", "e2e")):
+        if of_ms in figures:
+            figures[name] = figures[of_ms] / 1000
+    return Step(
+        step=whole.get("step"),
+        steps=whole.get("steps"),
+        seconds=figures.get("seconds"),
+        loss=figures.get("loss"),
+        throughput=figures.get("throughput"),
+        unit=unit if "throughput" in figures else "",
+        hardware=figures.get("hardware"),
+        e2e=figures.get("e2e"),
+    )
