@@ -5,6 +5,7 @@ An engine starts the processes of a node or of all nodes: to run it once per dev
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os.path
 import re
@@ -157,13 +158,14 @@ def without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def program_of(argv: Sequence[str]) -> str:
+@functools.lru_cache(maxsize=None)  # noqa: UP033  functools.cache: Python 3.9
+def program_of(argv: tuple[str, ...]) -> str:
     """Return the script, module or program that a command runs in the end, without the path.
 
     Wrappers, shells and engines do not name the job: `env A=1 python train.py`, `bash -c "cd x && python
     train.py"` and `torchrun --nproc_per_node 2 train.py` all run train.py. If that is unknown, it is the program.
     """
-    command = without_wrappers(argv) or tuple(argv)
+    command = without_wrappers(argv) or argv
     python = python_command(command)
     if engine_in(command):
         scripts = [word for word in command if word.endswith(".py")]
