@@ -3,7 +3,7 @@
 Ranks leave behind processes that ignore SIGTERM, in sessions of their own. A fifth of the schedules kill the runner or
 the guardian, a fifth stop the job. No process of two attempts lives at once, none is left, events are whole and lead to
 the state in the report, and the logs have the attempts in their order. A schedule that fails is printed with its seed:
-`--seed N --schedules 1` plays it again.
+`--seed N --schedules 1` plays it again. With `--kill-runner` every schedule kills the runner.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Schedule:
     blow: tuple[float, int, str] | None  # when, which signal, to the guardian or the runner
 
 
-def draw(seed: int) -> Schedule:
+def draw(seed: int, *, kills_runner: bool) -> Schedule:
     """Draw a schedule."""
     dice = random.Random(seed)
     last = dice.randrange(5)
@@ -70,15 +70,17 @@ def draw(seed: int) -> Schedule:
     }
     blow = None
     fate = dice.random()
-    if fate < 0.2:
+    if kills_runner:
+        blow = (dice.uniform(0.1, 1.0), signal.SIGKILL, "runner")
+    elif fate < 0.2:
         blow = (dice.uniform(0, 2.0), signal.SIGKILL, dice.choice(("runner", "guardian")))
     elif fate < 0.4:
         blow = (dice.uniform(0, 2.0), dice.choice((signal.SIGTERM, signal.SIGINT)), "guardian")
     return Schedule(seed, dice.randrange(1, 4), last, dice.randrange(1, 5), tuple(env.items()), blow)
 
 
-def play(schedule: Schedule) -> list[str]:
-    """Play a schedule; return what was wrong."""
+def play(schedule: Schedule) -> tuple[bool, list[str]]:
+    """Play a schedule; return whether its signal found the job running, and what was wrong."""
     process_tree.become_subreaper()
     with tempfile.TemporaryDirectory(prefix="ascend-runner-chaos-") as path:
         folder = Path(path)
@@ -94,8 +96,8 @@ def play(schedule: Schedule) -> list[str]:
         except subprocess.TimeoutExpired:
             popen.kill()
             popen.wait()
-            return ["still running", *survivors()]
-        return [
+            return is_struck, ["still running", *survivors()]
+        return is_struck, [
             *survivors(),
             *contradictions(folder / "log"),
             *wrong_logs(folder),
@@ -168,16 +170,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--schedules", type=int, default=1000)
+    parser.add_argument("--kill-runner", action="store_true", help="with SIGKILL, in every schedule")
     parser.add_argument("--at-once", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    schedules = [draw(options.seed + number) for number in range(options.schedules)]
-    failures = 0
+    schedules = [draw(options.seed + number, kills_runner=options.kill_runner) for number in range(options.schedules)]
+    failures = struck = 0
     with concurrent.futures.ProcessPoolExecutor(options.at_once) as pool:
-        for schedule, wrong in zip(schedules, pool.map(play, schedules)):
+        for schedule, (is_struck, wrong) in zip(schedules, pool.map(play, schedules)):
+            struck += is_struck
             if wrong:
                 failures += 1
                 print(schedule, *wrong, sep="\n  ", flush=True)
-    print(f"{options.schedules} schedules, {failures} wrong")
+    print(f"{options.schedules} schedules, {struck} of them with a signal to a running job, {failures} wrong")
     return 1 if failures else 0
 
 

@@ -7,10 +7,10 @@ import signal
 import sys
 
 from ascend_runner.guardian import process_tree
-from benchmark import fault_rows, launchers, table
+from benchmark import fault_rows, hang_rows, launchers, table
 from benchmark.rows import ROWS as SPEED_ROWS
 
-ROWS = (*SPEED_ROWS, *fault_rows.ROWS)
+ROWS = (*SPEED_ROWS, *fault_rows.ROWS, *hang_rows.ROWS)
 
 
 def main() -> int:

@@ -111,6 +111,13 @@ def context_switches(pid: int) -> int:
     return sum(int(count) for status in statuses for count in re.findall(rb"ctxt_switches:\t(\d+)", status))
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of the threads of a process and of its child, which are the guardian and the runner."""
+    tasks = [f"/proc/{own}/task" for own in (pid, *process_tree.children(pid))]
+    schedstats = (read(f"{task}/{tid}/schedstat") for task in tasks for tid in os.listdir(task))
+    return sum(int(schedstat.split()[0]) for schedstat in schedstats) / 1e9
+
+
 def system_calls(pids: Sequence[int], seconds: float) -> int | None:
     """Count the system calls of these processes and their threads in that time; None without strace."""
     if not shutil.which("strace"):

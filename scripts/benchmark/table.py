@@ -57,7 +57,14 @@ def seconds(value: float) -> str:
     """Show a time."""
     if value >= 1:
         return f"{value:.2f} s"
+    if value < 0.001:
+        return f"{value * 1e6:.1f} us"
     return f"{value * 1e3:.1f} ms" if value < 0.1 else f"{value * 1e3:.0f} ms"
+
+
+def percent(value: float) -> str:
+    """Show a fraction."""
+    return f"{value * 100:.2f} %"
 
 
 def megabytes(value: float) -> str:
