@@ -96,6 +96,12 @@ class JobFailedError(AscendRunnerError):
         self.exit_status = exit_status
 
 
+class LimitReachedError(AscendRunnerError):
+    """The time limit of the job was reached while no rank was running."""
+
+    exit_status = TIMED_OUT
+
+
 class StopRequestedError(AscendRunnerError):
     """The runner received a stop signal before it started any rank."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.errors import AscendRunnerError, StopRequestedError
+from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.facts import Fact, Swept
 from ascend_runner.frameworks import hccl
 from ascend_runner.guardian import process_tree
@@ -31,7 +31,7 @@ from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import run_folder
 from ascend_runner.services.heartbeats import listening
-from ascend_runner.supervision.events import SignalReceived
+from ascend_runner.supervision.events import LimitReached, SignalReceived
 
 if TYPE_CHECKING:
     from ascend_runner.training.checkpoints import Checkpoints
@@ -72,6 +72,8 @@ class JobRunner:
                 event = performers[actions[0]]()
             except StopRequestedError as stop:
                 event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum)
+            except LimitReachedError as error:
+                event = Event(kind=Kind.LIMIT_REACHED, sentence=str(error))
         return self._outcome
 
     def observe(self, fact: Fact, _at: float) -> None:
@@ -110,6 +112,7 @@ class JobRunner:
                 clock=self._signals,
                 evidence=recorder.investigation,
                 heartbeats=heartbeats,
+                requests=self._launcher.requests,
             )
             try:
                 Manager(spec, node, observers=(progress, self.journal, self, recorder, heartbeats)).run()
@@ -141,7 +144,7 @@ class JobRunner:
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
         outcome, cause = self._outcome, self._outcome.cause
-        if cause is None or isinstance(cause, SignalReceived):
+        if cause is None or isinstance(cause, (SignalReceived, LimitReached)):
             return Event(kind=Kind.ENDED, status=outcome.status, sentence=str(cause or ""))
 
         has_progressed = self._has_progressed()
@@ -168,7 +171,7 @@ class JobRunner:
 
     def _feed(self, event: Event) -> tuple[Action, ...]:
         actions = self.journal.feed(event)
-        if event.kind in {Kind.ENDED, Kind.STOP_REQUESTED}:
+        if event.kind in {Kind.ENDED, Kind.STOP_REQUESTED, Kind.LIMIT_REACHED}:
             self._report(event)
         return actions
 
@@ -185,10 +188,17 @@ class JobRunner:
             self._messages.warning(screen.attempt_failed(event, job))
         outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings))
         document = self.journal.finish(outcome, environ, self._limit)
-        if job.state is JobState.STOPPED and not isinstance(outcome.cause, SignalReceived):
-            outcome = attrs.evolve(outcome, cause=self._stop(event.signum))
+        end = self._end_from_outside(event)
+        if end and not isinstance(outcome.cause, (SignalReceived, LimitReached)):
+            outcome = attrs.evolve(outcome, cause=end)
             document = self.journal.finish(outcome, environ, self._limit)
         self._outcome = attrs.evolve(outcome, report=document, exit_verdict=job.exit_verdict)
+
+    def _end_from_outside(self, event: Event) -> SignalReceived | LimitReached | None:
+        if self.journal.job.state is JobState.STOPPED:
+            return self._stop(event.signum)
+        is_expired = self.journal.job.state is JobState.EXPIRED
+        return LimitReached(self._launcher.requests.limit or 0.0) if is_expired else None
 
     def _stop(self, signum: int) -> SignalReceived:
         return SignalReceived(signum, is_orphaned=self._launcher.is_orphaned())

@@ -30,9 +30,10 @@ from ascend_runner.rank_table import source
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.report.journal import Journal
 from ascend_runner.services import run_folder
+from ascend_runner.services.requests import Requests
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
-from ascend_runner.supervision.events import ORPHANED, signal_name
+from ascend_runner.supervision.events import ORPHANED, LimitReached, signal_name
 from ascend_runner.text import printable
 
 
@@ -43,6 +44,7 @@ class Launcher:
         self.environ = environ
         self.signals = signals
         self.messages = messages
+        self.requests = Requests(signals.now, signals.wake, None if settings.check else settings.time_limit)
         self.log_dir = ExitStack()  # holds the log directory and the run directory
         self.run_folder = ""  # of the job, once it has begun
         self._settings = settings
@@ -85,8 +87,8 @@ class Launcher:
         preparer = Preparer(context, self.messages, self.pause, begin=begin)
         try:
             prepared = preparer.prepare()
-        except errors.StopRequestedError as stop:
-            self._fail(stop)
+        except (errors.StopRequestedError, errors.LimitReachedError) as end:
+            self._fail(end)
             raise
         if prepared.error:
             self._fail(prepared.error)
@@ -147,15 +149,24 @@ class Launcher:
 
         Raises:
             StopRequestedError: a stop signal arrived.
+            LimitReachedError: the time limit of the job is reached.
         """
         end = self.signals.now() + seconds
         while True:
-            for signum in self.signals.wait(max(0.0, end - self.signals.now())):
+            limit = self.requests.deadline
+            wake_at = end if limit is None else min(end, limit)
+            for signum in self.signals.wait(max(0.0, wake_at - self.signals.now())):
                 if signum in STOP_SIGNALS:
                     remark = f" ({ORPHANED})" if self.is_orphaned() else ""
                     raise errors.StopRequestedError(signum, signal_name(signum) + remark)
+            self._check_limit()
             if self.signals.now() >= end:
                 return
+
+    def _check_limit(self) -> None:
+        limit, deadline = self.requests.limit, self.requests.deadline
+        if limit is not None and deadline is not None and self.signals.now() >= deadline:
+            raise errors.LimitReachedError(str(LimitReached(limit)))
 
     def is_orphaned(self) -> bool:
         """Whether the guardian, the parent of this process, was killed."""

@@ -68,6 +68,9 @@ class Options(TypedDict, total=False):
     stop_signal: str | None
     hang_timeout: float | str | None
     hang_action: str | None
+    checkpoint_signal: str | None
+    checkpoint_grace: float | None
+    time_limit: float | None
     max_restarts: int | None
     max_same_failures: int | None
     no_restart_on: str | Iterable[int | str] | None

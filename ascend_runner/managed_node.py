@@ -116,6 +116,21 @@ class Heartbeats(Protocol):
         """Return the last beats of those ranks that have sent any."""
 
 
+class Requests(Protocol):
+    """The requests to the job that other threads pass on, see `services.requests`."""
+
+    @property
+    def limit(self) -> float | None:
+        """The time limit of the job, in seconds since its start; None without one."""
+
+    @property
+    def deadline(self) -> float | None:
+        """The moment of this limit, in seconds of the clock."""
+
+    def take_checkpoint_request(self) -> bool:
+        """Whether a checkpoint was asked for since the last call."""
+
+
 class Clock(Protocol):
     """Time, and the signals that arrive in it."""
 
@@ -125,7 +140,7 @@ class Clock(Protocol):
     def wait(self, seconds: float | None) -> Sequence[int]:
         """Block until a signal arrives, at most `seconds` (None: forever); return all signals that have arrived.
 
-        Stop signals come first. It may return earlier, without a signal, when a process has ended.
+        Stop signals come first. It may return earlier, without a signal, when a process has ended or a request came.
         """
 
 
@@ -157,3 +172,4 @@ class ManagedNode:
     clock: Clock
     evidence: Callable[[], Evidence]
     heartbeats: Heartbeats
+    requests: Requests

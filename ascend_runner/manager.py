@@ -18,6 +18,7 @@ from ascend_runner.facts import Escaped, Fact, Observer, SignalUnhandled, Swept
 from ascend_runner.guardian.process_tree import POLL_INTERVAL
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.hang_watch import HangWatch
+from ascend_runner.job_requests import JobRequests
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.processes import leader
@@ -57,6 +58,7 @@ class Manager:
         self._processes, self._output = node.processes, node.output
         self._clock, self._evidence = node.clock, node.evidence
         self._hangs = HangWatch(job, node, self._tell)
+        self._requests = JobRequests(node)
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's
@@ -97,8 +99,9 @@ class Manager:
     def _handle(self, event: Event) -> None:
         before = self._state.phase
         self._state, actions = machine.transition(self._state, event)
-        is_stop = isinstance(event, SignalReceived) and event.signum in STOP_SIGNALS
-        if self._state.phase is before is Phase.TERMINATING and (is_stop or isinstance(event, DeadlineReached)):
+        if self._state.phase is before is Phase.TERMINATING and (
+            isinstance(event, DeadlineReached) or (isinstance(event, SignalReceived) and event.signum in STOP_SIGNALS)
+        ):
             self._tell(event)
         if self._state.phase not in {before, Phase.DONE}:
             if self._state.is_tearing_down:
@@ -159,11 +162,12 @@ class Manager:
                 events.append(DeadlineReached())
             is_quiet = not (events or self._events)
             events += self._hangs.look(self._state.leaders, is_quiet=is_quiet)
+            events += self._requests.check(self._state)
             if events or self._events:
                 return events
 
     def _time_to_next_check(self) -> Optional[float]:
-        moments = (self._deadline, self._hangs.next_check)
+        moments = (self._deadline, self._hangs.next_check, self._requests.next_check(self._state))
         times = [moment - self._clock.now() for moment in moments if moment is not None]
         if self._state.phase is Phase.HOLDING:
             times.append(HOLD_POLL)

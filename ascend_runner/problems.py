@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import attrs
 
-from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, RankTableError, StopRequestedError
+from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, LimitReachedError, RankTableError, StopRequestedError
 
 Answer = TypeVar("Answer")
 
@@ -113,10 +113,11 @@ class Collector:
 
         Raises:
             StopRequestedError: a stop signal arrived.
+            LimitReachedError: the time limit of the job is reached.
         """
         try:
             return question(*args)
-        except StopRequestedError:
+        except (StopRequestedError, LimitReachedError):
             raise
         except AscendRunnerError as error:
             self.add_error(subject, error)

@@ -21,6 +21,7 @@ from ascend_runner.facts import Beat, Fact, HangSeen, RankOutput, RankReaped
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import RankSpec
+from ascend_runner.services.requests import Requests
 from ascend_runner.supervision.events import Emptied, Ending, Exited
 
 MOST_WAITS: Final = 10_000  # of one job; more is a loop that polls
@@ -49,6 +50,7 @@ class FakeClock:
         self._order = itertools.count()
         self._happenings: list[tuple[float, int, Callable[[], None]]] = []
         self._signals: list[int] = []
+        self._is_woken = False
         self.late_by = 0.0  # seconds by which the first wait without a signal returns late
         self._waits = 0
 
@@ -60,6 +62,10 @@ class FakeClock:
         """Let signals arrive now."""
         self._signals += signums
 
+    def wake(self) -> None:
+        """End the wait."""
+        self._is_woken = True
+
     def now(self) -> float:
         """Return the virtual time."""
         return self._now
@@ -70,19 +76,23 @@ class FakeClock:
         assert self._waits < MOST_WAITS, "the manager polls"
         end = None if seconds is None else self._now + max(0.0, seconds)
         self._let_happen(self._now)
-        while not self._signals and self._happenings and (end is None or self._happenings[0][0] <= end):
+        while not (self._signals or self._is_woken) and self._is_next_by(end):
             self._now = self._happenings[0][0]
             self._let_happen(self._now)
-        if not self._signals:
+        if not (self._signals or self._is_woken):
             assert end is not None, "the manager waits for ever"
             self._now = end + (self.late_by if seconds else 0.0)
             self.late_by = 0.0 if seconds else self.late_by
+        self._is_woken = False
         signals, self._signals = self._signals, []
         return sorted(signals, key=lambda signum: signum not in STOP_SIGNALS)
 
     def spend(self, seconds: float) -> None:
         """Let time pass while the manager does something else than wait."""
         self._now += seconds
+
+    def _is_next_by(self, end: Optional[float]) -> bool:
+        return bool(self._happenings) and (end is None or self._happenings[0][0] <= end)
 
     def _let_happen(self, until: float) -> None:
         while self._happenings and self._happenings[0][0] <= until:
@@ -348,6 +358,7 @@ class FakeNode:
         self.output = FakeOutput(self.clock)
         self.evidence = FakeEvidence(self.clock)
         self.heartbeats = FakeHeartbeats(self.clock)
+        self.requests = Requests(self.clock.now, self.clock.wake)
 
     @property
     def node(self) -> ManagedNode:
@@ -358,6 +369,7 @@ class FakeNode:
             clock=self.clock,
             evidence=lambda: self.evidence,
             heartbeats=self.heartbeats,
+            requests=self.requests,
         )
 
 

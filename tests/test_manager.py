@@ -11,7 +11,16 @@ import pytest
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.facts import Escaped, Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
-from ascend_runner.supervision.events import Emptied, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
+from ascend_runner.supervision.events import (
+    Emptied,
+    Ending,
+    Exited,
+    HangDetected,
+    LimitReached,
+    SignalReceived,
+    Spawned,
+    SpawnFailed,
+)
 from ascend_runner.supervision.silence import HangAction
 from ascend_runner.supervision.state import Phase, State
 from tests.fakes import Behaviour, FakeNode, Recording
@@ -502,3 +511,33 @@ def test_output_that_fails_is_an_error_after_all_have_ended(node: FakeNode, reco
 
     assert [(1.0, 0, SIGTERM), (1.0, 1, SIGTERM)] == node.processes.signalled
     assert {0, 1} == {fact.rank_id for fact in recording.facts if isinstance(fact, RankReaped)}
+
+
+# --- The time limit ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "changed_to", "ended_at"),
+    [(60.0, None, 60.0), (None, 60.0, 60.0), (90.0, 60.0, 60.0), (60.0, 90.0, 90.0), (60.0, 5.0, 10.0)],
+)
+def test_job_ends_at_its_time_limit(
+    node: FakeNode, recording: Recording, limit: Optional[float], changed_to: Optional[float], ended_at: float
+) -> None:
+    """The ranks are asked to stop at the limit, whichever way it was changed; one in the past is reached at once."""
+    node.requests.limit = limit
+    if changed_to:
+        node.clock.at(10.0, lambda: node.requests.set_limit(changed_to))
+    state = run(node, 2, recording)
+
+    assert LimitReached(changed_to or limit or 0.0) == state.cause
+    assert 124 == status(state)
+    assert ended_at == teardown(recording)[1]
+
+
+def test_limit_while_ranks_are_stopped_changes_nothing(node: FakeNode, recording: Recording) -> None:
+    """A failure stays the cause, and the ranks keep their grace."""
+    node.processes.behaviours = {0: exits(FAILED), 1: STUBBORN}
+    node.requests.limit = 5.0
+    state = run(node, 2, recording)
+
+    assert (Exited(0, FAILED), 16.0) == (state.cause, node.clock.now())

@@ -4,12 +4,13 @@ An attempt is one start of all ranks; `supervision` has its rules. This machine 
 
 The laws, which a test checks in every interleaving:
  1. An attempt starts only after the one before has ended, and nothing of it is alive.
- 2. Nothing follows a success, and nothing follows a stop signal: one that arrives after an attempt has failed, at any
+ 2. Nothing follows a success, a stop signal or the time limit: one that arrives after an attempt has failed, at any
     time before the next one starts, ends the job.
  3. There are at most `max_restarts` restarts, and at most so many in a row after the same failure as its class permits,
     unless the training has progressed in between.
- 4. The exit status is that of the last attempt, of the stop signal that prevented another one, or of the runner if it
-    has failed itself. With `gives_verdict`, it is accompanied by whether a retry by somebody else may help.
+ 4. The exit status is that of the last attempt, of the stop signal or the limit that prevented another one, or of the
+    runner if it has failed itself. With `gives_verdict`, it is accompanied by whether a retry by somebody else may
+    help.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ class JobState(enum.Enum):
     SUCCEEDED = "succeeded"  # every rank has exited with 0
     FAILED = "failed"
     STOPPED = "stopped"  # by a signal to the runner
+    EXPIRED = "expired"  # stopped at its time limit
 
     @property
     def is_final(self) -> bool:
         """Whether the job is over."""
-        return self in {JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED}
+        return self in {JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED, JobState.EXPIRED}
 
 
 class Kind(enum.Enum):
@@ -54,6 +56,7 @@ class Kind(enum.Enum):
     ENDED = "ended"  # the attempt is over
     DELAY_OVER = "delay_over"
     STOP_REQUESTED = "stop_requested"  # a stop signal, while there is no rank to be stopped
+    LIMIT_REACHED = "limit_reached"  # the time limit, while there is no rank to be stopped
     RUNNER_FAILED = "runner_failed"
 
 
@@ -174,7 +177,7 @@ def _tear_down(job: Job, _event: Event) -> Step:
 
 def _end(job: Job, event: Event) -> Step:
     if event.restart is None:
-        state = JobState.STOPPED if event.status else JobState.SUCCEEDED
+        state = _ENDS.get(event.status, JobState.STOPPED)
         return attrs.evolve(job, state=state, status=event.status, verdict=None), ()
 
     job = _counted(job, event)
@@ -197,22 +200,39 @@ def _stop(job: Job, event: Event) -> Step:
     return attrs.evolve(job, state=JobState.STOPPED, status=128 + event.signum), ()
 
 
+def _expire(job: Job, _event: Event) -> Step:
+    return attrs.evolve(job, state=JobState.EXPIRED, status=TIMED_OUT), ()
+
+
 def _fail(job: Job, event: Event) -> Step:
     return attrs.evolve(job, state=JobState.FAILED, status=event.status or RUNNER_FAILED), ()
 
 
+_ENDS: Final = {0: JobState.SUCCEEDED, TIMED_OUT: JobState.EXPIRED}  # without a failure, by exit status
 _IGNORED: Final[Mapping[Kind, Handler]] = dict.fromkeys(Kind, _ignore)
 _OVER: Final[Mapping[Kind, Handler]] = {**_IGNORED, Kind.ENDED: _end, Kind.RUNNER_FAILED: _fail}
 
 TRANSITIONS: Final[Mapping[JobState, Mapping[Kind, Handler]]] = {
-    JobState.PREPARING: {**_IGNORED, Kind.PREPARED: _start, Kind.STOP_REQUESTED: _stop, Kind.RUNNER_FAILED: _fail},
+    JobState.PREPARING: {
+        **_IGNORED,
+        Kind.PREPARED: _start,
+        Kind.STOP_REQUESTED: _stop,
+        Kind.LIMIT_REACHED: _expire,
+        Kind.RUNNER_FAILED: _fail,
+    },
     JobState.STARTING: {**_OVER, Kind.ALL_STARTED: _run, Kind.TEARDOWN: _tear_down},
     JobState.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down},
     JobState.STOPPING: _OVER,
-    JobState.RESTARTING: {**_IGNORED, Kind.DELAY_OVER: _prepare, Kind.STOP_REQUESTED: _stop},
+    JobState.RESTARTING: {
+        **_IGNORED,
+        Kind.DELAY_OVER: _prepare,
+        Kind.STOP_REQUESTED: _stop,
+        Kind.LIMIT_REACHED: _expire,
+    },
     JobState.SUCCEEDED: _IGNORED,
     JobState.FAILED: _IGNORED,
     JobState.STOPPED: _IGNORED,
+    JobState.EXPIRED: _IGNORED,
 }
 
 

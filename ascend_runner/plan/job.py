@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Mapping, Sequence
-from signal import SIGTERM
+from signal import SIGTERM, SIGUSR1
 from typing import Final
 
 import attrs
@@ -73,10 +73,12 @@ class JobSpec:
     `is_passed_through` means that another launcher has started this process, and others of the job beside it or on
     other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and with `has_timestamps` each line on
     the console begins with the time. `log_runs` is the number of earlier runs whose files are kept, `newest_link` the
-    symlink that points at the newest log directory ("": none). `stop_signum` asks the ranks to stop. `node_number`
-    tells the files of several nodes apart (None: there is one node, or its number is unknown). `restarts` says when
-    the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and
-    `attempt` counts its starts from 0. `runner_version` is for the report. `notes` are sentences about the plan.
+    symlink that points at the newest log directory ("": none). `stop_signum` asks the ranks to stop. For a
+    checkpoint they are asked with `checkpoint_signum` (0: never), and have `checkpoint_grace` seconds before they are
+    stopped (0: they are not asked then). `node_number` tells the files of several nodes apart (None: there is one
+    node, or its number is unknown). `restarts` says when the job is started again after a failure, `checkpoint_dir` is
+    where its checkpoints appear ("": unknown), and `attempt` counts its starts from 0. `runner_version` is for the
+    report. `notes` are sentences about the plan.
     """
 
     job_id: str
@@ -101,6 +103,8 @@ class JobSpec:
     newest_link: str = ""
     node_number: int | None = None
     stop_signum: int = SIGTERM
+    checkpoint_signum: int = SIGUSR1
+    checkpoint_grace: float = 0.0
     restarts: Policy = NO_RESTARTS
     checkpoint_dir: str = ""
     attempt: int = 0

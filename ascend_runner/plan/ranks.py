@@ -16,7 +16,7 @@ from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.settings.model import Settings
-from ascend_runner.settings.options import FOLD, STOP_SIGNUMS
+from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, STOP_SIGNUMS
 from ascend_runner.supervision.silence import HangAction
 from ascend_runner.text import colored
 
@@ -128,6 +128,8 @@ def plan_job(
         restarts=_restarts(settings),
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
+        checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
+        checkpoint_grace=settings.checkpoint_grace,
     )
 
 

@@ -10,6 +10,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Final, Protocol
 
@@ -38,6 +39,7 @@ class Signals:
         self._arrived: list[int] = []
         self._copies = Copies()
         self._is_hurried = False
+        self._is_woken = False
         self._handlers: dict[int, signal._HANDLER] = {}
         self._mask: set[signal.Signals | int] = set()
         self._old_wakeup_fd = -1
@@ -64,8 +66,15 @@ class Signals:
                 signal.signal(signum, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         signal.set_wakeup_fd(self._old_wakeup_fd)
-        os.close(self._reader)
-        os.close(self._writer)
+        reader, writer, self._reader, self._writer = self._reader, self._writer, -1, -1
+        os.close(reader)
+        os.close(writer)
+
+    def wake(self) -> None:
+        """Let the current or the next `wait` return. May be called in any thread."""
+        self._is_woken = True
+        with suppress(OSError):  # the pipe is full, so there is something to read; or this was left
+            os.write(self._writer, b"\0")
 
     def watch(self, source: HasFileno) -> None:
         """Let `wait` return as well when `source` is readable, until `unwatch`."""
@@ -83,17 +92,20 @@ class Signals:
     def wait(self, seconds: float | None) -> list[int]:
         """Block until a signal arrives, at most `seconds` (None: forever); return all signals that have arrived.
 
-        Stop signals come first, in order of arrival. Of several equal others only the last one counts.
+        Stop signals come first, in order of arrival. Of several equal others only the last one counts. Without any, it
+        returns earlier when it is woken, or when a watched source is readable.
         """
         end = None if seconds is None else self.now() + seconds
         while True:
             timeout = None if end is None else min(max(0.0, end - self.now()) * 1000, LONGEST)
             ready = [fd for fd, _events in self._poll.poll(timeout)]
+            is_woken = False
             if self._reader in ready:
                 os.read(self._reader, 65536)
                 signal.pthread_sigmask(signal.SIG_BLOCK, ())  # calls the handler of each signal whose byte was read
+                is_woken, self._is_woken = self._is_woken, False
             arrived, self._arrived = self._arrived, []
-            if arrived or ready != [self._reader]:  # otherwise the byte was that of a signal returned before
+            if arrived or is_woken or ready != [self._reader]:  # else the byte was that of a signal returned before
                 break
         if not STOP_SIGNALS.isdisjoint(arrived):
             self._answer()

@@ -16,19 +16,33 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 import orjson
 
-from ascend_runner.errors import AscendRunnerError, StopRequestedError
+from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.lifecycle.machine import Event, Job, JobState
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
+from ascend_runner.supervision.events import (
+    Cause,
+    Ending,
+    Exited,
+    HangDetected,
+    LimitReached,
+    SignalReceived,
+    SpawnFailed,
+)
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import RootCause
 
 SCHEMA_VERSION: Final = 3  # raised when a member is removed or changes its meaning; new ones are added without that
 
-_KINDS = {Exited: "rank_failed", SpawnFailed: "rank_not_started", SignalReceived: "interrupted", HangDetected: "hang"}
+_KINDS = {
+    Exited: "rank_failed",
+    SpawnFailed: "rank_not_started",
+    SignalReceived: "interrupted",
+    HangDetected: "hang",
+    LimitReached: "expired",
+}
 
 
 def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[str, object]:
@@ -63,10 +77,10 @@ def unfinished(
     """
     report = {**_members(job, began), "state": state}
     if error:
-        is_stop = isinstance(error, StopRequestedError)
+        kinds = {StopRequestedError: "interrupted", LimitReachedError: "expired"}
         cause = {
             **_NO_CAUSE,
-            "kind": "interrupted" if is_stop else "runner_failed",
+            "kind": kinds.get(type(error), "runner_failed"),
             "sentence": str(error),
             "signal": error.signum if isinstance(error, StopRequestedError) else None,
         }
@@ -177,10 +191,11 @@ _NO_CAUSE: Final = {
 def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
     """Say why the job failed, as `sentence` explains.
 
-    `kind` is "rank_failed", "rank_not_started", "interrupted", "hang" or "runner_failed". `rank_id` is the rank that
-    caused it, if any; `first_exit` the one that ended first, whose exit status is the job's. `certainty` is "certain",
-    "likely" or "open", `candidates` are the ranks that may have caused it if that is open. `signal` is the one that
-    stopped the runner. `suspected_peer` is set if all failed ranks only report a peer.
+    `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "expired" (at its time limit) or
+    "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` the one that ended first, whose exit
+    status is the job's. `certainty` is "certain", "likely" or "open", `candidates` are the ranks that may have caused
+    it if that is open. `signal` is the one that stopped the runner. `suspected_peer` is set if all failed ranks only
+    report a peer.
     """
     rank_id = cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
     root = outcome.root

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from ascend_runner import files
-from ascend_runner.errors import AscendRunnerError, OutputError, StopRequestedError
+from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
 from ascend_runner.facts import Fact
 from ascend_runner.host import bounded
 from ascend_runner.lifecycle import events, machine
@@ -88,6 +88,8 @@ class Journal:
         """Write that the runner itself has failed, or was told to stop before it had started anything."""
         if isinstance(error, StopRequestedError):
             self.feed(Event(kind=Kind.STOP_REQUESTED, signum=error.signum))
+        elif isinstance(error, LimitReachedError):
+            self.feed(Event(kind=Kind.LIMIT_REACHED, sentence=str(error)))
         else:
             self.feed(Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error)))
         self._replace(build.unfinished(self.spec, self.job.state, self._began, error))

@@ -10,6 +10,7 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Overrides
 from ascend_runner.settings.option import Option
 from ascend_runner.settings.options import OPTIONS
+from ascend_runner.settings.parsing import NONE
 from ascend_runner.supervision.silence import HangAction
 
 
@@ -56,6 +57,9 @@ class Settings:
     stop_signal: str = "TERM"
     hang_timeout: float | str | None = None
     hang_action: str | None = None
+    checkpoint_signal: str = "USR1"
+    checkpoint_grace: float = 0.0
+    time_limit: float | None = None
     max_restarts: int = 0
     max_same_failures: int = 3
     no_restart_on: frozenset[int] | None = None
@@ -115,10 +119,23 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
         raise SettingsError("--json requires --check")
     if settings.hang_action == HangAction.RESTART.value and not settings.max_restarts:
         raise SettingsError("--hang-action restart requires --max-restarts")
+    _check_checkpoints(settings)
     both = (settings.restart_on or frozenset()) & (settings.no_restart_on or frozenset())
     if both:
         raise SettingsError(f"--restart-on and --no-restart-on both contain {min(both)}")
     return settings
+
+
+def _check_checkpoints(settings: Settings) -> None:
+    signal, grace, limit = settings.checkpoint_signal, settings.checkpoint_grace, settings.time_limit
+    if signal == NONE and grace:
+        raise SettingsError("--checkpoint-grace and --checkpoint-signal none cannot be used together")
+    if signal == "TERM" and not grace:
+        raise SettingsError(
+            "--checkpoint-signal TERM requires --checkpoint-grace, because without it SIGTERM stops the job at once"
+        )
+    if limit is not None and grace >= limit:
+        raise SettingsError(f"--checkpoint-grace ({grace:g} s) must be shorter than --time-limit ({limit:g} s)")
 
 
 def _parse(option: Option, carrier: str, text: str) -> object:

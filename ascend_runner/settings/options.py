@@ -27,6 +27,7 @@ COLOR_AUTO: Final = "auto"
 COLOR_ALWAYS: Final = "always"
 HANG_ACTIONS: Final = tuple(action.value for action in HangAction)
 COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, "never")
+CHECKPOINT_SIGNUMS: Final = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2, "TERM": signal.SIGTERM, parsing.NONE: 0}
 BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
 
 OPTIONS: Final = (
@@ -323,6 +324,32 @@ OPTIONS: Final = (
         parse=parsing.one_of(HANG_ACTIONS),
         default_text="restart with --max-restarts, otherwise stop",
         help="what --hang-timeout does after it has shown the stacks; stop ends the job even with --max-restarts",
+    ),
+    Option(
+        name="checkpoint_signal",
+        topic=Topic.STOPPING,
+        metavar="|".join(CHECKPOINT_SIGNUMS),
+        parse=parsing.one_of(tuple(CHECKPOINT_SIGNUMS)),
+        default="USR1",
+        help="signal that asks for a checkpoint: sent to ascend-runner, it reaches the processes of the ranks that"
+        " handle it",
+    ),
+    Option(
+        name="checkpoint_grace",
+        topic=Topic.STOPPING,
+        metavar="DURATION",
+        parse=parsing.seconds,
+        default=0.0,
+        help="time that the ranks have to save a checkpoint before SIGTERM or --time-limit stops them; 0: they are not"
+        " asked",
+    ),
+    Option(
+        name="time_limit",
+        topic=Topic.STOPPING,
+        metavar="DURATION",
+        parse=parsing.positive_seconds,
+        default_text="no limit",
+        help="time after which the job is stopped, with exit status 124, counted from its start over all attempts",
     ),
     Option(
         name="max_restarts",

@@ -20,6 +20,7 @@ from typing import Final, Union
 import attrs
 
 from ascend_runner.errors import TIMED_OUT
+from ascend_runner.text import duration
 
 # Signals whose default action is to dump core, if the limits permit it (signal(7)).
 CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
@@ -148,14 +149,39 @@ class HangDetected:
 
 
 @attrs.frozen
+class LimitReached:
+    """The time limit of the job, which was `seconds` from its start, is reached."""
+
+    seconds: float
+
+    @property
+    def exit_status(self) -> int:
+        """124, as of timeout(1)."""
+        return TIMED_OUT
+
+    def __str__(self) -> str:
+        return f"time limit of {duration(self.seconds)} reached (--time-limit)"
+
+
+@attrs.frozen
 class DeadlineReached:
     """The time set by the last `SetDeadline` has passed, or there is nothing left to wait for."""
 
 
-Event = Union[Spawned, SpawnFailed, Exited, Emptied, AskedProcessEnded, SignalReceived, HangDetected, DeadlineReached]
+Event = Union[
+    Spawned,
+    SpawnFailed,
+    Exited,
+    Emptied,
+    AskedProcessEnded,
+    SignalReceived,
+    HangDetected,
+    LimitReached,
+    DeadlineReached,
+]
 
 # The event that ended a job is its cause: `str` explains it, and `exit_status` is that of the job.
-Cause = Union[Exited, SpawnFailed, SignalReceived, HangDetected]
+Cause = Union[Exited, SpawnFailed, SignalReceived, HangDetected, LimitReached]
 
 
 def signal_name(signum: int) -> str:

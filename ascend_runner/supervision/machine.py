@@ -42,6 +42,7 @@ from ascend_runner.supervision.events import (
     Event,
     Exited,
     HangDetected,
+    LimitReached,
     SignalReceived,
     Spawned,
     SpawnFailed,
@@ -141,7 +142,7 @@ def _signalled(state: State, event: SignalReceived) -> Step:
     return _tear_down(attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event)), event)
 
 
-def _hung(state: State, event: HangDetected) -> Step:
+def _ended_from_outside(state: State, event: HangDetected | LimitReached) -> Step:
     return _tear_down(state, event)
 
 
@@ -191,9 +192,17 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         Exited: _exited,
         Emptied: _emptied,
         SignalReceived: _signalled,
-        HangDetected: _hung,
+        HangDetected: _ended_from_outside,
+        LimitReached: _ended_from_outside,
     },
-    Phase.RUNNING: {**_IGNORED, Exited: _exited, Emptied: _emptied, SignalReceived: _signalled, HangDetected: _hung},
+    Phase.RUNNING: {
+        **_IGNORED,
+        Exited: _exited,
+        Emptied: _emptied,
+        SignalReceived: _signalled,
+        HangDetected: _ended_from_outside,
+        LimitReached: _ended_from_outside,
+    },
     Phase.HOLDING: {
         **_IGNORED,
         Exited: _held,

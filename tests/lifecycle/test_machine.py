@@ -30,6 +30,7 @@ from ascend_runner.lifecycle.machine import (
 
 RANKS = 2
 STOPPED = 128 + SIGTERM
+EXPIRED = 124
 
 
 @attrs.frozen
@@ -42,7 +43,9 @@ class World:
     has_failed: bool = False  # a rank of this attempt
     is_stopping: bool = False  # the ranks were asked to stop
     told: bool = False  # a stop signal has arrived
+    is_expired: bool = False  # the time limit of the job is reached
     cause_is_signal: bool = False  # of the end of this attempt
+    cause_is_limit: bool = False
     is_survived: bool = False  # a rank cannot be killed
 
     def possible(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
@@ -60,14 +63,18 @@ class World:
             yield attrs.evolve(self, doing=None), (Event(kind=Kind.DELAY_OVER),)
         if self.doing in {Action.PREPARE, Action.WAIT}:
             yield attrs.evolve(self, doing=None, told=True), (Event(kind=Kind.STOP_REQUESTED, signum=SIGTERM),)
+            yield attrs.evolve(self, doing=None, is_expired=True), (Event(kind=Kind.LIMIT_REACHED),)
 
     def _in_an_attempt(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
         if not self.told:
             first = not self.has_failed
             stopping = attrs.evolve(
-                self, told=True, to_start=0, is_stopping=True, cause_is_signal=self.cause_is_signal or first
+                self, told=True, to_start=0, is_stopping=True, cause_is_signal=first and not self.cause_is_limit
             )
             yield stopping, self._teardown()
+        if not (self.is_expired or self.is_stopping):
+            expired = attrs.evolve(self, is_expired=True, to_start=0, is_stopping=True, cause_is_limit=True)
+            yield expired, self._teardown()
         if self.to_start:
             started = attrs.evolve(self, to_start=self.to_start - 1, alive=self.alive + 1)
             yield started, () if started.to_start else (Event(kind=Kind.ALL_STARTED),)
@@ -89,6 +96,8 @@ class World:
         over = attrs.evolve(self, doing=None, is_survived=self.alive > 0)
         if self.cause_is_signal:
             yield over, (Event(kind=Kind.ENDED, status=STOPPED),)
+        elif self.cause_is_limit:
+            yield over, (Event(kind=Kind.ENDED, status=EXPIRED),)
         elif not self.has_failed:
             yield over, (Event(kind=Kind.ENDED),)
         else:
@@ -106,6 +115,7 @@ class World:
             return attrs.evolve(self, doing=action)
         assert not self.alive, "law 1: an attempt starts while a rank of another one is alive"
         assert not self.told, "law 2: an attempt starts after a stop signal"
+        assert not self.is_expired, "law 2: an attempt starts after the time limit"
         return World(doing=action, to_start=RANKS)
 
 
@@ -153,6 +163,8 @@ def test_laws_in_every_interleaving() -> None:
         (JobState.FAILED, 125, 1),
         (JobState.STOPPED, STOPPED, 0),
         (JobState.STOPPED, STOPPED, 1),
+        (JobState.EXPIRED, EXPIRED, 0),
+        (JobState.EXPIRED, EXPIRED, 1),
     } == ends
     assert {job.state for job, _world in seen} == set(JobState)
 

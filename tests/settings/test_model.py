@@ -50,6 +50,9 @@ WITH_VARIABLE = [
     ("hang_timeout", "auto", "auto"),
     ("hang_timeout", "off", None),
     ("hang_action", "warn", "warn"),
+    ("checkpoint_signal", "USR2", "USR2"),
+    ("checkpoint_grace", "5m", 300.0),
+    ("time_limit", "72h", 259200.0),
     ("max_restarts", "0", 0),
     ("max_same_failures", "1", 1),
     ("restart_on", "3,sigkill, SEGV", frozenset({3, 137, 139})),
@@ -115,6 +118,9 @@ BAD = [
     ("hang_timeout", "0", "'auto', 'off' or a number of seconds above 0"),
     ("hang_timeout", "never", f"'auto', 'off' or {SECONDS}"),
     ("hang_action", "ask", "one of warn, restart, stop"),
+    ("checkpoint_signal", "HUP", "one of USR1, USR2, TERM, none"),
+    ("checkpoint_grace", "-1", SECONDS),
+    ("time_limit", "0", "a number of seconds above 0"),
     ("max_restarts", "-1", "a whole number, 0 or more"),
     ("max_same_failures", "0", COUNT),
     ("restart_on", "0", STATUSES),
@@ -181,6 +187,31 @@ def test_restart_after_a_hang_requires_restarts(environ: dict[str, str]) -> None
         model.decode({"hang_action": "restart"}, environ)
 
     assert "--hang-action restart requires --max-restarts" == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (
+            {"checkpoint_signal": "none", "checkpoint_grace": "300"},
+            "--checkpoint-grace and --checkpoint-signal none cannot be used together",
+        ),
+        (
+            {"checkpoint_signal": "TERM"},
+            "--checkpoint-signal TERM requires --checkpoint-grace, because without it SIGTERM stops the job at once",
+        ),
+        (
+            {"checkpoint_grace": "5m", "time_limit": "300"},
+            "--checkpoint-grace (300 s) must be shorter than --time-limit (300 s)",
+        ),
+    ],
+)
+def test_checkpoint_options_that_contradict_each_other(flags: dict[str, str], sentence: str) -> None:
+    """A checkpoint that could never be asked for, or not in time, is an error."""
+    with pytest.raises(SettingsError) as error:
+        model.decode(flags, {})
+
+    assert sentence == str(error.value)
 
 
 def test_json_requires_check() -> None:

@@ -24,6 +24,7 @@ from ascend_runner.supervision.events import (
     Event,
     Exited,
     HangDetected,
+    LimitReached,
     SignalReceived,
     Spawned,
     SpawnFailed,
@@ -62,6 +63,7 @@ class World:
     deadlines: int = 0  # that were reached; one is as good as many
     signals: int = 0
     is_hung: bool = False
+    is_expired: bool = False
     cause: Cause | None = None
 
     @property
@@ -88,6 +90,8 @@ class World:
             yield AskedProcessEnded()
         if not self.is_hung:
             yield HangDetected(60.0)
+        if not self.is_expired:
+            yield LimitReached(60.0)
         if self.signals < MOST_SIGNALS:
             yield SignalReceived(SIGTERM)
 
@@ -113,6 +117,9 @@ class World:
         if isinstance(event, HangDetected):
             is_training = self.leaders or self.spawning is not None
             return attrs.evolve(self, is_hung=True, cause=self.cause or (event if is_training else None))
+        if isinstance(event, LimitReached):
+            is_training = self.leaders or self.spawning is not None
+            return attrs.evolve(self, is_expired=True, cause=self.cause or (event if is_training else None))
         if isinstance(event, AskedProcessEnded):
             return self
         if self.is_holding:
@@ -255,6 +262,7 @@ def test_table_is_total() -> None:
         AskedProcessEnded,
         SignalReceived,
         HangDetected,
+        LimitReached,
         DeadlineReached,
     }
 

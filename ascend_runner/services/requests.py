@@ -1,0 +1,53 @@
+"""Requests to a running job that other threads pass on: for a checkpoint, and for another time limit.
+
+They are stored here and wake the loop of the runner, which reads them: nothing polls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Optional
+
+
+class Requests:
+    """The requests to one job. `limit` is in seconds since its start (None: no limit).
+
+    Every method may be called in any thread. `wake` ends the current or next wait of the runner's loop.
+    """
+
+    def __init__(self, now: Callable[[], float], wake: Callable[[], None], limit: Optional[float] = None) -> None:
+        self.began = now()  # the start of the job, in seconds of the manager's clock
+        self.limit = limit
+        self._wake = wake
+        self._wants_checkpoint = False
+
+    @property
+    def deadline(self) -> Optional[float]:
+        """The moment at which the job is stopped, in seconds of the manager's clock; None without a limit."""
+        limit = self.limit
+        return None if limit is None else self.began + limit
+
+    def ask_for_checkpoint(self) -> None:
+        """Ask the ranks for a checkpoint. Several requests before the ranks are asked are one."""
+        self._wants_checkpoint = True
+        self._wake()
+
+    def take_checkpoint_request(self) -> bool:
+        """Whether a checkpoint was asked for since the last call."""
+        was_wanted, self._wants_checkpoint = self._wants_checkpoint, False
+        return was_wanted
+
+    def set_limit(self, seconds: Optional[float]) -> None:
+        """Set the time limit of the job, in seconds since its start (None: no limit). A limit in the past stops it."""
+        self.limit = seconds
+        self._wake()
+
+    def change_limit(self, by: float) -> None:
+        """Change the time limit by so many seconds; a negative number brings it forward.
+
+        Raises:
+            ValueError: There is no limit.
+        """
+        if self.limit is None:
+            raise ValueError("the job has no time limit")
+        self.set_limit(max(0.0, self.limit + by))
