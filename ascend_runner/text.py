@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 LINE_LIMIT: Final = 600  # characters of one line that a report shows: enough for an error, too few to bury it
 LAST_LINES: Final = 20  # of a rank's output that a report shows
 CUT: Final = " [...] "
+SPACE: Final = "  "  # between the columns of a table
 NAMES_SHOWN: Final = 8  # of a list in a sentence: enough to see the pattern
 
 # ECMA-48: control sequences (colours, cursor moves), operating system commands (titles, links), two-byte escapes.
@@ -144,3 +145,12 @@ def size(count: int) -> str:
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun: "1 rank", "8 ranks", "2 addresses"."""
     return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Align rows in columns, without the empty columns; cells are escaped."""
+    used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
+    cells = [[heads[index] for index in used], *([printable(row[index]) for index in used] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    for row in cells:
+        yield SPACE.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()

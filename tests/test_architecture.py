@@ -26,6 +26,7 @@ FLOORS: Final = {
     "rank_library": 9,
     "__main__": 9,
     "rank_table_tool": 9,
+    "job_tool": 9,
     "check": 8,
     "job_runner": 8,
     "launcher": 7,
@@ -39,6 +40,7 @@ FLOORS: Final = {
     "evidence": 5,
     "report": 5,
     "services": 5,
+    "tool": 4,
     "plan": 4,
     "rank_record": 4,
     "facts": 4,
@@ -59,7 +61,7 @@ FLOORS: Final = {
     "text": 0,
     "guardian": 0,
 }
-ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "rank_table_tool"}
+ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "rank_table_tool", "job_tool"}
 # Rooms of one floor do not import each other, with these exceptions.
 NEIGHBOURS: Final = {
     ("diagnosis", "supervision"): "a diagnosis explains how a rank ended, which is a record of supervision",
@@ -115,6 +117,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("__init__", "plan"): "as above",
     ("__main__", "cli"): "behind the fork: the guardian must stay small",
     ("rank_table_tool.__main__", "rank_table_tool.main"): "Ctrl-C during the imports must not print a traceback",
+    ("job_tool.__main__", "job_tool.main"): "as above",
     ("cli", "check.run"): "`--check` reads a whole machine, and jobs do not need it",
     ("report.recorder", "report.investigation"): "only a failure needs it; loaded in the background in longer jobs",
     ("job_runner", "training.checkpoints"): "only --checkpoint-dir needs it",

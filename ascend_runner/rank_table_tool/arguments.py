@@ -13,7 +13,7 @@ import ascend_runner
 from ascend_runner.rank_table.checks.chips import CHIPS
 from ascend_runner.rank_table.source import TIMEOUT
 from ascend_runner.rank_table_tool import commands
-from ascend_runner.rank_table_tool.files import STANDARD
+from ascend_runner.rank_table_tool.files import PROGRAM, STANDARD
 from ascend_runner.rank_table_tool.generate import parse_devices
 from ascend_runner.settings import parsing
 
@@ -29,7 +29,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     `command` of the options that it returns is the function to run with them.
     """
     parser = ArgumentParser(
-        prog="ascend-rank-table",
+        prog=PROGRAM,
         description="Show, check, convert, generate, merge, cut and compare the rank tables of Ascend jobs.",
         epilog="Each command has its own help with an example: ascend-rank-table show --help",
     )

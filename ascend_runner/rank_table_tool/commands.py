@@ -20,9 +20,10 @@ from ascend_runner.rank_table.model import RankTable
 from ascend_runner.rank_table_tool import files, picture
 from ascend_runner.rank_table_tool import generate as generation
 from ascend_runner.rank_table_tool import show as showing
-from ascend_runner.rank_table_tool.files import STANDARD, name_of, tell, write_text
+from ascend_runner.rank_table_tool.files import STANDARD, name_of, tell
 from ascend_runner.rank_table_tool.show import size_of
 from ascend_runner.text import format_numbers, printable, rank_list
+from ascend_runner.tool import write_text
 
 FINE: Final = 0
 BAD: Final = 1

@@ -1,22 +1,19 @@
-"""Reads and writes tables: files, directories, pipes, standard input and output.
-
-Standard output carries a command's result, and standard error everything else.
-"""
+"""Reads and writes tables: files, directories, pipes, standard input and output."""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from io import TextIOWrapper
-from typing import Final, TextIO
+from typing import Final
 
-from ascend_runner import files
+from ascend_runner import files, tool
 from ascend_runner.errors import OutputError, UnreadableError, reason
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.text import is_whole_number, printable
+from ascend_runner.text import is_whole_number
 
+PROGRAM: Final = "ascend-rank-table"
 STANDARD: Final = "-"
 DESCRIPTOR_DIGITS: Final = 9  # more than there are
 READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
@@ -98,7 +95,7 @@ def write_bytes(path: str, data: bytes) -> None:
         OutputError: The output cannot be written.
     """
     if path == STANDARD:
-        write_output(data)
+        tool.write_output(data)
         return
 
     try:
@@ -118,54 +115,9 @@ def write_bytes(path: str, data: bytes) -> None:
         raise OutputError(f"cannot write {path}: {reason(error)}") from error
 
 
-def prepare_streams() -> None:
-    """Make the standard streams accept text in any script, and replace a closed standard error."""
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="ascii")  # noqa: SIM115 - open until the end
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # otherwise it is closed, or a program's own
-            stream.reconfigure(errors="backslashreplace")
-
-
-def write_text(text: str) -> None:
-    """Write a part of the result; errors as for `write_bytes`."""
-    write_output(text.encode(sys.stdout.encoding if sys.stdout else "ascii", errors="backslashreplace"))
-
-
-def write_output(data: bytes) -> None:
-    """Write a part of the result.
-
-    Raises:
-        BrokenPipeError: The reader has closed the pipe.
-        OutputError: Standard output cannot be written.
-    """
-    if sys.stdout is None:
-        raise OutputError("cannot write standard output: it is closed")
-
-    try:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        _discard(sys.stdout)
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise OutputError(f"cannot write standard output: {reason(error)}") from error
-
-
-def flush() -> None:
-    """Write the text that is left in the buffer of standard output; errors as for `write_bytes`."""
-    if sys.stdout:
-        write_output(b"")
-
-
 def tell(sentence: str) -> None:
-    """Print a message to standard error, and ignore a closed one."""
-    try:
-        sys.stderr.write(f"ascend-rank-table: {printable(sentence)}\n")
-        sys.stderr.flush()
-    except OSError:
-        _discard(sys.stderr)
+    """Print a message to standard error."""
+    tool.tell(PROGRAM, sentence)
 
 
 def _descriptor_of(path: str) -> int | None:
@@ -181,8 +133,3 @@ def _descriptor_of(path: str) -> int | None:
         path = os.path.join(folder, os.readlink(path))
 
     return None
-
-
-def _discard(stream: TextIO) -> None:
-    """Discard the buffer of a stream, which Python would try to write once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from ascend_runner.rank_table.dialects.registry import TEMPLATES
 from ascend_runner.rank_table.model import RankTable, Server
-from ascend_runner.text import counted, format_numbers, printable
+from ascend_runner.text import columns, counted, format_numbers, printable
 
 MOST_LISTED: Final = 64  # devices with a line each, unless all are asked for
-SPACE: Final = "  "  # between columns
 
 
 def dialect_of(table: RankTable) -> str:
@@ -36,7 +35,7 @@ def text_of(table: RankTable, name: str, *, lists_all: bool = False) -> str:
     idle = f"pods without devices: {', '.join(map(printable, table.idle_pods))}" if table.idle_pods else ""
     lines = [f"{printable(name)}: {dialect_of(table)}", size_of(table), idle]
 
-    return "\n".join((*filter(None, lines), *(("", *_columns(heads, rows)) if rows else ()))) + "\n"
+    return "\n".join((*filter(None, lines), *(("", *columns(heads, rows)) if rows else ()))) + "\n"
 
 
 def facts_of(table: RankTable) -> str:
@@ -100,12 +99,3 @@ def _server_rows(table: RankTable) -> Iterator[tuple[str, ...]]:
 
 def _super_pods(table: RankTable) -> dict[str, str]:
     return {server_id: pod.super_pod_id for pod in table.super_pods for server_id in pod.server_ids}
-
-
-def _columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align rows in columns, without the empty columns."""
-    used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
-    cells = [[heads[index] for index in used], *([printable(row[index]) for index in used] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    for row in cells:
-        yield SPACE.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()

@@ -69,13 +69,18 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[st
 
 
 def unfinished(
-    job: JobSpec, state: JobState, began: float, error: AscendRunnerError | None = None
+    job: JobSpec,
+    state: JobState,
+    began: float,
+    error: AscendRunnerError | None = None,
+    started: Mapping[int, tuple[int, float]] = {},
 ) -> dict[str, object]:
     """Build the report of a job that has not ended, or of one that the runner could not run because of `error`.
 
-    `began` is in seconds since the epoch.
+    `began` is in seconds since the epoch; `started` has the pid and the time of each rank that was started.
     """
-    report = {**_members(job, began), "state": state}
+    ranks = [_started(spec, *started[spec.rank_id]) for spec in job.processes if spec.rank_id in started]
+    report = {**_members(job, began), "state": state, "ranks": ranks}
     if error:
         kinds = {StopRequestedError: "interrupted", LimitReachedError: "expired"}
         cause = {
@@ -255,6 +260,18 @@ def _rank(
         "variables": variables,
         "rerun": rank.rerun,
         "finding": rank.finding,
+        "name": spec.name,
+    }
+
+
+def _started(spec: RankSpec, pid: int, at: float) -> dict[str, object]:
+    return {
+        "rank_id": spec.rank_id,
+        "local_rank": spec.local_rank,
+        "pid": pid,
+        "state": "running",
+        "started_at": iso(at),
+        "log_path": spec.log_path,
         "name": spec.name,
     }
 

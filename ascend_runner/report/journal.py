@@ -26,6 +26,7 @@ from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome
 from ascend_runner.report import build
 from ascend_runner.report.disk import Disk
+from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import printable
 
@@ -49,6 +50,7 @@ class Journal:
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
         self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
         self._report: Mapping[str, object] = {}  # the newest
+        self._started: dict[int, tuple[int, float]] = {}  # pid and time of the ranks of the newest attempt
 
     def begin(self, run_file: bytes) -> None:
         """Write that the job is being prepared, and where it runs."""
@@ -60,12 +62,14 @@ class Journal:
 
         self._disk.put(path, write)
         self._note(None)
-        self._replace(build.unfinished(self.spec, self.job.state, self._began))
+        self._replace_unfinished()
         self.flush()
 
     def observe(self, fact: Fact, _at: float) -> None:
-        """Follow the phases of an attempt."""
-        if isinstance(fact, State) and fact.phase is Phase.RUNNING:
+        """Follow the phases of an attempt, and the ranks that are started."""
+        if isinstance(fact, Spawned):
+            self._started[fact.rank_id] = fact.pid, time.time()
+        elif isinstance(fact, State) and fact.phase is Phase.RUNNING:
             self.feed(Event(kind=Kind.ALL_STARTED))
         elif isinstance(fact, State) and fact.phase in {Phase.TERMINATING, Phase.KILLING}:
             self.feed(Event(kind=Kind.TEARDOWN, sentence=str(fact.cause or "")))
@@ -78,10 +82,11 @@ class Journal:
             return actions
         if self.job.state is JobState.PREPARING:
             self._began = time.time()
+            self._started = {}
         self._ended = event if event.kind is Kind.ENDED else None
         self._note(event)
         if not self.job.state.is_final and self.job.state is not JobState.RESTARTING:
-            self._replace(build.unfinished(self.spec, self.job.state, self._began))
+            self._replace_unfinished()
         return actions
 
     def fail(self, error: AscendRunnerError) -> None:
@@ -135,6 +140,9 @@ class Journal:
         line = events.encode(self.job, event, self._origin, number=self._events, at=build.iso(time.time()))
         path = self.spec.events_path
         self._disk.put(path, lambda: files.append(path, line))
+
+    def _replace_unfinished(self) -> None:
+        self._replace(build.unfinished(self.spec, self.job.state, self._began, started=self._started))
 
     def _replace(self, report: Mapping[str, object]) -> None:
         """Write the report soon, of several that wait for the disk only the newest."""

@@ -532,7 +532,7 @@ def test_too_little_memory() -> None:
     """A table that needs more memory than there is ends with one sentence."""
     ran = _shell("show /dev/zero", before="ulimit -v 600000;")
 
-    assert (2, b"ascend-rank-table: not enough memory for a table of this size\n") == (
+    assert (2, b"ascend-rank-table: not enough memory for a file of this size\n") == (
         ran.returncode,
         ran.stderr,
     )

@@ -12,7 +12,7 @@ from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Polic
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report.journal import Journal
-from ascend_runner.supervision.events import Ending, Exited, SignalReceived
+from ascend_runner.supervision.events import Ending, Exited, SignalReceived, Spawned
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.job_files import contradictions
 from tests.helpers.plans import job_spec, rank_spec
@@ -102,6 +102,25 @@ def test_errors_of_the_runner(tmp_path: Path) -> None:
         found.append((document["state"], document["status"], document["cause"]["kind"], document["cause"]["signal"]))
 
     assert [("failed", 125, "runner_failed", None), ("stopped", 143, "interrupted", 15)] == found
+
+
+def test_ranks_that_run_are_in_the_report(tmp_path: Path) -> None:
+    """While an attempt runs, the report has each rank that was started, with its pid; the next attempt has its own."""
+    journal = begun(tmp_path, [], max_restarts=1)
+    seen = [report(tmp_path)["ranks"]]
+    journal.feed(Event(kind=Kind.PREPARED))
+    journal.observe(Spawned(rank_id=0, pid=4711), 0.0)
+    journal.observe(State(grace=1.0, phase=Phase.RUNNING), 0.0)
+    journal.flush(LIMIT)
+    running = report(tmp_path)["ranks"]
+    journal.feed(ENDED)
+    journal.feed(Event(kind=Kind.DELAY_OVER))
+    journal.flush(LIMIT)
+    seen.append(report(tmp_path)["ranks"])
+
+    assert isinstance(running, list)
+    assert [(0, 4711, "running")] == [(rank["rank_id"], rank["pid"], rank["state"]) for rank in running]
+    assert [[], []] == seen
 
 
 def test_disk_without_room_is_told_once_for_each_file(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""`ascend-job`: look at jobs, running or ended, and talk to running ones."""

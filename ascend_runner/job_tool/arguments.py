@@ -1,0 +1,80 @@
+"""The commands and arguments of `ascend-job`, as argparse declares them."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import ascend_runner
+from ascend_runner.job_tool import commands
+
+PROGRAM: Final = "ascend-job"
+DEFAULT: Final = "status"
+JOB_HELP: Final = (
+    "a job id or its unambiguous beginning, the pid of one of its processes, or the directory with its logs"
+    " (default: the job that is running, else the last one)"
+)
+EPILOG: Final = """\
+exit status:
+  0  done; for status, the job is running
+  1  the job is not running, or has refused the request
+  2  wrong usage, or a file that cannot be read or written
+  3  status: the job has succeeded
+  4  there is no such job, or it cannot be told whether it is running
+  5  status: the job has failed, was stopped, or its runner was killed
+
+Each command has its own help with an example: ascend-job status --help
+"""
+
+Adder = Callable[[str, Callable[[Namespace], int], str, str], ArgumentParser]  # name, function, summary, example
+
+
+def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
+    """Return the parser, and that of each command by its name.
+
+    `command` of the options that it returns is the function to run with them.
+    """
+    parser = ArgumentParser(
+        prog=PROGRAM,
+        description="Look at the jobs of ascend-runner, running or ended, and talk to running ones.",
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(name: str, run: Callable[[Namespace], int], summary: str, example: str) -> ArgumentParser:
+        command = subparsers.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=f"example: {PROGRAM} {name} {example}".rstrip(),
+            allow_abbrev=False,
+        )
+        command.set_defaults(command=run)
+        return command
+
+    _add_viewers(add)
+    _add_changers(add)
+    return parser, subparsers.choices
+
+
+def _add_viewers(add: Adder) -> None:
+    status = add(DEFAULT, commands.status, "show one job: its state, its ranks, the cause of a failure", "train")
+    _add_job(status)
+    listed = add("list", commands.list_jobs, "list the jobs of this machine, running and ended", "")
+    for command in (status, listed):
+        command.add_argument("--json", action="store_true", help="print JSON")
+    events = add("events", commands.events, "show each change of the state of a job", "-f train")
+    _add_job(events)
+    events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
+
+
+def _add_changers(add: Adder) -> None:
+    _add_job(add("stop", commands.stop, "stop a job: send SIGTERM to its first process", "train"))
+    _add_job(add("release", commands.release, "end the wait of a job that is held after a failure", "train"))
+
+
+def _add_job(command: ArgumentParser) -> None:
+    command.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP)

@@ -1,0 +1,108 @@
+"""The commands: each takes the options that argparse has parsed, and returns the exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from argparse import Namespace
+from typing import Final
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.job_tool import event_lines, jobs, screens, snapshot
+from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.snapshot import Condition
+from ascend_runner.tool import write_text
+
+DONE: Final = 0
+STATUSES: Final = {
+    Condition.RUNNING: 0,
+    Condition.SUCCEEDED: 3,
+    Condition.UNKNOWN: 4,
+    Condition.ENDED_BADLY: 5,
+    Condition.DIED: 5,
+}
+HOLDING: Final = "holding"  # the state in which the ranks have ended and the runner waits
+
+
+class RefusedError(AscendRunnerError):
+    """A running job was not changed."""
+
+    exit_status = 1
+
+
+def status(options: Namespace) -> int:
+    """Show one job."""
+    seen = snapshot.take(jobs.find(options.job, options.environ))
+    text = json.dumps(screens.document(seen), indent=1) + "\n" if options.json else screens.status(seen, time.time())
+    write_text(text)
+    return STATUSES[seen.condition]
+
+
+def list_jobs(options: Namespace) -> int:
+    """List the jobs of this machine."""
+    seen = [snapshot.take(job) for job in jobs.all_jobs(options.environ)]
+    if options.json:
+        write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
+    else:
+        write_text(screens.jobs(seen, time.time()) or "no jobs\n")
+    return DONE
+
+
+def events(options: Namespace) -> int:
+    """Show the events of a job."""
+    for line in event_lines.lines(jobs.find(options.job, options.environ), follows=options.follow):
+        write_text(f"{line}\n")
+    return DONE
+
+
+def stop(options: Namespace) -> int:
+    """Stop a job like Ctrl-C in its terminal, but with SIGTERM."""
+    job = _running(options)
+    _terminate(job)
+    write_text(f"{job.name}: sent SIGTERM to pid {job.pid}; the ranks have their grace period to end\n")
+    return DONE
+
+
+def release(options: Namespace) -> int:
+    """End the wait of a job that is held after a failure."""
+    job = _running(options)
+    state = snapshot.take(job).text("state")
+    if state != HOLDING:
+        raise RefusedError(f"{job.name} is not held, its state is {state or 'unknown'}; use ascend-job stop to end it")
+    _terminate(job)
+    write_text(f"{job.name}: released (sent SIGTERM to pid {job.pid})\n")
+    return DONE
+
+
+def _running(options: Namespace) -> FoundJob:
+    """Return the job that the options name.
+
+    Raises:
+        RefusedError: It has ended, or it runs elsewhere.
+    """
+    job = jobs.find(options.job, options.environ)
+    is_alive = job.is_alive()
+    if is_alive is False:
+        raise RefusedError(f"{job.name} is not running")
+    if is_alive is None or not job.is_of_this_machine:
+        raise RefusedError(f"{job.name} runs on host {job.host} or in another container; run ascend-job there")
+    return job
+
+
+def _terminate(job: FoundJob) -> None:
+    """Send SIGTERM to the first process of a job, which passes it on to the runner.
+
+    Raises:
+        RefusedError: This user may not, or the process has just ended.
+    """
+    has_ended = f"{job.name}: its first process, pid {job.pid}, has ended"
+    if not job.has_guardian():  # the pid comes from a file: another process may have it now
+        raise RefusedError(has_ended)
+    try:
+        os.kill(job.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        raise RefusedError(has_ended) from None
+    except PermissionError:
+        raise RefusedError(f"{job.name} belongs to user {job.owner}; only that user and root may change it") from None

@@ -1,0 +1,208 @@
+"""Finds jobs of this machine, and in directories with logs: where they run, where their files are, whether they live.
+
+Reads what runners have written, and believes none of it more than its owner could do himself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.errors import AscendRunnerError, SettingsError
+from ascend_runner.guardian import process_tree
+from ascend_runner.services import run_folder
+from ascend_runner.text import abbreviated, is_whole_number
+
+LARGEST: Final = 1 << 20  # bytes of a run file
+NEWEST_LINK: Final = os.path.join("logs", "latest")  # what a job off the platforms makes in its working directory
+PID_DIGITS: Final = 9  # more than there are
+ROOT: Final = 0
+
+
+class UnknownJobError(AscendRunnerError):
+    """There is no such job."""
+
+    exit_status = 4
+
+
+@attrs.frozen(kw_only=True)
+class FoundJob:
+    """A job, or the part of one that runs on this node, as its runner has described it (see `run_folder.describe`).
+
+    `owner` is the user who has written the description, and `log_dir` the directory in which it was found, if it was
+    found beside the logs. `began` is in seconds since the epoch.
+    """
+
+    job_id: str
+    part: str
+    command: tuple[str, ...]
+    host: str
+    pid_namespace: str
+    pid: int
+    started: int
+    runner_pid: int
+    began: float
+    log_dir: str
+    run_folder: str
+    owner: int
+
+    @property
+    def name(self) -> str:
+        """The job id, with the part of the job where there are several."""
+        return f"{self.job_id}{self.part}"
+
+    def path(self, kind: str, extension: str) -> str:
+        """Return the path of one of its files beside the logs."""
+        return os.path.join(self.log_dir, f"{self.job_id}-{kind}{self.part}.{extension}")
+
+    def is_alive(self) -> Optional[bool]:
+        """Whether the runner lives; None if that cannot be told from here."""
+        try:
+            fd = os.open(self.run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return self.has_guardian() if self.is_of_this_machine else None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Whether the pids are those that this process sees."""
+        return (self.host, self.pid_namespace) == (os.uname().nodename, run_folder.pid_namespace())
+
+    def has_guardian(self) -> bool:
+        """Whether the first process lives, and not a later one that has its pid, nor one of another user."""
+        found = process_tree.look(self.pid)
+        try:
+            owner = os.stat(f"/proc/{self.pid}").st_uid
+        except OSError:
+            return False
+        return found is not None and found.started == self.started and owner == self.owner
+
+
+def find(word: Optional[str], environ: Mapping[str, str]) -> FoundJob:
+    """Return the job that a word means: a job id or its beginning, a pid, a directory with logs, or a run file.
+
+    Without a word it is the one that is running, else the last one.
+
+    Raises:
+        SettingsError: It could be several jobs.
+        UnknownJobError: There is none.
+    """
+    found = all_jobs(environ)
+    if word is None:
+        found = found or (_in_directory(NEWEST_LINK) if os.path.isdir(NEWEST_LINK) else [])
+        if not found:
+            raise UnknownJobError("there is no job of this user on this machine; name the directory with its logs")
+        running = [job for job in found if job.is_alive()]
+        if len(running) > 1:
+            names = abbreviated([f"{job.name} (pid {job.pid})" for job in running])
+            raise SettingsError(f"{len(running)} jobs are running, name one of them: {names}")
+        return (running or found)[0]
+    if not word:
+        raise SettingsError("the name of a job is empty")
+    named = [job for job in found if word in {job.name, job.job_id}]
+    if not named and (os.path.isdir(word) or os.sep in word):
+        named = _in_directory(word) if os.path.isdir(word) else list(filter(None, [_read(word)]))
+        if not named:
+            raise UnknownJobError(f"{word!r} is not a directory with the logs of a job")
+    if not named and is_whole_number(word, PID_DIGITS):
+        named = _of_process(int(word), found)
+    named = named or [job for job in found if job.name.startswith(word)]
+    if not named:
+        raise UnknownJobError(f"there is no job {word!r} on this machine; see ascend-job list")
+    return _chosen([job for job in named if job.is_alive()] or named, word)
+
+
+def all_jobs(environ: Mapping[str, str]) -> list[FoundJob]:
+    """Return the jobs of this user on this machine, or of all users for root, the newest first."""
+    paths = {path for base in _bases(environ) for path in glob.glob(f"{glob.escape(base)}/*/{run_folder.JOB_FILE}")}
+    return sorted(filter(None, map(_read, sorted(paths))), key=lambda job: -job.began)
+
+
+def _bases(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the places where jobs may have their directories: also jobs that were started with other variables."""
+    if environ.get(run_folder.RUN_DIR_VARIABLE):
+        yield environ[run_folder.RUN_DIR_VARIABLE]
+        return
+    yield from run_folder.bases(environ)
+    if os.getuid() == ROOT:
+        yield from glob.glob("/run/user/*/ascend-runner")
+        yield from glob.glob("/dev/shm/ascend-runner-*")  # noqa: S108  what others have put there is not believed
+    else:
+        yield f"/run/user/{os.getuid()}/ascend-runner"
+
+
+def _in_directory(path: str) -> list[FoundJob]:
+    """Return the jobs, or parts of one, that have their logs in a directory."""
+    return list(filter(None, map(_read, sorted(glob.glob(f"{glob.escape(path)}/*-run*.json")))))
+
+
+def _chosen(jobs: Sequence[FoundJob], word: str) -> FoundJob:
+    """Return the only job that a word means, or the newest one of several runs that have ended.
+
+    Raises:
+        SettingsError: There are several with different names, or several are running.
+    """
+    newest = max(jobs, key=lambda job: job.began)
+    if len({job.name for job in jobs}) == 1 and (len(jobs) == 1 or not newest.is_alive()):
+        return newest
+    found = abbreviated([f"{job.name} (pid {job.pid})" for job in jobs])
+    raise SettingsError(f"{word!r} could be one of {len(jobs)} jobs, name it by its pid: {found}")
+
+
+def _of_process(pid: int, jobs: Iterable[FoundJob]) -> list[FoundJob]:
+    """Return the running job that a process belongs to: its guardian, its runner, or a process of a rank."""
+    guardians = {job.pid: job for job in jobs if job.is_of_this_machine and job.has_guardian()}
+    while pid > 1 and pid not in guardians:
+        found = process_tree.look(pid)
+        pid = found.parent if found else 0
+    return [guardians[pid]] if pid in guardians else []
+
+
+def _read(path: str) -> Optional[FoundJob]:
+    """Read a run file; None if it is none. The one beside the logs may have been moved with them."""
+    try:
+        fd = os.open(path, files.READ_FLAGS)
+        with open(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+                return None
+            members = json.loads(file.read(LARGEST))
+        job = _decode(members, status.st_uid)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    is_job_file = os.path.basename(path) == run_folder.JOB_FILE
+    return job if is_job_file else attrs.evolve(job, log_dir=os.path.dirname(path) or ".")
+
+
+def _decode(members: Mapping[str, object], owner: int) -> FoundJob:
+    """Return the job that a run file describes.
+
+    Raises:
+        KeyError: A member is missing.
+        TypeError: A member has another type.
+    """
+    texts = {name: members[name] for name in ("job_id", "part", "host", "pid_namespace", "log_dir", "run_folder")}
+    numbers = {name: members[name] for name in ("pid", "started", "runner_pid")}
+    began, command = members["began"], members["command"]
+    are_texts = all(isinstance(value, str) and "\0" not in value for value in texts.values())
+    are_numbers = all(type(value) is int and 0 <= value < 1 << 63 for value in numbers.values())
+    if not (are_texts and are_numbers and isinstance(began, float) and isinstance(command, list)):
+        raise TypeError("not a run file")
+    if "/" in f"{texts['job_id']}{texts['part']}":
+        raise TypeError("the name of a job cannot be part of a path")
+    words = tuple(map(str, command))
+    return FoundJob(**texts, **numbers, began=began, command=words, owner=owner)  # type: ignore[arg-type]  # checked above

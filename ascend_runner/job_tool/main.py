@@ -1,0 +1,35 @@
+"""The command line of `ascend-job`: arguments to a command, its answer to an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from ascend_runner import tool
+from ascend_runner.job_tool.arguments import DEFAULT, PROGRAM, make_parser
+from ascend_runner.job_tool.commands import RefusedError
+from ascend_runner.job_tool.jobs import UnknownJobError
+from ascend_runner.settings.parsing import nearest
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status."""
+    return tool.run(PROGRAM, lambda: _run(sys.argv[1:] if argv is None else argv))
+
+
+def _run(words: Sequence[str]) -> int:
+    parser, parsers = make_parser()
+    first = next((word for word in words if not word.startswith("-")), "")
+    asks_for_help = bool(words) and words[0] in {"-h", "--help", "--version"}
+    is_mistyped = bool(nearest(first, parsers)) and not os.path.exists(first)
+    if not (asks_for_help or first in parsers or is_mistyped):
+        words = [DEFAULT, *words]
+    options = tool.parse(parser, parsers, words)
+    options.environ = os.environ
+    try:
+        status: int = options.command(options)
+    except (RefusedError, UnknownJobError) as error:
+        tool.tell(PROGRAM, str(error))
+        return error.exit_status
+    return status

@@ -1,0 +1,190 @@
+"""What `ascend-job` shows of jobs, as text and as JSON. Pure: snapshots and the time in, text out.
+
+Names, commands and sentences come from files that others may have written, so they are escaped.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
+from ascend_runner.text import columns, counted, duration, printable, shown, size
+
+MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
+LABEL: Final = 11  # characters of the longest label, with a space
+ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these ranks come first, then the others
+NOT_KNOWN: Final = {Condition.DIED, Condition.UNKNOWN}  # when, or whether, it has ended
+WORDS: Final = {"not_killed": "still alive after SIGKILL", "not_started": "not started"}
+
+
+def status(snapshot: Snapshot, now: float) -> str:
+    """Describe one job: "train: running, started 2026-11-22 09:47:36, 2 h 14 min ago", and more lines."""
+    job = snapshot.job
+    lines = [f"{job.name}: {_headline(snapshot, now)}"]
+    lines += [f"  {label:{LABEL}}{shown(text)}" for label, text in _facts(snapshot) if text]
+    rows = sorted((_Row(rank, snapshot.gone) for rank in snapshot.ranks), key=lambda row: row.order)
+    if rows:
+        heads = ("rank", "device", "pid", "state", "time", "output", "last output")
+        cells = [row.cells(snapshot, now) for row in rows[:MOST_RANKS]]
+        lines += ["", *(f"  {line}" for line in columns(heads, cells))]
+    if len(rows) > MOST_RANKS:
+        lines.append(f"  and {_states(rows[MOST_RANKS:])}")
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def jobs(snapshots: Sequence[Snapshot], now: float) -> str:
+    """List jobs, a line each."""
+    heads = ("job", "state", "pid", "began", "took", "logs")
+    rows = [
+        (
+            snapshot.job.name,
+            _state(snapshot),
+            str(snapshot.job.pid) if snapshot.is_alive else "",
+            clock(snapshot.job.began),
+            duration(_seconds(snapshot, now)) if snapshot.condition not in NOT_KNOWN else "",
+            snapshot.job.log_dir,
+        )
+        for snapshot in snapshots
+    ]
+    return "".join(f"{line}\n" for line in columns(heads, rows)) if rows else ""
+
+
+def document(snapshot: Snapshot) -> dict[str, object]:
+    """Return what `--json` prints of a job."""
+    job = snapshot.job
+    return {
+        "job": job.name,
+        "job_id": job.job_id,
+        "condition": snapshot.condition.value,
+        "state": snapshot.text("state") or None,
+        "status": snapshot.number("status"),
+        "attempt": snapshot.number("attempt"),
+        "cause": snapshot.cause or None,
+        "command": list(job.command),
+        "host": job.host,
+        "pid": job.pid,
+        "runner_pid": job.runner_pid,
+        "began": job.began,
+        "ended_at": snapshot.text("ended_at") or None,
+        "log_dir": job.log_dir,
+        "report": job.path("report", "json"),
+        "events": job.path("events", "jsonl"),
+        "problem": snapshot.why or None,
+        "ranks": [
+            {
+                **{
+                    name: rank.get(name) for name in ("rank_id", "local_rank", "pid", "exit_code", "signal", "log_path")
+                },
+                "state": "ended" if rank.get("rank_id") in snapshot.gone else rank.get("state"),
+            }
+            for rank in snapshot.ranks
+        ],
+    }
+
+
+def clock(at: float) -> str:
+    """Write a time of the wall clock: "2026-11-22 09:47:36"."""
+    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006  local time, as in all messages
+
+
+def _headline(snapshot: Snapshot, now: float) -> str:
+    job, state, took = snapshot.job, snapshot.text("state"), duration(_seconds(snapshot, now))
+    if snapshot.condition is Condition.UNKNOWN:
+        return (
+            f"cannot tell whether it runs on {job.host}, from here; the last state in its report is"
+            f" {state or 'not known'}"
+        )
+    if snapshot.condition is Condition.DIED:
+        when = f"started {clock(job.began)}"
+        return f"died: its runner was killed while its state was {state or 'unknown'}, {when}"
+    if snapshot.condition is Condition.RUNNING:
+        return f"{state or 'running'}, started {clock(job.began)}, {took} ago"
+    status = snapshot.number("status")
+    how = f" (exit status {status:.0f})" if status else ""
+    return f"{state}{how} after {took}, ended {_ended(snapshot)}"
+
+
+def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    job = snapshot.job
+    yield "cause", snapshot.cause
+    yield "command", " ".join(map(shlex.quote, job.command))
+    server, pod = snapshot.text("server_id"), snapshot.text("pod_name")
+    host = f"host {job.host}" if job.host != server else ""
+    yield "node", ", ".join(filter(None, (server, pod and f"pod {pod}", host)))
+    yield "runner", f"pid {job.pid}" if snapshot.is_alive else ""
+    yield "attempts", _attempts(snapshot)
+    yield "logs", job.log_dir
+    yield "report", f"cannot be read: {snapshot.why}" if snapshot.why else job.path("report", "json")
+
+
+def _attempts(snapshot: Snapshot) -> str:
+    """Describe the attempts of a job that was restarted: "3, the last one failed: rank 2 failed (exit status 1)"."""
+    attempt, ended = snapshot.number("attempt"), snapshot.report.get("attempts")
+    if not attempt:
+        return ""
+    causes = [
+        entry["cause"].get("sentence")
+        for entry in (ended if isinstance(ended, list) else [])
+        if isinstance(entry, Mapping) and isinstance(entry.get("cause"), Mapping)
+    ]
+    last = f"; the last failure: {causes[-1]}" if causes and causes[-1] != snapshot.cause else ""
+    return f"{attempt + 1:.0f}{last}"
+
+
+class _Row:
+    """A rank in the table of `status`."""
+
+    def __init__(self, rank: Mapping[str, object], gone: Collection[int]) -> None:
+        rank_id = rank.get("rank_id")
+        self._rank = rank
+        self._rank_id = rank_id if isinstance(rank_id, int) else -1
+        self.state = "ended" if self._rank_id in gone else str(rank.get("state", ""))
+        self.order = (ORDER.index(self.state) if self.state in ORDER else len(ORDER), self._rank_id)
+
+    def cells(self, snapshot: Snapshot, now: float) -> tuple[str, ...]:
+        """Return the cells of a line."""
+        rank, is_over = self._rank, bool(self._rank.get("ended_at"))
+        began = epoch(str(rank.get("started_at", "")))
+        seconds = rank.get("seconds") if is_over else began and now - began
+        bytes_, last = snapshot.logs.get(self._rank_id, (0, 0.0))
+        log_size = rank.get("log_size") or bytes_
+        return (
+            str(rank.get("name") or self._rank_id),
+            str(rank.get("local_rank", "")),
+            str(rank.get("pid") or ""),
+            f"{WORDS.get(self.state, self.state)}{self._how()}",
+            duration(seconds) if isinstance(seconds, (int, float)) and began else "",
+            size(log_size) if isinstance(log_size, int) and last else "",
+            f"{duration(max(0.0, now - last))} ago" if last and not is_over else "",
+        )
+
+    def _how(self) -> str:
+        code, signum = self._rank.get("exit_code"), self._rank.get("signal")
+        return f" (signal {signum})" if signum else f" (exit status {code})" if code else ""
+
+
+def _states(rows: Sequence[_Row]) -> str:
+    states = [row.state for row in rows]
+    return ", ".join(f"{counted(states.count(state), 'rank')} {state}" for state in sorted({*states}))
+
+
+def _state(snapshot: Snapshot) -> str:
+    """Describe the state of a job in a word or two: "running", "failed (1)", "died"."""
+    status, state = snapshot.number("status"), snapshot.text("state")
+    if snapshot.condition in NOT_KNOWN or state not in STATES:
+        return snapshot.condition.value
+    return f"{state} ({status:.0f})" if status else state
+
+
+def _seconds(snapshot: Snapshot, now: float) -> float:
+    """Return how long a job has taken so far, or until it ended."""
+    ended = epoch(snapshot.text("ended_at"))
+    return max(0.0, (ended or now) - snapshot.job.began)
+
+
+def _ended(snapshot: Snapshot) -> str:
+    ended = epoch(snapshot.text("ended_at"))
+    return clock(ended) if ended else "at an unknown time"

@@ -1,0 +1,137 @@
+"""What the programs with commands have in common: their streams, their arguments, and how their errors are shown.
+
+Standard output carries a command's result, and standard error everything else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
+from io import TextIOWrapper
+from typing import Final, TextIO
+
+from ascend_runner.errors import AscendRunnerError, OutputError, SettingsError, reason
+from ascend_runner.settings.parsing import did_you_mean
+from ascend_runner.text import printable
+
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+
+class EndedByParserError(AscendRunnerError):
+    """argparse has shown help, a version or an error; `exit_status` is that of the program."""
+
+    def __init__(self, exit_status: int) -> None:
+        super().__init__()
+
+        self.exit_status = exit_status
+
+
+def run(program: str, command: Callable[[], int]) -> int:
+    """Run a command and return its exit status; an error is a message, and the status for wrong usage."""
+    try:
+        _prepare_streams()
+        status = command()
+        flush()
+    except EndedByParserError as ended:
+        return ended.exit_status
+    except AscendRunnerError as error:
+        tell(program, str(error))
+    except MemoryError:
+        tell(program, "not enough memory for a file of this size")
+    except RecursionError:
+        tell(program, "a file is nested too deeply")
+    except BrokenPipeError:  # the reader has left and does not need a message
+        pass
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    else:
+        return status
+
+    return USAGE
+
+
+def parse(parser: ArgumentParser, parsers: Mapping[str, ArgumentParser], words: Sequence[str]) -> Namespace:
+    """Return the options of a command line; `parsers` are those of its commands, by name.
+
+    Raises:
+        SettingsError: A command, an option or an argument is unknown.
+        EndedByParserError: argparse has shown something, and the program is to end.
+        OutputError: The help cannot be written.
+    """
+    name = next((word for word in words if not word.startswith("-")), "")
+    if name and name not in parsers:
+        raise SettingsError(
+            f"unknown command {name!r}{did_you_mean(name, parsers)}; the commands are {', '.join(parsers)}"
+        )
+    try:
+        options, unknown = parser.parse_known_args(words)
+    except SystemExit as ended:
+        flush()
+        raise EndedByParserError(int(ended.code or 0)) from None
+    except OSError:  # of --help, in Python 3.9, where argparse lets it through: reported as for any other output
+        flush()
+        raise
+    if unknown:  # argparse would print it without escapes
+        kind = "unknown option" if unknown[0].startswith("-") else "unexpected argument"
+        near = did_you_mean(unknown[0], re.findall(r"--[a-z-]+", parsers[name].format_help()))
+        raise SettingsError(f"{kind} {unknown[0]!r}{near}; see {parser.prog} {name} --help")
+    return options
+
+
+def write_text(text: str) -> None:
+    """Write a part of the result; errors as for `write_output`."""
+    write_output(text.encode(sys.stdout.encoding if sys.stdout else "ascii", errors="backslashreplace"))
+
+
+def write_output(data: bytes) -> None:
+    """Write a part of the result.
+
+    Raises:
+        BrokenPipeError: The reader has closed the pipe.
+        OutputError: Standard output cannot be written.
+    """
+    if sys.stdout is None:
+        raise OutputError("cannot write standard output: it is closed")
+
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        _discard(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise OutputError(f"cannot write standard output: {reason(error)}") from error
+
+
+def flush() -> None:
+    """Write the text that is left in the buffer of standard output; errors as for `write_output`."""
+    if sys.stdout:
+        write_output(b"")
+
+
+def tell(program: str, sentence: str) -> None:
+    """Print a message to standard error, and ignore a closed one."""
+    try:
+        sys.stderr.write(f"{program}: {printable(sentence)}\n")
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _prepare_streams() -> None:
+    """Make the standard streams accept text in any script, and replace a closed standard error."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="ascii")  # noqa: SIM115 - open until the end
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # otherwise it is closed, or a program's own
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard the buffer of a stream, which Python would try to write once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())

@@ -1,0 +1,51 @@
+"""Jobs that `ascend-job` looks at: real ones, in a run directory of their own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from ascend_runner.job_tool.main import main
+from ascend_runner.services import run_folder
+from tests.helpers.program import Program, Run
+
+Start = Callable[..., Run]
+Tool = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(name="run_dir")
+def fixture_run_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the directory that holds those of the jobs; its path is short enough for sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv(run_folder.RUN_DIR_VARIABLE, folder)
+        yield Path(folder)
+
+
+@pytest.fixture(name="start")
+def fixture_start(program: Program, run_dir: Path) -> Start:
+    """Return a function that starts ranks, as many as `ranks`, that run a shell command."""
+
+    def start(command: str, *options: str, ranks: int = 2, name: str = "job") -> Run:
+        options = ("--nproc-per-node", str(ranks), *options)
+        env = {run_folder.RUN_DIR_VARIABLE: str(run_dir), "MA_VJ_NAME": name}
+        return program.start(*options, "sh", "-c", command, env=env)
+
+    return start
+
+
+@pytest.fixture(name="tool")
+def fixture_tool(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> Tool:
+    """Return a function that runs `ascend-job`, and returns its exit status and what it has shown."""
+    assert os.environ[run_folder.RUN_DIR_VARIABLE] == str(run_dir)
+
+    def run(*words: str) -> tuple[int, str]:
+        status = main(words)
+        shown = capsys.readouterr()
+        return status, shown.out + shown.err
+
+    return run

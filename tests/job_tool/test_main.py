@@ -1,0 +1,275 @@
+"""What `ascend-job` tells of real jobs, and what it does to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ascend_runner.guardian import process_tree
+from tests.helpers.program import Program, Run
+from tests.helpers.waiting import wait_until
+from tests.job_tool.conftest import Start, Tool
+
+PATH_IN_A_NAME = (
+    '{"job_id": "x", "part": "/../../x", "host": "", "pid_namespace": "", "pid": 1, "started": 1, "runner_pid": 1,'
+    ' "began": 1.0, "log_dir": "/", "run_folder": "/", "command": []}'
+)
+SLEEPS = "echo ready; exec sleep 60"
+
+
+def running(start: Start, tool: Tool, *options: str, name: str = "job", ranks: int = 2) -> Run:
+    """Start a job, and wait until all its ranks are running."""
+    run = start(SLEEPS, *options, name=name, ranks=ranks)
+    run.wait_for("ready", times=ranks)
+    wait_until(lambda: state_of(tool, str(run.popen.pid)) == "running")
+    return run
+
+
+def document(tool: Tool, *words: str) -> dict[str, Any]:
+    """Return what `ascend-job status --json` prints."""
+    found: dict[str, Any] = json.loads(tool("status", "--json", *words)[1])
+    return found
+
+
+def state_of(tool: Tool, *words: str) -> str:
+    """Return the state of a job."""
+    state: str = document(tool, *words)["state"]
+    return state
+
+
+def test_running_job(start: Start, tool: Tool, program: Program) -> None:
+    """`status` shows the job and its ranks, whatever names it, and exits with 0; `list` has one line for it."""
+    run = running(start, tool)
+    found = document(tool)
+    names = (
+        "job",
+        "jo",
+        str(run.popen.pid),
+        str(run.runner_pid),
+        str(program.log_dir),
+        f"{program.log_dir}/job-run.json",
+    )
+    pids = [str(rank["pid"]) for rank in found["ranks"]]
+    status, screen = tool()
+    same = [document(tool, name)["began"] for name in (*names, *pids)]
+    listed = tool("list")[1].splitlines()
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert 0 == status
+    assert screen.startswith("job: running, started ")
+    assert ["running", "running"] == [rank["state"] for rank in found["ranks"]]
+    assert all(pid in screen for pid in pids)
+    assert {found["began"]} == set(same)
+    assert ["job", "running", str(run.popen.pid)] == listed[1].split()[:3]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "word"),
+    [
+        ("exit 0", 3, "succeeded"),
+        ("exit 7", 5, "failed (exit status 7)"),
+        ("kill -SEGV $$", 5, "failed (exit status 139)"),
+    ],
+)
+def test_ended_job(start: Start, tool: Tool, script: str, expected: int, word: str) -> None:
+    """The exit status tells a success from a failure; the screen names the cause."""
+    start(script, ranks=1).finish()
+    status, screen = tool()
+
+    assert expected == status
+    assert screen.startswith(f"job: {word} after ")
+    assert (expected == 5) == ("  cause " in screen)
+
+
+def test_job_whose_runner_was_killed(start: Start, tool: Tool) -> None:
+    """Its lock is free and its report has no end, so it is told as dead, and its events do not wait for more."""
+    run = running(start, tool)
+    os.kill(run.runner_pid, signal.SIGKILL)
+    run.finish()
+    status, screen = tool()
+
+    assert 5 == status
+    assert screen.startswith("job: died")
+    assert "died" == tool("list")[1].splitlines()[1].split()[1]
+    assert "the runner was killed" in tool("events", "-f")[1].splitlines()[-1]
+    assert (1, "ascend-job: job is not running\n") == tool("stop")
+
+
+def test_events_of_a_restarted_job(start: Start, tool: Tool) -> None:
+    """Each change is a line, with its attempt and its cause."""
+    start("exit 7", "--max-restarts", "1", ranks=1).finish()
+    status, screen = tool("events")
+    states = [line.split()[2] for line in screen.splitlines()]
+
+    assert 0 == status
+    assert ["preparing", "starting"] == states[:2]
+    assert ["restarting", "failed"] == [state for state in states if state in {"restarting", "failed"}]
+    assert screen.endswith("attempt 2: rank 0 failed: exit status 7; no restart: --max-restarts is used up\n")
+
+
+def test_events_are_followed_to_the_end(start: Start, tool: Tool) -> None:
+    """`-f` shows what comes later, and ends with the job."""
+    run = start("sleep 1", ranks=1)
+    run.wait_for("starting rank")
+    status, screen = tool("events", "-f")
+
+    assert 0 == status
+    assert "succeeded" == screen.splitlines()[-1].split()[2]
+    assert 0 == run.finish()
+
+
+def test_stop(start: Start, tool: Tool) -> None:
+    """The job ends like after SIGTERM."""
+    run = running(start, tool)
+    status, screen = tool("stop", "job")
+
+    assert (0, f"job: sent SIGTERM to pid {run.popen.pid}; the ranks have their grace period to end\n") == (
+        status,
+        screen,
+    )
+    assert 143 == run.finish()
+    assert (5, True) == (tool()[0], "stopped" in tool()[1])
+
+
+def test_release_needs_a_held_job(start: Start, tool: Tool) -> None:
+    """A job that is running is not ended by mistake."""
+    run = running(start, tool)
+    status, _screen = tool("release")
+
+    assert 1 == status
+    assert process_tree.look(run.popen.pid)
+    run.send(signal.SIGTERM)
+    run.finish()
+
+
+def test_names_that_mean_several_jobs(start: Start, tool: Tool) -> None:
+    """Running jobs must be told apart; one word may be the beginning of several names."""
+    runs = [running(start, tool, "--log-dir", f"log-{name}", name=name, ranks=1) for name in ("train-a", "train-b")]
+    several, beginning, one = tool(), tool("status", "train"), tool("status", "train-a")
+    for run in runs:
+        run.send(signal.SIGTERM)
+        run.finish()
+
+    assert [2, 2, 0] == [several[0], beginning[0], one[0]]
+    assert "2 jobs are running, name one of them: train-b" in several[1]
+    assert "'train' could be one of 2 jobs" in beginning[1]
+
+
+def test_last_of_several_runs(start: Start, tool: Tool) -> None:
+    """Without a word, and by its id, a job that has ended is the newest."""
+    for script in ("exit 0", "exit 4"):
+        start(script, ranks=1).finish()
+
+    assert [5, 5] == [tool()[0], tool("status", "job")[0]]
+    assert 3 == len(tool("list")[1].splitlines())
+
+
+def test_logs_that_were_moved(start: Start, tool: Tool, program: Program, tmp_path: Path) -> None:
+    """A directory with logs says all, also without the machine; also the directory of an earlier run."""
+    for script in ("exit 4", "exit 0"):
+        start(script, ranks=1).finish()
+    copy = tmp_path / "copy"
+    shutil.copytree(program.log_dir, copy)
+
+    assert 3 == tool("status", str(copy))[0]
+    assert 5 == tool("status", str(copy / "run-1"))[0]
+
+
+def test_job_of_another_machine(start: Start, tool: Tool, program: Program) -> None:
+    """Whether it runs cannot be told from here, and it cannot be stopped."""
+    run = running(start, tool)
+    path = program.log_dir / "job-run.json"
+    record = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**record, "host": "elsewhere", "run_folder": "/nowhere"}))
+    status, screen = tool("status", str(program.log_dir))
+    refused = tool("stop", str(program.log_dir))
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert (4, "job: cannot tell") == (status, screen[:16])
+    assert (1, True) == (refused[0], "runs on host elsewhere" in refused[1])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"job_id": 7}',
+        PATH_IN_A_NAME,
+    ],
+)
+def test_files_that_are_no_run_files(tool: Tool, run_dir: Path, tmp_path: Path, content: str) -> None:
+    """They are no jobs."""
+    (run_dir / "run-x").mkdir()
+    (run_dir / "run-x" / "job.json").write_text(content)
+    (tmp_path / "job-run.json").write_text(content)
+
+    assert (0, "no jobs\n") == tool("list")
+    assert 4 == tool("status", str(tmp_path))[0]
+    assert 4 == tool()[0]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "7", "[" * 100_000, '{"state": 7, "ranks": [1, {"rank_id": "x"}], "cause": 3}']
+)
+def test_reports_that_are_none(start: Start, tool: Tool, program: Program, content: str) -> None:
+    """The job is shown with what else is known of it; no text of others controls the terminal."""
+    start("exit 0", ranks=1).finish()
+    (program.log_dir / "job-report.json").write_text(content)
+    status, screen = tool("status", "job")
+
+    assert 5 == status
+    assert screen.startswith("job: died")
+
+
+def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Program) -> None:
+    """Control characters in files are escaped."""
+    start("exit 0", ranks=1).finish()
+    report = json.loads((program.log_dir / "job-report.json").read_bytes())
+    report.update(state="\x1b[2J", cause={"sentence": "a\x1b[31m\nb"}, server_id="\x07")
+    report["ranks"][0].update(state="\x1b[1m")
+    (program.log_dir / "job-report.json").write_text(json.dumps(report))
+    with (program.log_dir / "job-events.jsonl").open("a") as file:
+        file.write('{"time": "\\u001b", "data": {"state": "\\u001b", "event": "\\u001b[31m"}}\n')
+
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", tool()[1] + tool("list")[1] + tool("events")[1])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "sentence"),
+    [
+        (("lsit",), 2, "unknown command 'lsit' (did you mean list?)"),
+        (("status", "--jsn"), 2, "unknown option '--jsn' (did you mean --json?); see ascend-job status --help"),
+        (("nothing",), 4, "there is no job 'nothing' on this machine; see ascend-job list"),
+        (("status", "/no/where"), 4, "'/no/where' is not a directory with the logs of a job"),
+        (("status", ""), 2, "the name of a job is empty"),
+        ((), 4, "there is no job of this user on this machine; name the directory with its logs"),
+    ],
+)
+def test_wrong_words(tool: Tool, words: tuple[str, ...], expected: int, sentence: str) -> None:
+    """One sentence says what is wrong."""
+    status, screen = tool(*words)
+
+    assert expected == status
+    assert sentence in screen
+    assert 1 == screen.count("\n")
+
+
+@pytest.mark.parametrize("name", ["status", "list", "events", "stop", "release"])
+def test_help_has_an_example(name: str, tool: Tool) -> None:
+    """The help of every command has an example."""
+    status, screen = tool(name, "--help")
+
+    assert 0 == status
+    assert f"example: ascend-job {name}" in screen
