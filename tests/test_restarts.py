@@ -259,6 +259,15 @@ def test_events_of_restarts(program: Program) -> None:
     assert ("failed", 7, 1) == (job.state.value, job.status, job.attempt)
 
 
+def test_facts_about_the_plan_are_told_once(program: Program) -> None:
+    """A job is planned anew before each attempt, which the screen does not repeat."""
+    run = start(program, "exit 7", "--max-restarts", "2", "--bind", "cores")
+
+    assert 7 == run.finish()
+    assert 1 == run.screen.count("cores")
+    assert 2 == run.screen.count("restarting ranks 0, 1 of 2")
+
+
 # --- Ends -------------------------------------------------------------------------------------------------------------
 
 

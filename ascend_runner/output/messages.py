@@ -37,6 +37,7 @@ class Messages:
         self.has_colors = has_colors
         self.begins_with_time = False
         self.warnings: list[str] = []
+        self._notes: set[str] = set()
         self._write = write
 
     def debug(self, sentence: str) -> None:
@@ -46,6 +47,12 @@ class Messages:
     def info(self, sentence: str) -> None:
         """Report progress."""
         self._send(Level.INFO, printable(sentence))
+
+    def note(self, sentence: str) -> None:
+        """Report a fact about the job, once: before each attempt the job is planned anew, with the same facts."""
+        if sentence not in self._notes:
+            self._notes.add(sentence)
+            self.info(sentence)
 
     def warning(self, sentence: str) -> None:
         """Report something unexpected that does not stop the job."""

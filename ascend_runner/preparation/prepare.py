@@ -77,7 +77,7 @@ class Preparer:
         self.context = attrs.evolve(self.context, environ={**self.context.environ, **made})
         misplaced = command_line.misplaced_options(argv)
         if misplaced:
-            self.messages.info(misplaced)
+            self.messages.note(misplaced)
         plan = self._plan()
         if plan:
             self._check_plan(plan)
@@ -114,10 +114,10 @@ class Preparer:
             self._node = this_node.find_node(self.context, alone.name)
         node = None if alone.is_part or not self._node or self._node.ambiguity else self._node
         if node and node_0.must_wait(alone.name, self.context.command, node) and self._has_name():
-            self.messages.info(node_0.WAITING)
+            self.messages.note(node_0.WAITING)
             return single_process.plan_waiting(alone, self.context, node)
         command = self._find_command()
-        self.messages.info(f"{alone.why} ({alone.hint})" if alone.hint else alone.why)
+        self.messages.note(f"{alone.why} ({alone.hint})" if alone.hint else alone.why)
         return single_process.plan_single(command, alone, self.context, node) if self._has_name() else None
 
     def _plan_node(self) -> JobSpec | None:
@@ -144,7 +144,7 @@ class Preparer:
     def _plan_ranks(self, command: Command, share: NodeShare, file: TableFile | None) -> JobSpec | None:
         """Plan one process per device of this node."""
         job = self._found.ask(Subject.VARIABLES, plan_ranks, command, share, self.context, file)
-        return machine.bind(job, self.context, self.messages.info) if job and self.context.settings.bind else job
+        return machine.bind(job, self.context, self.messages.note) if job and self.context.settings.bind else job
 
     def _plan_handover(self, share: NodeShare) -> JobSpec | None:
         """Plan one process of another engine, which starts this node's ranks itself."""
@@ -156,7 +156,7 @@ class Preparer:
         executable = name
         if not executables.is_relative(name):
             executable = self._found.ask(Subject.SETTINGS, commands.find_engine, name, self.context) or name
-        self.messages.info(f"--launcher {self.context.settings.launcher}: {engine.note}")
+        self.messages.note(f"--launcher {self.context.settings.launcher}: {engine.note}")
         return self._found.ask(Subject.VARIABLES, single_process.plan_handover, executable, engine, share, self.context)
 
     # --- Questions ----------------------------------------------------------------------------------------------------

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def starting(job: JobSpec) -> str:
-    """Announce the start of a job: "starting ranks 0-7 of 8 on 10.0.0.1, logs in /log"."""
+    """Announce the start of an attempt: "starting ranks 0-7 of 8 on 10.0.0.1, logs in /log"."""
+    if job.attempt:
+        return f"restarting {placed(job)} (restart {job.attempt} of at most {job.restarts.max_restarts})"
     return f"starting {placed(job)}, logs in {job.log_dir}"
 
 

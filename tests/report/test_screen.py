@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause
+from ascend_runner.lifecycle.machine import Policy
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import screen
@@ -51,6 +52,13 @@ def test_beginning_says_what_runs_where() -> None:
     )
     assert "starting rank 0 of 16 on 10.0.0.1, logs in /log" == screen.starting(job(0))
     assert "starting rank 0 on 10.0.0.1, logs in /log" == screen.starting(attrs.evolve(job(0), rank_size=0))
+
+
+def test_beginning_of_another_attempt() -> None:
+    """It says how many are left, and does not repeat where the logs are."""
+    again = attrs.evolve(job(0, 1), attempt=1, restarts=Policy(max_restarts=3))
+
+    assert "restarting ranks 0, 1 of 16 on 10.0.0.1 (restart 1 of at most 3)" == screen.starting(again)
 
 
 def test_auxiliary_process_is_called_by_its_name() -> None:
