@@ -29,7 +29,7 @@ from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_table import source
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.report.journal import Journal
-from ascend_runner.services import run_folder
+from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
@@ -128,6 +128,8 @@ class Launcher:
             self.run_folder = self.log_dir.enter_context(run_folder.opened(self.environ))
             record = run_folder.describe(job, self.run_folder, self._context.command if self._context else ())
             run_folder.write(self.run_folder, record)
+            tell, warn = self.messages.info, self.messages.warning
+            self.log_dir.enter_context(control.listening(self.run_folder, self.requests, tell, warn))
             self._journal = Journal(job, self.messages.warning, self.signals.is_hurried)
             self._journal.begin(record)
         return self._journal

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Optional
 
 import ascend_runner
 from ascend_runner.job_tool import commands
+from ascend_runner.settings import parsing
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
@@ -72,9 +73,29 @@ def _add_viewers(add: Adder) -> None:
 
 
 def _add_changers(add: Adder) -> None:
+    _add_job(add("checkpoint", commands.checkpoint, "ask the ranks of a running job for a checkpoint", "train"))
+    summary = "change the time limit of a running job, without touching its ranks"
+    limit = add("limit", commands.limit, summary, "train +12h")
+    _add_job(limit)
+    text = "the limit since the start of the job (72h), by how much to change it (+12h, -90m), or off"
+    limit.add_argument("limit", metavar="LIMIT", type=time_limit, help=text)
     _add_job(add("stop", commands.stop, "stop a job: send SIGTERM to its first process", "train"))
     _add_job(add("release", commands.release, "end the wait of a job that is held after a failure", "train"))
 
 
 def _add_job(command: ArgumentParser) -> None:
     command.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP)
+
+
+def time_limit(text: str) -> dict[str, Optional[float]]:
+    """Return the members of a request that stand for a time limit, or for a change of it."""
+    sign = text[:1]
+    try:
+        if text == parsing.OFF:
+            return {"seconds": None}
+        if sign in {"+", "-"} and text[1:2].isdigit():
+            return {"by": float(f"{sign}1") * parsing.seconds(text[1:])}
+        return {"seconds": parsing.seconds(text)}
+    except ValueError:
+        expected = "a duration such as 72h, a change such as +12h or -90m, or off"
+        raise ArgumentTypeError(f"invalid value {text!r}: expected {expected}") from None

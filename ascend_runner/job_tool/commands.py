@@ -7,12 +7,18 @@ import os
 import signal
 import time
 from argparse import Namespace
-from typing import Final
+from contextlib import suppress
+from typing import Final, Optional
 
-from ascend_runner.errors import AscendRunnerError
+import attrs
+
+from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.job_tool import event_lines, jobs, screens, snapshot
 from ascend_runner.job_tool.jobs import FoundJob
-from ascend_runner.job_tool.snapshot import Condition
+from ascend_runner.job_tool.snapshot import Condition, Snapshot
+from ascend_runner.services import control
+from ascend_runner.services.control import Message
+from ascend_runner.text import printable
 from ascend_runner.tool import write_text
 
 DONE: Final = 0
@@ -35,9 +41,20 @@ class RefusedError(AscendRunnerError):
 def status(options: Namespace) -> int:
     """Show one job."""
     seen = snapshot.take(jobs.find(options.job, options.environ))
+    seen = attrs.evolve(seen, limit_at=_limit_at(seen))
     text = json.dumps(screens.document(seen), indent=1) + "\n" if options.json else screens.status(seen, time.time())
     write_text(text)
     return STATUSES[seen.condition]
+
+
+def _limit_at(seen: Snapshot) -> Optional[float]:
+    """Ask a running job when its time limit ends, in seconds since the epoch; None without one, or if it is unknown."""
+    if not seen.is_alive:
+        return None
+    with suppress(OSError, ValueError):
+        limit_at = control.ask(seen.job.run_folder, {"request": "status"}).get("limit_at")
+        return limit_at if isinstance(limit_at, float) else None
+    return None
 
 
 def list_jobs(options: Namespace) -> int:
@@ -73,6 +90,38 @@ def release(options: Namespace) -> int:
         raise RefusedError(f"{job.name} is not held, its state is {state or 'unknown'}; use ascend-job stop to end it")
     _terminate(job)
     write_text(f"{job.name}: released (sent SIGTERM to pid {job.pid})\n")
+    return DONE
+
+
+def checkpoint(options: Namespace) -> int:
+    """Ask the ranks of a job for a checkpoint."""
+    return _ask(options, {"request": "checkpoint"})
+
+
+def limit(options: Namespace) -> int:
+    """Change the time limit of a job."""
+    return _ask(options, {"request": "limit", **options.limit})
+
+
+def _ask(options: Namespace, message: Message) -> int:
+    """Send a request to a running job, and show its answer.
+
+    Raises:
+        RefusedError: It was not carried out.
+    """
+    job = _running(options)
+    try:
+        answer = control.ask(job.run_folder, message)
+    except PermissionError:
+        raise RefusedError(f"{job.name} belongs to user {job.owner}; only that user and root may change it") from None
+    except BlockingIOError:
+        raise RefusedError(f"{job.name} has not answered within {control.PATIENCE:g} s") from None
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise RefusedError(f"{job.name} cannot be asked: {why}") from None
+    if "answer" not in answer:
+        raise RefusedError(f"{job.name}: {answer.get('refused', 'the request was not carried out')}")
+    write_text(f"{job.name}: {printable(str(answer['answer']))}\n")
     return DONE
 
 

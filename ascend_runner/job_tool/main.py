@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -25,7 +26,7 @@ def _run(words: Sequence[str]) -> int:
     is_mistyped = bool(nearest(first, parsers)) and not os.path.exists(first)
     if not (asks_for_help or first in parsers or is_mistyped):
         words = [DEFAULT, *words]
-    options = tool.parse(parser, parsers, words)
+    options = tool.parse(parser, parsers, _with_negative_limits(words))
     options.environ = os.environ
     try:
         status: int = options.command(options)
@@ -33,3 +34,9 @@ def _run(words: Sequence[str]) -> int:
         tool.tell(PROGRAM, str(error))
         return error.exit_status
     return status
+
+
+def _with_negative_limits(words: Sequence[str]) -> Sequence[str]:
+    """Mark what follows as arguments if one of them is like -2h, which argparse would take for options."""
+    first = next((index for index, word in enumerate(words) if re.match(r"-[0-9]", word)), None)
+    return words if first is None or "--" in words else [*words[:first], "--", *words[first:]]

@@ -24,7 +24,7 @@ def status(snapshot: Snapshot, now: float) -> str:
     """Describe one job: "train: running, started 2026-11-22 09:47:36, 2 h 14 min ago", and more lines."""
     job = snapshot.job
     lines = [f"{job.name}: {_headline(snapshot, now)}"]
-    lines += [f"  {label:{LABEL}}{shown(text)}" for label, text in _facts(snapshot) if text]
+    lines += [f"  {label:{LABEL}}{shown(text)}" for label, text in _facts(snapshot, now) if text]
     rows = sorted((_Row(rank, snapshot.gone) for rank in snapshot.ranks), key=lambda row: row.order)
     if rows:
         heads = ("rank", "device", "pid", "state", "time", "output", "last output")
@@ -69,6 +69,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "runner_pid": job.runner_pid,
         "began": job.began,
         "ended_at": snapshot.text("ended_at") or None,
+        "limit_at": snapshot.limit_at,
         "log_dir": job.log_dir,
         "report": job.path("report", "json"),
         "events": job.path("events", "jsonl"),
@@ -107,7 +108,7 @@ def _headline(snapshot: Snapshot, now: float) -> str:
     return f"{state}{how} after {took}, ended {_ended(snapshot)}"
 
 
-def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     job = snapshot.job
     yield "cause", snapshot.cause
     yield "command", " ".join(map(shlex.quote, job.command))
@@ -115,6 +116,8 @@ def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     host = f"host {job.host}" if job.host != server else ""
     yield "node", ", ".join(filter(None, (server, pod and f"pod {pod}", host)))
     yield "runner", f"pid {job.pid}" if snapshot.is_alive else ""
+    limit_at = snapshot.limit_at
+    yield "limit", f"{clock(limit_at)}, in {duration(max(0.0, limit_at - now))}" if limit_at else ""
     yield "attempts", _attempts(snapshot)
     yield "logs", job.log_dir
     yield "report", f"cannot be read: {snapshot.why}" if snapshot.why else job.path("report", "json")

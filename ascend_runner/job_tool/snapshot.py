@@ -41,6 +41,7 @@ class Snapshot:
 
     `logs` has the size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
     `gone` are the ranks that were running when the report was written, and whose first process has ended since.
+    `limit_at` is the end of the time limit of a running job, in seconds since the epoch, as its runner has told.
     """
 
     job: FoundJob
@@ -49,6 +50,7 @@ class Snapshot:
     why: str = ""
     logs: Mapping[int, tuple[int, float]] = {}
     gone: frozenset[int] = frozenset()
+    limit_at: Optional[float] = None
 
     @property
     def condition(self) -> Condition:

@@ -139,6 +139,46 @@ def test_stop(start: Start, tool: Tool) -> None:
     assert (5, True) == (tool()[0], "stopped" in tool()[1])
 
 
+def test_limit(start: Start, tool: Tool) -> None:
+    """The limit is set, shown, moved to the past by a change, and the job ends at it."""
+    run = running(start, tool, ranks=1)
+    unlimited, none = document(tool)["limit_at"], tool("limit", "+1h")
+    first, second = tool("limit", "job", "2h"), tool("limit", "+1h")
+    screen, limit_at = tool()[1], document(tool)["limit_at"]
+    third = tool("limit", "job", "-4h")
+
+    assert 124 == run.finish()
+    assert [None, 1] == [unlimited, none[0]]
+    assert [0, 0, 0] == [first[0], second[0], third[0]]
+    assert "  limit " in screen
+    assert 2.5 * 3600 < limit_at - document(tool)["began"] < 3.5 * 3600
+    assert "job: the time limit has passed, so the job is stopped\n" == third[1]
+    assert 3 == run.screen.count(" ascend-job: the time limit ")
+    assert (5, "expired") == (tool()[0], state_of(tool))
+
+
+def test_limit_of_a_job_that_waits(start: Start, tool: Tool) -> None:
+    """Also a job that waits for its next attempt can be changed."""
+    run = start("exit 7", "--max-restarts", "1", "--restart-delay", "1h", ranks=1)
+    run.wait_for("starting rank")
+    wait_until(lambda: state_of(tool) == "restarting")
+    status, _screen = tool("limit", "0")
+
+    assert 0 == status
+    assert 124 == run.finish()
+
+
+def test_checkpoint(start: Start, tool: Tool) -> None:
+    """The runner is asked; a job that has ended cannot be."""
+    run = running(start, tool)
+    status, screen = tool("checkpoint", "job")
+    tool("stop")
+    run.finish()
+
+    assert (0, "job: asked the ranks for a checkpoint\n") == (status, screen)
+    assert (1, "ascend-job: job is not running\n") == tool("checkpoint")
+
+
 def test_release_needs_a_held_job(start: Start, tool: Tool) -> None:
     """A job that is running is not ended by mistake."""
     run = running(start, tool)
@@ -253,6 +293,9 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
         (("status", "--jsn"), 2, "unknown option '--jsn' (did you mean --json?); see ascend-job status --help"),
         (("nothing",), 4, "there is no job 'nothing' on this machine; see ascend-job list"),
         (("status", "/no/where"), 4, "'/no/where' is not a directory with the logs of a job"),
+        (("limit", "soon"), 2, "invalid value 'soon': expected a duration such as 72h, a change such as +12h or -90m"),
+        (("limit", "job", "-1x"), 2, "invalid value '-1x': expected a duration"),
+        (("limit",), 2, "the following arguments are required: LIMIT"),
         (("status", ""), 2, "the name of a job is empty"),
         ((), 4, "there is no job of this user on this machine; name the directory with its logs"),
     ],
@@ -263,10 +306,10 @@ def test_wrong_words(tool: Tool, words: tuple[str, ...], expected: int, sentence
 
     assert expected == status
     assert sentence in screen
-    assert 1 == screen.count("\n")
+    assert 1 == screen.count("\n") or screen.startswith("usage: ")  # by argparse
 
 
-@pytest.mark.parametrize("name", ["status", "list", "events", "stop", "release"])
+@pytest.mark.parametrize("name", ["status", "list", "events", "checkpoint", "limit", "stop", "release"])
 def test_help_has_an_example(name: str, tool: Tool) -> None:
     """The help of every command has an example."""
     status, screen = tool(name, "--help")

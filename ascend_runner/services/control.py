@@ -1,0 +1,256 @@
+"""Receives the requests of `ascend-job` on a socket in the run directory: for each connection one message, one answer.
+
+A thread waits for them without waking up. Only the job's own user and root are heard. Whatever is no request is
+ignored, and reported once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Callable, Final, Optional
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.host import bounded
+from ascend_runner.services.requests import Requests
+from ascend_runner.services.run_folder import CONTROL
+from ascend_runner.text import duration
+
+LONGEST: Final = 4096  # bytes of a message
+MOST_CONNECTIONS: Final = 16  # at once; the one that has been silent for longest makes room for another
+PATIENCE: Final = 5.0  # seconds for a connection to send its message, and for an answer
+NAP: Final = 0.05  # seconds between two looks at the sockets, so that a flood costs little
+END_LIMIT: Final = 1.0  # seconds for the thread at the end of the job
+CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of the peer (unix(7), SO_PEERCRED)
+TIMEVAL: Final = struct.Struct("ll")  # seconds and microseconds (socket(7), SO_RCVTIMEO)
+LONGEST_LIMIT: Final = 10 * 365 * 86400.0  # seconds; a time limit beyond it is a mistake
+ROOT: Final = 0
+
+Message = Mapping[str, object]
+
+
+@contextmanager
+def listening(
+    folder: str, requests: Requests, tell: Callable[[str], None], warn: Callable[[str], None]
+) -> Iterator[None]:
+    """Carry out requests within `with`, if there is a run directory. `tell` gets a sentence for each."""
+    if not folder:
+        yield
+        return
+    with closing(Control(requests, tell, warn)) as control:
+        try:
+            control.start(os.path.join(folder, CONTROL))
+        except (OSError, AscendRunnerError) as error:
+            warn(f"ascend-job cannot change this job: {error}")
+        yield
+
+
+def ask(folder: str, message: Message) -> Message:
+    """Send a message to the runner that has this run directory, and return its answer.
+
+    Raises:
+        BlockingIOError: It has not answered in time.
+        OSError: It does not listen.
+        ValueError: The answer is none.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        # Limits of the kernel, not settimeout(): with that, connecting fails at once while others are connecting.
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            connection.setsockopt(socket.SOL_SOCKET, option, TIMEVAL.pack(int(PATIENCE), 0))
+        connection.connect(os.path.join(folder, CONTROL))
+        connection.send(json.dumps(message).encode())
+        answer = json.loads(connection.recv(LONGEST))
+    if not isinstance(answer, dict):
+        raise ValueError("not an answer")  # noqa: TRY004  as for other data that is no answer
+    return answer
+
+
+class Control:
+    """The socket, and the requests that arrive on it."""
+
+    def __init__(self, requests: Requests, tell: Callable[[str], None], warn: Callable[[str], None]) -> None:
+        self._requests, self._tell, self._warn = requests, tell, warn
+        self._path = ""
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self._waker, self._sleeper = socket.socketpair()
+        self._connections: dict[int, tuple[socket.socket, float]] = {}  # by descriptor, with the end of our patience
+        self._poll = select.poll()
+        self._closing = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self._has_complained = False
+
+    def start(self, path: str) -> None:
+        """Listen at a path.
+
+        Raises:
+            OSError: The socket cannot be made.
+            AscendRunnerError: No thread can be started.
+        """
+        self._listener.bind(path)
+        self._path = path
+        self._listener.listen(MOST_CONNECTIONS)
+        self._poll.register(self._listener, select.POLLIN)
+        self._poll.register(self._sleeper, select.POLLIN)
+        self._thread = bounded.start_thread(self._serve)
+
+    def close(self) -> None:
+        """Stop listening. May be called twice."""
+        self._closing.set()
+        self._waker.close()  # ends the wait of the thread
+        if self._thread:
+            self._thread.join(END_LIMIT)
+        if self._path:
+            with suppress(OSError):
+                os.unlink(self._path)
+        if not (self._thread and self._thread.is_alive()):
+            for open_one in (self._listener, self._sleeper, *(found for found, _ in self._connections.values())):
+                open_one.close()
+
+    # --- In the thread ------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while True:
+            ready = self._poll.poll(self._timeout())
+            if self._closing.is_set():
+                return
+            for fd, _events in ready:
+                if fd == self._listener.fileno():
+                    self._accept_all()
+                elif fd in self._connections:
+                    self._receive(fd)
+            for fd, (_connection, until) in list(self._connections.items()):
+                if time.monotonic() >= until:
+                    self._drop(fd, "a connection without a message")
+            self._closing.wait(NAP)
+
+    def _timeout(self) -> Optional[float]:
+        """Return the milliseconds until a connection is given up; None if there is none."""
+        ends = [until for _connection, until in self._connections.values()]
+        return max(0.0, min(ends) - time.monotonic()) * 1000 if ends else None
+
+    def _accept_all(self) -> None:
+        for _ in range(MOST_CONNECTIONS):
+            try:
+                connection, _address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # no descriptors left
+                self._complain(str(error))
+                return
+            connection.setblocking(False)
+            if len(self._connections) >= MOST_CONNECTIONS:
+                self._drop(next(iter(self._connections)), "too many connections")
+            fd = connection.fileno()
+            self._connections[fd] = connection, time.monotonic() + PATIENCE
+            self._poll.register(fd, select.POLLIN)
+            uid = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))[1]
+            if uid in {os.getuid(), ROOT}:
+                self._receive(fd)
+            else:
+                self._drop(fd, f"a message of user {uid}")
+
+    def _receive(self, fd: int) -> None:
+        """Answer the message of a connection, if it is there."""
+        connection, _until = self._connections[fd]
+        try:
+            data = connection.recv(LONGEST + 1)
+            if not data:
+                self._drop(fd)
+                return
+            answer = self._answer(data)
+            connection.send(json.dumps(answer).encode())
+            self._drop(fd)
+        except BlockingIOError:
+            return
+        except (ValueError, RecursionError):
+            self._drop(fd, "a malformed message")
+        except OSError:  # the peer has left
+            self._drop(fd)
+
+    def _drop(self, fd: int, why: str = "") -> None:
+        connection, _until = self._connections.pop(fd)
+        self._poll.unregister(fd)
+        connection.close()
+        if why:
+            self._complain(why)
+
+    def _complain(self, why: str) -> None:
+        if not self._has_complained:
+            self._has_complained = True
+            self._warn(f"ignored on the control socket of the job: {why}; more of them are not reported")
+
+    # --- Requests -----------------------------------------------------------------------------------------------------
+
+    def _answer(self, data: bytes) -> Message:
+        """Carry out a request.
+
+        Raises:
+            ValueError: It is no request.
+        """
+        message = json.loads(data)
+        if len(data) > LONGEST or not isinstance(message, dict) or not isinstance(message.get("request"), str):
+            raise ValueError("not a request")
+        try:
+            sentence = self._carry_out(message["request"], message)
+        except AscendRunnerError as refused:
+            return {"refused": str(refused)}
+        if sentence:
+            self._tell(f"ascend-job: {sentence}")
+        return {"answer": sentence, "limit": self._requests.limit, "limit_at": self._limit_at()}
+
+    def _carry_out(self, name: str, message: Message) -> str:
+        """Carry out a request and say what was done; "" if it was only a question.
+
+        Raises:
+            AscendRunnerError: It cannot be carried out.
+        """
+        if name == "status":
+            return ""
+        if name == "checkpoint":
+            self._requests.ask_for_checkpoint()
+            return "asked the ranks for a checkpoint"
+        if name != "limit":
+            raise AscendRunnerError(f"this runner does not know the request {name!r}")
+        if "by" in message:
+            by = _seconds(message["by"], -LONGEST_LIMIT)
+            if self._requests.limit is None:
+                raise AscendRunnerError(
+                    "the job has no time limit that could be changed by a duration; set one, such as 12h"
+                )
+            self._requests.change_limit(by)
+        else:
+            seconds = message.get("seconds")
+            self._requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))
+        return self._limit_sentence()
+
+    def _limit_at(self) -> Optional[float]:
+        """Return the end of the time limit on the wall clock."""
+        deadline = self._requests.deadline
+        return None if deadline is None else time.time() + deadline - time.monotonic()
+
+    def _limit_sentence(self) -> str:
+        at = self._limit_at()
+        if at is None:
+            return "the job has no time limit any more"
+        left = at - time.time()
+        if left <= 0:
+            return "the time limit has passed, so the job is stopped"
+        return f"the time limit is now {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))}, in {duration(left)}"
+
+
+def _seconds(value: object, least: float) -> float:
+    """Return a number of seconds.
+
+    Raises:
+        AscendRunnerError: It is none.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= LONGEST_LIMIT:
+        return float(value)
+    raise AscendRunnerError("a time limit must be from 0 seconds to 10 years")

@@ -1,0 +1,225 @@
+"""The control socket of a job: what it carries out, and what cannot disturb it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Final
+
+import pytest
+
+from ascend_runner.services import control, run_folder
+from ascend_runner.services.requests import Requests
+from tests.helpers.surroundings import permitted
+from tests.helpers.waiting import LIMIT, wait_until
+
+NOBODY: Final = 65534
+STRANGER: Final = """
+import os, socket, sys
+os.setuid(int(sys.argv[2]))
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect(sys.argv[1])
+connection.send(b'{"request": "checkpoint"}')
+print(connection.recv(100))
+"""
+
+
+class Job:
+    """A job that listens: its requests, and what it has told."""
+
+    def __init__(self, folder: str, limit: float | None) -> None:
+        self.folder = folder
+        self.wakes: list[None] = []
+        self.told: list[str] = []
+        self.warnings: list[str] = []
+        self.requests = Requests(time.monotonic, lambda: self.wakes.append(None), limit)
+
+    def ask(self, **message: object) -> control.Message:
+        """Send a request and return the answer."""
+        return control.ask(self.folder, message)
+
+    def connect(self) -> socket.socket:
+        """Connect, and say nothing."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(os.path.join(self.folder, run_folder.CONTROL))
+        connection.settimeout(LIMIT)
+        return connection
+
+
+@contextmanager
+def job_with(limit: float | None = None) -> Iterator[Job]:
+    """Listen for requests to a job."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(folder, limit)
+        with control.listening(folder, job.requests, job.told.append, job.warnings.append):
+            yield job
+
+
+@pytest.fixture(name="job")
+def fixture_job() -> Iterator[Job]:
+    """Return a job without a limit."""
+    with job_with() as job:
+        yield job
+
+
+def test_checkpoint(job: Job) -> None:
+    """The request is passed on and wakes the loop of the runner; the user is told, and so is the job's screen."""
+    answer = job.ask(request="checkpoint")
+
+    assert "asked the ranks for a checkpoint" == answer["answer"]
+    assert job.requests.take_checkpoint_request()
+    assert [None] == job.wakes
+    assert ["ascend-job: asked the ranks for a checkpoint"] == job.told
+
+
+@pytest.mark.parametrize(
+    ("before", "message", "after"),
+    [
+        (None, {"seconds": 3600}, 3600.0),
+        (3600.0, {"seconds": 0}, 0.0),
+        (3600.0, {"seconds": None}, None),
+        (3600.0, {"by": 60}, 3660.0),
+        (3600.0, {"by": -60}, 3540.0),
+        (3600.0, {"by": -7200}, 0.0),
+    ],
+)
+def test_limit(before: float | None, message: dict[str, float | None], after: float | None) -> None:
+    """A limit is set, removed, or changed by a duration; the answer has the moment at which the job will end."""
+    with job_with(before) as job:
+        answer = job.ask(request="limit", **message)
+
+        assert after == job.requests.limit
+        assert "answer" in answer
+        assert [after is None, after] == [answer["limit_at"] is None, answer["limit"]]
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        ({"request": "limit", "by": 60}, "the job has no time limit that could be changed by a duration"),
+        ({"request": "limit", "seconds": -1}, "a time limit must be from 0 seconds to 10 years"),
+        ({"request": "limit", "seconds": 1e300}, "a time limit must be"),
+        ({"request": "limit", "seconds": float("nan")}, "a time limit must be"),
+        ({"request": "limit", "seconds": 10**4000}, "a time limit must be"),
+        ({"request": "limit", "seconds": "1"}, "a time limit must be"),
+        ({"request": "dance"}, "this runner does not know the request 'dance'"),
+    ],
+)
+def test_requests_that_are_refused(job: Job, message: dict[str, object], sentence: str) -> None:
+    """One sentence says why, and nothing is changed."""
+    assert str(job.ask(**message)["refused"]).startswith(sentence)
+    assert job.requests.limit is None
+    assert [] == job.wakes + job.told + job.warnings
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"x", b"[]", b"{}", b'{"request": 7}', b"\xff\xfe", b"[" * 4000, b'{"request": "checkpoint"}' + b" " * 5000],
+)
+def test_messages_that_are_none(job: Job, data: bytes) -> None:
+    """They are ignored, which is told once, and the next request is carried out."""
+    for _ in range(3):
+        with job.connect() as connection:
+            connection.send(data)
+            assert b"" == connection.recv(100)
+    job.ask(request="limit", seconds=60)
+
+    assert 60.0 == job.requests.limit
+    assert not job.requests.take_checkpoint_request()
+    assert 1 == len(job.warnings)
+
+
+def test_another_user_is_not_heard(job: Job) -> None:
+    """Its message is ignored even if it can reach the socket."""
+    permitted("setpriv", f"--reuid={NOBODY}")
+    for path in (job.folder, os.path.join(job.folder, run_folder.CONTROL)):
+        os.chmod(path, 0o777)  # noqa: S103  the directory of a job is private
+    command = [sys.executable, "-c", STRANGER, os.path.join(job.folder, run_folder.CONTROL), str(NOBODY)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+
+    assert "b''\n" == ended.stdout or "Error" in ended.stderr
+    wait_until(lambda: bool(job.warnings))
+    assert f"a message of user {NOBODY}" in job.warnings[0]
+    assert [] == job.wakes
+
+
+def test_connections_that_say_nothing_make_room(job: Job) -> None:
+    """More of them than there is room for do not keep a request out."""
+    silent = [job.connect() for _ in range(control.MOST_CONNECTIONS * 2)]
+    answers = [job.ask(request="checkpoint") for _ in range(3)]
+    for connection in silent:
+        connection.close()
+
+    assert 3 == sum("answer" in answer for answer in answers)
+    assert 1 == len(job.warnings)
+
+
+def test_silent_connection_is_given_up(job: Job) -> None:
+    """It is closed after a while."""
+    with job.connect() as connection:
+        assert b"" == connection.recv(1)
+
+    assert ["a connection without a message"] == [warning.split(": ")[1].split(";")[0] for warning in job.warnings]
+
+
+def test_flood_of_requests_is_answered_in_turn(job: Job) -> None:
+    """Each of many connections gets its answer, and the thread ends in time."""
+    connections = []
+    for _ in range(control.MOST_CONNECTIONS):
+        connection = job.connect()
+        connection.send(json.dumps({"request": "checkpoint"}).encode())
+        connections.append(connection)
+    answers = [connection.recv(4096) for connection in connections]
+    for connection in connections:
+        connection.close()
+
+    assert all(b"asked the ranks" in answer for answer in answers)
+
+
+def test_end_does_not_wait_for_connections() -> None:
+    """The socket is gone after the end, and those that were connected are told."""
+    with job_with() as job:
+        silent = job.connect()
+    with closing(silent), suppress(ConnectionResetError):
+        assert b"" == silent.recv(1)
+    with pytest.raises(FileNotFoundError):
+        job.ask(request="checkpoint")
+
+
+def test_idle_thread_sleeps() -> None:
+    """Without a connection nothing wakes the thread."""
+    before = set(os.listdir("/proc/self/task"))
+    with job_with() as job:
+        job.ask(request="status")
+        (thread,) = set(os.listdir("/proc/self/task")) - before
+
+        def sleeps() -> bool:
+            before = waits_of(thread)
+            subprocess.run(["/bin/sleep", "0.2"], check=True)
+            return before == waits_of(thread)
+
+        wait_until(sleeps)
+
+
+def waits_of(thread: str) -> list[str]:
+    """Return how often a thread of this process has waited."""
+    with open(f"/proc/self/task/{thread}/status") as file:
+        return [line for line in file if line.startswith("voluntary_ctxt_switches")]
+
+
+def test_job_without_a_directory_has_no_socket() -> None:
+    """Nothing listens then, and that is no failure; a socket that cannot be made is a warning."""
+    requests = Requests(time.monotonic, lambda: None)
+    warnings: list[str] = []
+    for folder in ("", "/nowhere"):
+        with control.listening(folder, requests, warnings.append, warnings.append):
+            pass
+
+    assert ["ascend-job cannot change this job: [Errno 2] No such file or directory"] == warnings
