@@ -97,12 +97,13 @@ def play(schedule: Schedule) -> tuple[bool, list[str]]:
             popen.kill()
             popen.wait()
             return is_struck, ["still running", *survivors()]
-        return is_struck, [
+        wrong = [
             *survivors(),
             *contradictions(folder / "log"),
             *wrong_logs(folder),
             *wrong_end(schedule, status, folder, is_struck=is_struck),
         ]
+        return is_struck, [*wrong, *((folder / "screen").read_text().splitlines() if wrong else ())]
 
 
 def strike(schedule: Schedule, popen: subprocess.Popen[bytes]) -> bool:

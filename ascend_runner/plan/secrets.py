@@ -95,13 +95,19 @@ class Masker:
     count: int = 0
     hide: Callable[[str, str], str] = lambda _secret, _name: MASK
     _hidden: set[str] = attrs.field(factory=lambda: {MASK}, init=False)
+    _harmless: set[tuple[str, str]] = attrs.field(factory=set, init=False)  # variables: most ranks have the same ones
 
     def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the variables with every secret masked: by the variable's name, else by the shape of the value."""
-        return {
-            name: self._hide(value, name) if is_secret(name, value) else self.text(value)
-            for name, value in variables.items()
-        }
+        return {name: self._value(name, value) for name, value in variables.items()}
+
+    def _value(self, name: str, value: str) -> str:
+        if (name, value) in self._harmless:
+            return value
+        masked = self._hide(value, name) if is_secret(name, value) else self.text(value)
+        if masked == value:
+            self._harmless.add((name, value))
+        return masked
 
     def arguments(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the words of a command with every secret masked, also one that follows its option as a word."""
