@@ -1,7 +1,7 @@
 """Detects hangs: the part of the manager's loop that looks at how long the ranks have been silent.
 
 At half of the limit it has the stacks of the ranks read without stopping them, once in each silence, so that those at
-the limit can be compared with them: a rank that has moved since does not hang, but is slow or goes round in circles.
+the limit can be compared with them: a rank that was elsewhere then is slow, or goes round in circles.
 """
 
 from __future__ import annotations

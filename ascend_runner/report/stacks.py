@@ -10,8 +10,8 @@ from ascend_runner.text import printable, rank_list
 FRAMES_SHOWN: Final = 12
 _CHANGES: Final = {
     None: "",
-    False: ", unchanged since half of the limit",
-    True: ", changed since half of the limit",
+    False: ", same stack at half of the limit",
+    True: ", another stack at half of the limit",
 }
 
 

@@ -250,12 +250,25 @@ def restart() -> Iterator[Row]:
             last = max(int(measure.read(name)) for name in glob.glob(f"{path}/up-*"))
             return (last - int(measure.read(f"{path}/died"))) / 1e9
 
+    def run_bare() -> float:
+        with folder(in_memory=True) as path:
+            start = time.time_ns()
+            words = [f"date +%s%N >{path}/up-{rank}" for rank in range(RANKS)]
+            pids = [os.posix_spawn("/bin/sh", ["sh", "-c", word], os.environ) for word in words]
+            for pid in pids:
+                os.waitpid(pid, 0)
+            return (max(int(measure.read(name)) for name in glob.glob(f"{path}/up-*")) - start) / 1e9
+
     launchers = [OURS, *(peer for peer in peers() if peer.name == "torchrun")]
     medians = measure.alternate(
-        {one.name: (3 if one.is_slow else 11, functools.partial(run, one)) for one in launchers}
+        {
+            **{one.name: (3 if one.is_slow else 11, functools.partial(run, one)) for one in launchers},
+            "bare": (11, run_bare),
+        }
     )
     what = f"death of a rank to the first line of the last of {RANKS} new ranks"
     yield Row(what, medians[OURS.name], seconds, "torchrun", medians.get("torchrun"), reach=0.1, is_ratio=True)
+    yield Row(f"  of this, the start of {RANKS} bare processes", medians["bare"], seconds)
 
 
 ROWS: Final = (restart, killed_runner, first_cause, late_cause, stalled_console, teardown_in_any_state)

@@ -27,7 +27,7 @@ def test_text() -> None:
 
     assert [
         "stacks of all ranks, outliers first:",
-        "  rank 1 (sleeping, changed since half of the limit):",
+        "  rank 1 (sleeping, another stack at half of the limit):",
         "      read (data.py:3)",
         "  ranks 0, 2 (sleeping):",
     ] == lines[:4]
