@@ -90,6 +90,7 @@ class JobRunner:
         spec = of_attempt(spec, self.journal.job.attempt, newest.path if newest else "")
         self.journal.spec = spec
         self.journal.spec = self._launcher.make(spec)
+        self.journal.note_size()
         return Event(kind=Kind.PREPARED)
 
     def _start(self) -> Event:

@@ -36,6 +36,7 @@ class Options(TypedDict, total=False):
     chip: str | None
     nproc_per_node: int | None
     nnodes: int | None
+    min_nodes: int | None
     node_rank: int | None
     master_addr: str | None
     master_port: int | None

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from tests.helpers.program import Program
+from ascend_runner.lifecycle import events
+from ascend_runner.lifecycle.machine import JobState
+from tests.helpers.program import Program, Run
 
 IMPORT = (sys.executable, "-c", "import a_module_that_nobody_has")
 
@@ -85,3 +87,58 @@ def test_verdict_for_the_caller_of_a_library(program: Program) -> None:
 
     assert 0 == run.finish(), run.screen
     assert [7, 75, 75] == json.loads(run.lines[-1])
+
+
+# --- Fewer nodes ------------------------------------------------------------------------------------------------------
+
+
+def start(program: Program, servers: int, *options: str) -> Run:
+    """Start node 1 of 4 by a rank table of some servers with a device each; it is the last one in the table."""
+    addresses = [f"10.0.0.{number}" for number in range(servers)]
+    entries = [
+        {"server_id": address, "device": [{"device_id": "0", "device_ip": address, "rank_id": str(rank_id)}]}
+        for rank_id, address in enumerate(addresses)
+    ]
+    table = {"status": "completed", "version": "1.0", "server_count": str(servers), "server_list": entries}
+    (program.folder / "hccl.json").write_text(json.dumps(table))
+    own = ("--rank-table", "hccl.json", "--server-id", addresses[-1], "--nnodes", "4", "--node-rank", "1")
+    return program.start(*own, *options, "sh", "-c", 'echo "$RANK of $WORLD_SIZE, $NNODES nodes, $MASTER_ADDR"')
+
+
+@pytest.mark.parametrize(("servers", "resized"), [(4, []), (3, [(3, 4)]), (2, [(2, 4)])])
+def test_fewer_nodes(program: Program, servers: int, resized: list[tuple[int, int]]) -> None:
+    """Ranks and variables follow the table, and an event says by how much the job is smaller."""
+    options = () if servers < 4 else ("--node-rank", "3")
+    run = start(program, servers, "--min-nodes", "2", *options)
+
+    assert 0 == run.finish(), run.screen
+    name = f"node-{1 if servers < 4 else 3}"
+    log = (program.log_dir / f"job-proc-rank-{servers - 1}-device-0.txt").read_text()
+    assert log.startswith(f"{servers - 1} of {servers}, ")
+    assert log.endswith(" 10.0.0.0\n")
+    lines = (program.log_dir / f"job-events-{name}.jsonl").read_bytes().splitlines(keepends=True)
+    data = [json.loads(line)["data"] for line in lines]
+    assert resized == [(one["nodes"], one["nnodes"]) for one in data if one["event"] == "resized"]
+    assert (f"the rank table has {servers} of 4 nodes" in run.screen) is bool(resized)
+    job = events.replay(lines)
+    assert job
+    assert JobState.SUCCEEDED is job.state
+
+
+@pytest.mark.parametrize(
+    ("servers", "options", "sentence"),
+    [
+        (3, (), "--min-nodes 3"),
+        (1, ("--min-nodes", "2"), "--min-nodes is 2, but the rank table has 1 server"),
+        (5, ("--min-nodes", "2"), "--nnodes is 4, but the rank table has 5 servers"),
+        (4, ("--min-nodes", "5"), "--min-nodes is 5, but the number of nodes is 4 (--nnodes)"),
+    ],
+)
+def test_wrong_number_of_nodes(program: Program, servers: int, options: tuple[str, ...], sentence: str) -> None:
+    """Another number of nodes is refused in one sentence, and nothing is started."""
+    run = start(program, servers, *options)
+
+    assert 125 == run.finish()
+    assert 1 == len(run.lines), run.screen
+    assert sentence in run.screen
+    assert [] == [*program.log_dir.glob("*-proc-*")]

@@ -1,7 +1,7 @@
 """The events of a job as lines of a file: CloudEvents 1.0 in JSON, one for each change of the job's state.
 
 Each line holds the event of the state machine, so that `replay` can pass them through the machine again: what it
-returns is the job as it was at the last line.
+returns is the job as it was at the last line. It passes over lines that change no state.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart
 LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
 TYPE: Final = "io.ascend-runner.job.%s.v1"  # % the state
 BEGUN: Final = "begun"  # in place of an event's kind, with the policy of the job
+RESIZED: Final = "resized"  # likewise, and in place of the state in the type; it changes no state
 
 
 @attrs.frozen(kw_only=True)
@@ -53,20 +54,30 @@ def encode(job: Job, event: Event | None, origin: Origin, *, number: int, at: st
         data |= {"event": event.kind.value, **_changed(event)}
     if event and event.restart and job.verdict:
         data |= {"verdict": job.verdict.value, "delay": job.delay}
-    document = {
-        "specversion": "1.0",
-        "id": f"{origin.run_id}-{number}",
-        "source": origin.source,
-        "type": TYPE % job.state.value,
-        "time": at,
-        "datacontenttype": "application/json",
-        "data": data,
-    }
+    document = _document(job.state.value, data, origin, number=number, at=at)
     line = _line(document)
     while len(line) > LONGEST_LINE:
         data["sentence"] = str(data["sentence"])[: -(len(line) - LONGEST_LINE) // 4 - 1]
         line = _line(document)
     return line
+
+
+def encode_size(job: Job, nodes: tuple[int, int], origin: Origin, *, number: int, at: str) -> bytes:
+    """Encode that an attempt has fewer `nodes` than it could have, both numbers, as a line."""
+    data = {"state": job.state.value, "attempt": job.attempt, "event": RESIZED, "nodes": nodes[0], "nnodes": nodes[1]}
+    return _line(_document(RESIZED, data, origin, number=number, at=at))
+
+
+def _document(name: str, data: object, origin: Origin, *, number: int, at: str) -> Mapping[str, object]:
+    return {
+        "specversion": "1.0",
+        "id": f"{origin.run_id}-{number}",
+        "source": origin.source,
+        "type": TYPE % name,
+        "time": at,
+        "datacontenttype": "application/json",
+        "data": data,
+    }
 
 
 def replay(lines: Iterable[bytes]) -> Job | None:
@@ -78,7 +89,7 @@ def replay(lines: Iterable[bytes]) -> Job | None:
         data = json.loads(line)["data"]
         if data["event"] == BEGUN:
             job = Job(policy=_policy(data["policy"]))
-        elif job:
+        elif job and data["event"] != RESIZED:
             job, _actions = machine.transition(job, _event(data))
     return job
 

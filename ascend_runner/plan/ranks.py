@@ -124,6 +124,8 @@ def plan_job(
         log_runs=settings.log_runs,
         newest_link=context.newest_link,
         node_number=share.node.file_number,
+        nodes=share.node.nnodes,
+        missing_nodes=share.node.missing,
         runner_version=context.version,
         restarts=_restarts(settings),
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",

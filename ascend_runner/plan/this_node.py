@@ -112,8 +112,10 @@ def find_share(table: RankTable, context: PlanContext) -> NodeShare:
         return _share_of_pod(table, {"--pod-name": settings.pod_name}, context)
     if settings.server_id:
         return _share_of_named_server(table, settings.server_id)
-    if settings.nnodes is not None and settings.node_rank is not None:
-        return _share_of_number(table, settings.nnodes, settings.node_rank)
+    nodes, nnodes = len(table.pod_names) or len(table.servers_by_rank), settings.nnodes
+    is_smaller = settings.min_nodes is not None and nnodes is not None and nodes < nnodes  # and numbers its nodes anew
+    if nnodes is not None and settings.node_rank is not None and not is_smaller:
+        return _share_of_number(table, nnodes, settings.node_rank)
     if table.pod_names:
         return _share_of_pod(table, _names_of_pod(context), context)
     return _share_of_server(table, context)

@@ -130,6 +130,8 @@ def _check(node: Node, environ: Mapping[str, str]) -> None:
             f"{node.sources['node_rank']} is {node.node_rank}, but ranks of nodes count from 0 to {node.nnodes - 1}:"
             f" the number of nodes is {_count(node)}"
         )
+    if node.min_nodes is not None and "nnodes" in node.sources and node.min_nodes > node.nnodes:
+        raise SettingsError(f"--min-nodes is {node.min_nodes}, but the number of nodes is {_count(node)}")
     for host in node.hosts:
         if not (host.isascii() and host.isprintable()) or " " in host:  # it would become a line of a host file
             name = node.sources.get("hosts", "the list of hosts")

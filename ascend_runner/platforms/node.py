@@ -22,7 +22,8 @@ class Node:
     its platform calls it. `sources` gives the option or variable of each
     fact, `detected_by` the variables by which the platform was detected. `ambiguity` is a sentence if variables hint at
     other nodes without being conclusive: an error, unless a rank table or the user decides. `announced_rank` is the
-    rank by options or variables where a rank table has given it another.
+    rank by options or variables where a rank table has given it another. A rank table may have `min_nodes` to `nnodes`
+    nodes (None: exactly `nnodes`); it has given `nnodes` then, and `missing` is by how many that is less.
     """
 
     platform: str = "no platform detected"
@@ -38,6 +39,8 @@ class Node:
     sources: Mapping[str, str] = {}
     ambiguity: str = ""
     announced_rank: int | None = None
+    min_nodes: int | None = None
+    missing: int = 0
 
     @property
     def why(self) -> str:
@@ -56,7 +59,7 @@ class Node:
     @property
     def file_number(self) -> int | None:
         """The number of this node in file names, None for the only node. It does not follow a rank table's numbers."""
-        if self.nnodes == 1:
+        if self.nnodes + self.missing == 1:
             return None
         return self.node_rank if self.announced_rank is None else self.announced_rank
 
@@ -77,6 +80,7 @@ class Node:
 # The option of each fact.
 OPTIONS: Final[Mapping[str, str]] = {
     "nnodes": "--nnodes",
+    "min_nodes": "--min-nodes",
     "node_rank": "--node-rank",
     "master_addr": "--master-addr",
     "master_port": "--master-port",
@@ -89,6 +93,7 @@ class Overrides:
     """Facts of a node, named as in `Node`; None: not set."""
 
     nnodes: int | None = None
+    min_nodes: int | None = None
     node_rank: int | None = None
     master_addr: str | None = None
     master_port: int | None = None

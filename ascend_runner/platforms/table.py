@@ -63,15 +63,12 @@ def find_table(named: str | None, environ: Mapping[str, str], is_folder: Callabl
 def contradiction(node: Node, table: TableFacts) -> str:
     """Return the sentence of the error; "" if both agree, or if only the table has the facts."""
     sources = node.sources
-    if "nnodes" in sources and node.nnodes not in {table.nodes, len(table.server_ids)}:  # two pods may share a server
-        source = sources["nnodes"]
-        return (
-            f"{source} is {node.nnodes}, but the rank table has {counted(table.nodes, table.unit)}; if the table is"
-            f" right, use --nnodes {table.nodes}"
-        )
+    number = _contradicting_number(node, table)
+    if number:
+        return number
     if node.devices_per_node not in {None, table.devices}:
         return _other_number_of_devices(node, table)
-    if sources.get("node_rank") == "--node-rank" and node.node_rank != table.position:
+    if sources.get("node_rank") == "--node-rank" and node.node_rank != table.position and not _missing(node, table):
         return f"--node-rank is {node.node_rank}, but the rank table gives this node rank {table.position}"
     # A server_id may be another address of the node, or none at all (MindCluster writes a pod's UID). So an address
     # that is not in the table proves nothing, but another server's proves that these are not our devices.
@@ -82,6 +79,26 @@ def contradiction(node: Node, table: TableFacts) -> str:
         )
 
     return ""
+
+
+def _missing(node: Node, table: TableFacts) -> int:
+    """Return how many nodes a rank table has less than options or variables say; negative if it has more."""
+    if "nnodes" not in node.sources or node.nnodes == len(table.server_ids):  # two pods may share a server
+        return 0
+    return node.nnodes - table.nodes
+
+
+def _contradicting_number(node: Node, table: TableFacts) -> str:
+    """Return the sentence of the error if a rank table has too few or too many nodes."""
+    missing, has = _missing(node, table), f"but the rank table has {counted(table.nodes, table.unit)}"
+    if node.min_nodes is not None and table.nodes < node.min_nodes:
+        return f"--min-nodes is {node.min_nodes}, {has}"
+    if not missing or (missing > 0 and node.min_nodes is not None):
+        return ""
+    smaller = f", or --min-nodes {table.nodes} if the job may start on fewer nodes" if missing > 0 else ""
+    return (
+        f"{node.sources['nnodes']} is {node.nnodes}, {has}; if the table is right, use --nnodes {table.nodes}{smaller}"
+    )
 
 
 def _other_number_of_devices(node: Node, table: TableFacts) -> str:
@@ -104,7 +121,16 @@ def with_table(node: Node, table: TableFacts) -> Node:
     An address of node 0 from an option, MASTER_ADDR or a platform's variable of that meaning stays.
     """
     announced = node.node_rank if "node_rank" in node.sources else None
-    node = attrs.evolve(node, node_rank=table.position, nnodes=table.nodes, ambiguity="", announced_rank=announced)
+    missing = max(0, _missing(node, table))
+    hosts = () if missing else node.hosts  # which also name those that are missing
+    node = attrs.evolve(
+        node,
+        node_rank=table.position,
+        nnodes=table.nodes,
+        ambiguity="",
+        announced_rank=announced,
+        missing=missing,
+    )
     if "master_addr" in node.sources:
         return node
     if table.nodes == 1:
@@ -113,7 +139,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
     # A host's name starts with its pod's. Every node must find the same address, so this node's own is not used.
     of_first_pod = tuple(host for host in node.hosts if host.partition(".")[0] == table.first_pod_name)
     # Host names have the platform's order and no other; but if they are addresses of the table, its order counts.
-    in_their_order = node.hosts if set(table.server_ids).isdisjoint(node.hosts) else ()
+    in_their_order = hosts if set(table.server_ids).isdisjoint(hosts) else ()
     return attrs.evolve(node, master_addr=(*of_first_pod, *in_their_order, table.first_address)[0])
 
 

@@ -205,7 +205,10 @@ class Preparer:
     def _find_share_of_table(self, table: RankTable, node: Node) -> NodeShare:
         if self.context.settings.names_this_node:
             node = attrs.evolve(node, address="")
-        return this_node.agreed(this_node.find_share(table, self.context), table, node)
+        share = this_node.agreed(this_node.find_share(table, self.context), table, node)
+        if share.node.missing:
+            self.messages.info(tables.missing_nodes(share))
+        return share
 
     def _read_table(self) -> RankTable | None:
         if self._is_worth_waiting:
@@ -244,6 +247,8 @@ class Preparer:
         if not self._found.error:
             self._found.ask(Subject.COMMAND, commands.check_program, plan)
         self._refuse_restarts(of_a_part=not plan.has_all_ranks)
+        if not self._table:
+            self._found.ask(Subject.SETTINGS, tables.refuse_min_nodes, self.context.settings)
         if os.path.lexists(plan.checkpoint_dir) and not os.path.isdir(plan.checkpoint_dir):
             sentence = f"--checkpoint-dir {plan.checkpoint_dir!r} is not a directory"
             self._found.add_error(Subject.SETTINGS, SettingsError(sentence))

@@ -9,15 +9,18 @@ from typing import Final
 import attrs
 
 from ascend_runner.engines.registry import DIRECT
-from ascend_runner.errors import RankTableNotReadyError
+from ascend_runner.errors import RankTableNotReadyError, SettingsError
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import TableFile
+from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.node import Node
 from ascend_runner.problems import Problem, Severity
 from ascend_runner.rank_table import RankTable, source
 from ascend_runner.rank_table.checks import chips
 from ascend_runner.rank_table.checks import entry as checks
+from ascend_runner.settings.model import Settings
+from ascend_runner.text import counted
 
 NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
 
@@ -88,3 +91,24 @@ def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Probl
         attrs.evolve(problem, remedy=NO_TABLE_CHECKS) if problem.severity is Severity.ERROR else problem
         for problem in problems
     ]
+
+
+def missing_nodes(share: NodeShare) -> str:
+    """Say that the rank table has fewer nodes than it could have."""
+    node = share.node
+    return (
+        f"the rank table has {node.nnodes} of {counted(node.nnodes + node.missing, 'node')}, so the job has"
+        f" {counted(share.rank_size, 'rank')} (--min-nodes)"
+    )
+
+
+def refuse_min_nodes(settings: Settings) -> None:
+    """Refuse a least number of nodes for a job without a rank table.
+
+    Raises:
+        SettingsError: it is set.
+    """
+    if settings.min_nodes is not None:
+        raise SettingsError(
+            "--min-nodes requires a rank table, which lists the nodes that take part, and this job starts without one"
+        )

@@ -65,6 +65,15 @@ class Journal:
         self._replace_unfinished()
         self.flush()
 
+    def note_size(self) -> None:
+        """Write a line of the events if an attempt has fewer nodes than it could have."""
+        if not self.spec.missing_nodes:
+            return
+        self._events += 1
+        nodes = self.spec.nodes, self.spec.nodes + self.spec.missing_nodes
+        at = build.iso(time.time())
+        self._append(events.encode_size(self.job, nodes, self._origin, number=self._events, at=at))
+
     def observe(self, fact: Fact, _at: float) -> None:
         """Follow the phases of an attempt, and the ranks that are started."""
         if isinstance(fact, Spawned):
@@ -137,7 +146,9 @@ class Journal:
     def _note(self, event: Event | None) -> None:
         """Write a line of the events."""
         self._events += 1
-        line = events.encode(self.job, event, self._origin, number=self._events, at=build.iso(time.time()))
+        self._append(events.encode(self.job, event, self._origin, number=self._events, at=build.iso(time.time())))
+
+    def _append(self, line: bytes) -> None:
         path = self.spec.events_path
         self._disk.put(path, lambda: files.append(path, line))
 

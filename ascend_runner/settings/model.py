@@ -25,6 +25,7 @@ class Settings:
     chip: str | None = None
     nproc_per_node: int | None = None
     nnodes: int | None = None
+    min_nodes: int | None = None
     node_rank: int | None = None
     master_addr: str | None = None
     master_port: int | None = None
@@ -87,6 +88,7 @@ class Settings:
         """The facts of this node that override those of the platform."""
         return Overrides(
             nnodes=self.nnodes,
+            min_nodes=self.min_nodes,
             node_rank=self.node_rank,
             master_addr=self.master_addr,
             master_port=self.master_port,

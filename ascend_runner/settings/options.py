@@ -81,6 +81,14 @@ OPTIONS: Final = (
         is_common=True,
     ),
     Option(
+        name="min_nodes",
+        topic=Topic.NODES,
+        metavar="N",
+        parse=parsing.count,
+        default_text="the number of nodes",
+        help="start the job also if the rank table has fewer nodes than --nnodes or the platform says, but at least N",
+    ),
+    Option(
         name="node_rank",
         topic=Topic.NODES,
         metavar="N",

@@ -396,6 +396,18 @@ def _node(table: RankTable, environ: dict[str, str], host_name: str = "some-host
     return agreed(find_share(table, _context(environ, host_name)), table, find_node(environ)).node
 
 
+@pytest.mark.parametrize("table", [TWO_PODS, TWO_SERVERS])
+def test_node_of_a_smaller_table_is_found_by_its_name(table: RankTable) -> None:
+    """With --min-nodes, a smaller table numbers its nodes anew, so that --node-rank does not identify this one."""
+    settings = Settings(nnodes=3, node_rank=1, min_nodes=2)
+    environ = {"MA_CURRENT_INSTANCE_NAME": "job-worker-0", "MA_CURRENT_HOST_IP": "10.0.0.1"}
+    share = find_share(table, _context(environ, settings=settings))
+    node = agreed(share, table, find_node({}, settings.overrides)).node
+
+    assert (0, 1) == share.rank_ids
+    assert (0, 2, 1) == (node.node_rank, node.nnodes, node.missing)
+
+
 # --- The user's own word ----------------------------------------------------------------------------------------------
 
 

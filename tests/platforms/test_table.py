@@ -7,7 +7,7 @@ import os
 import attrs
 import pytest
 
-from ascend_runner.errors import RankTableError
+from ascend_runner.errors import RankTableError, SettingsError
 from ascend_runner.platforms.detect import find_node
 from ascend_runner.platforms.node import Overrides
 from ascend_runner.platforms.table import (
@@ -83,6 +83,58 @@ def test_nobody_says_anything() -> None:
 def test_contradiction(table: TableFacts, sentence: str) -> None:
     """Counts and the node's address are compared with the table, and the sentence names the variable."""
     assert sentence == contradiction(find_node(MODELARTS), table)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "min_nodes", "expected"),
+    [
+        (3, 3, ""),
+        (4, 2, ""),
+        (3, None, "--min-nodes 3 if the job may start on fewer nodes"),
+        (2, 3, "--min-nodes is 3, but the rank table has 2 servers"),
+        (5, 3, "--nnodes is 4, but the rank table has 5 servers; if the table is right, use --nnodes 5"),
+    ],
+)
+def test_number_of_nodes(nodes: int, min_nodes: int | None, expected: str) -> None:
+    """A smaller table is accepted down to --min-nodes, and refused with the way out otherwise; a larger one always."""
+    node = find_node({}, Overrides(nnodes=4, node_rank=3, min_nodes=min_nodes))
+    ids = tuple(map(str, range(nodes)))
+    table = attrs.evolve(TABLE, unit="server", nodes=nodes, position=nodes - 1, server_ids=ids, server_id=ids[-1])
+
+    assert contradiction(node, table).endswith(expected)
+    assert bool(expected) is bool(contradiction(node, table))
+
+
+def test_smaller_table() -> None:
+    """The table numbers the nodes and ranks that take part anew; the platform's first host may not be among them."""
+    environ = {"VC_TASK_INDEX": "2", "VC_WORKER_HOSTS": "job-0.job,job-1.job,job-2.job"}
+    table = attrs.evolve(TABLE, server_ids=("a", "b"), first_address="10.0.0.9", first_pod_name="job-1")
+    for first_pod_name, master in (("job-1", "job-1.job"), ("", "10.0.0.9")):
+        node = find_node(environ, Overrides(min_nodes=1))
+        node = with_table(node, attrs.evolve(table, first_pod_name=first_pod_name))
+
+        assert (1, 2, 1, master) == (node.node_rank, node.nnodes, node.missing, node.master_addr)
+        assert 2 == node.file_number
+
+
+def test_single_node_of_several_keeps_its_number() -> None:
+    """The files of a node are called the same, however many others take part."""
+    node = find_node({}, Overrides(nnodes=3, node_rank=2, min_nodes=1))
+    table = attrs.evolve(TABLE, nodes=1, position=0, server_ids=("a",), first_pod_name="")
+
+    assert (2, 2, "127.0.0.1") == (
+        node.file_number,
+        with_table(node, table).file_number,
+        with_table(node, table).master_addr,
+    )
+
+
+@pytest.mark.parametrize("environ", [{}, MODELARTS])
+def test_least_number_of_nodes_above_their_number(environ: dict[str, str]) -> None:
+    """--min-nodes must not exceed the number of nodes, whoever gives it."""
+    overrides = Overrides(min_nodes=9) if environ else Overrides(nnodes=2, node_rank=0, min_nodes=9)
+    with pytest.raises(SettingsError, match=r"^--min-nodes is 9, but the number of nodes is 2 "):
+        find_node(environ, overrides)
 
 
 def test_node_rank_of_the_users() -> None:

@@ -165,6 +165,14 @@ def test_table_and_options_that_disagree(preparing: Preparing) -> None:
     assert [Subject.NODE] == subjects(prepared)
 
 
+def test_least_number_of_nodes_requires_a_table(preparing: Preparing) -> None:
+    """Only a rank table can say that fewer nodes take part: without one, --min-nodes is refused."""
+    prepared = preparing.prepare(Settings(nproc_per_node=2, nnodes=2, node_rank=0, master_addr="a", min_nodes=1))
+
+    assert [Subject.SETTINGS] == subjects(prepared)
+    assert isinstance(prepared.error, SettingsError)
+
+
 def test_ambiguous_place_of_this_node(preparing: Preparing) -> None:
     """Variables that do not determine this node's place are an error, unless a rank table does."""
     environ = {"WORLD_SIZE": "4", "RANK": "2"}
