@@ -63,7 +63,7 @@ def test_verdict_is_off_unless_asked_for(program: Program) -> None:
 
     assert 1 == run.finish()
     assert program.report()["exit_verdict"] is None
-    assert "93" not in run.screen
+    assert "--exit-verdict" not in run.screen
 
 
 def test_stopped_job_gives_no_verdict(program: Program) -> None:
