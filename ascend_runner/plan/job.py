@@ -76,10 +76,9 @@ class JobSpec:
     symlink that points at the newest log directory ("": none). `stop_signum` asks the ranks to stop. For a
     checkpoint they are asked with `checkpoint_signum` (0: never), and have `checkpoint_grace` seconds before they are
     stopped (0: they are not asked then). `node_number` tells the files of several nodes apart (None: there is one
-    node, or its number is unknown). Of the nodes, `nodes` take part and `missing_nodes` do not (see --min-nodes).
-    `restarts` says when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("":
-    unknown), and `attempt` counts its starts from 0. `runner_version` is for the report. `notes` are sentences about the
-    plan.
+    node, or its number is unknown). `nodes` is how many take part, and how many could, see --min-nodes. `restarts` says
+    when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and
+    `attempt` counts its starts from 0. `runner_version` is for the report. `notes` are sentences about the plan.
     """
 
     job_id: str
@@ -103,8 +102,7 @@ class JobSpec:
     log_runs: int = 10
     newest_link: str = ""
     node_number: int | None = None
-    nodes: int = 1
-    missing_nodes: int = 0
+    nodes: tuple[int, int] = (1, 1)
     stop_signum: int = SIGTERM
     checkpoint_signum: int = SIGUSR1
     checkpoint_grace: float = 0.0
@@ -135,7 +133,7 @@ class JobSpec:
 
         The host name comes last: two nodes that share a log directory may have the same.
         """
-        if self.has_all_ranks and not self.missing_nodes:
+        if self.has_all_ranks and self.nodes[0] == self.nodes[1]:
             return ""
         if self.node_number is not None:
             return f"-node-{self.node_number}"

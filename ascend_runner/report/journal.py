@@ -67,12 +67,11 @@ class Journal:
 
     def note_size(self) -> None:
         """Write a line of the events if an attempt has fewer nodes than it could have."""
-        if not self.spec.missing_nodes:
-            return
-        self._events += 1
-        nodes = self.spec.nodes, self.spec.nodes + self.spec.missing_nodes
-        at = build.iso(time.time())
-        self._append(events.encode_size(self.job, nodes, self._origin, number=self._events, at=at))
+        nodes = self.spec.nodes
+        if nodes[0] < nodes[1]:
+            self._events += 1
+            at = build.iso(time.time())
+            self._append(events.encode_size(self.job, nodes, self._origin, number=self._events, at=at))
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Follow the phases of an attempt, and the ranks that are started."""
