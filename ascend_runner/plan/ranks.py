@@ -105,7 +105,7 @@ def plan_job(
 ) -> JobSpec:
     """Plan the job that consists of some processes."""
     settings = context.settings
-    return JobSpec(
+    job = JobSpec(
         job_id=context.job_id,
         ranks=ranks,
         rank_size=share.rank_size,
@@ -128,6 +128,13 @@ def plan_job(
         runner_version=context.version,
         restarts=_restarts(settings),
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
+    )
+    return _with_signals(job, settings)
+
+
+def _with_signals(job: JobSpec, settings: Settings) -> JobSpec:
+    return attrs.evolve(
+        job,
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
         checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
         checkpoint_grace=settings.checkpoint_grace,
