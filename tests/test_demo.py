@@ -12,12 +12,13 @@ ROOT = Path(__file__).parents[1]
 RANKS = 4
 
 
-def train(program: Program, **env: str) -> Run:
+def train(program: Program, *options: str, **env: str) -> Run:
     """Start the training of the demo on a free port."""
     with bound_to_free_port() as free:
         port = str(free.getsockname()[1])
     script = str(ROOT / "fixtures" / "demo" / "train.py")
-    return program.start("--nproc-per-node", str(RANKS), sys.executable, script, env={"MASTER_PORT": port, **env})
+    words = ("--nproc-per-node", str(RANKS), *options, sys.executable, script)
+    return program.start(*words, env={"MASTER_PORT": port, **env})
 
 
 def test_ranks_learn_from_each_other(program: Program) -> None:
@@ -33,3 +34,15 @@ def test_failure_of_one_rank_stops_all(program: Program) -> None:
 
     assert run.finish() == 1
     assert " ERROR rank 2 failed: exit status 1" in run.screen
+
+
+def test_restart_resumes(program: Program) -> None:
+    """After the failure the ranks go on from the last checkpoint, and learn all weights."""
+    saved = program.folder / "saved"
+    saved.mkdir()
+    options = ("--max-restarts", "1", "--checkpoint-dir", str(saved))
+    run = train(program, *options, DEMO_FAIL_RANK="2", DEMO_CHECKPOINT_DIR=str(saved))
+
+    assert run.finish() == 0
+    assert b"resuming from checkpoint-15.pt\nstep 30 " in program.log(0)
+    assert b"learned all %d weights" % RANKS in program.log(0)
