@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +53,12 @@ def read(words: list[str]) -> tuple[Settings, list[str]]:
 
 
 YAML_FILES = ["volcano.yaml", "acjob.yaml", "trainjob.yaml"]
+BATCH_SCRIPTS = ["slurm.sbatch", "slurm-requeue.sbatch"]
 
 
 def test_every_manifest_is_tested_here() -> None:
     """Each manifest is tested here."""
-    assert {*YAML_FILES, "slurm.sbatch"} == {path.name for path in MANIFESTS.iterdir()}
+    assert {*YAML_FILES, *BATCH_SCRIPTS} == {path.name for path in MANIFESTS.iterdir()}
 
 
 @pytest.mark.parametrize("name", YAML_FILES)
@@ -139,36 +142,106 @@ def test_trainjob_fails_fast() -> None:
 
 # --- Slurm ------------------------------------------------------------------------------------------------------------
 
-SBATCH = MANIFESTS / "slurm.sbatch"
 
-
-def test_sbatch_is_bash() -> None:
+@pytest.mark.parametrize("name", BATCH_SCRIPTS)
+def test_sbatch_is_bash(name: str) -> None:
     """The script is valid bash."""
-    checked = subprocess.run(["/bin/bash", "-n", SBATCH], capture_output=True, text=True, check=False, timeout=LIMIT)
+    command = ["/bin/bash", "-n", str(MANIFESTS / name)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
 
     assert (0, "") == (checked.returncode, checked.stderr)
 
 
-def test_sbatch_runs_srun(tmp_path: Path) -> None:
+class Slurm:
+    """The commands of Slurm that a batch script runs, as shell scripts, and the script itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, name: str, script: str) -> None:
+        """Write a command."""
+        (self._folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self._folder / name).chmod(0o755)
+
+    def start(self, name: str) -> subprocess.Popen[str]:
+        """Start a batch script."""
+        path = f"{self._folder}:{os.environ['PATH']}"
+        env = {**CLEAN, "PATH": path, "SLURM_CPUS_PER_TASK": "192", "SLURM_JOB_ID": "7", "HOME": "/home/a b"}
+        command = ["/bin/bash", str(MANIFESTS / name)]
+        return subprocess.Popen(command, env=env, cwd=self._folder, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Slurm:
+    """Return the commands of Slurm."""
+    return Slurm(tmp_path)
+
+
+@pytest.mark.parametrize("name", BATCH_SCRIPTS)
+def test_sbatch_runs_srun(slurm: Slurm, name: str) -> None:
     """The script starts one runner per node, ends in time for KillWait, and returns srun's status."""
-    srun = tmp_path / "srun"
-    srun.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 42\n')
-    srun.chmod(0o755)
-    env = {**CLEAN, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "192", "HOME": "/home/a b"}
-    ran = subprocess.run(["/bin/bash", SBATCH], env=env, capture_output=True, text=True, check=False, timeout=LIMIT)
-    words = ran.stdout.splitlines()
+    slurm.write("srun", 'printf "%s\\n" "$@"; exit 42')
+    slurm.write("scontrol", "exit 1")
+    script = slurm.start(name)
+    shown, _ = script.communicate(timeout=LIMIT)
+    words = shown.splitlines()
     at = words.index("ascend-runner")
     own, command = read(words[at:])
 
-    assert 42 == ran.returncode, ran.stderr
+    assert 42 == script.returncode
     assert ["--kill-on-bad-exit=1", "--cpus-per-task=192", "--cpu-bind=none"] == words[:at]
-    assert ["python", "/home/a b/job/train.py"] == command
+    assert ["python", "/home/a b/job/train.py"] == command[:2]
     assert own.grace + LEEWAY <= POD_GRACE
 
 
-def test_sbatch_asks_for_whole_nodes() -> None:
+@pytest.mark.parametrize(("name", "nodes"), [("slurm.sbatch", "--nodes=2"), ("slurm-requeue.sbatch", "--nodes=1")])
+def test_sbatch_asks_for_whole_nodes(name: str, nodes: str) -> None:
     """Comments have lines of their own, because sbatch takes the rest of a line as part of the option."""
-    asked = [line.split(None, 1)[1] for line in SBATCH.read_text().splitlines() if line.startswith("#SBATCH")]
+    lines = (MANIFESTS / name).read_text().splitlines()
+    asked = [line.split(None, 1)[1] for line in lines if line.startswith("#SBATCH")]
 
-    assert {"--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=192", "--gres=npu:8", "--mem=0"} <= {*asked}
+    assert {nodes, "--ntasks-per-node=1", "--cpus-per-task=192", "--gres=npu:8", "--mem=0", "--exclusive"} <= {*asked}
     assert not any(" " in option for option in asked)
+
+
+# It shows its process id and each signal that it gets, and exits with a status after the last one.
+SRUN = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGTERM])
+print(os.getpid(), flush=True)
+for name in sys.argv[2:]:
+    print(signal.Signals(signal.sigwait([signal.Signals[name]])).name, flush=True)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("signals", "status", "reason", "is_requeued"),
+    [
+        ("SIGUSR1", 0, "None", True),  # saved and ended
+        ("SIGUSR1 SIGTERM", 143, "TimeLimit", True),  # saved, and trained on until the limit
+        ("SIGTERM", 143, "TimeLimit", True),
+        ("SIGUSR1 SIGTERM", 143, "None", False),  # cancelled
+        ("SIGUSR1", 1, "None", False),  # failed after it was asked
+        ("", 0, "None", False),  # has reached its end
+    ],
+)
+def test_sbatch_is_requeued(slurm: Slurm, signals: str, status: int, reason: str, *, is_requeued: bool) -> None:
+    """A job that has saved, or that the limit has ended, is requeued; one that failed or was cancelled is not."""
+    slurm.write("srun", f"exec {sys.executable} -c '{SRUN}' {status} {signals}")
+    slurm.write(
+        "scontrol", f'case $1 in show) echo "JobState=RUNNING Reason={reason} Dependency=" ;; *) echo "$@" ;; esac'
+    )
+    with slurm.start("slurm-requeue.sbatch") as script:
+        assert script.stdout
+        srun = int(script.stdout.readline())
+        seen = []
+        for name in signals.split():
+            script.send_signal(signal.Signals[name])
+            if name == "SIGTERM":  # Slurm signals the steps of a job as well
+                os.kill(srun, signal.SIGTERM)
+            seen.append(script.stdout.readline().strip())
+        rest, _ = script.communicate(timeout=LIMIT)
+
+    assert signals.split() == seen
+    assert (status, "requeue 7\n" if is_requeued else "") == (script.returncode, rest)

@@ -16,7 +16,7 @@ from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import wait_until
 
 # Without other daemons, keys and control groups. The nodes declare the resources that scripts/manifests/slurm.sbatch
-# requests; select/linear would not give a step the NPUs of its job.
+# requests; select/linear would not give a step the NPUs of its job. A requeued job waits for cred_expire.
 CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -24,6 +24,7 @@ SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/none
+AuthInfo=cred_expire=5
 CredType=cred/none
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
@@ -43,7 +44,7 @@ NodeName=npu1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={port1} CPUs=192 Gr
 NodeName=npu2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={port2} CPUs=192 Gres=npu:8 State=UNKNOWN
 PartitionName=all Nodes=npu[1-2] Default=YES State=UP
 """
-SBATCH = Path(__file__).parents[2] / "scripts" / "manifests" / "slurm.sbatch"
+MANIFESTS = Path(__file__).parents[2] / "scripts" / "manifests"
 TELL = 'echo "$RANK of $WORLD_SIZE, node $NODE_RANK, on $SLURMD_NODENAME, meets at $MASTER_ADDR"'
 
 
@@ -87,10 +88,10 @@ class Cluster:
         words = ("srun", "-N2", "--ntasks-per-node=1", "--kill-on-bad-exit=1", *command)
         return run(*words, env=self._env, cwd=self._folder)
 
-    def sbatch(self, script: Path, job: str, env: Mapping[str, str]) -> Ended:
-        """Submit a script and wait for the end of its job, which has the name `job`."""
-        ended = run("sbatch", "--wait", "--parsable", str(script), env={**self._env, **env}, cwd=self._folder)
-        log = self._folder / f"{job}-{ended.screen.strip()}.log"
+    def sbatch(self, *words: str, env: Mapping[str, str]) -> Ended:
+        """Submit a script and wait for the end of its job."""
+        ended = run("sbatch", "--wait", "--parsable", *words, env={**self._env, **env}, cwd=self._folder)
+        log = self._folder / f"train-{ended.screen.strip()}.log"
         return Ended(ended.status, log.read_text())
 
     def _states(self) -> list[str]:
@@ -151,22 +152,61 @@ if failing:
 """
 
 
+def write_job(home: Path, script: str) -> dict[str, str]:
+    """Write the script that the manifests start, and return the variables of the job."""
+    (home / "job").mkdir()
+    (home / "job" / "train.py").write_text(script)
+    return {"HOME": str(home), "ASCEND_RUNNER_LOG_DIR": str(home / "log")}
+
+
 def test_batch_script(cluster: Cluster, tmp_path: Path) -> None:
     """The manifest works unchanged: each rank has its place, and the first failure ends the job with its status."""
-    script = tmp_path / "job" / "train.py"
-    script.parent.mkdir()
-    script.write_text(TRAIN)
-    env = {"HOME": str(tmp_path), "ASCEND_RUNNER_LOG_DIR": str(tmp_path / "log")}
-    ended = cluster.sbatch(SBATCH, "train", env)
+    script = str(MANIFESTS / "slurm.sbatch")
+    env = write_job(tmp_path, TRAIN)
+    ended = cluster.sbatch(script, env=env)
 
     assert 0 == ended.status, ended.screen
     places = [f"{rank} of 16, node {rank // 8}, on npu{rank // 8 + 1}, meets at npu1" for rank in range(16)]
     assert sorted(places) == ended.lines
 
     os.mkfifo(tmp_path / "started")
-    ended = cluster.sbatch(SBATCH, "train", {**env, "FAILING": "11"})
+    ended = cluster.sbatch(script, env={**env, "FAILING": "11"})
 
     assert 200 == ended.status, ended.screen
     # The cause that node 0 reports is left to chance: srun signals the ranks as well as their runner.
     assert re.search(r" ERROR rank 11\b.*\b200\b", ended.screen)
     assert "srun: error: npu1: task 0: Exited with exit code 143\n" in ended.screen
+
+
+# It saves when asked, and trains on until the limit; when it has resumed, that is all it is to show.
+TRAIN_BEYOND_THE_LIMIT = """
+import os, sys, time, zipfile
+import ascend_runner
+asked, latest = ascend_runner.on_checkpoint(), ascend_runner.latest_checkpoint(sys.argv[1])
+step = int(latest.stem.rpartition("-")[2]) + 1 if latest else 0
+sys.stdout.write(f"first step {step}\\n")
+while not latest:
+    time.sleep(0.05)
+    if asked.at(step):
+        path = os.path.join(sys.argv[1], f"checkpoint-{step}.pt")
+        if os.environ["RANK"] == "0":
+            with zipfile.ZipFile(path, "w") as file:
+                file.writestr("data", "weights")
+        asked.saved(path)
+        print(f"saved after step {step}", flush=True)
+    step += 1
+"""
+
+
+def test_batch_script_is_requeued_at_its_limit(cluster: Cluster, tmp_path: Path) -> None:
+    """Before the limit the ranks save after one step, the limit ends the job, and it resumes with the next step."""
+    env = write_job(tmp_path, TRAIN_BEYOND_THE_LIMIT)
+    (tmp_path / "job" / "checkpoints").mkdir()
+    limits = ("--time=1", "--signal=B:USR1@30")  # minutes, and seconds before it: Slurm knows no shorter ones
+    ended = cluster.sbatch(*limits, str(MANIFESTS / "slurm-requeue.sbatch"), env=env)
+    saved = {int(step) for step in re.findall(r"saved after step (\d+)", ended.screen)}
+
+    assert 0 == ended.status, ended.screen
+    assert "DUE TO TIME LIMIT" in ended.screen
+    assert 1 == len(saved), ended.screen
+    assert (8, 8) == tuple(ended.screen.count(f"first step {step}\n") for step in (0, max(saved) + 1)), ended.screen
