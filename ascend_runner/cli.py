@@ -21,6 +21,7 @@ from ascend_runner.output.console import STDERR, Console
 from ascend_runner.output.messages import Level, Messages, format_message
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
+from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_record import Outcome
@@ -119,7 +120,7 @@ class Program:
             return prepared.error, ""
         job = prepared.job()
         if settings.dry_run:
-            return NO_JOB, _plan_text(job, self.environ)
+            return NO_JOB, _plan_text(prepared, self.environ)
         return self._launch(launcher, job), ""
 
     def _launch(self, launcher: Launcher, job: JobSpec) -> Outcome:
@@ -149,8 +150,8 @@ def _write_last_message(sentence: str) -> None:
     os.write(STDERR, format_message(Level.ERROR, sentence))
 
 
-def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
-    masker = Masker()
+def _plan_text(prepared: Preparation, environ: Mapping[str, str]) -> str:
+    job, masker = prepared.job(), Masker()
     plan = {
         "job_id": job.job_id,
         "rank_size": job.rank_size or None,
@@ -162,6 +163,7 @@ def _plan_text(job: JobSpec, environ: Mapping[str, str]) -> str:
             for rank in job.ranks
         ],
         "beside": [{"name": process.name, **_process_plan(process, environ, masker)} for process in job.beside],
+        "stages": [{"source": stage.source, "place": stage.place} for stage in prepared.context.stages],
         "host_files": [
             {"path": path, "lines": os.fsdecode(content).splitlines()} for path, content in job.host_files.items()
         ],

@@ -227,6 +227,7 @@ def run(launcher: Launcher, spec: JobSpec, console: Console) -> tuple[Outcome, J
         journal = launcher.begin(spec)
         journal.spec = spec
         try:
+            journal.staged = launcher.await_staging()
             return JobRunner(launcher, journal, console).run(), journal
         except AscendRunnerError as error:
             journal.fail(error)

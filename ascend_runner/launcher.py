@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -36,6 +37,10 @@ from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.supervision.events import ORPHANED, LimitReached, signal_name
 from ascend_runner.text import printable
 
+if TYPE_CHECKING:
+    from ascend_runner.plan.staging import Staged
+    from ascend_runner.services.staging import Staging
+
 
 class Launcher:
     """Launches a command. It needs the signals from the start, because a wait can be interrupted."""
@@ -51,6 +56,7 @@ class Launcher:
         self._context: PlanContext | None = None
         self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
         self._journal: Journal | None = None
+        self._staging: Staging | None = None
         self._guardian = os.getppid()
 
     def prepare(self, command: Sequence[str], version: str = "") -> Preparation:
@@ -64,8 +70,23 @@ class Launcher:
             SettingsError: the current directory cannot be used.
             StopRequestedError: a stop signal arrived during a wait.
         """
+        context = self._gather(command, version)
+        self._context = context
+        begin, stage = (None, None) if self._settings.dry_run else (self.begin, self.stage)
+        preparer = Preparer(context, self.messages, self.pause, begin=begin, stage=stage)
+        try:
+            prepared = preparer.prepare()
+        except (errors.StopRequestedError, errors.LimitReachedError) as end:
+            self._fail(end)
+            raise
+        if prepared.error:
+            self._fail(prepared.error)
+        self._context = attrs.evolve(context, stages=prepared.context.stages)
+        return attrs.evolve(prepared, plan=prepared.plan and of_attempt(prepared.plan, 0))
+
+    def _gather(self, command: Sequence[str], version: str) -> PlanContext:
         cwd = current_folder()
-        context = PlanContext(
+        return PlanContext(
             settings=self._settings,
             command=tuple(command),
             environ=self.environ,
@@ -82,17 +103,6 @@ class Launcher:
             columns=terminal.columns(STDOUT),
             has_colors=self._has_colors(),
         )
-        self._context = context
-        begin = None if self._settings.dry_run else self.begin
-        preparer = Preparer(context, self.messages, self.pause, begin=begin)
-        try:
-            prepared = preparer.prepare()
-        except (errors.StopRequestedError, errors.LimitReachedError) as end:
-            self._fail(end)
-            raise
-        if prepared.error:
-            self._fail(prepared.error)
-        return attrs.evolve(prepared, plan=prepared.plan and of_attempt(prepared.plan, 0))
 
     def prepare_again(self) -> JobSpec:
         """Plan the job anew, with its rank table as it is now.
@@ -134,6 +144,26 @@ class Launcher:
             self._journal.begin(record)
         return self._journal
 
+    def stage(self, context: PlanContext) -> None:
+        """Begin to copy the data sets of a job, unless that has begun. It ends when `log_dir` is closed."""
+        if context.stages and not self._staging:
+            from ascend_runner.services.staging import Staging  # noqa: PLC0415  only --stage needs it
+
+            self._staging = Staging(context.stages, self.messages.info, self.messages.warning)
+            self._staging.start()
+            self.log_dir.callback(self._staging.close)
+
+    def await_staging(self) -> tuple[Staged, ...]:
+        """Wait until the data sets of the job that was prepared are copied.
+
+        Raises:
+            OutputError: one cannot be copied.
+            StopRequestedError: a stop signal arrived.
+        """
+        if self._context:
+            self.stage(self._context)
+        return self._staging.results(self.pause) if self._staging else ()
+
     def make(self, job: JobSpec) -> JobSpec:
         """Create the files of a plan; return the plan as it can be carried out.
 
@@ -150,9 +180,12 @@ class Launcher:
         """Wait so long.
 
         Raises:
+            OutputError: a data set cannot be staged.
             StopRequestedError: a stop signal arrived.
             LimitReachedError: the time limit of the job is reached.
         """
+        if self._staging:
+            self._staging.check()
         end = self.signals.now() + seconds
         while True:
             limit = self.requests.deadline

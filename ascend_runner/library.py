@@ -79,6 +79,7 @@ class Options(TypedDict, total=False):
     restart_delay: float | None
     exit_verdict: bool
     checkpoint_dir: str | os.PathLike[str] | None
+    stage: str | Iterable[str] | None
     # </options>
 
 
@@ -213,6 +214,8 @@ def _flags(options: Mapping[str, object]) -> list[str]:
         elif isinstance(value, (int, float)):
             unit = "B" if option.parse is parsing.size else ""
             flags += [option.flag, f"{value}{unit}"]
+        elif isinstance(value, Iterable) and option.is_repeatable:
+            flags += [word for one in value for word in (option.flag, str(one))]
         elif isinstance(value, Iterable):
             flags += [option.flag, ",".join(map(str, value)) or "none"]
         else:

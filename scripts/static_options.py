@@ -29,6 +29,8 @@ ACCEPTED: Final = {
 def setting(option: Option) -> str:
     """Return the field of `Settings` for an option."""
     kind = option.parse.__annotations__["return"]
+    if option.is_repeatable:
+        kind = f"tuple[{kind}, ...]"
     if option.default is None and not kind.endswith(" | None"):
         kind += " | None"
     return f"    {option.name}: {kind} = {_literal(option.default)}\n"
@@ -44,6 +46,8 @@ def argument(option: Option) -> str:
         return ""
     parser = option.parse.__qualname__.partition(".")[0]
     kind = ACCEPTED.get(parser) or option.parse.__annotations__["return"]
+    if option.is_repeatable:
+        kind = "str | Iterable[str]"
     if not option.is_switch and not kind.endswith(" | None"):
         kind += " | None"
     return f"    {option.name}: {kind}\n"

@@ -175,6 +175,7 @@ def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
         "pod_name": "",
         "rank_table": None,
         "beside": [],
+        "stages": [],
         "host_files": [],
         "secrets_masked": 0,
     } == plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -13,9 +13,12 @@ from ascend_runner.engines.command import program_of
 from ascend_runner.errors import SettingsError
 from ascend_runner.plan.job import TableFile
 from ascend_runner.platforms import detect
-from ascend_runner.settings.command_line import VARIABLES
+from ascend_runner.settings.command_line import STAGED, VARIABLES
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import WORKDIR_DEVICE, WORKDIR_INHERIT
+
+if TYPE_CHECKING:
+    from ascend_runner.plan.staging import Stage
 
 TABLE_NAME: Final = "jobstart_hccl.json"
 CACHE: Final = "/cache"  # the local disk of a ModelArts node
@@ -38,6 +41,8 @@ class Command:
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class PlanContext:
     """The settings, the command, the environment, the caller's working directory and facts of the machine.
+
+    `stages` are the data sets that are copied to this node before its ranks start.
 
     `logs` is where each run gets a log directory unless the user or the platform has one, and `started_at` is the time
     as a part of its name. `version` is the runner's. `cores` is the number of cores that this node may use (None:
@@ -64,6 +69,7 @@ class PlanContext:
     cores: int | None = None
     columns: int = 0
     has_colors: bool = False
+    stages: tuple[Stage, ...] = ()
 
     @property
     def job_id(self) -> str:
@@ -95,8 +101,12 @@ class PlanContext:
 
     @property
     def rank_environ(self) -> Mapping[str, str]:
-        """The environment of the ranks: without this runner's options, which must not reach a runner inside a rank."""
-        return {name: value for name, value in self.environ.items() if name not in VARIABLES}
+        """The environment of the ranks: with the places of staged data sets, and without this runner's options.
+
+        A runner inside a rank must not obey them.
+        """
+        own = {name: value for name, value in self.environ.items() if name not in VARIABLES}
+        return {**own, **{f"{STAGED}{number}": stage.place for number, stage in enumerate(self.stages)}}
 
     @property
     def log_dir(self) -> str:

@@ -50,13 +50,15 @@ class Preparer:
     """Performs the checks and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
 
     `begin` is called before a wait with the known facts about the job, if it is certain that this node runs all of it:
-    until then its files have no name. For a check, a rank table or a host name that is not known yet is a warning.
+    until then its files have no name. `stage` is called before a wait for the rank table, to copy data sets meanwhile.
+    For a check, a rank table or a host name that is not known yet is a warning.
     """
 
     context: PlanContext
     messages: Messages
     pause: Callable[[float], None]
     begin: Callable[[JobSpec], object] | None = None
+    stage: Callable[[PlanContext], object] | None = None
     _found: Collector = attrs.field(factory=Collector, init=False)
     _node: Node | None = attrs.field(default=None, init=False)
     _share: NodeShare | None = attrs.field(default=None, init=False)
@@ -71,12 +73,15 @@ class Preparer:
         """
         ask, argv = self._found.ask, self.context.command
         ask(Subject.COMMAND, command_line.check, argv)
+        if self.context.settings.stage:
+            from ascend_runner.preparation import staging  # noqa: PLC0415  only --stage needs it
+
+            self.context = ask(Subject.SETTINGS, staging.placed, self.context, self.pause) or self.context
         entered = ask(Subject.SETTINGS, commands.enter_conda, self.context)
         self.context = attrs.evolve(entered or self.context, resolve=self._resolve)
         made = tf_config.of_hosts(self.context.environ)
         self.context = attrs.evolve(self.context, environ={**self.context.environ, **made})
-        misplaced = command_line.misplaced_options(argv)
-        if misplaced:
+        if misplaced := command_line.misplaced_options(self.context.command):
             self.messages.note(misplaced)
         plan = self._plan()
         if plan:
@@ -214,6 +219,8 @@ class Preparer:
         if self._is_worth_waiting:
             if self.begin and self._is_direct and self._node and self._node.is_numbered:
                 self.begin(plan_job(NodeShare(rank_ids=(), rank_size=0, node=self._node), self.context, ()))
+            if self.stage:
+                self.stage(self.context)
             return tables.wait(self.context, pause=self.pause, say=self.messages.info)
 
         found = tables.read(self.context)

@@ -50,7 +50,7 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[st
     specs = {spec.rank_id: spec for spec in job.processes}
     masker = Masker(count=outcome.secrets_masked)
     variables = {rank_id: masker.variables(spec.changes(environ)) for rank_id, spec in specs.items()}
-    return _plain_members(
+    return plain_members(
         {
             **_members(job, outcome.started_at),
             "status": outcome.status,
@@ -90,7 +90,7 @@ def unfinished(
             "signal": error.signum if isinstance(error, StopRequestedError) else None,
         }
         report |= {"status": error.exit_status, "ended_at": iso(time.time()), "cause": cause}
-    return _plain_members(report)
+    return plain_members(report)
 
 
 def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, object]:
@@ -102,7 +102,7 @@ def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, o
     next attempt.
     """
     ranks = cast("Sequence[Mapping[str, object]]", report["ranks"])
-    return _plain_members(
+    return plain_members(
         {
             "attempt": job.attempt,
             **{name: report[name] for name in ("started_at", "ended_at", "seconds", "cause")},
@@ -128,7 +128,8 @@ def encode(document: Mapping[str, object]) -> bytes:
     return b"{\n" + b",\n".join(lines) + b"\n}\n"
 
 
-def _plain_members(report: Mapping[str, object]) -> dict[str, object]:
+def plain_members(report: Mapping[str, object]) -> dict[str, object]:
+    """Convert the values of a report to what JSON has."""
     return {name: _plain(value) for name, value in report.items()}
 
 
@@ -153,8 +154,9 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     `status` is null until the job has ended. `exit_verdict` is the exit status of the runner if that is not `status`:
     with --exit-verdict, 75 if a retry may help, 93 if it will not. `ranks` is empty until the end, and in rank order.
     `attempt` counts from 0; `attempts` has a record of each that has ended (see `attempt`), and the other members are
-    about the newest one. `rank_size` is 0 if unknown. `hang` is where the ranks of a job that hung were, outliers first
-    (see `diagnosis.finding.StackGroup`). `secrets_masked` is how many secrets in variables and in the ends of logs were
+    about the newest one. `rank_size` is 0 if unknown. `staged` has a record of each data set that was copied before the
+    ranks started (see `plan.staging.Staged`). `hang` is where the ranks of a job that hung were, outliers first (see
+    `diagnosis.finding.StackGroup`). `secrets_masked` is how many secrets in variables and in the ends of logs were
     replaced by ***.
     """
     return {
@@ -174,6 +176,7 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
         "ranks": [],
         "hang": [],
         "attempts": [],
+        "staged": [],
         "warnings": [],
         "runner_version": job.runner_version,
         "secrets_masked": 0,

@@ -11,9 +11,9 @@ import functools
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
@@ -30,6 +30,9 @@ from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import printable
 
+if TYPE_CHECKING:
+    from ascend_runner.plan.staging import Staged
+
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
 
@@ -43,6 +46,7 @@ class Journal:
         """Once `is_cut` returns true, a disk that does not respond is hardly waited for."""
         self.spec = spec
         self.job = Job(policy=spec.restarts)
+        self.staged: Sequence[Staged] = ()
         self._disk = Disk(warn, is_cut)
         self._began = time.time()  # the attempt; in seconds since the epoch
         self._origin = events.origin(spec.job_id, spec.part, f"{self._began * 1000:.0f}-{os.getpid()}")
@@ -163,6 +167,7 @@ class Journal:
             "exit_verdict": self.job.exit_verdict,
             "attempt": self.job.attempt,
             "attempts": tuple(self._attempts),
+            **build.plain_members({"staged": self.staged}),
         }
         self._disk.put(self.spec.report_path, functools.partial(self._write, self.spec.report_path, self._report))
 

@@ -15,7 +15,7 @@ import attrs
 
 from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
-from ascend_runner.settings.option import VARIABLE_PREFIX, Option, Topic
+from ascend_runner.settings.option import SEPARATOR, VARIABLE_PREFIX, Option, Topic
 from ascend_runner.settings.options import OPTIONS
 from ascend_runner.settings.parsing import did_you_mean, nearest
 
@@ -28,6 +28,7 @@ VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.var
 
 ATTEMPT: Final = f"{VARIABLE_PREFIX}ATTEMPT"  # which attempt a rank belongs to, counted from 0
 CHECKPOINT: Final = f"{VARIABLE_PREFIX}CHECKPOINT"  # the newest complete checkpoint, for a rank
+STAGED: Final = f"{VARIABLE_PREFIX}STAGED_"  # with a number: where the copy of a data set is, for a rank
 # Where the runner and its ranks share files, and what the ranks of a runner around this one are told.
 NO_OPTIONS: Final = frozenset(
     {f"{VARIABLE_PREFIX}RUN_DIR", f"{VARIABLE_PREFIX}CHECKPOINT_REQUESTS", ATTEMPT, CHECKPOINT}
@@ -88,7 +89,10 @@ def parse(argv: Sequence[str]) -> CommandLine:
         flag = _spelled(given)
         if flag not in options:
             raise SettingsError(f"unknown option {given}{_meant_by_option(given, words)}")
-        values[options[flag].name] = _value(options[flag], value if equals else None, words)
+        option = options[flag]
+        text = _value(option, value if equals else None, words)
+        is_further = option.is_repeatable and option.name in values
+        values[option.name] = SEPARATOR.join([values[option.name], text]) if is_further else text
 
     return CommandLine(values=values, command=tuple(words))
 
@@ -168,6 +172,7 @@ def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
         if (
             name.startswith(VARIABLE_PREFIX)
             and name not in VARIABLES | NO_OPTIONS
+            and not name.startswith(STAGED)
             and not _OF_A_SERVICE.fullmatch(name)
         ):
             yield f"ignoring unknown variable {name}{_near_variable(name)}"

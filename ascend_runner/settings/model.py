@@ -8,7 +8,7 @@ import attrs
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Overrides
-from ascend_runner.settings.option import Option
+from ascend_runner.settings.option import SEPARATOR, Option
 from ascend_runner.settings.options import OPTIONS
 from ascend_runner.settings.parsing import NONE
 from ascend_runner.supervision.silence import HangAction
@@ -68,6 +68,7 @@ class Settings:
     restart_delay: float | None = None
     exit_verdict: bool = False
     checkpoint_dir: str | None = None
+    stage: tuple[tuple[str, str], ...] = ()
     dry_run: bool = False
     check: bool = False
     json: bool = False
@@ -99,7 +100,7 @@ class Settings:
 def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     """Decode options (values by name) and variables. An option overrides its variable, which is not read then.
 
-    An empty variable is not set.
+    The values of an option that is repeated are separated by `SEPARATOR`. An empty variable is not set.
 
     Raises:
         SettingsError: A value is invalid, or options contradict each other.
@@ -107,9 +108,9 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     values: dict[str, object] = {}
     for option in OPTIONS:
         if option.name in flags:
-            values[option.name] = _parse(option, option.flag, flags[option.name])
+            values[option.name] = _parse(option, option.flag, flags[option.name], SEPARATOR)
         elif environ.get(option.variable):
-            values[option.name] = _parse(option, option.variable, environ[option.variable])
+            values[option.name] = _parse(option, option.variable, environ[option.variable], "\n")
     for one, other in (("nproc_per_node", "rank_table"), ("rank_table", "nproc_per_node")):
         if one in flags and other not in flags:
             values.pop(other, None)  # it came from its variable, and the option means to start other ranks
@@ -140,7 +141,13 @@ def _check_checkpoints(settings: Settings) -> None:
         raise SettingsError(f"--checkpoint-grace ({grace:g} s) must be shorter than --time-limit ({limit:g} s)")
 
 
-def _parse(option: Option, carrier: str, text: str) -> object:
+def _parse(option: Option, carrier: str, text: str, separator: str) -> object:
+    if option.is_repeatable:
+        return tuple(_parse_one(option, carrier, one) for one in text.split(separator))
+    return _parse_one(option, carrier, text)
+
+
+def _parse_one(option: Option, carrier: str, text: str) -> object:
     try:
         return option.parse(text)
     except ValueError as error:

@@ -10,6 +10,7 @@ import attrs
 from ascend_runner.settings import parsing
 
 VARIABLE_PREFIX: Final = "ASCEND_RUNNER_"
+SEPARATOR: Final = "\0"  # of the values of an option that is repeated; no argument contains it
 
 
 class Topic(enum.Enum):
@@ -22,6 +23,7 @@ class Topic(enum.Enum):
     OUTPUT = "output"
     STOPPING = "stopping"
     RESTARTS = "restarts"
+    DATA = "data"
     CHECKS = "checks"
 
     @property
@@ -38,6 +40,7 @@ _TITLES: Final = {
     Topic.OUTPUT: "logs and console",
     Topic.STOPPING: "stopping",
     Topic.RESTARTS: "restarts after a failure",
+    Topic.DATA: "data sets",
     Topic.CHECKS: "dry run and checks",
 }
 
@@ -45,6 +48,9 @@ _TITLES: Final = {
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Option:
     """One option. A switch has no `metavar` and takes no value.
+
+    An option with `is_repeatable` may be given more than once, and its setting is a tuple of all values. A variable has
+    one in each line.
 
     `parse` turns the value into that of the setting, or raises a ValueError with the expected form. `default_text`
     describes a default that depends on the platform or on other settings.
@@ -59,6 +65,7 @@ class Option:
     default_text: str = ""
     has_variable: bool = True
     is_common: bool = False
+    is_repeatable: bool = False
 
     @property
     def flag(self) -> str:

@@ -416,6 +416,17 @@ OPTIONS: Final = (
         " is passed to the ranks in ASCEND_RUNNER_CHECKPOINT",
     ),
     Option(
+        name="stage",
+        topic=Topic.DATA,
+        metavar="SRC:DST",
+        parse=parsing.stage,
+        default=(),
+        default_text="none",
+        help="copy the data set SRC, a directory or a file, into the directory DST on a local disk before the ranks"
+        " start; {stage:0} in COMMAND and ASCEND_RUNNER_STAGED_0 are the copy; can be repeated",
+        is_repeatable=True,
+    ),
+    Option(
         name="dry_run",
         topic=Topic.CHECKS,
         help="print the plan as JSON and start nothing",

@@ -6,6 +6,7 @@ Each parser names the expected form in a ValueError: "a number of seconds".
 from __future__ import annotations
 
 import math
+import os.path
 import re
 import signal
 from collections.abc import Iterable, Sequence
@@ -169,6 +170,14 @@ def one_or_none(choices: Sequence[str]) -> Callable[[str], str | None]:
         return None if parse_word(text) == NONE else text
 
     return parse
+
+
+def stage(text: str) -> tuple[str, str]:
+    """Read two absolute paths, separated by a colon, without their trailing slashes."""
+    source, colon, folder = text.partition(":")
+    if not (colon and os.path.isabs(source) and os.path.isabs(folder)) or ":" in folder or "\0" in text:
+        raise ValueError("SRC:DST, two absolute paths without colons")
+    return source.rstrip("/") or "/", folder.rstrip("/") or "/"
 
 
 def hosts(text: str) -> tuple[tuple[str, int], ...]:

@@ -8,12 +8,13 @@ import pytest
 from ascend_runner.engines import registry as engines
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import registry as frameworks
-from ascend_runner.settings import model
+from ascend_runner.settings import command_line, model
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import OPTIONS
 
 DEFAULTS = attrs.asdict(Settings(), recurse=False)
 PATH = "a path"
+STAGE = "SRC:DST, two absolute paths without colons"
 HOSTS = "distinct host names, optionally with their numbers of devices, such as a,b or a:8,b:8"
 SECONDS = "a number of seconds, 0 or more, or a duration such as 15m, 72h or 7d"
 STATUSES = "exit statuses from 1 to 255 and names of signals, such as 2,SIGSEGV"
@@ -61,6 +62,7 @@ WITH_VARIABLE = [
     ("exit_verdict", "yes", True),
     ("restart_delay", "2m", 120.0),
     ("checkpoint_dir", "ckpt", "ckpt"),
+    ("stage", "/nfs/a:/cache/a", (("/nfs/a", "/cache/a"),)),
     ("log_max_size", "500M", 500 << 20),
     ("log_max_size", "0", 0),
     ("log_max_size", "700B", 700),
@@ -131,6 +133,7 @@ BAD = [
     ("no_restart_on", "SIGWHAT", STATUSES),
     ("restart_delay", "soon", SECONDS),
     ("checkpoint_dir", "a\0b", PATH),
+    *(("stage", text, STAGE) for text in ("/a", "a:/b", "/a:b", "/a:", ":/b", "/a:/b:c")),
     ("log_max_size", "500", SIZE),
     ("log_max_size", "5Mi", SIZE),
     ("log_max_size", "-1", SIZE),
@@ -214,6 +217,15 @@ def test_checkpoint_options_that_contradict_each_other(flags: dict[str, str], se
         model.decode(flags, {})
 
     assert sentence == str(error.value)
+
+
+def test_option_that_is_repeated() -> None:
+    """Each value of a repeated option counts; a variable has one in each line, and the option overrides all of them."""
+    lines = {"ASCEND_RUNNER_STAGE": "/a:/x\n/b:/y/"}
+    given = command_line.parse(["--stage", "/c:/z", "--stage=/d,e:/w", "true"]).values
+
+    assert (("/a", "/x"), ("/b", "/y")) == model.decode({}, lines).stage
+    assert (("/c", "/z"), ("/d,e", "/w")) == model.decode(given, lines).stage
 
 
 def test_json_requires_check() -> None:

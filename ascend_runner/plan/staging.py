@@ -1,0 +1,67 @@
+"""The data sets that are copied to this node before its ranks start: where the ranks find the copies. Pure."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner.errors import SettingsError
+from ascend_runner.text import counted
+
+PLACEHOLDER: Final = re.compile(r"\{stage:([0-9]+)\}")
+
+
+@attrs.frozen
+class Stage:
+    """A data set to copy from `source` into the directory `folder`; `name` is that of a single file, else ""."""
+
+    source: str
+    folder: str
+    name: str = ""
+
+    @property
+    def place(self) -> str:
+        """The copy: the directory, or the file in it."""
+        return os.path.join(self.folder, self.name) if self.name else self.folder
+
+    @property
+    def top(self) -> str:
+        """The directory in the source that becomes `folder`."""
+        return os.path.dirname(self.source) if self.name else self.source
+
+
+@attrs.frozen(kw_only=True)
+class Staged:
+    """The result of a stage. `size` is in bytes, `copied` those that were not there before; `seconds` include waits."""
+
+    source: str
+    place: str
+    files: int
+    size: int
+    copied: int
+    seconds: float
+
+
+def with_places(command: Sequence[str], stages: Sequence[Stage]) -> tuple[str, ...]:
+    """Return a command with the place of each stage instead of its placeholder {stage:N}.
+
+    Without a stage the command stays as it is: the placeholder may be meant for a runner inside it.
+
+    Raises:
+        SettingsError: there is no stage of this number.
+    """
+
+    def place(found: re.Match[str]) -> str:
+        number = int(found[1])
+        if number >= len(stages):
+            raise SettingsError(
+                f"the command contains {found[0]}, but --stage is given {counted(len(stages), 'time')}: the numbers"
+                " start at 0"
+            )
+        return stages[number].place
+
+    return tuple(PLACEHOLDER.sub(place, word) for word in command) if stages else tuple(command)

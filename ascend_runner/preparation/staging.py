@@ -1,0 +1,125 @@
+"""Questions about the data sets to stage: whether each can be read, and whether its copy can be where it should."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.errors import AscendRunnerError, SettingsError, reason
+from ascend_runner.host import bounded
+from ascend_runner.plan.context import PlanContext
+from ascend_runner.plan.staging import Stage, with_places
+from ascend_runner.services import data_sets
+
+LIMIT: Final = 10.0  # seconds for the disks to answer
+LOOK_INTERVAL: Final = 0.1  # seconds between two looks for a stop signal
+EMPTY: Final = frozenset({"lost+found"})  # what a new file system contains
+
+
+def placed(context: PlanContext, pause: Callable[[float], None]) -> PlanContext:
+    """Return the context with the stages of --stage, and with their places in the command.
+
+    Stages that are known from an earlier attempt are not looked at again.
+
+    Raises:
+        AscendRunnerError: One of them is impossible, or the command names another one.
+        StopRequestedError: A stop signal has arrived.
+    """
+    stages = context.stages or _find(context.settings.stage, pause)
+    return attrs.evolve(context, stages=stages, command=with_places(context.command, stages))
+
+
+def _find(named: Sequence[tuple[str, str]], pause: Callable[[float], None]) -> tuple[Stage, ...]:
+    """Return the stages for pairs of a source and a directory. The disks are asked in a thread, as they may hang.
+
+    Raises:
+        AscendRunnerError: One of them is impossible.
+        StopRequestedError: A stop signal has arrived.
+    """
+    stages: list[Stage] = []
+    failures: list[AscendRunnerError] = []
+
+    def ask() -> None:
+        try:
+            for source, folder in named:
+                stages.append(_stage(source, folder))
+            _refuse_overlaps(stages)
+        except AscendRunnerError as error:
+            failures.append(error)
+
+    thread = bounded.start_thread(ask)
+    deadline = time.monotonic() + LIMIT
+    while not bounded.join(thread, time.monotonic() + LOOK_INTERVAL, bounded.never):
+        pause(0.0)
+        if time.monotonic() >= deadline:
+            source, folder = named[min(len(stages), len(named) - 1)]
+            raise SettingsError(f"cannot stage {source!r} to {folder!r}: no response from a disk within {LIMIT:g} s")
+    if failures:
+        raise failures[0]
+    return tuple(stages)
+
+
+def _stage(source: str, folder: str) -> Stage:
+    try:
+        status = os.stat(source)
+        stage = Stage(source, folder, "" if stat.S_ISDIR(status.st_mode) else os.path.basename(source))
+        if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
+            raise SettingsError(f"cannot stage {source!r}: it is neither a directory nor a file")
+        if not os.access(source, os.R_OK | (0 if stage.name else os.X_OK)):
+            raise SettingsError(f"cannot stage {source!r}: permission denied")
+        files.check_folder(folder)
+        _refuse_itself(stage)
+        _refuse_contents(stage)
+    except OSError as error:
+        raise SettingsError(f"cannot stage {error.filename or source!r}: {reason(error)}") from error
+    return stage
+
+
+def _refuse_itself(stage: Stage) -> None:
+    """Refuse a copy that would be read while it is written."""
+    source, folder, place = map(os.path.realpath, (stage.source, stage.folder, stage.place))
+    title = f"cannot stage {stage.source!r} to {stage.folder!r}"
+    if source == place or (os.path.exists(place) and os.path.samefile(source, place)):
+        raise SettingsError(f"{title}: that is the data set itself; use another directory")
+    if _is_below(folder, source):
+        raise SettingsError(f"{title}: the copy would be inside the data set; use another directory")
+    if _is_below(source, folder):
+        raise SettingsError(f"{title}: the data set is inside that directory; use another one")
+
+
+def _refuse_contents(stage: Stage) -> None:
+    """Refuse a directory in which files of others would be mixed with the copy, or that cannot be written to."""
+    folder = stage.folder
+    title = f"cannot stage {stage.source!r} to {folder!r}"
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise SettingsError(f"{title}: no permission to write to {folder!r}")
+    if folder != stage.folder:
+        return
+    former = data_sets.summary(os.path.join(folder, data_sets.MANIFEST)).get("source")
+    if former is None and any(name not in EMPTY and not data_sets.is_own(name) for name in os.listdir(folder)):
+        raise SettingsError(f"{title}: the directory has other files; use an empty or a new directory")
+    if former not in {None, stage.source}:
+        raise SettingsError(f"{title}: the directory has a copy of {former!r}; remove it or use another directory")
+
+
+def _refuse_overlaps(stages: Sequence[Stage]) -> None:
+    for number, stage in enumerate(stages):
+        for other in stages[:number]:
+            one, two = os.path.realpath(stage.folder), os.path.realpath(other.folder)
+            if one == two or _is_below(one, two) or _is_below(two, one):
+                raise SettingsError(
+                    f"cannot stage both {other.source!r} to {other.folder!r} and {stage.source!r} to {stage.folder!r}:"
+                    " each data set needs a directory of its own"
+                )
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(os.path.join(folder, ""))

@@ -1,0 +1,191 @@
+"""The contents of a data set, as entries: walked in the source, listed in a manifest, looked for in the copy.
+
+Memory does not grow with the number of files: everything is an iterator. A symlink that stays within the data set stays
+a symlink; what any other refers to is a part of the data set itself (as with rsync --copy-unsafe-links).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError
+
+FILE: Final = "file"
+FOLDER: Final = "directory"
+LINK: Final = "symlink"
+OTHER: Final = "other"  # a socket, a FIFO or a device
+
+# Files of the runner at the top of a copy. A source that is a copy itself has them as well.
+OWN_PREFIX: Final = ".staging."
+MANIFEST: Final = f"{OWN_PREFIX}manifest"
+COMPLETE: Final = ".complete.json"
+
+DANGLING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+PERMISSIONS: Final = 0o777  # not setuid and setgid: the copy belongs to the user of the job
+SECOND: Final = 10**9  # nanoseconds
+BLOCK: Final = 4096  # bytes; a file takes whole blocks
+LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, of which each character may be escaped
+
+
+@attrs.frozen
+class Entry:
+    """A file, directory or symlink of a data set; `path` is relative to its top. `size` is that of a file in bytes."""
+
+    kind: str
+    path: str
+    mode: int
+    size: int
+    mtime_ns: int
+    target: str = ""  # of a symlink
+
+    def encode(self) -> bytes:
+        """Return the entry as a line of a manifest. Names that are not UTF-8 are escaped."""
+        return json.dumps([self.kind, self.path, self.mode, self.size, self.mtime_ns, self.target]).encode() + b"\n"
+
+    def has_stamp(self, status: os.stat_result) -> bool:
+        """Whether a file has the size and time of this entry. File systems without nanoseconds cut the time."""
+        times = {self.mtime_ns, self.mtime_ns // SECOND * SECOND}
+        return stat.S_ISREG(status.st_mode) and status.st_size == self.size and status.st_mtime_ns in times
+
+
+@attrs.define
+class Total:
+    """The sum of entries, in whatever order they come: their number, their bytes and a checksum."""
+
+    entries: int = 0
+    files: int = 0
+    size: int = 0
+    room: int = 0  # bytes on a disk
+    checksum: int = 0
+
+    def add(self, entry: Entry, line: bytes) -> None:
+        """Add an entry, which is also given as a line of the manifest."""
+        self.entries += 1
+        self.files += entry.kind == FILE
+        self.size += entry.size
+        self.room += -(-entry.size // BLOCK) * BLOCK
+        value = int.from_bytes(hashlib.blake2b(line, digest_size=16).digest(), "big")
+        self.checksum = (self.checksum + value) % 2**128
+
+
+def walk(top: str, name: str = "") -> Iterator[Entry]:
+    """Yield what is in a directory, or only its file `name`. A directory comes before its contents.
+
+    Raises:
+        OSError: Something cannot be read; its path is the error's.
+        OutputError: A symlink leads back to a directory that contains it.
+    """
+    if name:
+        yield _entry(name, os.stat(os.path.join(top, name)))
+        return
+    stack = [(os.scandir(top), "", _identity(top))]
+    try:
+        while stack:
+            entries, folder, _ = stack[-1]
+            found = next(entries, None)
+            if found is None:
+                stack.pop()[0].close()
+            elif folder or not is_own(found.name):
+                entry = look(top, os.path.join(folder, found.name))
+                yield entry
+                if entry.kind == FOLDER:
+                    path = os.path.join(top, entry.path)
+                    _refuse_loop(path, [identity for _entries, _folder, identity in stack])
+                    stack.append((os.scandir(path), entry.path, _identity(path)))
+    finally:
+        for entries, _folder, _identity_of_folder in stack:
+            entries.close()
+
+
+def is_own(name: str) -> bool:
+    """Whether this is the name of a file of the runner, at the top of a copy."""
+    return name == COMPLETE or name.startswith(OWN_PREFIX)
+
+
+def look(top: str, path: str) -> Entry:
+    """Return the entry at a path below the top of a data set.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    full = os.path.join(top, path)
+    status = os.lstat(full)
+    if stat.S_ISLNK(status.st_mode):
+        target = os.readlink(full)
+        if _stays_within(path, target):
+            return Entry(LINK, path, 0, 0, status.st_mtime_ns, target)
+        try:
+            status = os.stat(full)
+        except OSError as error:
+            if error.errno not in DANGLING:
+                raise
+            return Entry(LINK, path, 0, 0, status.st_mtime_ns, target)
+    return _entry(path, status)
+
+
+def _entry(path: str, status: os.stat_result) -> Entry:
+    is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
+    kind = FILE if is_file else FOLDER if is_folder else OTHER
+    return Entry(kind, path, status.st_mode & PERMISSIONS, status.st_size if is_file else 0, status.st_mtime_ns)
+
+
+def is_staged(entry: Entry, top: str) -> bool:
+    """Whether the copy below `top` has an entry. Times of directories change with what others put there."""
+    path = os.path.join(top, entry.path)
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if entry.kind == LINK:
+        return stat.S_ISLNK(status.st_mode) and os.readlink(path) == entry.target
+    if status.st_mode & PERMISSIONS != entry.mode:
+        return False
+    return stat.S_ISDIR(status.st_mode) if entry.kind == FOLDER else entry.has_stamp(status)
+
+
+def listed(manifest: str) -> Iterator[Entry]:
+    """Yield the entries of a manifest.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with open(manifest, "rb") as file:
+        for line in file:
+            if line.startswith(b"["):
+                yield Entry(*json.loads(line))
+
+
+def summary(path: str) -> Mapping[str, object]:
+    """Return the object in the last line of a manifest, or in COMPLETE; an empty one if it is missing or damaged."""
+    last = files.read_end(path, LONGEST_SUMMARY).rstrip(b"\n").rpartition(b"\n")[2]
+    try:
+        found = json.loads(last)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stays_within(path: str, target: str) -> bool:
+    if os.path.isabs(target):
+        return False
+    end = os.path.normpath(os.path.join(os.path.dirname(path), target))
+    return end != os.pardir and not end.startswith(os.pardir + os.sep)
+
+
+def _refuse_loop(folder: str, above: list[tuple[int, int]]) -> None:
+    if _identity(folder) in above:
+        raise OutputError(f"cannot stage {folder!r}: it is a symlink to a directory that contains it")
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino

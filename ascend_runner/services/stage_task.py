@@ -1,0 +1,245 @@
+"""Performs one stage: brings a directory to the contents of a data set, and marks it as complete.
+
+In the directory, LOCK lets one runner copy while others wait, MANIFEST lists all that may be there, and COMPLETE comes
+last. What is interrupted at any point is continued by the next runner.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError
+from ascend_runner.host.host import Host
+from ascend_runner.plan.staging import Stage, Staged
+from ascend_runner.services import copies, data_sets
+from ascend_runner.services.copies import CancelledError, Copies
+from ascend_runner.services.data_sets import COMPLETE, FILE, FOLDER, LINK, MANIFEST, OWN_PREFIX, Entry, Total
+from ascend_runner.services.surveys import Survey, check_room, surveying
+from ascend_runner.text import counted, duration, size
+
+LOCK: Final = f"{OWN_PREFIX}lock"
+NEW_MANIFEST: Final = f"{OWN_PREFIX}manifest.new"
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+SILENCE: Final = 10.0  # seconds before the first message: a small copy needs none
+REPORT_INTERVAL: Final = 30.0  # seconds between further ones
+LOOK_INTERVAL: Final = 0.2  # seconds between two looks at the lock, or at the threads
+END_LIMIT: Final = 5.0  # seconds for the other threads after one has failed
+
+
+@attrs.define(eq=False, repr=False)
+class StageTask:
+    """One stage. It ends soon after `stop` is set, unless a disk hangs."""
+
+    stage: Stage
+    stop: threading.Event
+    say: Callable[[str], None]
+    warn: Callable[[str], None]
+    _began: float = attrs.field(factory=time.monotonic, init=False)
+    _reported: float = attrs.field(default=0.0, init=False)  # when; 0: nothing yet
+    _boot: str = attrs.field(factory=lambda: Host().read_text(BOOT_ID).strip(), init=False)
+
+    def perform(self) -> Staged:
+        """Copy what is missing.
+
+        Raises:
+            CancelledError: It was told to end.
+            OSError: Something cannot be read or written; its path is the error's.
+            OutputError: The copy is impossible for another reason.
+        """
+        with self._locked():
+            self._remove_damaged()
+            survey = self._write_manifest()
+            is_complete = data_sets.summary(self._own(COMPLETE)).get("checksum") == _hex(survey.found)
+            if is_complete and not survey.missing.entries:
+                os.unlink(self._own(NEW_MANIFEST))
+            else:
+                check_room(self.stage, survey.missing)
+                self._replace(survey)
+        seconds = time.monotonic() - self._began
+        total = f"{self._title} ({counted(survey.found.files, 'file')}, {size(survey.found.size)})"
+        if self._reported:
+            self.say(f"staged {total} in {duration(seconds)}; {size(survey.missing.size)} were missing")
+        return Staged(
+            source=self.stage.source,
+            place=self.stage.place,
+            files=survey.found.files,
+            size=survey.found.size,
+            copied=survey.missing.size,
+            seconds=round(seconds, 3),
+        )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the directory, which is made if it is missing."""
+        fd = self._open_lock()
+        try:
+            if not _try_lock(fd):
+                self.say(f"waiting for another runner that is staging to {self.stage.folder!r}")
+                while not _try_lock(fd):
+                    self._check_stop()
+                    time.sleep(LOOK_INTERVAL)
+            yield
+        finally:
+            os.close(fd)
+
+    def _open_lock(self) -> int:
+        files.make_folder(self.stage.folder)
+        return files.open_lock(self._own(LOCK))
+
+    def _remove_damaged(self) -> None:
+        """Remove files whose contents a crash of the machine may have lost although they have their sizes."""
+        former = data_sets.summary(self._own(MANIFEST))
+        if os.path.lexists(self._own(MANIFEST)) and not os.path.lexists(self._own(COMPLETE)):
+            for entry in data_sets.listed(self._own(MANIFEST)) if former.get("boot") != self._boot else ():
+                self._check_stop()
+                if entry.kind == FILE:
+                    copies.remove(entry, self.stage.folder)
+
+    def _write_manifest(self) -> Survey:
+        survey = Survey()
+        with open(self._own(NEW_MANIFEST), "wb", opener=_open_no_symlink) as manifest:
+            for line in surveying(self.stage, survey):
+                self._check_stop()
+                manifest.write(line)
+                self._report(lambda: f"listing {self.stage.source!r}: {counted(survey.found.files, 'file')} so far")
+            manifest.write(self._summary(survey))
+        if survey.skipped:
+            self.warn(f"not staged, because only files, directories and symlinks are: {survey.skipped!r}")
+        return survey
+
+    def _replace(self, survey: Survey) -> None:
+        """Bring the copy to what the new manifest lists."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._own(COMPLETE))
+        if data_sets.summary(self._own(MANIFEST)).get("checksum") != _hex(survey.found):
+            self._remove_vanished()
+        os.replace(self._own(NEW_MANIFEST), self._own(MANIFEST))
+        self._copy(survey.missing)
+        for entry in data_sets.listed(self._own(MANIFEST)):
+            self._check_stop()
+            if entry.kind == FOLDER:
+                copies.finish_folder(entry, os.path.join(self.stage.folder, entry.path))
+        for name in os.listdir(self.stage.folder):
+            if name.startswith(copies.PART):  # of files that have changed or vanished since
+                os.unlink(self._own(name))
+        _sync(self.stage.folder)
+        files.write_atomically(self._own(COMPLETE), self._summary(survey))
+
+    def _remove_vanished(self) -> None:
+        """Remove what the former manifest lists and the source no longer has. What others have put there stays."""
+        if not os.path.lexists(self._own(MANIFEST)):
+            return
+        folders: list[Entry] = []
+        for entry in data_sets.listed(self._own(MANIFEST)):
+            self._check_stop()
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if data_sets.look(self.stage.top, entry.path).kind == entry.kind:
+                    continue
+            if entry.kind == FOLDER:
+                folders.append(entry)
+            else:
+                copies.remove(entry, self.stage.folder)
+        for entry in reversed(folders):
+            copies.remove(entry, self.stage.folder)
+
+    def _copy(self, missing: Total) -> None:
+        copying = Copies(self.stage.top, self.stage.folder, self._boot, self.stop)
+        began, threads = time.monotonic(), copying.start(self._files())
+        for thread in threads:
+            while thread.is_alive() and not copying.error:
+                thread.join(LOOK_INTERVAL)
+                self._report(lambda: _progress(copying.done, missing.size, time.monotonic() - began))
+        deadline = time.monotonic() + END_LIMIT
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if copying.error:
+            raise copying.error
+        self._check_stop()
+        if copying.finished < len(threads):
+            raise OutputError(f"cannot stage {self.stage.source!r}: a thread that copies has ended unexpectedly")
+
+    def _files(self) -> Iterator[Entry]:
+        """Yield the files; directories and symlinks are made in between, so that each file finds its directory."""
+        for entry in data_sets.listed(self._own(MANIFEST)):
+            self._check_stop()
+            if entry.kind == FOLDER:
+                copies.make_folder(os.path.join(self.stage.folder, entry.path))
+            elif entry.kind == LINK:
+                copies.make_link(entry, os.path.join(self.stage.folder, entry.path))
+            else:
+                yield entry
+
+    # --- Details ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _title(self) -> str:
+        return f"{self.stage.source!r} to {self.stage.place!r}"
+
+    def _own(self, name: str) -> str:
+        return os.path.join(self.stage.folder, name)
+
+    def _summary(self, survey: Survey) -> bytes:
+        document = {
+            "source": self.stage.source,
+            "files": survey.found.files,
+            "bytes": survey.found.size,
+            "checksum": _hex(survey.found),
+            "boot": self._boot,
+        }
+        return json.dumps(document).encode() + b"\n"
+
+    def _check_stop(self) -> None:
+        if self.stop.is_set():
+            raise CancelledError
+
+    def _report(self, text: Callable[[], str]) -> None:
+        now = time.monotonic()
+        if now >= (self._reported + REPORT_INTERVAL if self._reported else self._began + SILENCE):
+            self._reported = now
+            self.say(f"staging {self._title}: {text()}")
+
+
+def _progress(done: int, total: int, seconds: float) -> str:
+    rate = done / max(seconds, 0.001)
+    left = f", about {duration((total - done) / rate)} left" if rate else ""
+    return f"{size(done)} of {size(total)}, {size(int(rate))}/s{left}"
+
+
+def _hex(total: Total) -> str:
+    return f"{total.checksum:032x}"
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: files are renamed when they are whole, so two copies do no harm
+        return True
+    return True
+
+
+def _open_no_symlink(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, files.FILE_MODE)
+
+
+def _sync(folder: str) -> None:
+    """Write everything to the disk of a directory: COMPLETE must be true after a crash of the machine as well."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(fd):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), folder)
+    finally:
+        os.close(fd)

@@ -1,0 +1,81 @@
+"""Copies data sets to this node in a thread, while the runner waits for the rank table and for signals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ascend_runner.errors import AscendRunnerError, OutputError, reason
+from ascend_runner.host import bounded
+from ascend_runner.plan.staging import Stage, Staged
+from ascend_runner.services.copies import CancelledError
+from ascend_runner.services.stage_task import StageTask
+
+LOOK_INTERVAL: Final = 0.1  # seconds between two looks for a stop signal
+STOP_LIMIT: Final = 1.0  # seconds for the thread to end; a disk that hangs keeps it longer
+
+
+class Staging:
+    """Performs stages one after the other."""
+
+    def __init__(self, stages: Sequence[Stage], say: Callable[[str], None], warn: Callable[[str], None]) -> None:
+        """`say` and `warn` are called in the thread."""
+        self._stages = stages
+        self._say, self._warn = say, warn
+        self._stop = threading.Event()
+        self._error: AscendRunnerError | None = None
+        self._results: list[Staged] = []
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            AscendRunnerError: The limit of processes is reached.
+        """
+        self._thread = bounded.start_thread(self._run)
+
+    def check(self) -> None:
+        """Raise the error that has ended the staging, if there is one.
+
+        Raises:
+            AscendRunnerError: A data set cannot be copied.
+        """
+        if self._error:
+            raise self._error
+
+    def results(self, pause: Callable[[float], None]) -> tuple[Staged, ...]:
+        """Wait for the end; `pause(0.0)` raises an error if a stop signal has arrived.
+
+        Raises:
+            AscendRunnerError: A data set cannot be copied.
+            StopRequestedError: A stop signal has arrived.
+        """
+        while self._thread and self._thread.is_alive():
+            pause(0.0)
+            self._thread.join(LOOK_INTERVAL)
+        self.check()
+        if len(self._results) < len(self._stages):
+            stage = self._stages[len(self._results)]
+            raise OutputError(f"cannot stage {stage.source!r}: the copy was aborted")
+        return tuple(self._results)
+
+    def close(self) -> None:
+        """End the thread; what it has copied stays. May be called twice."""
+        self._stop.set()
+        if self._thread:
+            self._thread.join(STOP_LIMIT)
+
+    def _run(self) -> None:
+        for stage in self._stages:
+            try:
+                self._results.append(StageTask(stage, self._stop, self._say, self._warn).perform())
+            except CancelledError:
+                return
+            except OSError as error:
+                self._error = OutputError(f"cannot stage {error.filename or stage.source!r}: {reason(error)}")
+                return
+            except AscendRunnerError as error:
+                self._error = error
+                return

@@ -1,0 +1,66 @@
+"""What is in a data set, what of it is missing in the copy, and whether there is room for that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from ascend_runner.errors import OutputError
+from ascend_runner.plan.staging import Stage
+from ascend_runner.services import data_sets
+from ascend_runner.services.data_sets import OTHER, Total
+from ascend_runner.text import counted, size
+
+LEAST_FREE: Final = 0.1  # of the file system; platforms take a node with a full disk out of service
+
+
+@attrs.define(kw_only=True)
+class Survey:
+    """What is in a data set, what of it is missing in the copy, and the first path that cannot be copied ("": none)."""
+
+    found: Total = attrs.field(factory=Total)
+    missing: Total = attrs.field(factory=Total)
+    skipped: str = ""
+
+
+def surveying(stage: Stage, survey: Survey) -> Iterator[bytes]:
+    """Survey a source, and yield its entries as lines of a manifest.
+
+    Raises:
+        OSError: Something cannot be read; its path is the error's.
+        OutputError: A symlink leads back to a directory that contains it.
+    """
+    for entry in data_sets.walk(stage.top, stage.name):
+        if entry.kind == OTHER:
+            survey.skipped = survey.skipped or os.path.join(stage.top, entry.path)
+            continue
+        line = entry.encode()
+        survey.found.add(entry, line)
+        if not data_sets.is_staged(entry, stage.folder):
+            survey.missing.add(entry, line)
+        yield line
+
+
+def check_room(stage: Stage, missing: Total) -> None:
+    """Check that the file system of a copy has room for what is missing.
+
+    Raises:
+        OSError: There is no answer.
+        OutputError: Less than a tenth of it would stay free.
+    """
+    disk = os.statvfs(stage.folder)
+    free = disk.f_bavail * disk.f_frsize - missing.room
+    if missing.size and disk.f_blocks and free < LEAST_FREE * disk.f_blocks * disk.f_frsize:
+        share = max(0.0, free / (disk.f_blocks * disk.f_frsize))
+        raise OutputError(
+            f"cannot stage {stage.source!r} to {stage.folder!r}: {size(missing.size)} would leave {share:.0%} of its"
+            f" file system free, and at least {LEAST_FREE:.0%} is required; free some space or use another directory"
+        )
+    if disk.f_files and disk.f_favail < missing.entries:
+        raise OutputError(
+            f"cannot stage {stage.source!r} to {stage.folder!r}: its file system has room for only"
+            f" {counted(disk.f_favail, 'more file')}, and {missing.entries} are needed"
+        )

@@ -1,0 +1,311 @@
+"""One stage: what a copy is, when it is made again, and what ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from ascend_runner.errors import OutputError
+from ascend_runner.plan.staging import Stage, Staged
+from ascend_runner.services import data_sets
+from ascend_runner.services.copies import PART, CancelledError, part_name
+from ascend_runner.services.data_sets import Total
+from ascend_runner.services.stage_task import StageTask
+from ascend_runner.services.surveys import check_room
+from tests.helpers import data_trees
+
+
+@attrs.define
+class Staging:
+    """Stages a data set in `source` to `target`, with the warnings of the last time."""
+
+    source: Path
+    target: Path
+    warnings: list[str] = attrs.field(factory=list)
+
+    def stage(self, name: str = "") -> Staged:
+        """Stage the directory, or a file in it."""
+        self.warnings.clear()
+        stage = Stage(str(self.source / name), str(self.target), name)
+        return StageTask(stage, threading.Event(), lambda _: None, self.warnings.append).perform()
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether the copy is like the source."""
+        return data_trees.read(self.source) == data_trees.read(self.target)
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    """Make a data set."""
+    return Staging(data_trees.make(tmp_path / "source"), tmp_path / "disk" / "copy")
+
+
+# --- What a copy is ---------------------------------------------------------------------------------------------------
+
+
+def test_copy_is_identical(staging: Staging) -> None:
+    """Contents, names, permissions, times, links and empty directories are those of the source."""
+    result = staging.stage()
+    size = sum(path.stat().st_size for path in staging.source.rglob("*") if path.is_file() and not path.is_symlink())
+
+    assert staging.is_identical
+    assert (21, size, size) == (result.files, result.size, result.copied)
+    assert {".complete.json", ".staging.lock", ".staging.manifest"} == {
+        name for name in os.listdir(staging.target) if data_sets.is_own(name)
+    }
+
+
+def test_file_alone(staging: Staging) -> None:
+    """The copy of a file is in the directory, under its name; a symlink to it is resolved."""
+    (staging.source / "newest").symlink_to("class-0/part-0/sample-6")
+    staging.stage("newest")
+
+    assert not (staging.target / "newest").is_symlink()
+    assert (staging.source / "newest").read_bytes() == (staging.target / "newest").read_bytes()
+    assert ["newest"] == list(data_trees.read(staging.target))
+
+
+def test_names_that_are_not_text(staging: Staging) -> None:
+    """Any byte may be in a name."""
+    for name in (b"\xff\xfe", b"a\nb", "Größe".encode(), b"{stage:0}"):
+        Path(os.fsdecode(os.fsencode(staging.source) + b"/" + name)).touch()
+    staging.stage()
+
+    assert staging.is_identical
+
+
+def test_links_that_lead_out_are_resolved(staging: Staging) -> None:
+    """A link within the data set stays one, what any other leads to is copied, and a dangling one stays."""
+    outside = staging.source.parent / "outside"
+    outside.mkdir()
+    (outside / "file").write_bytes(b"outside")
+    (staging.source / "folder").symlink_to(outside)
+    (staging.source / "file").symlink_to("../outside/file")
+    (staging.source / "whole").symlink_to(staging.source / "class-0" / "locked")
+    (staging.source / "dangling").symlink_to("/nowhere/at/all")
+    staging.stage()
+
+    links = {path.name for path in staging.target.rglob("*") if path.is_symlink()}
+    assert {"link", "dangling"} == links
+    assert b"outside" == (staging.target / "folder" / "file").read_bytes() == (staging.target / "file").read_bytes()
+    assert b"locked" == (staging.target / "whole").read_bytes()
+
+
+def test_link_that_leads_back(staging: Staging) -> None:
+    """A link to a directory above itself has no end: it is named."""
+    (staging.source / "empty" / "up").symlink_to(staging.source)
+    with pytest.raises(OutputError) as refused:
+        staging.stage()
+
+    path = str(staging.source / "empty" / "up")
+    assert f"cannot stage {path!r}: it is a symlink to a directory that contains it" == str(refused.value)
+
+
+def test_sockets_are_named(staging: Staging) -> None:
+    """What is no data is not copied, and named."""
+    path = staging.source / "empty" / "s"
+    os.mkfifo(path)
+    staging.stage()
+
+    assert [f"not staged, because only files, directories and symlinks are: {str(path)!r}"] == staging.warnings
+    assert [] == list((staging.target / "empty").iterdir())
+
+
+def test_holes_stay_holes(staging: Staging) -> None:
+    """A sparse file takes no more room in the copy."""
+    sparse = staging.source / "sparse"
+    with open(sparse, "wb") as file:
+        for offset in (0, 40 << 20, 100 << 20):
+            file.seek(offset)
+            file.write(b"data")
+        file.truncate(128 << 20)
+    staging.stage()
+
+    assert staging.is_identical
+    assert (staging.target / "sparse").stat().st_blocks < (8 << 20) // 512
+
+
+def test_source_that_is_a_copy_itself(staging: Staging) -> None:
+    """The runner's own files in a source are not a part of the data set."""
+    staging.stage()
+    further = Staging(staging.target, staging.target.parent / "further")
+    further.stage()
+
+    assert further.is_identical
+
+
+# --- When it is made again --------------------------------------------------------------------------------------------
+
+
+def inodes(folder: Path) -> dict[str, int]:
+    """Return the inode of everything in a directory but the lock, which nobody replaces."""
+    return {str(path): path.lstat().st_ino for path in folder.rglob("*")}
+
+
+def test_complete_copy_stays(staging: Staging) -> None:
+    """A second run changes nothing, not even its own files."""
+    staging.stage()
+    before = inodes(staging.target)
+
+    assert 0 == staging.stage().copied
+    assert before == inodes(staging.target)
+
+
+def append(path: Path) -> None:
+    """Make a file longer, with the time that it had."""
+    status = path.stat()
+    with open(path, "ab") as file:
+        file.write(b"more")
+    os.utime(path, ns=(0, status.st_mtime_ns))
+
+
+def replace_by_link(path: Path, target: str) -> None:
+    """Put a symlink in the place of a file or link."""
+    path.unlink()
+    path.symlink_to(target)
+
+
+def replace_by_file(path: Path) -> None:
+    """Put a file in the place of a link or an empty directory."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        path.rmdir()
+    path.write_bytes(b"file")
+
+
+def replace_by_folder(path: Path) -> None:
+    """Put a directory in the place of a link."""
+    path.unlink()
+    path.mkdir()
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "longer": lambda top: append(top / "class-2/part-0/sample-2"),
+    "newer": lambda top: os.utime(top / "class-2/part-0/sample-2"),
+    "permissions": lambda top: (top / "class-2/part-0/sample-2").chmod(0o600),
+    "gone": lambda top: (top / "class-2/part-0/sample-2").unlink(),
+    "further": lambda top: (top / "class-1/further").write_bytes(b"further"),
+    "renamed": lambda top: (top / "class-2").rename(top / "class-9"),
+    "file-is-link": lambda top: replace_by_link(top / "class-0/locked", "part-0"),
+    "link-is-file": lambda top: replace_by_file(top / "link"),
+    "link-is-folder": lambda top: replace_by_folder(top / "link"),
+    "folder-is-file": lambda top: replace_by_file(top / "empty"),
+    "other-link": lambda top: replace_by_link(top / "link", "class-0/locked"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changed_source_is_noticed(change: Callable[[Path], object], staging: Staging) -> None:
+    """Whatever changes in the source is brought to the copy, and nothing else is copied again."""
+    staging.stage()
+    untouched = (staging.target / "class-0/part-0/sample-6").stat()
+    change(staging.source)
+    staging.stage()
+
+    assert staging.is_identical
+    assert untouched.st_ino == (staging.target / "class-0/part-0/sample-6").stat().st_ino
+
+
+DAMAGES = ("longer", "newer", "permissions", "gone", "renamed", "file-is-link", "link-is-file", "other-link")
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged_copy_is_mended(name: str, staging: Staging) -> None:
+    """What a copy has lost is copied again."""
+    staging.stage()
+    CHANGES[name](staging.target)
+    staging.stage()
+
+    assert not data_trees.read(staging.source).items() - data_trees.read(staging.target).items()
+
+
+def test_files_of_others_stay(staging: Staging) -> None:
+    """What ranks have cached beside the data is neither missing nor removed, also after the source has changed."""
+    staging.stage()
+    cache = staging.target / "class-2" / "cache.arrow"
+    cache.write_bytes(b"cache")
+    before = inodes(staging.target)
+    staging.stage()
+    assert before == inodes(staging.target)
+
+    (staging.source / "class-2").rename(staging.source / "class-9")
+    staging.stage()
+
+    assert b"cache" == cache.read_bytes()
+    assert ["cache.arrow"] == os.listdir(cache.parent)
+
+
+def test_contents_are_not_trusted_after_a_crash(staging: Staging) -> None:
+    """A file that was written before the machine has crashed may have its size without its contents."""
+    staging.stage()
+    (staging.target / data_sets.COMPLETE).unlink()
+    manifest = staging.target / data_sets.MANIFEST
+    lines = manifest.read_bytes().splitlines(keepends=True)
+    summary = {**json.loads(lines[-1]), "boot": "an earlier one"}
+    manifest.write_bytes(b"".join(lines[:-1]) + json.dumps(summary).encode() + b"\n")
+
+    result = staging.stage()
+
+    assert result.size == result.copied
+    assert staging.is_identical
+
+
+def test_interrupted_file_is_continued(staging: Staging) -> None:
+    """What was written of a file is not copied again; the leftovers of other files are removed."""
+    (staging.source / "big").write_bytes(b"0123456789" * 200_000)
+    staging.stage()
+    boot = str(data_sets.summary(str(staging.target / data_sets.MANIFEST))["boot"])
+    (staging.target / "big").unlink()
+    part = staging.target / part_name(data_sets.look(str(staging.source), "big"), boot)
+    part.write_bytes(b"x" * 1_999_990)
+    (staging.target / f"{PART}of-another-file").touch()
+    staging.stage()
+
+    assert b"x" * 1_999_990 + b"0123456789" == (staging.target / "big").read_bytes()
+    assert [] == [name for name in os.listdir(staging.target) if name.startswith(PART)]
+
+
+# --- What ends it -----------------------------------------------------------------------------------------------------
+
+
+def test_stop(staging: Staging) -> None:
+    """A stop ends it, without a mark that it is complete."""
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(CancelledError):
+        StageTask(Stage(str(staging.source), str(staging.target)), stop, lambda _: None, lambda _: None).perform()
+
+    assert not (staging.target / data_sets.COMPLETE).exists()
+
+
+def test_room(staging: Staging) -> None:
+    """A tenth of the file system stays free; a copy that needs no room is not refused."""
+    staging.target.mkdir(parents=True)
+    stage = Stage(str(staging.source), str(staging.target))
+    disk = os.statvfs(staging.target)
+    check_room(stage, Total())
+    with pytest.raises(OutputError) as refused:
+        check_room(stage, Total(entries=1, files=1, size=10, room=disk.f_blocks * disk.f_frsize))
+
+    assert (
+        f"cannot stage {stage.source!r} to {stage.folder!r}: 10 B would leave 0% of its file system free, and at least"
+        " 10% is required; free some space or use another directory" == str(refused.value)
+    )
+
+
+def test_room_for_files(staging: Staging) -> None:
+    """A file system has a limited number of files."""
+    staging.target.mkdir(parents=True)
+    disk = os.statvfs(staging.target)
+    if not disk.f_files:
+        pytest.skip("this file system has no such limit")
+    with pytest.raises(OutputError, match=f"room for only .* more files, and {disk.f_files + 1} are needed$"):
+        check_room(Stage("/source", str(staging.target)), Total(entries=disk.f_files + 1))
