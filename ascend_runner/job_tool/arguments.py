@@ -19,7 +19,7 @@ JOB_HELP: Final = (
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
-  1  the job is not running, or has refused the request
+  1  the job is not running, or has refused; batch: a command has failed
   2  wrong usage, or a file that cannot be read or written
   3  status: the job has succeeded
   4  there is no such job, or it cannot be told whether it is running
@@ -58,6 +58,11 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
 
     _add_viewers(add)
     _add_changers(add)
+    summary = "run the commands of a file one after the other; a second run skips those that have succeeded"
+    batch = add("batch", commands.batch, summary, "sweep.txt --keep-going")
+    text = "a command with its options on each line, as behind ascend-runner; # begins a comment"
+    batch.add_argument("file", metavar="FILE", help=text)
+    batch.add_argument("--keep-going", action="store_true", help="go on after a command has failed")
     return parser, subparsers.choices
 
 

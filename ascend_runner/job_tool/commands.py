@@ -13,7 +13,9 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.errors import AscendRunnerError, reason
+from ascend_runner.job_tool import batch as batches
 from ascend_runner.job_tool import event_lines, jobs, screens, snapshot
+from ascend_runner.job_tool.batch_file import BatchFile
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.snapshot import Condition, Snapshot
 from ascend_runner.services import control
@@ -22,6 +24,7 @@ from ascend_runner.text import printable
 from ascend_runner.tool import write_text
 
 DONE: Final = 0
+FAILED: Final = 1
 STATUSES: Final = {
     Condition.RUNNING: 0,
     Condition.SUCCEEDED: 3,
@@ -72,6 +75,16 @@ def events(options: Namespace) -> int:
     for line in event_lines.lines(jobs.find(options.job, options.environ), follows=options.follow):
         write_text(f"{line}\n")
     return DONE
+
+
+def batch(options: Namespace) -> int:
+    """Run the commands of a file one after the other."""
+    file = BatchFile(options.file)
+    entries, signum = batches.run(file, options.environ, options.tell, keeps_going=options.keep_going)
+    write_text(batches.summary(file, entries))
+    if signum:
+        return 128 + signum
+    return DONE if all(entry.has_succeeded for entry in entries) else FAILED
 
 
 def stop(options: Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import Callable, Final
 
 from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
-from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.jobs import FoundJob, with_its_logs
 from ascend_runner.job_tool.snapshot import STATES
 from ascend_runner.lifecycle.machine import Verdict
 from ascend_runner.supervision.events import signal_name
@@ -47,8 +47,9 @@ def lines(job: FoundJob, *, follows: bool, pause: Callable[[float], None] = time
 
     Raises:
         UnreadableError: They cannot be read.
+        UnknownJobError: They have been removed.
     """
-    path = job.path("events", "jsonl")
+    path = with_its_logs(job).path("events", "jsonl")
     try:
         fd = os.open(path, files.READ_FLAGS)
     except OSError as error:

@@ -126,6 +126,23 @@ def find(word: Optional[str], environ: Mapping[str, str]) -> FoundJob:
     return _chosen([job for job in named if job.is_alive()] or named, word)
 
 
+def with_its_logs(job: FoundJob) -> FoundJob:
+    """Return a job with the directory where its logs are now: a later run of it moves them to a directory of theirs.
+
+    Raises:
+        UnknownJobError: They have been removed.
+    """
+    name = os.path.basename(job.path("run", "json"))
+    newest = _read(os.path.join(job.log_dir, name))
+    if newest is None or newest.began == job.began:  # without a run file, there was no room for it
+        return job
+    for path in glob.glob(f"{glob.escape(job.log_dir)}/run-*/{glob.escape(name)}"):
+        earlier = _read(path)
+        if earlier and earlier.began == job.began:
+            return attrs.evolve(job, log_dir=earlier.log_dir)
+    raise UnknownJobError(f"the logs of {job.name} have been removed by a later run")
+
+
 def all_jobs(environ: Mapping[str, str]) -> list[FoundJob]:
     """Return the jobs of this user on this machine, or of all users for root, the newest first."""
     paths = {path for base in _bases(environ) for path in glob.glob(f"{glob.escape(base)}/*/{run_folder.JOB_FILE}")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -28,6 +29,7 @@ def _run(words: Sequence[str]) -> int:
         words = [DEFAULT, *words]
     options = tool.parse(parser, parsers, _with_negative_limits(words))
     options.environ = os.environ
+    options.tell = functools.partial(tool.tell, PROGRAM)
     try:
         status: int = options.command(options)
     except (RefusedError, UnknownJobError) as error:

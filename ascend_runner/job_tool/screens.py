@@ -93,11 +93,11 @@ def clock(at: float) -> str:
 
 def _headline(snapshot: Snapshot, now: float) -> str:
     job, state, took = snapshot.job, snapshot.text("state"), duration(_seconds(snapshot, now))
+    if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is None:
+        last = f"; the last state in its report is {state}" if state else ""
+        return f"cannot tell from here whether it runs on {job.host}{last}"
     if snapshot.condition is Condition.UNKNOWN:
-        return (
-            f"cannot tell whether it runs on {job.host}, from here; the last state in its report is"
-            f" {state or 'not known'}"
-        )
+        return f"has ended, and it is not known how, started {clock(job.began)}"
     if snapshot.condition is Condition.DIED:
         when = f"started {clock(job.began)}"
         return f"died: its runner was killed while its state was {state or 'unknown'}, {when}"

@@ -16,7 +16,7 @@ from ascend_runner import files
 from ascend_runner.errors import reason
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
-from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, with_its_logs
 from ascend_runner.lifecycle.machine import JobState
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
@@ -58,7 +58,7 @@ class Snapshot:
         state = STATES.get(self.text("state"))
         if state and state.is_final:
             return Condition.SUCCEEDED if state is JobState.SUCCEEDED else Condition.ENDED_BADLY
-        if self.is_alive is None:
+        if self.is_alive is None or (not self.is_alive and not state):
             return Condition.UNKNOWN
         return Condition.RUNNING if self.is_alive else Condition.DIED
 
@@ -92,12 +92,15 @@ def take(job: FoundJob) -> Snapshot:
 
     def read() -> None:
         try:
-            report = _read(job.path("report", "json"))
-        except (OSError, ValueError, RecursionError) as error:
-            why = reason(error) if isinstance(error, OSError) else "it is not valid JSON"
+            here = with_its_logs(job)
+            report = _read(here.path("report", "json"))
+        except (OSError, ValueError, RecursionError, UnknownJobError) as error:
+            why = "it is not valid JSON"
+            if isinstance(error, (OSError, UnknownJobError)):
+                why = reason(error) if isinstance(error, OSError) else str(error)
             found.append(Snapshot(job=job, is_alive=is_alive, why=why))
         else:
-            seen = Snapshot(job=job, is_alive=is_alive, report=report)
+            seen = Snapshot(job=here, is_alive=is_alive, report=report)
             found.append(attrs.evolve(seen, logs=_logs(seen.ranks), gone=_gone(seen)))
 
     bounded.call(DISK_LIMIT, read)
