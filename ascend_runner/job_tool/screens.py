@@ -74,16 +74,13 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "report": job.path("report", "json"),
         "events": job.path("events", "jsonl"),
         "problem": snapshot.why or None,
-        "ranks": [
-            {
-                **{
-                    name: rank.get(name) for name in ("rank_id", "local_rank", "pid", "exit_code", "signal", "log_path")
-                },
-                "state": "ended" if rank.get("rank_id") in snapshot.gone else rank.get("state"),
-            }
-            for rank in snapshot.ranks
-        ],
+        "ranks": [_rank(rank, snapshot.gone) for rank in snapshot.ranks],
     }
+
+
+def _rank(rank: Mapping[str, object], gone: Collection[object]) -> dict[str, object]:
+    shown_ones = {name: rank.get(name) for name in ("rank_id", "local_rank", "pid", "exit_code", "signal", "log_path")}
+    return {**shown_ones, "state": "ended" if rank.get("rank_id") in gone else rank.get("state")}
 
 
 def clock(at: float) -> str:

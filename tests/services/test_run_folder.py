@@ -93,7 +93,7 @@ def test_each_attempt_has_its_own_files(program: Program) -> None:
     run = program.start(*options, "sh", "-c", script, env=env)
 
     assert 7 == run.finish()
-    assert 2 == run.screen.count("[rank 0] job.json, notify-0\n")
+    assert 2 == run.screen.count("[rank 0] control, job.json, notify-0\n")
     assert ["job.json"] == [path.name for path in (program.folder / "run").glob("*/*")]
 
 
