@@ -31,11 +31,34 @@ def placed(context: PlanContext, pause: Callable[[float], None]) -> PlanContext:
         AscendRunnerError: One of them is impossible, or the command names another one.
         StopRequestedError: A stop signal has arrived.
     """
-    stages = context.stages or _find(context.settings.stage, pause)
+    stages = context.stages or find(context.settings.stage, pause)
     return attrs.evolve(context, stages=stages, command=with_places(context.command, stages))
 
 
-def _find(named: Sequence[tuple[str, str]], pause: Callable[[float], None]) -> tuple[Stage, ...]:
+def stage_of(source: str, folder: str) -> Stage:
+    """Return the stage that copies a source into a directory.
+
+    Raises:
+        AscendRunnerError: It is impossible, or would do harm.
+    """
+    try:
+        status = os.stat(source)
+        stage = Stage(source, folder, "" if stat.S_ISDIR(status.st_mode) else os.path.basename(source))
+        if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
+            raise SettingsError(f"cannot stage {source!r}: it is neither a directory nor a file")
+        if not os.access(source, os.R_OK | (0 if stage.name else os.X_OK)):
+            raise SettingsError(f"cannot stage {source!r}: permission denied")
+        files.check_folder(folder)
+        _refuse_itself(stage)
+        _refuse_contents(stage)
+    except OSError as error:
+        raise SettingsError(f"cannot stage {error.filename or source!r}: {reason(error)}") from error
+    return stage
+
+
+def find(
+    named: Sequence[tuple[str, str]], pause: Callable[[float], None], look: Callable[[str, str], Stage] = stage_of
+) -> tuple[Stage, ...]:
     """Return the stages for pairs of a source and a directory. The disks are asked in a thread, as they may hang.
 
     Raises:
@@ -48,7 +71,7 @@ def _find(named: Sequence[tuple[str, str]], pause: Callable[[float], None]) -> t
     def ask() -> None:
         try:
             for source, folder in named:
-                stages.append(_stage(source, folder))
+                stages.append(look(source, folder))
             _refuse_overlaps(stages)
         except AscendRunnerError as error:
             failures.append(error)
@@ -63,22 +86,6 @@ def _find(named: Sequence[tuple[str, str]], pause: Callable[[float], None]) -> t
     if failures:
         raise failures[0]
     return tuple(stages)
-
-
-def _stage(source: str, folder: str) -> Stage:
-    try:
-        status = os.stat(source)
-        stage = Stage(source, folder, "" if stat.S_ISDIR(status.st_mode) else os.path.basename(source))
-        if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
-            raise SettingsError(f"cannot stage {source!r}: it is neither a directory nor a file")
-        if not os.access(source, os.R_OK | (0 if stage.name else os.X_OK)):
-            raise SettingsError(f"cannot stage {source!r}: permission denied")
-        files.check_folder(folder)
-        _refuse_itself(stage)
-        _refuse_contents(stage)
-    except OSError as error:
-        raise SettingsError(f"cannot stage {error.filename or source!r}: {reason(error)}") from error
-    return stage
 
 
 def _refuse_itself(stage: Stage) -> None:

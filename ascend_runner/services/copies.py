@@ -84,7 +84,7 @@ class Copies:
             return
         part = os.path.join(self.target, part_name(entry, self.boot))
         path = os.path.join(self.source, entry.path)
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb") as source:
             with open(_open_part(part), "wb") as written:
                 self._check_unchanged(entry, path, source.fileno())
                 self._transfer(entry, source.fileno(), written.fileno())
