@@ -15,8 +15,8 @@ import attrs
 
 from ascend_runner import errors
 from ascend_runner.facts import Escaped, Fact, Observer, SignalUnhandled, Swept
-from ascend_runner.guardian.process_tree import POLL_INTERVAL
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
+from ascend_runner.guardian.sweep import POLL_INTERVAL
 from ascend_runner.hang_watch import HangWatch
 from ascend_runner.job_requests import JobRequests
 from ascend_runner.managed_node import ManagedNode
@@ -221,10 +221,14 @@ class Manager:
             Whether any process is still alive.
         """
         self._wait_for_escaped()
-        deadline = self._clock.now() + (GIVEN_UP_LIMIT if self._state.alive else SWEEP_LIMIT)
+        limit = GIVEN_UP_LIMIT if self._state.alive else SWEEP_LIMIT
+        deadline = self._clock.now() + limit
         killed: dict[int, str] = {}
         while self._processes.has_escaped():
-            killed.update(self._processes.kill_escaped())
+            found = self._processes.kill_escaped()
+            if found.keys() - killed.keys():  # some that fork and exit: it makes a difference to go on
+                deadline = self._clock.now() + limit
+            killed.update(found)
             if self._clock.now() >= deadline:
                 break
             self._clock.wait(min(deadline - self._clock.now(), POLL_INTERVAL))

@@ -25,7 +25,7 @@ import attrs
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from ascend_runner.guardian import process_tree  # noqa: E402  found by the line above
+from ascend_runner.guardian import process_tree, sweep  # noqa: E402  found by the line above
 from tests.helpers.job_files import contradictions  # noqa: E402  as above
 
 LIMIT = 60.0  # seconds for one schedule
@@ -122,9 +122,11 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes]) -> bool:
 def survivors() -> list[str]:
     """Return the processes that are left; after SIGKILL of the guardian they have a moment."""
     deadline = time.monotonic() + 10
-    while process_tree.reap_adopted(keep=frozenset()):
+    while sweep.reap_adopted(keep=frozenset()):
         if time.monotonic() > deadline:
-            return [f"left: {found}" for found in process_tree.kill_all(keep=frozenset())]
+            left = [f"left: {found}" for found in process_tree.descendants(os.getpid())]
+            sweep.sweep()
+            return left
         time.sleep(0.01)
     return []
 

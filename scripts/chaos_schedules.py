@@ -32,7 +32,7 @@ from chaos_disk import Disk  # noqa: E402
 from chaos_disk import is_possible as is_disk_possible  # noqa: E402
 from chaos_draw import DISKS, RANKS, STOPPING, Schedule, draw  # noqa: E402
 
-from ascend_runner.guardian import process_tree  # noqa: E402
+from ascend_runner.guardian import process_tree, sweep  # noqa: E402
 
 GRACE = 1.0  # seconds
 LIMIT = GRACE + 6.0
@@ -114,6 +114,7 @@ def play(schedule: Schedule) -> list[str]:
             wrong = check(schedule, folder)
         except Exception:  # noqa: BLE001  any error is reported, and must not propagate in the forked child
             wrong = traceback.format_exc().splitlines()
+        sweep.sweep()  # nothing may go on beside the schedules that follow
         shutil.rmtree(folder, ignore_errors=True)
         load = os.getloadavg()[0] / (os.cpu_count() or 1)
         if wrong and (lateness.seconds > LATE or load > OVERLOAD):
@@ -376,7 +377,7 @@ def targets(whom: str, guardian: int) -> list[int]:
 def living(place: Place) -> list[process_tree.Descendant]:
     """Return the processes that are left, but for the one that serves the disk."""
     servers = frozenset({place.disk.pid}) if place.disk else frozenset()
-    process_tree.reap_adopted(keep=servers)
+    sweep.reap_adopted(keep=servers)
     return [found for found in process_tree.descendants(os.getpid(), servers) if not found.is_zombie]
 
 
@@ -388,9 +389,8 @@ def wait_for_end(seconds: float, place: Place) -> None:
 
 
 def survivors(place: Place, what: str) -> list[str]:
-    """Name the processes that are left, and kill them."""
+    """Name the processes that are left."""
     left = living(place)
-    process_tree.kill_all()
     return [f"{what}: {found.pid} ({found.name})" for found in left]
 
 

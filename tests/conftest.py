@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from tests.helpers.program import Program
 
 # No deadline for a single example: machines are busy.
@@ -38,11 +38,9 @@ def no_process_left_behind(_adopt_orphans: None) -> Iterator[None]:
     """Fail a test that leaves a process behind, and kill that process."""
     before = set(process_tree.children(os.getpid()))
     yield
-    process_tree.reap_adopted(keep=frozenset(before))
-    left = [f"{found.pid} ({found.name})" for found in process_tree.kill_all(keep=frozenset(before))]
-    while set(process_tree.children(os.getpid())) - before:
-        process_tree.kill_all(keep=frozenset(before))
-        process_tree.reap_adopted(keep=frozenset(before))
+    sweep.reap_adopted(keep=frozenset(before))
+    left = [f"{found.pid} ({found.name})" for found in sweep.kill_all(keep=frozenset(before))]
+    sweep.sweep(frozenset(before))
 
     assert [] == left
 

@@ -142,6 +142,7 @@ GUARDIAN_OWN: Final = {
     "guardian.process_tree",
     "guardian.runner",
     "guardian.signal_sets",
+    "guardian.sweep",
     "import_path",
     "output",
     "output.messages",  # for the final message of the guardian

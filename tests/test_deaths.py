@@ -153,7 +153,7 @@ def test_no_proc_at_all(program: Program) -> None:
 def test_proc_of_another_namespace_is_not_believed(program: Program) -> None:
     """A process with our pid in another PID namespace is not ours, and its children must not be killed."""
     outer = permitted("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-    code = "from ascend_runner.guardian.process_tree import children, kill_all; print(children(1), kill_all())"
+    code = "from ascend_runner.guardian import process_tree, sweep; print(process_tree.children(1), sweep.kill_all())"
     inner = shlex.join(["unshare", "--pid", "--fork", program.python, "-c", code])
     ended = program.shell(shlex.join([*outer, "sh", "-c", f"sleep 1000 & {inner}; kill $!"]))
 

@@ -451,6 +451,17 @@ def test_escaped_process_that_survives_is_given_up_in_time(node: FakeNode, recor
     assert [GIVEN_UP_LIMIT] == node.output.finish_limits
 
 
+def test_sweep_goes_on_while_others_appear(node: FakeNode, recording: Recording) -> None:
+    """The limit counts from the last process that was not there before: chains of processes may need longer."""
+    node.processes.behaviours = {0: exits(OK)}
+    node.processes.escaped = {77: ("chain", True)}
+    node.clock.at(20.0, lambda: node.processes.escaped.update({78: ("chain", True)}))
+    node.clock.at(24.0, lambda: setattr(node.processes, "escaped", {}))
+    run(node, 1, recording)
+
+    assert Swept(killed={77: "chain", 78: "chain"}, survivors=()) in recording.facts
+
+
 def test_unkillable_rank_is_given_up_in_time(node: FakeNode, recording: Recording) -> None:
     """5 s after SIGKILL the job goes on without the rank, names it, and hurries with the rest."""
     node.processes.behaviours = {0: UNKILLABLE}

@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +29,10 @@ AS_SOMEBODY: Final = (
     "--inh-caps=+dac_read_search",
     "--ambient-caps=+dac_read_search",
 )
+
+ON_CORE: Final = ("taskset", "--cpu-list")
+LOOPS: Final = 4
+CHAINS: Final = 16
 
 
 @pytest.fixture
@@ -49,6 +55,33 @@ def test_process_that_hides(program: Program, steps: tuple[str, ...], *, is_kill
         run.send(signal.SIGTERM)
 
     assert (137 if is_killed else 143) == run.finish()
+    assert [] == [found for found in process_tree.descendants(os.getpid()) if not found.is_zombie]
+
+
+@contextmanager
+def starved(core: int) -> Iterator[None]:
+    """Let busy loops share a core."""
+    loops = [subprocess.Popen([*ON_CORE, str(core), "sh", "-c", "while :; do :; done"]) for _ in range(LOOPS)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+@pytest.mark.parametrize("is_root", [False, True])
+def test_chains_on_a_starved_machine(program: Program, request: pytest.FixtureRequest, *, is_root: bool) -> None:
+    """Chains are stopped although they have nearly all of the only processor, which only root can take from them."""
+    core = max(os.sched_getaffinity(0))
+    user = () if is_root else request.getfixturevalue("as_somebody")
+    steps = (f"chains={CHAINS}", "say=ready", "sleep")
+    run = program.start("--nproc-per-node", "1", "env", *ACTOR, *steps, under=(*permitted(*ON_CORE, str(core)), *user))
+    run.wait_for("ready")
+    with starved(core):
+        os.kill(run.runner_pid, signal.SIGKILL)
+
+        assert 137 == run.finish()
     assert [] == [found for found in process_tree.descendants(os.getpid()) if not found.is_zombie]
 
 
@@ -102,14 +135,14 @@ def test_sweep_does_not_wait_for_another_user() -> None:
     """The guardian returns what it may not kill, whatever its limit."""
     script = f"""
 import os, time
-from ascend_runner.guardian import guard, process_tree
+from ascend_runner.guardian import process_tree, sweep
 process_tree.become_subreaper()
 child = os.fork()
 if child == 0:
     os.closerange(0, 3)
     time.sleep(1000)
 os.setresuid({SOMEBODY}, {SOMEBODY}, {SOMEBODY})
-print(child, *(found.pid for found in guard._sweep(frozenset(), 1e9)))
+print(child, *(found.pid for found in sweep.sweep(frozenset(), 1e9)))
 """
     ended = subprocess.run(
         [sys.executable, "-c", script], env=CLEAN, capture_output=True, text=True, timeout=LIMIT, check=True

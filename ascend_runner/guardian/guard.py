@@ -9,19 +9,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from ascend_runner.errors import RUNNER_FAILED
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.guardian.runner import ANSWER, FINAL_REPORT, Runner
 from ascend_runner.guardian.signal_sets import WATCHED, ignored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SWEEP_LIMIT: Final = 5.0  # seconds; what survives SIGKILL for longer is stuck in the kernel
-LAST_SWEEP_LIMIT: Final = 1.0  # seconds; the same if the runner has exited by itself: it has waited for 5 s already
+LAST_SWEEP_LIMIT: Final = 1.0  # seconds; replaces SWEEP_LIMIT after a runner that has waited for so long itself
 MANY_DESCRIPTORS: Final = 65536
 
 
@@ -54,8 +52,8 @@ def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None],
     runner = Runner(pid, reader, strangers)
     runner.forward_until_end(watched)
     os.close(reader)
-    stuck = pid if runner.is_stuck else 0
-    survivors = _sweep(frozenset(strangers), SWEEP_LIMIT if runner.was_killed else LAST_SWEEP_LIMIT, stuck)
+    limit = sweep.SWEEP_LIMIT if runner.was_killed else LAST_SWEEP_LIMIT
+    survivors = sweep.sweep(frozenset(strangers), limit, runner.pid if runner.is_stuck else 0)
     if runner.was_killed:
         tell(f"{runner.end}; its ranks were killed as well")
     if survivors and (
@@ -117,23 +115,6 @@ def _follow_to_death(parent: int) -> None:
     process_tree.ask_for_signal_at_parent_death(signal.SIGTERM)
     if os.getppid() != parent:  # it has died before the request
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _sweep(strangers: frozenset[int], seconds: float, stuck: int = 0) -> list[process_tree.Descendant]:
-    """Kill and reap every descendant that the runner has left; return those still alive after `seconds`.
-
-    The process `stuck` is not waited for, and neither is one of another user.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        found = process_tree.kill_all(keep=strangers)
-        left = deadline - time.monotonic()
-        if not process_tree.reap_adopted(keep=strangers):
-            return []
-        to_wait_for = [process for process in found if process.pid != stuck and process_tree.may_signal(process.pid)]
-        if left <= 0 or (found and not to_wait_for):
-            return found
-        signal.sigtimedwait({signal.SIGCHLD}, min(left, process_tree.POLL_INTERVAL))
 
 
 def _open_missing_standard_files() -> None:

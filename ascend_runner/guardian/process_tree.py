@@ -1,4 +1,4 @@
-"""The descendants of a process, read from /proc, and how they are killed.
+"""The descendants of a process, read from /proc, and how they are signalled.
 
 Every process started by a rank stays below a child subreaper (prctl(2)), however it detaches: when its parent dies, it
 becomes a child of the subreaper. So the tree below this process is complete, including other sessions.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from signal import SIGCONT, SIGTERM
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36  # likewise, since Linux 3.4
-STOP_LIMIT = 0.2  # seconds to stop chains of processes before the rest of the tree is walked
-# Seconds between two checks while processes die: while others exit, the kernel omits some from a list of
-# children (proc(5)), and of those no signal tells.
-POLL_INTERVAL = 0.1
 _GONE = (FileNotFoundError, ProcessLookupError)  # errors of /proc for a process that has just ended
 ENDED = frozenset({"Z", "X"})
 
@@ -165,62 +160,6 @@ def wchan(pid: int) -> str:
     return "" if name == "0" else name
 
 
-def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
-    """Send SIGKILL to every living descendant of this process except the subtrees of `keep`; return those found.
-
-    They are stopped first: a chain of processes that fork and exit would outrun a walk that reads each of them. A
-    process may still fork between the look and the signal: the caller must reap and call again until none is left.
-    """
-    _stop_children(keep)
-    found = []
-    for process in descendants(os.getpid(), keep):
-        if not process.is_zombie:
-            send(process.identity, SIGSTOP)
-            found.append(process)
-    for process in found:
-        send(process.identity, SIGKILL)
-
-    return found
-
-
-def _stop_children(keep: frozenset[int]) -> None:
-    """Stop all children, and those that appear meanwhile; reap what has ended.
-
-    A member of a chain lives for less than a millisecond, so there is nothing slow between the look and the signal.
-    """
-    stopped = set(keep)
-    deadline = time.monotonic() + STOP_LIMIT
-    while time.monotonic() < deadline:
-        new = [pid for pid in children(os.getpid()) if pid not in stopped]
-        if not new:
-            return
-        for pid in new:
-            try:
-                if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                    os.kill(pid, SIGSTOP)  # not reaped yet, so its pid is not reused
-                    stopped.add(pid)
-            except (ChildProcessError, PermissionError):
-                stopped.add(pid)
-
-
-def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
-    """Reap every child that has ended except those in `keep`; return the living ones not in `keep`."""
-    while True:
-        living, has_reaped = [], False
-        for pid in children(os.getpid()):
-            if pid in keep:
-                continue
-            try:
-                is_reaped = os.waitpid(pid, os.WNOHANG) != (0, 0)
-            except ChildProcessError:
-                continue
-            has_reaped |= is_reaped
-            if not (is_reaped or _has_ended(pid)):  # not reaped although ended: a debugger keeps it (ptrace(2))
-                living.append(pid)
-        if living or not has_reaped:  # one that was reaped may have left a child meanwhile
-            return living
-
-
 def open_pidfd(pid: int) -> int:
     """Return a descriptor of a process, readable when it has ended; -1 where there is none or it has been reaped.
 
@@ -244,15 +183,20 @@ def send(identity: tuple[int, int], signum: int) -> None:
         if found is None or found.started != started:
             return
         for each in (signum, SIGCONT) if signum == SIGTERM else (signum,):
-            if fd < 0:
-                os.kill(pid, each)
-            else:
-                signal.pidfd_send_signal(fd, each)
+            signal_held(fd, pid, each)
     except (ProcessLookupError, PermissionError):
         return  # ended, or another user's
     finally:
         if fd >= 0:
             os.close(fd)
+
+
+def signal_held(fd: int, pid: int, signum: int) -> None:
+    """Signal a process by its descriptor, or by its number where there are no descriptors."""
+    if fd < 0:
+        os.kill(pid, signum)
+    else:
+        signal.pidfd_send_signal(fd, signum)
 
 
 def may_signal(pid: int) -> bool:
@@ -274,11 +218,6 @@ def _prctl(option: int, value: int) -> None:
 
 def _children_by_scan(parent: int) -> list[int]:
     return [pid for pid in _numbers("/proc") if (found := look(pid)) and found.parent == parent]
-
-
-def _has_ended(pid: int) -> bool:
-    found = look(pid)
-    return found is None or found.is_zombie
 
 
 def _numbers(folder: str) -> list[int]:

@@ -110,15 +110,16 @@ class Runner:
 
     def _look(self) -> None:
         """Reap every child that has ended, and record new ones and the runner's end."""
-        found = process_tree.children(os.getpid())
-        runner = process_tree.look(self.pid)
-        ended = _reap()
-        self._read()
+        found = process_tree.children(os.getpid()) if self._is_alive() else []
         # After its end they could as well be its own. Its main thread has ended before the kernel passes them on, but
         # while its other threads end, it cannot be reaped yet.
-        if self.pid not in ended and runner and runner.state not in process_tree.ENDED:
+        if self._is_alive():
             self._strangers.update(found)
             self._strangers.discard(self.pid)
+            ended = _reap(-1)
+        else:
+            ended = _reap(self.pid)  # what it leaves may end faster than it can be reaped, and is left to the sweep
+        self._read()
         self._strangers.difference_update(ended)  # their numbers may be used again
         if self.pid in ended and not (self._has_ended or self.was_killed):
             status = ended[self.pid]
@@ -127,6 +128,10 @@ class Runner:
             if self.was_killed:
                 self.end = f"the runner was killed by {_name(os.WTERMSIG(status))}"
         self._has_ended |= self.pid in ended
+
+    def _is_alive(self) -> bool:
+        found = process_tree.look(self.pid)
+        return found is not None and found.state not in process_tree.ENDED
 
     def _read(self) -> None:
         """Read the acknowledgements and the final report of the runner."""
@@ -166,12 +171,12 @@ def _name(signum: int) -> str:
         return f"signal {signum}"
 
 
-def _reap() -> dict[int, int]:
-    """Reap every child that has ended; return the wait statuses by pid."""
+def _reap(which: int) -> dict[int, int]:
+    """Reap a child, or each (-1), that has ended; return the wait statuses by pid."""
     ended: dict[int, int] = {}
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(which, os.WNOHANG)
         except ChildProcessError:
             return ended
         if pid == 0:

@@ -8,7 +8,7 @@ from signal import SIGCONT
 from typing import Union
 
 from ascend_runner.facts import RankReaped
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.host import cgroup
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import RankSpec
@@ -69,7 +69,7 @@ class RankProcesses:
     def _living_sessions(self, endings: Mapping[int, Ending]) -> Collection[int]:
         """Return the sessions that have a living process, of those that are needed."""
         # The orphans of a leader become children of this process, their subreaper: without any there is no straggler.
-        adopted = process_tree.reap_adopted(keep=self._leader_pids())
+        adopted = sweep.reap_adopted(keep=self._leader_pids())
         if not adopted or not (endings or self._with_stragglers):
             return ()
         needed = {self._leaders[rank_id].pid for rank_id in (*endings, *self._with_stragglers)}
@@ -152,7 +152,7 @@ class RankProcesses:
         self.exits.take_ended()
         leaders = self._leader_pids()
         # A chain of processes that each start the next one and exit may be missed by a walk through the tree.
-        adopted = process_tree.reap_adopted(keep=leaders)
+        adopted = sweep.reap_adopted(keep=leaders)
         return any(map(process_tree.may_signal, adopted)) or (bool(adopted) and self._has_killable_but(leaders))
 
     @staticmethod
@@ -168,7 +168,7 @@ class RankProcesses:
 
     def kill_escaped(self) -> Mapping[int, str]:
         """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""
-        return {found.pid: found.name for found in process_tree.kill_all(keep=self._leader_pids())}
+        return {found.pid: found.name for found in sweep.kill_all(keep=self._leader_pids())}
 
     def survivors(self) -> tuple[str, ...]:
         """Describe all processes that are still alive, of whatever session."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from benchmark import fault_rows, hang_rows, launchers, table
 from benchmark.rows import ROWS as SPEED_ROWS
 
@@ -33,9 +32,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        while process_tree.children(os.getpid()):
-            process_tree.kill_all()
-            process_tree.reap_adopted()
+        sweep.sweep()
     return 0
 
 

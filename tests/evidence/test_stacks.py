@@ -17,7 +17,7 @@ import pytest
 
 from ascend_runner.diagnosis.stack_groups import group
 from ascend_runner.evidence.stacks import StackCollector, decode_dump
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.host.executables import find_py_spy
 from tests.helpers.waiting import wait_until
 
@@ -60,7 +60,7 @@ def end(*running: subprocess.Popen[str]) -> None:
     wait_until(
         lambda: all(found.is_zombie for found in process_tree.descendants(os.getpid()) if found.session in sessions)
     )
-    process_tree.reap_adopted()
+    sweep.reap_adopted()
 
 
 def wait_until_asleep(pid: int) -> None:

@@ -148,7 +148,7 @@ def test_what_a_dying_runner_leaves_is_not_spared() -> None:
     """The kernel passes its children on when its main thread has ended, before it can be reaped."""
     script = """
 import ctypes, os, signal, threading, time
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.guardian.runner import Runner
 rank = os.fork()
 if rank == 0:
@@ -311,15 +311,15 @@ def test_runner_that_survives_sigkill_is_not_waited_for() -> None:
     """A runner that is stuck in the kernel after it was given up is named at once, whatever the limit."""
     script = """
 import os, signal
-from ascend_runner.guardian import guard, process_tree
+from ascend_runner.guardian import process_tree, sweep
 reader, writer = os.pipe()
 child = os.fork()
 if child == 0:
     os.closerange(0, 3)
     signal.pause()
-process_tree.kill_all = lambda keep: [process_tree.look(child)]
-process_tree.reap_adopted = lambda keep: [child]
-print([found.pid for found in guard._sweep(frozenset(), 1e9, child)] == [child])
+sweep.kill_all = lambda keep: [process_tree.look(child)]
+sweep.reap_adopted = lambda keep: [child]
+print([found.pid for found in sweep.sweep(frozenset(), 1e9, child)] == [child])
 os.kill(child, signal.SIGKILL)
 """
     ended = run(sys.executable, "-c", script)

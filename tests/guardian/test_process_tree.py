@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from tests.helpers.program import ACTOR
 from tests.helpers.waiting import LIMIT, wait_until
 
@@ -128,9 +128,9 @@ def test_process_whose_main_thread_has_ended_is_alive() -> None:
         assert found
         assert not found.is_zombie
         assert ", state Z" not in process_tree.describe(found)
-        assert [popen.pid] == process_tree.reap_adopted(kept)
+        assert [popen.pid] == sweep.reap_adopted(kept)
         assert 1 == len(list(process_tree.descendants(popen.pid)))
-        assert 2 == len(process_tree.kill_all(kept))
+        assert 2 == len(sweep.kill_all(kept))
 
         assert -signal.SIGKILL == popen.wait(LIMIT)
 
@@ -167,10 +167,10 @@ def test_kill_all_ends_everybody_but_those_to_keep() -> None:
     kept = frozenset(process_tree.children(os.getpid()))
     with acting("stubborn=session", "stubborn=daemon", "stubborn=plain") as parent, acting() as other:
         keep = kept | {other.pid}
-        killed = {found.pid for found in process_tree.kill_all(keep)}
+        killed = {found.pid for found in sweep.kill_all(keep)}
 
         def is_all_reaped() -> bool:
-            process_tree.reap_adopted(keep)
+            sweep.reap_adopted(keep)
             return set(process_tree.children(os.getpid())) <= keep
 
         assert 4 == len(killed)
@@ -184,7 +184,7 @@ def test_kill_all_spares_the_children_of_those_to_keep() -> None:
     """A spared process is spared with all its descendants."""
     before = frozenset(process_tree.children(os.getpid()))
     with acting("child=session") as parent:
-        assert [] == process_tree.kill_all(before | {parent.pid})
+        assert [] == sweep.kill_all(before | {parent.pid})
         assert [False] == [found.is_zombie for found in process_tree.descendants(parent.pid)]
 
 
@@ -195,7 +195,7 @@ def test_reap_adopted_leaves_whom_it_is_told() -> None:
         kept, reaped = (os.spawnv(os.P_NOWAIT, "/bin/true", ["true"]) for _ in range(2))
         for pid in (kept, reaped):
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        process_tree.reap_adopted(keep=before | {kept})
+        sweep.reap_adopted(keep=before | {kept})
 
         assert {kept, living.pid} == set(process_tree.children(os.getpid())) - before
         os.waitpid(kept, 0)
@@ -247,7 +247,7 @@ def test_signal_at_parent_death() -> None:
     """A process that has requested a parent-death signal receives it."""
     script = """
 import os, signal, sys
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 reader, writer = os.pipe()
 child = os.fork()
 if child == 0:

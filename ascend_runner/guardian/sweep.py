@@ -1,0 +1,167 @@
+"""How all descendants of this process are killed, also those that fork faster than a walk through the tree.
+
+A chain, whose processes each start the next one and exit, is caught only by a look that is followed at once by a
+signal. So all are stopped first, in rounds until a round finds nobody new; nothing moves any more when they are killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from signal import SIGCHLD, SIGKILL, SIGSTOP
+
+from ascend_runner.guardian.process_tree import (
+    Descendant,
+    children,
+    descendants,
+    look,
+    may_signal,
+    open_pidfd,
+    send,
+    signal_held,
+)
+
+# Seconds of processor time, not of the clock: on a starved machine one round may take seconds.
+FREEZE_LIMIT = 0.2
+# Seconds between two checks while processes die: while others exit, the kernel omits some from a list of
+# children (proc(5)), and of those no signal tells.
+POLL_INTERVAL = 0.1
+REAP_PASSES = 3  # through the list of children, while all of them have ended; a signal is not noticed meanwhile
+SWEEP_LIMIT = 5.0  # seconds; what survives SIGKILL for longer is stuck in the kernel
+# Seconds for a process that runs in the kernel after SIGKILL: it frees its memory, or waits for a processor.
+DYING_LIMIT = 60.0
+
+
+def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT, stuck: int = 0) -> list[Descendant]:
+    """Kill and reap every descendant but the subtrees of `keep`; return those that cannot be killed.
+
+    There is no limit as long as others are found than before. A process counts as one that cannot be killed if it is
+    alive `seconds` after SIGKILL and not running, or if it belongs to another user. `stuck` is not waited for.
+    """
+    killed: dict[tuple[int, int], float] = {}  # when first
+    while True:
+        found = kill_all(keep)
+        now = time.monotonic()
+        killed = {process.identity: killed.get(process.identity, now) for process in found}
+        if not reap_adopted(keep):
+            return []
+        if found and not any(
+            now - killed[process.identity] < (DYING_LIMIT if process.state == "R" else seconds)
+            and process.pid != stuck
+            and may_signal(process.pid)
+            for process in found
+        ):
+            return found
+        signal.sigtimedwait({SIGCHLD}, POLL_INTERVAL)
+
+
+def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
+    """Send SIGKILL to every living descendant of this process but the subtrees of `keep`; return those found.
+
+    The caller must reap and call again until none is left.
+    """
+    handler = signal.getsignal(SIGCHLD)
+    # The number of a process to keep must stay its own; so must any between a look and a signal, without pidfds.
+    may_discard = handler is not None and not keep and _has_pidfds()
+    is_urgent = _be_urgent()
+    try:
+        if may_discard:
+            signal.signal(SIGCHLD, signal.SIG_IGN)  # the kernel reaps: chains leave zombies faster than we can
+        found = _freeze(keep)
+    finally:
+        if is_urgent:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        if may_discard:
+            signal.signal(SIGCHLD, handler)
+    for process in found:
+        send(process.identity, SIGKILL)
+
+    return found
+
+
+def _freeze(keep: frozenset[int]) -> list[Descendant]:
+    """Stop every living descendant but the subtrees of `keep`; return them."""
+    stopped = set(keep)
+    frozen: dict[tuple[int, int], Descendant] = {}
+    ends = time.thread_time() + FREEZE_LIMIT
+    while True:
+        _stop_children(stopped, ends)
+        new = []
+        for process in descendants(os.getpid(), keep):
+            if not process.is_zombie and process.identity not in frozen:
+                send(process.identity, SIGSTOP)  # before its children are listed
+                frozen[process.identity] = process
+                new.append(process)
+        if not new or time.thread_time() >= ends:
+            return list(frozen.values())
+
+
+def _stop_children(stopped: set[int], ends: float) -> None:
+    """Stop all children but those `stopped` already, and add them; reap what has ended.
+
+    A member of a chain lives for less than a millisecond, so there is nothing slow between the look and the signal.
+    """
+    while time.thread_time() < ends:
+        # The last one has come last, and is the most likely to be alive.
+        new = [pid for pid in reversed(children(os.getpid())) if pid not in stopped]
+        if not new:
+            return
+        for pid in new:
+            fd = open_pidfd(pid)
+            try:
+                # A child that is alive now was so when the descriptor was opened, or the descriptor is of none.
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    stopped.add(pid)
+                    signal_held(fd, pid, SIGSTOP)
+            except (ChildProcessError, ProcessLookupError, PermissionError):  # it has ended, or is another user's
+                stopped.add(pid)
+            finally:
+                if fd >= 0:
+                    os.close(fd)
+
+
+def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
+    """Reap every child that has ended except those in `keep`; return the living ones not in `keep`, the latest first.
+
+    If they end faster than they can be reaped, those are returned that were reaped last: they may have left others.
+    """
+    for _ in range(REAP_PASSES):
+        living, reaped = [], []
+        for pid in reversed(children(os.getpid())):
+            if pid in keep:
+                continue
+            try:
+                is_reaped = os.waitpid(pid, os.WNOHANG) != (0, 0)
+            except ChildProcessError:
+                continue
+            if is_reaped:
+                reaped.append(pid)
+            elif not _has_ended(pid):  # otherwise not reaped although ended: a debugger keeps it (ptrace(2))
+                living.append(pid)
+        if living or not reaped:  # one that was reaped may have left a child meanwhile
+            return living
+    return reaped
+
+
+def _has_ended(pid: int) -> bool:
+    found = look(pid)
+    return found is None or found.is_zombie
+
+
+def _has_pidfds() -> bool:
+    fd = open_pidfd(os.getpid())
+    if fd >= 0:
+        os.close(fd)
+    return fd >= 0
+
+
+def _be_urgent() -> bool:
+    """Let this thread run before all ordinary ones, which needs root; return whether it does."""
+    try:
+        if os.sched_getscheduler(0) != os.SCHED_OTHER:
+            return False
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except OSError:
+        return False
+    return True
