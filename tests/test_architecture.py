@@ -118,6 +118,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("__main__", "cli"): "behind the fork: the guardian must stay small",
     ("rank_table_tool.__main__", "rank_table_tool.main"): "Ctrl-C during the imports must not print a traceback",
     ("job_tool.__main__", "job_tool.main"): "as above",
+    ("job_tool.commands", "job_tool.batch"): "the options of jobs, half of all imports; a viewer does without",
     ("cli", "check.run"): "`--check` reads a whole machine, and jobs do not need it",
     ("report.recorder", "report.investigation"): "only a failure needs it; loaded in the background in longer jobs",
     ("preparation.prepare", "preparation.staging"): "only --stage needs it",

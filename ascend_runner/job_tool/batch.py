@@ -24,14 +24,13 @@ from ascend_runner.report.build import sentence
 from ascend_runner.text import columns, counted, duration, shown
 
 PASSED_ON: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+FAILED: Final = 1  # the exit status of a batch with a command that has failed or was not run
 NARROWEST: Final = 20  # characters of a command in the table
 Tell = Callable[[str], None]
 
 
-def run(
-    batch: BatchFile, environ: Mapping[str, str], tell: Tell, *, keeps_going: bool
-) -> tuple[tuple[Entry, ...], int]:
-    """Run the commands that have not succeeded; return what became of all, and the signal that has ended it, or 0.
+def run(path: str, environ: Mapping[str, str], tell: Tell, *, keeps_going: bool) -> tuple[str, int]:
+    """Run the commands of a file that have not succeeded; return a table of all, and the exit status.
 
     A failure ends it, unless it `keeps_going`. What became of a command is written when it has ended.
 
@@ -40,6 +39,16 @@ def run(
         UnreadableError: It cannot be read.
         OutputError: What became of the commands cannot be written.
     """
+    batch = BatchFile(path)
+    entries, signum = _run_all(batch, environ, tell, keeps_going=keeps_going)
+    is_done = all(entry.has_succeeded for entry in entries)
+    return _summary(batch, entries), 128 + signum if signum else 0 if is_done else FAILED
+
+
+def _run_all(
+    batch: BatchFile, environ: Mapping[str, str], tell: Tell, *, keeps_going: bool
+) -> tuple[tuple[Entry, ...], int]:
+    """Run the commands; return what became of all, and the signal that has ended it, or 0."""
     with _locked(batch.path), _Signals() as signals:
         entries, problems = batch.read(environ)
         if problems:
@@ -61,7 +70,7 @@ def run(
     return entries, signals.signum
 
 
-def summary(batch: BatchFile, entries: Sequence[Entry], *, width: int = 0) -> str:
+def _summary(batch: BatchFile, entries: Sequence[Entry]) -> str:
     """Return a table of the commands, and how many have succeeded."""
     heads = ("logs", "state", "time", "command")
     rows = []
@@ -71,7 +80,7 @@ def summary(batch: BatchFile, entries: Sequence[Entry], *, width: int = 0) -> st
             state = f"{entry.result.state} ({entry.result.status})" if entry.result.status else entry.result.state
         folder = os.path.basename(batch.variables(entry.number)["ASCEND_RUNNER_LOG_DIR"])
         rows.append((folder, state, duration(entry.result.seconds) if entry.result else "", shown(entry.text)))
-    width = width or shutil.get_terminal_size().columns
+    width = shutil.get_terminal_size().columns
     lines = [
         line if len(line) <= width else f"{line[: max(NARROWEST, width) - 4]} ..." for line in columns(heads, rows)
     ]

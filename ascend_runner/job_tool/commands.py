@@ -13,9 +13,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.errors import AscendRunnerError, reason
-from ascend_runner.job_tool import batch as batches
 from ascend_runner.job_tool import event_lines, jobs, screens, snapshot
-from ascend_runner.job_tool.batch_file import BatchFile
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.snapshot import Condition, Snapshot
 from ascend_runner.services import control
@@ -24,7 +22,6 @@ from ascend_runner.text import printable
 from ascend_runner.tool import write_text
 
 DONE: Final = 0
-FAILED: Final = 1
 STATUSES: Final = {
     Condition.RUNNING: 0,
     Condition.SUCCEEDED: 3,
@@ -79,12 +76,11 @@ def events(options: Namespace) -> int:
 
 def batch(options: Namespace) -> int:
     """Run the commands of a file one after the other."""
-    file = BatchFile(options.file)
-    entries, signum = batches.run(file, options.environ, options.tell, keeps_going=options.keep_going)
-    write_text(batches.summary(file, entries))
-    if signum:
-        return 128 + signum
-    return DONE if all(entry.has_succeeded for entry in entries) else FAILED
+    from ascend_runner.job_tool import batch as batches  # noqa: PLC0415  half of all imports, with the options of jobs
+
+    table, exit_status = batches.run(options.file, options.environ, options.tell, keeps_going=options.keep_going)
+    write_text(table)
+    return exit_status
 
 
 def stop(options: Namespace) -> int:

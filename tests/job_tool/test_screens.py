@@ -1,0 +1,124 @@
+"""The screens of `ascend-job`, made from snapshots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+
+from ascend_runner.job_tool import event_lines, screens
+from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.snapshot import Snapshot
+
+BEGAN: Final = 1_795_000_000.0
+JOB: Final = FoundJob(
+    job_id="train",
+    part="-node-1",
+    command=("python", "train.py", "--name", "a b"),
+    host="host-7",
+    pid_namespace="pid:[1]",
+    pid=4711,
+    started=1,
+    runner_pid=4712,
+    began=BEGAN,
+    log_dir="/nowhere/logs",
+    run_folder="/nowhere/run",
+    owner=0,
+)
+
+
+def rank(rank_id: int, state: str = "running", **members: object) -> dict[str, object]:
+    """Return a rank as the report has it."""
+    return {"rank_id": rank_id, "local_rank": rank_id, "pid": 5000 + rank_id, "state": state, **members}
+
+
+def running(*ranks: dict[str, object], **members: object) -> Snapshot:
+    """Return a job that is running."""
+    report = {"state": "running", "server_id": "10.0.0.1", "pod_name": "pod-1", "ranks": [*ranks], **members}
+    return Snapshot(job=JOB, is_alive=True, report=report)
+
+
+def test_running_job() -> None:
+    """The screen fits into 80 columns and has the facts in a fixed order."""
+    logs = {0: (2048, BEGAN + 7190), 1: (1 << 30, BEGAN + 7199)}
+    seen = attrs.evolve(running(rank(0), rank(1)), logs=logs, gone=frozenset({1}), limit_at=BEGAN + 10800)
+    lines = screens.status(seen, BEGAN + 7200).splitlines()
+
+    assert lines[0].startswith("train-node-1: running, started ")
+    assert lines[0].endswith(", 2 h 0 min ago")
+    assert ["command", "node", "runner", "limit", "logs", "report"] == [line.split()[0] for line in lines[1:7]]
+    assert "  node       10.0.0.1, pod pod-1, host host-7" == lines[2]
+    assert "python train.py --name 'a b'" in lines[1]
+    assert ["1", "1", "5001", "ended", "1.0", "GiB", "1.0", "s", "ago"] == lines[-1].split()
+    assert max(map(len, lines)) <= 80
+
+
+def test_many_ranks() -> None:
+    """Ranks that have failed come first; the others are counted."""
+    seen = running(*(rank(number, "failed" if number in {700, 900} else "running") for number in range(1024)))
+    lines = screens.status(seen, BEGAN).splitlines()
+
+    assert ["700", "900", "0", "1"] == [line.split()[0] for line in lines[-screens.MOST_RANKS - 1 : -1]][:4]
+    assert "  and 1008 ranks running" == lines[-1]
+    assert len(lines) < 30
+
+
+def test_attempts() -> None:
+    """A job that was restarted says how often, and why last."""
+    seen = running(attempt=2, attempts=[{"cause": {"sentence": "rank 3 failed"}}, {"cause": {"sentence": "a hang"}}])
+
+    assert "  attempts   3; the last failure: a hang\n" in screens.status(seen, BEGAN)
+
+
+@pytest.mark.parametrize(
+    ("is_alive", "state", "words"),
+    [
+        (True, "preparing", "preparing, started "),
+        (False, "running", "died: its runner was killed while its state was running"),
+        (None, "running", "cannot tell from here whether it runs on host-7; the last state in its report is running"),
+        (None, "", "cannot tell from here whether it runs on host-7\n"),
+        (False, "", "has ended, and it is not known how"),
+        (False, "succeeded", "succeeded after "),
+        (None, "failed", "failed (exit status 7) after "),
+        (True, "stopped", "stopped (exit status 7) after "),
+    ],
+)
+def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
+    """The first line tells the state from what is known."""
+    status = None if state in {"succeeded", "running", "preparing"} else 7
+    seen = Snapshot(job=JOB, is_alive=is_alive, report={"state": state, "status": status})
+
+    assert f"train-node-1: {words}" in screens.status(seen, BEGAN)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"state": "running", "attempt": 0, "event": "all_started"}, "running     every rank was started"),
+        (
+            {
+                "state": "restarting",
+                "attempt": 1,
+                "event": "ended",
+                "sentence": "x",
+                "verdict": "restart",
+                "delay": 10.0,
+            },
+            "restarting  attempt 2: x; restart in 10 s",
+        ),
+        ({"state": "stopped", "attempt": 0, "event": "stop_requested", "signum": 15}, "any rank was started (SIGTERM)"),
+        ({"state": "dancing", "attempt": 0, "event": "dance_begun", "limit": 7}, "dancing     dance begun, limit 7"),
+    ],
+)
+def test_lines_of_events(tmp_path: Path, data: dict[str, object], expected: str) -> None:
+    """An event of a newer runner is shown as it is; a line that is cut off is not shown."""
+    line = json.dumps({"time": "2026-11-22T03:12:45.000+00:00", "data": data}) + "\n"
+    job = attrs.evolve(JOB, log_dir=str(tmp_path), part="")
+    Path(job.path("events", "jsonl")).write_text(line + line[:-10])
+    (shown,) = event_lines.lines(job, follows=False)
+
+    assert shown.startswith("2026-11-22 03:12:45  ")
+    assert shown.endswith(expected)
