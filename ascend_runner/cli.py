@@ -19,13 +19,13 @@ from ascend_runner.host import terminal
 from ascend_runner.launcher import Launcher
 from ascend_runner.output.console import STDERR, Console
 from ascend_runner.output.messages import Level, Messages, format_message
-from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.plan.job import RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import result, screen
+from ascend_runner.report import result
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.model import Settings, decode
@@ -121,13 +121,7 @@ class Program:
         job = prepared.job()
         if settings.dry_run:
             return NO_JOB, _plan_text(prepared, self.environ)
-        return self._launch(launcher, job), ""
-
-    def _launch(self, launcher: Launcher, job: JobSpec) -> Outcome:
-        outcome, journal = job_runner.run(launcher, job, self.console)
-        report = self.messages.error if outcome.cause else self.messages.info
-        report(screen.ended(outcome, journal.spec) + screen.attempts(journal.job))
-        return outcome
+        return job_runner.run(launcher, job, self.console), ""
 
 
 def _print(text: str) -> int:

@@ -25,19 +25,21 @@ from ascend_runner.plan.attempts import of_attempt
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import build, screen
+from ascend_runner.report import build, holding, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import run_folder
 from ascend_runner.services.heartbeats import listening
-from ascend_runner.supervision.events import LimitReached, SignalReceived
+from ascend_runner.supervision.events import HangDetected, LimitReached, SignalReceived
 
 if TYPE_CHECKING:
     from ascend_runner.training.checkpoints import Checkpoints
 
-RELEASE_LIMIT: Final = 15.0  # seconds for the NPUs to be released, by processes that are not ours or by the driver
-RELEASE_LOOKS: Final = 150  # at the NPUs in this time
+DEVICE_LIMIT: Final = 15.0  # seconds for the NPUs to be released, by processes that are not ours or by the driver
+DEVICE_LOOKS: Final = 150  # at the NPUs in this time
+RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
+NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
 CHECKPOINT_LIMIT: Final = 12.0  # seconds to look for checkpoints, which takes 10 s at most where the disk responds
 
 
@@ -63,6 +65,7 @@ class JobRunner:
         performers: Mapping[Action, Callable[[], Event]] = {
             Action.START: self._start,
             Action.WAIT: self._wait,
+            Action.HOLD: self._hold,
             Action.PREPARE: self._prepare_again,
         }
         event = self._make(self.journal.spec)
@@ -124,6 +127,13 @@ class JobRunner:
         self._limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         return self._end_of_attempt(recorder)
 
+    def _hold(self) -> Event:
+        """Keep the job, whatever its time limit, until a stop signal arrives."""
+        end = self._signals.now() + self.journal.job.policy.hold
+        while (left := end - self._signals.now()) > 0:
+            self._launcher.wait(left)
+        return Event(kind=Kind.RELEASED, sentence="the time is over")
+
     def _wait(self) -> Event:
         self._launcher.pause(self.journal.job.delay)
         return Event(kind=Kind.DELAY_OVER)
@@ -158,6 +168,7 @@ class JobRunner:
             fingerprint=fingerprint,
             has_progressed=has_progressed,
             is_clear=not self._has_survivors,
+            is_local=self.journal.spec.has_all_ranks or is_caused_here(outcome),
             sentence=build.sentence(cause, outcome.root),
         )
 
@@ -171,17 +182,26 @@ class JobRunner:
         return found.is_progress_since(self._checkpoints) if found and self._checkpoints else None
 
     def _feed(self, event: Event) -> tuple[Action, ...]:
+        was_held = self.journal.job.state is JobState.HOLDING
         actions = self.journal.feed(event)
-        if event.kind in {Kind.ENDED, Kind.STOP_REQUESTED, Kind.LIMIT_REACHED}:
+        if was_held:
+            self._release(event)
+        elif event.kind in {Kind.ENDED, Kind.STOP_REQUESTED, Kind.LIMIT_REACHED}:
             self._report(event)
         return actions
+
+    def _release(self, event: Event) -> None:
+        """Report that a job is no longer held."""
+        self._messages.info(holding.released(event, self.journal.job))
+        document = self.journal.finish(self._outcome, self._launcher.environ, RELEASE_LIMIT)
+        self._outcome = attrs.evolve(self._outcome, report=document)
 
     def _report(self, event: Event) -> None:
         """Report an attempt that has ended, or a job that was stopped between two."""
         job, outcome, environ = self.journal.job, self._outcome, self._launcher.environ
         if isinstance(outcome.cause, SignalReceived):
             outcome = attrs.evolve(outcome, cause=self._stop(outcome.cause.signum))
-        elif job.state is JobState.FAILED:
+        elif job.state in {JobState.FAILED, JobState.HOLDING}:
             reruns = self.journal.write_reruns(environ, self._limit)
             ranks = tuple(attrs.evolve(rank, rerun=reruns.get(rank.rank_id, "")) for rank in outcome.ranks)
             outcome = attrs.evolve(outcome, ranks=ranks)
@@ -194,6 +214,21 @@ class JobRunner:
             outcome = attrs.evolve(outcome, cause=end)
             document = self.journal.finish(outcome, environ, self._limit)
         self._outcome = attrs.evolve(outcome, report=document, exit_verdict=job.exit_verdict)
+        if job.state is not JobState.RESTARTING:
+            self._tell_end(event)
+
+    def _tell_end(self, event: Event) -> None:
+        """Show how the job has ended, and that it is held, or why it is not."""
+        journal, job, outcome = self.journal, self.journal.job, self._outcome
+        show = self._messages.error if outcome.cause else self._messages.info
+        text = screen.ended(outcome, journal.spec) + screen.attempts(job)
+        if job.state is JobState.HOLDING:
+            namespace = Host().read_text(NAMESPACE_FILE).strip()
+            way_in = holding.way_in(journal.spec, self._launcher.environ, os.uname().nodename, namespace)
+            text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
+        show(text)
+        if job.policy.hold and not event.is_local:
+            self._messages.info(holding.not_held())
 
     def _end_from_outside(self, event: Event) -> SignalReceived | LimitReached | None:
         if self.journal.job.state is JobState.STOPPED:
@@ -217,8 +252,8 @@ class JobRunner:
             )
 
 
-def run(launcher: Launcher, spec: JobSpec, console: Console) -> tuple[Outcome, Journal]:
-    """Run a job to its end; the journal has its state and the plan of its newest attempt.
+def run(launcher: Launcher, spec: JobSpec, console: Console) -> Outcome:
+    """Run a job to its end, which is shown on the screen.
 
     Raises:
         AscendRunnerError: The runner itself has failed; no rank is alive.
@@ -228,18 +263,25 @@ def run(launcher: Launcher, spec: JobSpec, console: Console) -> tuple[Outcome, J
         journal.spec = spec
         try:
             journal.staged = launcher.await_staging()
-            return JobRunner(launcher, journal, console).run(), journal
+            return JobRunner(launcher, journal, console).run()
         except AscendRunnerError as error:
             journal.fail(error)
             raise
 
 
+def is_caused_here(outcome: Outcome) -> bool:
+    """Whether a failure of this node's part of a job was probably caused on this node, and not by a lost peer."""
+    if isinstance(outcome.cause, HangDetected):
+        return False  # it may be any rank that the others wait for
+    return not (outcome.root and outcome.root.may_be_a_peer)
+
+
 def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:
     """Wait until no process has one of these NPUs open; return the pids of those that still have after the limit."""
-    for _ in range(RELEASE_LOOKS):
+    for _ in range(DEVICE_LOOKS):
         if not npu.holders(host, device_ids):
             return ()
-        pause(RELEASE_LIMIT / RELEASE_LOOKS)
+        pause(DEVICE_LIMIT / DEVICE_LOOKS)
     return npu.holders(host, device_ids)
 
 

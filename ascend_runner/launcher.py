@@ -189,14 +189,21 @@ class Launcher:
         end = self.signals.now() + seconds
         while True:
             limit = self.requests.deadline
-            wake_at = end if limit is None else min(end, limit)
-            for signum in self.signals.wait(max(0.0, wake_at - self.signals.now())):
-                if signum in STOP_SIGNALS:
-                    remark = f" ({ORPHANED})" if self.is_orphaned() else ""
-                    raise errors.StopRequestedError(signum, signal_name(signum) + remark)
+            self.wait(max(0.0, (end if limit is None else min(end, limit)) - self.signals.now()))
             self._check_limit()
             if self.signals.now() >= end:
                 return
+
+    def wait(self, seconds: float) -> None:
+        """Wait until any signal arrives, also that of a child that has ended, at most so long, whatever the time limit.
+
+        Raises:
+            StopRequestedError: a stop signal arrived.
+        """
+        for signum in self.signals.wait(seconds):
+            if signum in STOP_SIGNALS:
+                remark = f" ({ORPHANED})" if self.is_orphaned() else ""
+                raise errors.StopRequestedError(signum, signal_name(signum) + remark)
 
     def _check_limit(self) -> None:
         limit, deadline = self.requests.limit, self.requests.deadline

@@ -80,6 +80,7 @@ class Options(TypedDict, total=False):
     exit_verdict: bool
     checkpoint_dir: str | os.PathLike[str] | None
     stage: str | Iterable[str] | None
+    hold: float | None
     # </options>
 
 

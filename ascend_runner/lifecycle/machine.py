@@ -11,6 +11,8 @@ The laws, which a test checks in every interleaving:
  4. The exit status is that of the last attempt, of the stop signal or the limit that prevented another one, or of the
     runner if it has failed itself. With `gives_verdict`, it is accompanied by whether a retry by somebody else may
     help.
+ 5. A job is held only after a failure that no attempt follows, if its cause is on this node and no stop signal has
+    arrived. Whatever ends the hold, the exit status stays that of the failure.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class JobState(enum.Enum):
     RUNNING = "running"  # every rank was started
     STOPPING = "stopping"  # every rank was asked to stop
     RESTARTING = "restarting"  # an attempt has failed, and the next one is to come
+    HOLDING = "holding"  # it has failed, and stays so that somebody can look at the node
     SUCCEEDED = "succeeded"  # every rank has exited with 0
     FAILED = "failed"
     STOPPED = "stopped"  # by a signal to the runner
@@ -57,6 +60,7 @@ class Kind(enum.Enum):
     DELAY_OVER = "delay_over"
     STOP_REQUESTED = "stop_requested"  # a stop signal, while there is no rank to be stopped
     LIMIT_REACHED = "limit_reached"  # the time limit, while there is no rank to be stopped
+    RELEASED = "released"  # the time of the hold is over, or it was ended by request
     RUNNER_FAILED = "runner_failed"
 
 
@@ -88,6 +92,7 @@ class Action(enum.Enum):
     PREPARE = "prepare"  # PREPARED
     START = "start"  # ALL_STARTED, TEARDOWN and ENDED
     WAIT = "wait"  # so many seconds as `Job.delay`: DELAY_OVER
+    HOLD = "hold"  # so many seconds as `Policy.hold`, or until a stop signal: RELEASED or STOP_REQUESTED
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +100,8 @@ class Policy:
     """When a job is restarted. `delay` is in seconds (None: it grows with every restart in vain).
 
     `always` and `never` are exit statuses (128 + N for signal N) that overrule the class of a failure. With
-    `gives_verdict`, a failed job says whether a retry by its platform may help.
+    `gives_verdict`, a failed job says whether a retry by its platform may help. A job that has failed is held for
+    `hold` seconds.
     """
 
     max_restarts: int = 0
@@ -104,6 +110,7 @@ class Policy:
     never: frozenset[int] = frozenset()
     delay: Optional[float] = None
     gives_verdict: bool = False
+    hold: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
@@ -112,8 +119,8 @@ class Event:
 
     Of an attempt that has ENDED, `status` is the exit status; a failure has a class, `restart`, and a `fingerprint`,
     which equal failures share. `has_progressed` tells whether the training got further than before the attempt (None:
-    unknown), and `is_clear` whether nothing of it is alive. `signum` is the stop signal that has arrived, 0 without
-    one. `sentence` explains a failure.
+    unknown), `is_clear` whether nothing of it is alive, and `is_local` whether the cause is on this node. `signum` is
+    the stop signal that has arrived, 0 without one. `sentence` explains a failure.
     """
 
     kind: Kind
@@ -123,6 +130,7 @@ class Event:
     fingerprint: str = ""
     has_progressed: Optional[bool] = False
     is_clear: bool = True
+    is_local: bool = True
     sentence: str = ""
 
 
@@ -163,16 +171,9 @@ def _ignore(job: Job, _event: Event) -> Step:
     return job, ()
 
 
-def _start(job: Job, _event: Event) -> Step:
-    return attrs.evolve(job, state=JobState.STARTING), (Action.START,)
-
-
-def _run(job: Job, _event: Event) -> Step:
-    return attrs.evolve(job, state=JobState.RUNNING), ()
-
-
-def _tear_down(job: Job, _event: Event) -> Step:
-    return attrs.evolve(job, state=JobState.STOPPING), ()
+def _go_to(state: JobState, *actions: Action) -> Handler:
+    """Return a handler for an event that changes nothing but the state."""
+    return lambda job, _event: (attrs.evolve(job, state=state), actions)
 
 
 def _end(job: Job, event: Event) -> Step:
@@ -187,7 +188,10 @@ def _end(job: Job, event: Event) -> Step:
     if verdict is Verdict.RESTART:
         return attrs.evolve(job, state=JobState.RESTARTING, verdict=verdict, delay=_delay(job)), (Action.WAIT,)
     job = attrs.evolve(job, verdict=verdict, exit_verdict=_exit_verdict(job.policy, event, verdict))
-    return attrs.evolve(job, state=JobState.FAILED, status=event.status), ()
+    job = attrs.evolve(job, state=JobState.FAILED, status=event.status)
+    if job.policy.hold and event.is_local and not event.signum:
+        return attrs.evolve(job, state=JobState.HOLDING), (Action.HOLD,)
+    return job, ()
 
 
 def _prepare(job: Job, _event: Event) -> Step:
@@ -211,24 +215,21 @@ def _fail(job: Job, event: Event) -> Step:
 _ENDS: Final = {0: JobState.SUCCEEDED, TIMED_OUT: JobState.EXPIRED}  # without a failure, by exit status
 _IGNORED: Final[Mapping[Kind, Handler]] = dict.fromkeys(Kind, _ignore)
 _OVER: Final[Mapping[Kind, Handler]] = {**_IGNORED, Kind.ENDED: _end, Kind.RUNNER_FAILED: _fail}
+_BETWEEN: Final[Mapping[Kind, Handler]] = {**_IGNORED, Kind.STOP_REQUESTED: _stop, Kind.LIMIT_REACHED: _expire}
+_tear_down: Final = _go_to(JobState.STOPPING)
+_release: Final = _go_to(JobState.FAILED)
 
 TRANSITIONS: Final[Mapping[JobState, Mapping[Kind, Handler]]] = {
     JobState.PREPARING: {
-        **_IGNORED,
-        Kind.PREPARED: _start,
-        Kind.STOP_REQUESTED: _stop,
-        Kind.LIMIT_REACHED: _expire,
+        **_BETWEEN,
+        Kind.PREPARED: _go_to(JobState.STARTING, Action.START),
         Kind.RUNNER_FAILED: _fail,
     },
-    JobState.STARTING: {**_OVER, Kind.ALL_STARTED: _run, Kind.TEARDOWN: _tear_down},
+    JobState.STARTING: {**_OVER, Kind.ALL_STARTED: _go_to(JobState.RUNNING), Kind.TEARDOWN: _tear_down},
     JobState.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down},
     JobState.STOPPING: _OVER,
-    JobState.RESTARTING: {
-        **_IGNORED,
-        Kind.DELAY_OVER: _prepare,
-        Kind.STOP_REQUESTED: _stop,
-        Kind.LIMIT_REACHED: _expire,
-    },
+    JobState.RESTARTING: {**_BETWEEN, Kind.DELAY_OVER: _prepare},
+    JobState.HOLDING: {**_IGNORED, Kind.RELEASED: _release, Kind.STOP_REQUESTED: _release, Kind.RUNNER_FAILED: _fail},
     JobState.SUCCEEDED: _IGNORED,
     JobState.FAILED: _IGNORED,
     JobState.STOPPED: _IGNORED,

@@ -162,6 +162,7 @@ def _restarts(settings: Settings) -> Policy:
         never=settings.no_restart_on or frozenset(),
         delay=settings.restart_delay,
         gives_verdict=settings.exit_verdict,
+        hold=settings.hold,
     )
 
 

@@ -53,12 +53,17 @@ def plan_single(command: Command, single: SingleProcess, context: PlanContext, n
 def plan_waiting(single: SingleProcess, context: PlanContext, node: Node) -> JobSpec:
     """Plan a process that waits for node 0, instead of a command that starts everything from there."""
     argv = node_0.wait(report_of_node_0(context)).argv
-    return attrs.evolve(plan_single(Command(argv[0], argv), single, context, node), hang_timeout=None)
+    return _waiting(plan_single(Command(argv[0], argv), single, context, node))
 
 
 def report_of_node_0(context: PlanContext) -> str:
     """Return the path of the report of node 0 if each node has one process (see `JobSpec.report_path`)."""
     return os.path.join(context.log_dir, f"{context.job_id}-report-node-0.json")
+
+
+def _waiting(job: JobSpec) -> JobSpec:
+    """Return the plan of a process that only waits for node 0, whose silence and whose failure mean nothing."""
+    return attrs.evolve(job, hang_timeout=None, restarts=attrs.evolve(job.restarts, hold=0.0))
 
 
 def hand_over(share: NodeShare, context: PlanContext) -> Handover:
@@ -123,8 +128,7 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
     )
     job = plan_job(share, context, (), (process,))
     return attrs.evolve(
-        job,
-        hang_timeout=None if engine.is_waiting else job.hang_timeout,
+        _waiting(job) if engine.is_waiting else job,
         host_files={os.path.join(context.cwd, path): content for path, content in engine.files.items()},
         notes=patch.notes,
     )

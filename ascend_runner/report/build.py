@@ -153,9 +153,10 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
 
     `status` is null until the job has ended. `exit_verdict` is the exit status of the runner if that is not `status`:
     with --exit-verdict, 75 if a retry may help, 93 if it will not. `ranks` is empty until the end, and in rank order.
-    `attempt` counts from 0; `attempts` has a record of each that has ended (see `attempt`), and the other members are
-    about the newest one. `rank_size` is 0 if unknown. `staged` has a record of each data set that was copied before the
-    ranks started (see `plan.staging.Staged`). `hang` is where the ranks of a job that hung were, outliers first (see
+    A job that is held has ended, and stays on its node until `held_until`, "" for others. `attempt` counts from 0;
+    `attempts` has a record of each that has ended (see `attempt`), and the other members are about the newest one.
+    `rank_size` is 0 if unknown. `staged` has a record of each data set that was copied before the ranks started (see
+    `plan.staging.Staged`). `hang` is where the ranks of a job that hung were, outliers first (see
     `diagnosis.finding.StackGroup`). `secrets_masked` is how many secrets in variables and in the ends of logs were
     replaced by ***.
     """
@@ -165,6 +166,7 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
         "status": None,
         "exit_verdict": None,
         "attempt": 0,
+        "held_until": "",
         "server_id": job.server_id,
         "pod_name": job.pod_name,
         "rank_size": job.rank_size,

@@ -51,6 +51,7 @@ class Journal:
         self._began = time.time()  # the attempt; in seconds since the epoch
         self._origin = events.origin(spec.job_id, spec.part, f"{self._began * 1000:.0f}-{os.getpid()}")
         self._events = 0  # that were written
+        self.held_until = 0.0  # in seconds since the epoch; 0: it is not held
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
         self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
         self._report: Mapping[str, object] = {}  # the newest
@@ -95,9 +96,11 @@ class Journal:
         if self.job.state is JobState.PREPARING:
             self._began = time.time()
             self._started = {}
+        is_held = self.job.state is JobState.HOLDING
+        self.held_until = time.time() + self.job.policy.hold if is_held else 0.0
         self._ended = event if event.kind is Kind.ENDED else None
         self._note(event)
-        if not self.job.state.is_final and self.job.state is not JobState.RESTARTING:
+        if not (self._ended or self.job.state.is_final):
             self._replace_unfinished()
         return actions
 
@@ -166,6 +169,7 @@ class Journal:
             "status": self.job.status,
             "exit_verdict": self.job.exit_verdict,
             "attempt": self.job.attempt,
+            "held_until": build.iso(self.held_until) if self.held_until else "",
             "attempts": tuple(self._attempts),
             **build.plain_members({"staged": self.staged}),
         }

@@ -69,6 +69,7 @@ class Settings:
     exit_verdict: bool = False
     checkpoint_dir: str | None = None
     stage: tuple[tuple[str, str], ...] = ()
+    hold: float = 0.0
     dry_run: bool = False
     check: bool = False
     json: bool = False

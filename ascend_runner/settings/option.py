@@ -24,6 +24,7 @@ class Topic(enum.Enum):
     STOPPING = "stopping"
     RESTARTS = "restarts"
     DATA = "data"
+    HOOKS = "hooks"
     CHECKS = "checks"
 
     @property
@@ -41,6 +42,7 @@ _TITLES: Final = {
     Topic.STOPPING: "stopping",
     Topic.RESTARTS: "restarts after a failure",
     Topic.DATA: "data sets",
+    Topic.HOOKS: "hooks, and a hold after a failure",
     Topic.CHECKS: "dry run and checks",
 }
 

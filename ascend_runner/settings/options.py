@@ -427,6 +427,15 @@ OPTIONS: Final = (
         is_repeatable=True,
     ),
     Option(
+        name="hold",
+        topic=Topic.HOOKS,
+        metavar="DURATION",
+        parse=parsing.seconds,
+        default=0.0,
+        default_text="off",
+        help="after a failure, keep the runner, and so its container, for this long, or until ascend-job releases it",
+    ),
+    Option(
         name="dry_run",
         topic=Topic.CHECKS,
         help="print the plan as JSON and start nothing",

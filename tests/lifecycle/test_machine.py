@@ -47,6 +47,7 @@ class World:
     cause_is_signal: bool = False  # of the end of this attempt
     cause_is_limit: bool = False
     is_survived: bool = False  # a rank cannot be killed
+    is_local: bool = True  # whether the cause of the end is on this node
 
     def possible(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
         """Return everything that can happen next, with the world after it and the events that the runner makes of it.
@@ -61,8 +62,11 @@ class World:
             yield attrs.evolve(self, doing=None), (Event(kind=Kind.RUNNER_FAILED, status=125),)
         elif self.doing is Action.WAIT:
             yield attrs.evolve(self, doing=None), (Event(kind=Kind.DELAY_OVER),)
-        if self.doing in {Action.PREPARE, Action.WAIT}:
+        elif self.doing is Action.HOLD:
+            yield attrs.evolve(self, doing=None), (Event(kind=Kind.RELEASED),)
+        if self.doing in {Action.PREPARE, Action.WAIT, Action.HOLD}:
             yield attrs.evolve(self, doing=None, told=True), (Event(kind=Kind.STOP_REQUESTED, signum=SIGTERM),)
+        if self.doing in {Action.PREPARE, Action.WAIT}:
             yield attrs.evolve(self, doing=None, is_expired=True), (Event(kind=Kind.LIMIT_REACHED),)
 
     def _in_an_attempt(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
@@ -103,7 +107,9 @@ class World:
         else:
             for restart in Restart:
                 event = failed(restart, signum=SIGTERM if self.told else 0)
-                yield over, (attrs.evolve(event, is_clear=not self.alive),)
+                for is_local in (True, False):
+                    after = attrs.evolve(over, is_local=is_local)
+                    yield after, (attrs.evolve(event, is_clear=not self.alive, is_local=is_local),)
 
     def told_to(self, actions: tuple[Action, ...]) -> World:
         """Return the world in which the runner does what it was told."""
@@ -111,6 +117,11 @@ class World:
             return self
         (action,) = actions
         assert self.doing is None, "one thing at a time"
+        if action is Action.HOLD:
+            assert self.has_failed, "law 5: a job is held that has not failed"
+            assert self.is_local, "law 5: a job is held where its cause is not"
+            assert not self.told, "law 5: a job is held after a stop signal"
+            assert not self.is_expired, "law 5: a job is held after the time limit"
         if action is not Action.START:
             return attrs.evolve(self, doing=action)
         assert not self.alive, "law 1: an attempt starts while a rank of another one is alive"
@@ -138,9 +149,10 @@ def failed(
     )
 
 
-def test_laws_in_every_interleaving() -> None:
+@pytest.mark.parametrize("hold", [0.0, 60.0])
+def test_laws_in_every_interleaving(hold: float) -> None:
     """Whatever happens to 2 attempts of 2 ranks, no law is broken, and the job comes to an end."""
-    start = (Job(policy=Policy(max_restarts=1)), World())
+    start = (Job(policy=Policy(max_restarts=1, hold=hold)), World())
     seen, to_do, ends = {start}, [start], set()
     while to_do:
         job, world = to_do.pop()
@@ -166,7 +178,7 @@ def test_laws_in_every_interleaving() -> None:
         (JobState.EXPIRED, EXPIRED, 0),
         (JobState.EXPIRED, EXPIRED, 1),
     } == ends
-    assert {job.state for job, _world in seen} == set(JobState)
+    assert set(JobState) - {job.state for job, _world in seen} == (set() if hold else {JobState.HOLDING})
 
 
 def follow(job: Job, world: World, events: tuple[Event, ...]) -> tuple[Job, World]:
@@ -177,13 +189,15 @@ def follow(job: Job, world: World, events: tuple[Event, ...]) -> tuple[Job, Worl
         world = world.told_to(actions)
         assert (job.state is before.state) is (job == before), "a change of the state, and nothing but that, is told"
         assert before.attempt <= job.attempt <= before.policy.max_restarts
-        assert (job.status is not None) is job.state.is_final
+        assert (job.status is not None) is (job.state.is_final or job.state is JobState.HOLDING)
+        if before.state is JobState.HOLDING:
+            assert (JobState.FAILED, before.status, ()) == (job.state, job.status, actions), "law 5"
         if job.state is JobState.SUCCEEDED:
             assert not world.has_failed
         if world.told and job.state is JobState.FAILED and event.restart:
             assert job.verdict is not Verdict.RESTART
         if world.is_survived:
-            assert job.state.is_final, "law 1"
+            assert job.status is not None, "law 1"
     return job, world
 
 
@@ -367,6 +381,23 @@ def test_nothing_starts_beside_a_survivor() -> None:
     job = play(Policy(max_restarts=1), attrs.evolve(failed(), is_clear=False))
 
     assert (JobState.FAILED, Verdict.NOT_CLEAR) == (job.state, job.verdict)
+
+
+def test_job_is_held_after_its_last_attempt_only() -> None:
+    """A failure that another attempt follows is not held; the one that nothing follows is, with its exit status."""
+    job, attempts = Job(policy=Policy(max_restarts=1, hold=60.0)), []
+    for event in (
+        Event(kind=Kind.PREPARED),
+        failed(),
+        Event(kind=Kind.DELAY_OVER),
+        Event(kind=Kind.PREPARED),
+        failed(),
+    ):
+        job, actions = machine.transition(job, event)
+        attempts += [(job.state, actions)] if event.kind is Kind.ENDED else []
+
+    assert [(JobState.RESTARTING, (Action.WAIT,)), (JobState.HOLDING, (Action.HOLD,))] == attempts
+    assert 7 == job.status
 
 
 @pytest.mark.parametrize("state", JobState)

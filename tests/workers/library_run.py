@@ -47,7 +47,7 @@ def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> i
     with Signals() as signals:
         launcher = Launcher(settings, dict(os.environ), signals, Messages(say, Level.WARNING))
         try:
-            return job_runner.run(launcher, launcher.prepare(command).job(), console)[0].status
+            return job_runner.run(launcher, launcher.prepare(command).job(), console).status
         except AscendRunnerError as error:
             say(format_message(Level.ERROR, str(error)))
             return error.exit_status

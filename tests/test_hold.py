@@ -1,0 +1,193 @@
+"""Jobs that have failed and are held, so that somebody can look at their nodes: which are, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from datetime import datetime
+
+import pytest
+
+from ascend_runner.guardian import process_tree
+from ascend_runner.lifecycle import events
+from tests.helpers.job_files import contradictions
+from tests.helpers.program import Program, Run
+from tests.helpers.surroundings import permitted
+from tests.helpers.waiting import wait_until
+
+FAIL = "[ $RANK = 0 ] || { touch up; exec sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
+SECOND_NODE = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1")
+SUFFIX = "-node-1"  # of its files
+HELD = "  end it "  # begins the last line of the screen
+
+
+def hold(program: Program, script: str, *options: str, duration: str = "1h", under: tuple[str, ...] = ()) -> Run:
+    """Start ranks that run a shell script, to be held after a failure."""
+    return program.start("--nproc-per-node", "2", "--hold", duration, *options, "sh", "-c", script, under=under)
+
+
+def states(program: Program, suffix: str = "") -> list[str]:
+    """Return the states that the events of the job tell of."""
+    lines = (program.log_dir / f"job-events{suffix}.jsonl").read_bytes().splitlines()
+    return [json.loads(line)["data"]["state"] for line in lines]
+
+
+def test_held_job(program: Program) -> None:
+    """While a job is held, its ranks are gone, its report is final but for the state, and its directory is locked."""
+    run = hold(program, FAIL)
+    run.wait_for(HELD)
+    report = program.report()
+    another = program.start("--nproc-per-node", "1", "touch", "ran")
+
+    assert (125, False) == (another.finish(), (program.folder / "ran").exists())
+    assert ("holding", 7, "rank_failed", 0) == (
+        report["state"],
+        report["status"],
+        report["cause"]["kind"],
+        report["cause"]["rank_id"],
+    )
+    assert 3000 < datetime.fromisoformat(report["held_until"]).timestamp() - time.time() < 3600
+    assert [] == process_tree.children(run.runner_pid)
+    assert f"{HELD}ascend-job release job, or kill {run.popen.pid}\n" in run.screen
+    run.send(signal.SIGTERM)
+    assert 7 == run.finish()
+    assert {**report, "state": "failed", "held_until": ""} == program.report()
+    assert [] == contradictions(program.log_dir)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_stop_signal_releases(program: Program, signum: signal.Signals) -> None:
+    """Any stop signal ends a hold, and the exit status stays that of the failure; other signals change nothing."""
+    run = hold(program, FAIL)
+    run.wait_for(HELD)
+    run.send(signal.SIGUSR1)
+    run.send(signum)
+
+    assert 7 == run.finish()
+    assert [*("preparing", "starting", "running", "stopping"), "holding", "failed"] == states(program)
+
+
+def test_impatient_release_is_no_kill(program: Program) -> None:
+    """A second and a third signal to a job that is being released do not change its exit status."""
+    run = hold(program, FAIL)
+    run.wait_for(HELD)
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        run.send(signum)
+
+    assert 7 == run.finish()
+    assert "killed" not in run.screen
+    assert "failed" == program.report()["state"]
+
+
+def test_signal_to_the_runner_itself_releases(program: Program) -> None:
+    """The runner is released as well by a signal that its guardian does not see."""
+    run = hold(program, FAIL)
+    run.wait_for(HELD)
+    os.kill(run.runner_pid, signal.SIGTERM)
+
+    assert 7 == run.finish()
+
+
+def test_hold_ends_by_itself(program: Program) -> None:
+    """When the time is over, the runner exits with the status of the failure."""
+    run = hold(program, FAIL, duration="0.1")
+
+    assert 7 == run.finish()
+    assert ["holding", "failed"] == states(program)[-2:]
+    job = events.replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
+    assert job
+    assert ("failed", 7) == (job.state.value, job.status)
+
+
+def test_job_is_held_after_its_last_attempt(program: Program) -> None:
+    """A failure that is followed by a restart is not held."""
+    run = hold(program, FAIL, "--max-restarts", "1", "--restart-delay", "0")
+    run.wait_for(HELD)
+    run.send(signal.SIGTERM)
+
+    assert 7 == run.finish()
+    assert (1, 2) == (states(program).count("holding"), len(program.report()["attempts"]))
+
+
+def test_program_that_cannot_be_started_is_held(program: Program) -> None:
+    """A rank that could not be started is a failure as well, which somebody can look into."""
+    (program.folder / "program").write_text("no program")
+    (program.folder / "program").chmod(0o755)
+    run = program.start("--nproc-per-node", "1", "--hold", "1h", "./program")
+    run.wait_for(HELD)
+    run.send(signal.SIGTERM)
+
+    assert 126 == run.finish()
+
+
+def test_success_and_refusals_are_not_held(program: Program) -> None:
+    """Neither a success nor a job that was refused before it had started anything is held."""
+    assert 0 == hold(program, "true").finish()
+    assert 125 == hold(program, "true", "--rank-table", "missing", "--rank-table-timeout", "0").finish()
+    assert "holding" not in states(program)
+
+
+def test_stopped_job_is_not_held(program: Program) -> None:
+    """Who has stopped a job does not wait for it."""
+    run = hold(program, "echo ready; exec sleep 60")
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert "holding" not in states(program)
+
+
+def test_signal_during_the_teardown_prevents_the_hold(program: Program) -> None:
+    """A stop signal that arrives after the failure, before the ranks have ended, ends the job as well."""
+    script = "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
+    run = hold(program, script, "--grace", "2")
+    run.wait_for("stopping the other rank")
+    run.send(signal.SIGTERM)
+
+    assert 7 == run.finish()
+    assert "holding" not in states(program)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_held"),
+    [
+        ("ValueError: loss is nan", True),
+        ("RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:1", False),
+        ("", True),
+    ],
+)
+def test_only_the_node_with_the_cause_is_held(program: Program, line: str, is_held: bool) -> None:  # noqa: FBT001  a column
+    """A node of a larger job whose ranks have only lost a peer leaves, so that the platform sees the failure."""
+    run = hold(program, f'echo "{line}"; exit 7', *SECOND_NODE)
+    if is_held:
+        run.wait_for(HELD)
+        run.send(signal.SIGTERM)
+
+    assert 7 == run.finish()
+    assert is_held is ("holding" in states(program, SUFFIX))
+    assert is_held is ("not held (--hold)" not in run.screen)
+
+
+def test_hang_of_a_part_is_not_held(program: Program) -> None:
+    """Ranks of a larger job that hang wait for any of its nodes: none of them knows that it is the cause."""
+    run = hold(program, "exec sleep 60", "--hang-timeout", "0.5", *SECOND_NODE)
+
+    assert 124 == run.finish()
+    assert "holding" not in states(program, SUFFIX)
+
+
+def test_first_process_of_a_container(program: Program) -> None:
+    """As PID 1, the runner reaps what somebody who has entered leaves behind, and ends when it is released."""
+    namespace = permitted("unshare", "--pid", "--fork", "--mount-proc")
+    run = hold(program, FAIL, under=namespace)
+    run.wait_for(HELD)
+    assert ", or kill 1\n" in run.screen
+    (guardian,) = process_tree.children(run.popen.pid)
+    enter = f"nsenter --target {guardian} --pid --mount sh -c"
+    assert 0 == program.shell(f"{enter} '(exec true) & exit 0'").returncode
+    wait_until(lambda: len(process_tree.children(guardian)) == 1)
+    assert 0 == program.shell(f"{enter} 'kill -TERM 1'").returncode
+
+    assert 7 == run.finish()
