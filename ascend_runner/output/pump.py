@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import fcntl
+import functools
 import os
 import select
 import termios
@@ -274,6 +275,7 @@ class Pump:
                 self._unfinished[fd] = now + SHOW_AFTER
 
 
+@functools.lru_cache(maxsize=None)  # noqa: UP033  functools.cache: Python 3.9. A second block would be cleared
 def _keep_buffers() -> None:
     """Make glibc reuse the buffers of reads, a tenth of the pump's time under a flood of output (benchmark `output`).
 

@@ -6,6 +6,7 @@ script and in the excerpts of logs on the screen. A rank's log file is the rank'
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Callable, Final
@@ -95,19 +96,13 @@ class Masker:
     count: int = 0
     hide: Callable[[str, str], str] = lambda _secret, _name: MASK
     _hidden: set[str] = attrs.field(factory=lambda: {MASK}, init=False)
-    _harmless: set[tuple[str, str]] = attrs.field(factory=set, init=False)  # variables: most ranks have the same ones
 
     def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the variables with every secret masked: by the variable's name, else by the shape of the value."""
-        return {name: self._value(name, value) for name, value in variables.items()}
-
-    def _value(self, name: str, value: str) -> str:
-        if (name, value) in self._harmless:
-            return value
-        masked = self._hide(value, name) if is_secret(name, value) else self.text(value)
-        if masked == value:
-            self._harmless.add((name, value))
-        return masked
+        return {
+            name: value if _is_harmless(name, value) else self._variable(name, value)
+            for name, value in variables.items()
+        }
 
     def arguments(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the words of a command with every secret masked, also one that follows its option as a word."""
@@ -131,6 +126,9 @@ class Masker:
         """Return the end of a log without colours, and with every secret masked that is recognised by its shape."""
         return self.text(without_escapes(data.decode(errors="surrogateescape"))).encode(errors="surrogateescape")
 
+    def _variable(self, name: str, value: str) -> str:
+        return self._hide(value, name) if is_secret(name, value) else self.text(value)
+
     def _argument(self, word: str, *, is_program: bool) -> str:
         """Mask one argument. That of `sh -c` may begin with an assignment, and more follows."""
         found = None if is_program else re.fullmatch(_ASSIGNMENT, word, re.DOTALL)
@@ -151,3 +149,9 @@ class Masker:
         hidden = self.hide(secret, name)
         self._hidden.add(hidden)
         return hidden
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_harmless(name: str, value: str) -> bool:
+    """Whether a variable has no secret. Cached, since most ranks have the same variables, and those in each attempt."""
+    return not is_secret(name, value) and Masker().text(value) == value

@@ -135,17 +135,16 @@ def plain_members(report: Mapping[str, object]) -> dict[str, object]:
 
 def _plain(value: object) -> object:
     """Convert records to objects, and escape the bytes of names and paths that are not UTF-8: JSON has neither."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
     if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
+        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
     if isinstance(value, enum.Enum):
         return value.value
-    if isinstance(value, Mapping):
-        return {str(_plain(name)): _plain(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):
         return list(map(_plain, value))
-    if attrs.has(type(value)):
-        return _plain(attrs.asdict(value, recurse=False))  # type: ignore[arg-type]  # the line above narrows the class
-    return value
+    members = value if isinstance(value, Mapping) else attrs.asdict(value, recurse=False)  # type: ignore[arg-type]  # a record
+    return {str(_plain(name)): _plain(member) for name, member in members.items()}
 
 
 def _members(job: JobSpec, began: float) -> dict[str, object]:
