@@ -9,7 +9,7 @@ from typing import Callable, Final, Union
 
 import attrs
 
-from ascend_runner.check import devices, job, limits, network
+from ascend_runner.check import devices, job, limits, network, staging
 from ascend_runner.check.context import CheckContext, Findings, gather
 from ascend_runner.errors import CheckFailedError, StopRequestedError
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
@@ -29,6 +29,7 @@ SUBJECTS: Final[Mapping[str, Callable[[CheckContext], Findings]]] = {
     "variables": job.variables,
     "command": job.command,
     "engine": job.engine,
+    "data sets": staging.data_sets,
     "directories": job.folders,
     "devices": devices.devices,
     "leftovers": devices.leftovers,

@@ -51,7 +51,10 @@ def check_room(stage: Stage, missing: Total) -> None:
         OSError: There is no answer.
         OutputError: Less than a tenth of it would stay free.
     """
-    disk = os.statvfs(stage.folder)
+    folder = stage.folder
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize - missing.room
     if missing.size and disk.f_blocks and free < LEAST_FREE * disk.f_blocks * disk.f_frsize:
         share = max(0.0, free / (disk.f_blocks * disk.f_frsize))

@@ -1,0 +1,51 @@
+"""Findings about the data sets that a job would stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from ascend_runner.check import staging
+from ascend_runner.check.context import CheckContext
+from ascend_runner.plan.staging import Stage
+from tests.check.contexts import context, look_at, prepared
+from tests.helpers import data_trees
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Make a data set."""
+    return data_trees.make(tmp_path / "source")
+
+
+def staged(*stages: Stage) -> CheckContext:
+    """Return the context of a job that stages data sets."""
+    given = context(nproc=1)
+    return prepared(given, context=attrs.evolve(given.prepared.context, stages=stages))
+
+
+def test_what_would_be_copied(source: Path, tmp_path: Path) -> None:
+    """The files that are missing are counted, and nothing is made."""
+    found = look_at(staging.data_sets, staged(Stage(str(source), f"{tmp_path}/copy")))
+
+    assert [("ok", f"{source} to {tmp_path}/copy: 21 files (51.3 KiB) to copy")] == found
+    assert not (tmp_path / "copy").exists()
+
+
+def test_complete_copy(source: Path, tmp_path: Path) -> None:
+    """If everything is there, nothing would be copied."""
+    (tmp_path / "copy").mkdir()
+    assert [("ok", f"{source / 'empty'} to {tmp_path}/copy: nothing to copy")] == look_at(
+        staging.data_sets, staged(Stage(str(source / "empty"), f"{tmp_path}/copy"))
+    )
+
+
+def test_copy_that_is_impossible(source: Path, tmp_path: Path) -> None:
+    """What would end the job is an error."""
+    (source / "empty" / "up").symlink_to(source)
+    ((verdict, sentence),) = look_at(staging.data_sets, staged(Stage(str(source), f"{tmp_path}/copy")))
+
+    assert "error" == verdict
+    assert str(source / "empty" / "up") in sentence
