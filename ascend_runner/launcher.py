@@ -70,8 +70,7 @@ class Launcher:
             SettingsError: the current directory cannot be used.
             StopRequestedError: a stop signal arrived during a wait.
         """
-        context = self._gather(command, version)
-        self._context = context
+        context = self._context = self._gather(command, version)
         begin, stage = (None, None) if self._settings.dry_run else (self.begin, self.stage)
         preparer = Preparer(context, self.messages, self.pause, begin=begin, stage=stage)
         try:
@@ -147,11 +146,10 @@ class Launcher:
     def stage(self, context: PlanContext) -> None:
         """Begin to copy the data sets of a job, unless that has begun. It ends when `log_dir` is closed."""
         if context.stages and not self._staging:
-            from ascend_runner.services.staging import Staging  # noqa: PLC0415  only --stage needs it
+            from ascend_runner.services import staging  # noqa: PLC0415  only --stage needs it
 
-            self._staging = Staging(context.stages, self.messages.info, self.messages.warning)
-            self._staging.start()
-            self.log_dir.callback(self._staging.close)
+            copying = staging.running(context.stages, self.messages.info, self.messages.warning)
+            self._staging = self.log_dir.enter_context(copying)
 
     def await_staging(self) -> tuple[Staged, ...]:
         """Wait until the data sets of the job that was prepared are copied.

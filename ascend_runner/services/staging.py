@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
@@ -14,6 +15,21 @@ from ascend_runner.services.stage_task import StageTask
 
 LOOK_INTERVAL: Final = 0.1  # seconds between two looks for a stop signal
 STOP_LIMIT: Final = 1.0  # seconds for the thread to end; a disk that hangs keeps it longer
+
+
+@contextmanager
+def running(stages: Sequence[Stage], say: Callable[[str], None], warn: Callable[[str], None]) -> Iterator[Staging]:
+    """Copy data sets while the context lasts; what has been copied at its end stays.
+
+    Raises:
+        AscendRunnerError: The limit of processes is reached.
+    """
+    staging = Staging(stages, say, warn)
+    staging.start()
+    try:
+        yield staging
+    finally:
+        staging.close()
 
 
 class Staging:
