@@ -121,7 +121,7 @@ def strike(schedule: Schedule, popen: subprocess.Popen[bytes]) -> bool:
 
 def survivors() -> list[str]:
     """Return the processes that are left; after SIGKILL of the guardian they have a moment."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT
     while sweep.reap_adopted(keep=frozenset()):
         if time.monotonic() > deadline:
             left = [f"left: {found}" for found in process_tree.descendants(os.getpid())]
