@@ -175,11 +175,11 @@ class Control:
             self._drop(fd)
 
     def _drop(self, fd: int, why: str = "") -> None:
+        if why:
+            self._complain(why)
         connection, _until = self._connections.pop(fd)
         self._poll.unregister(fd)
         connection.close()
-        if why:
-            self._complain(why)
 
     def _complain(self, why: str) -> None:
         if not self._has_complained:

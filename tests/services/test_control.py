@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import socket
@@ -17,6 +18,7 @@ import pytest
 
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
+from tests.helpers.program import Program
 from tests.helpers.surroundings import permitted
 from tests.helpers.waiting import LIMIT, wait_until
 
@@ -28,6 +30,24 @@ connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 connection.connect(sys.argv[1])
 connection.send(b'{"request": "checkpoint"}')
 print(connection.recv(100))
+"""
+
+
+FLOOD: Final = """
+import itertools, socket, sys
+silent = []
+for number in itertools.count():
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect(sys.argv[1])
+        if number % 3:
+            connection.send(b"x" * (number % 3) ** 16)
+    except OSError as error:
+        if error.errno in (2, 111):  # the job has ended
+            break
+    silent = [*silent[-50:], connection]
+    if number == 100:
+        print("flooding", flush=True)
 """
 
 
@@ -223,3 +243,22 @@ def test_job_without_a_directory_has_no_socket() -> None:
             pass
 
     assert ["ascend-job cannot change this job: [Errno 2] No such file or directory"] == warnings
+
+
+def test_flood_does_not_hold_up_a_job(program: Program) -> None:
+    """Malformed and endless messages for as long as a job runs change nothing but one warning."""
+    with tempfile.TemporaryDirectory() as run_dir:
+        env = {run_folder.RUN_DIR_VARIABLE: run_dir}
+        os.mkfifo(program.folder / "fifo")
+        run = program.start("--nproc-per-node", "1", "sh", "-c", "echo ready; read line < fifo; echo end", env=env)
+        run.wait_for("ready")
+        (path,) = glob.glob(f"{run_dir}/*/{run_folder.CONTROL}")
+        flood = subprocess.Popen([sys.executable, "-c", FLOOD, path], stdout=subprocess.PIPE)
+        assert flood.stdout
+        assert b"flooding\n" == flood.stdout.readline()
+        (program.folder / "fifo").write_text("go\n")
+        status = run.finish()
+        flood.communicate(timeout=LIMIT)
+
+    assert 0 == status
+    assert 1 == run.screen.count("ignored on the control socket")
