@@ -135,12 +135,10 @@ class Launcher:
         if not self._journal:
             self.log_dir.enter_context(log_folder.entered(job, self.messages.warning))
             self.run_folder = self.log_dir.enter_context(run_folder.opened(self.environ))
-            record = run_folder.describe(job, self.run_folder, self._context.command if self._context else ())
-            run_folder.write(self.run_folder, record)
-            tell, warn = self.messages.info, self.messages.warning
-            self.log_dir.enter_context(control.listening(self.run_folder, self.requests, tell, warn))
+            run_file = run_folder.write_job_file(job, self.run_folder, self._context.command if self._context else ())
+            self.log_dir.enter_context(control.listening(self.run_folder, self.requests, self.messages))
             self._journal = Journal(job, self.messages.warning, self.signals.is_hurried)
-            self._journal.begin(record)
+            self._journal.begin(run_file)
         return self._journal
 
     def stage(self, context: PlanContext) -> None:

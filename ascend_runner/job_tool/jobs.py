@@ -35,7 +35,7 @@ class UnknownJobError(AscendRunnerError):
 
 @attrs.frozen(kw_only=True)
 class FoundJob:
-    """A job, or the part of one that runs on this node, as its runner has described it (see `run_folder.describe`).
+    """A job, or the part of one on this node, as its runner has described it (see `run_folder.write_job_file`).
 
     `owner` is the user who has written the description, and `log_dir` the directory in which it was found, if it was
     found beside the logs. `began` is in seconds since the epoch.

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from typing import Callable, Final, Optional
+from typing import Final, Optional, Protocol
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
@@ -36,19 +36,27 @@ ROOT: Final = 0
 Message = Mapping[str, object]
 
 
+class Messages(Protocol):
+    """Where sentences for the user go."""
+
+    def info(self, sentence: str) -> None:
+        """Report a request."""
+
+    def warning(self, sentence: str) -> None:
+        """Report what was ignored."""
+
+
 @contextmanager
-def listening(
-    folder: str, requests: Requests, tell: Callable[[str], None], warn: Callable[[str], None]
-) -> Iterator[None]:
-    """Carry out requests within `with`, if there is a run directory. `tell` gets a sentence for each."""
+def listening(folder: str, requests: Requests, messages: Messages) -> Iterator[None]:
+    """Carry out requests within `with`, if there is a run directory."""
     if not folder:
         yield
         return
-    with closing(Control(requests, tell, warn)) as control:
+    with closing(Control(requests, messages)) as control:
         try:
             control.start(os.path.join(folder, CONTROL))
         except (OSError, AscendRunnerError) as error:
-            warn(f"ascend-job cannot change this job: {error}")
+            messages.warning(f"ascend-job cannot change this job: {error}")
         yield
 
 
@@ -75,8 +83,8 @@ def ask(folder: str, message: Message) -> Message:
 class Control:
     """The socket, and the requests that arrive on it."""
 
-    def __init__(self, requests: Requests, tell: Callable[[str], None], warn: Callable[[str], None]) -> None:
-        self._requests, self._tell, self._warn = requests, tell, warn
+    def __init__(self, requests: Requests, messages: Messages) -> None:
+        self._requests, self._messages = requests, messages
         self._path = ""
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         self._waker, self._sleeper = socket.socketpair()
@@ -184,7 +192,7 @@ class Control:
     def _complain(self, why: str) -> None:
         if not self._has_complained:
             self._has_complained = True
-            self._warn(f"ignored on the control socket of the job: {why}; more of them are not reported")
+            self._messages.warning(f"ignored on the control socket of the job: {why}; more of them are not reported")
 
     # --- Requests -----------------------------------------------------------------------------------------------------
 
@@ -202,7 +210,7 @@ class Control:
         except AscendRunnerError as refused:
             return {"refused": str(refused)}
         if sentence:
-            self._tell(f"ascend-job: {sentence}")
+            self._messages.info(f"ascend-job: {sentence}")
         return {"answer": sentence, "limit": self._requests.limit, "limit_at": self._limit_at()}
 
     def _carry_out(self, name: str, message: Message) -> str:

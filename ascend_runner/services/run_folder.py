@@ -51,8 +51,10 @@ def opened(environ: Mapping[str, str]) -> Iterator[str]:
     yield ""
 
 
-def describe(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
-    """Return the content of job.json, and of the run file beside the logs: where the job runs, and its files.
+def write_job_file(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
+    """Write job.json, and return its content: where the job runs, and where its files are.
+
+    A file system that is full is no failure: the job is not listed then.
 
     `pid` is the guardian, the parent of this process; `started` tells it from a later process of this number, which is
     possible only in the same PID namespace of the same machine.
@@ -73,7 +75,11 @@ def describe(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
         "log_dir": job.log_dir,
         "run_folder": folder,
     }
-    return json.dumps(record).encode() + b"\n"
+    content = json.dumps(record).encode() + b"\n"
+    if folder:
+        with suppress(OSError), open(os.path.join(folder, JOB_FILE), "wb") as file:
+            file.write(content)
+    return content
 
 
 def pid_namespace() -> str:
@@ -82,13 +88,6 @@ def pid_namespace() -> str:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
-
-
-def write(folder: str, record: bytes) -> None:
-    """Write job.json. A file system that is full is no failure: the job is not listed then."""
-    if folder:
-        with suppress(OSError), open(os.path.join(folder, JOB_FILE), "xb") as file:
-            file.write(record)
 
 
 def end_attempt(folder: str) -> None:

@@ -61,6 +61,14 @@ class Job:
         self.warnings: list[str] = []
         self.requests = Requests(time.monotonic, lambda: self.wakes.append(None), limit)
 
+    def info(self, sentence: str) -> None:
+        """Take note of a sentence."""
+        self.told.append(sentence)
+
+    def warning(self, sentence: str) -> None:
+        """Take note of a warning."""
+        self.warnings.append(sentence)
+
     def ask(self, **message: object) -> control.Message:
         """Send a request and return the answer."""
         return control.ask(self.folder, message)
@@ -78,7 +86,7 @@ def job_with(limit: float | None = None) -> Iterator[Job]:
     """Listen for requests to a job."""
     with tempfile.TemporaryDirectory() as folder:
         job = Job(folder, limit)
-        with control.listening(folder, job.requests, job.told.append, job.warnings.append):
+        with control.listening(folder, job.requests, job):
             yield job
 
 
@@ -236,13 +244,12 @@ def waits_of(thread: str) -> list[str]:
 
 def test_job_without_a_directory_has_no_socket() -> None:
     """Nothing listens then, and that is no failure; a socket that cannot be made is a warning."""
-    requests = Requests(time.monotonic, lambda: None)
-    warnings: list[str] = []
+    job = Job("", None)
     for folder in ("", "/nowhere"):
-        with control.listening(folder, requests, warnings.append, warnings.append):
+        with control.listening(folder, job.requests, job):
             pass
 
-    assert ["ascend-job cannot change this job: [Errno 2] No such file or directory"] == warnings
+    assert ["ascend-job cannot change this job: [Errno 2] No such file or directory"] == job.warnings
 
 
 def test_flood_does_not_hold_up_a_job(program: Program) -> None:

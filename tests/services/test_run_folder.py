@@ -56,8 +56,9 @@ def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
     environ = {run_folder.RUN_DIR_VARIABLE: str(tmp_path)}
     for number in range(run_folder.JOBS_KEPT + 5):
         with run_folder.opened(environ) as folder:
-            run_folder.write(folder, f"{number}".encode())
-            os.utime(Path(folder, run_folder.JOB_FILE), (number, number))
+            job_file = Path(folder, run_folder.JOB_FILE)
+            job_file.write_text(f"{number}")
+            os.utime(job_file, (number, number))
             Path(folder, "requests").touch()
     killed = tmp_path / "run-killed"
     killed.mkdir()
@@ -74,7 +75,8 @@ def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
 def test_job_file_tells_where_the_job_is(tmp_path: Path) -> None:
     """It names the first process, the one that called, and its identity; secrets in the command are masked."""
     job = job_spec([rank_spec()], log_dir="/logs", job_id="train")
-    record = json.loads(run_folder.describe(job, str(tmp_path), ("python", "train.py", "--api-key", "abc")))
+    content = run_folder.write_job_file(job, str(tmp_path), ("python", "train.py", "--api-key", "abc"))
+    record = json.loads(content)
 
     found = process_tree.look(os.getppid())
     assert found
@@ -83,6 +85,7 @@ def test_job_file_tells_where_the_job_is(tmp_path: Path) -> None:
         record[name] for name in ("job_id", "part", "log_dir", "run_folder")
     )
     assert ["python", "train.py", "--api-key", "***"] == record["command"]
+    assert content == (tmp_path / run_folder.JOB_FILE).read_bytes()
 
 
 def test_each_attempt_has_its_own_files(program: Program) -> None:
