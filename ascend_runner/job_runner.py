@@ -31,7 +31,7 @@ from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import run_folder
 from ascend_runner.services.heartbeats import listening
-from ascend_runner.supervision.events import HangDetected, LimitReached, SignalReceived
+from ascend_runner.supervision.events import LimitReached, SignalReceived
 
 if TYPE_CHECKING:
     from ascend_runner.training.checkpoints import Checkpoints
@@ -129,7 +129,7 @@ class JobRunner:
 
     def _hold(self) -> Event:
         """Keep the job, whatever its time limit, until a stop signal arrives."""
-        end = self._signals.now() + self.journal.job.policy.hold
+        end = self._signals.now() + self.journal.job.delay
         while (left := end - self._signals.now()) > 0:
             self._launcher.wait(left)
         return Event(kind=Kind.RELEASED, sentence="the time is over")
@@ -168,7 +168,7 @@ class JobRunner:
             fingerprint=fingerprint,
             has_progressed=has_progressed,
             is_clear=not self._has_survivors,
-            is_local=self.journal.spec.has_all_ranks or is_caused_here(outcome),
+            is_local=True if self.journal.spec.has_all_ranks else outcome.is_local,
             sentence=build.sentence(cause, outcome.root),
         )
 
@@ -222,7 +222,9 @@ class JobRunner:
         journal, job, outcome = self.journal, self.journal.job, self._outcome
         show = self._messages.error if outcome.cause else self._messages.info
         text = screen.ended(outcome, journal.spec) + screen.attempts(job)
-        if job.state is JobState.HOLDING:
+        if job.state is JobState.HOLDING and not event.is_local:
+            text += holding.lingering(job)
+        elif job.state is JobState.HOLDING:
             namespace = Host().read_text(NAMESPACE_FILE).strip()
             way_in = holding.way_in(journal.spec, self._launcher.environ, os.uname().nodename, namespace)
             text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
@@ -267,13 +269,6 @@ def run(launcher: Launcher, spec: JobSpec, console: Console) -> Outcome:
         except AscendRunnerError as error:
             journal.fail(error)
             raise
-
-
-def is_caused_here(outcome: Outcome) -> bool:
-    """Whether a failure of this node's part of a job was probably caused on this node, and not by a lost peer."""
-    if isinstance(outcome.cause, HangDetected):
-        return False  # it may be any rank that the others wait for
-    return not (outcome.root and outcome.root.may_be_a_peer)
 
 
 def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:

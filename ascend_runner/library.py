@@ -78,6 +78,7 @@ class Options(TypedDict, total=False):
     restart_on: str | Iterable[int | str] | None
     restart_delay: float | None
     exit_verdict: bool
+    linger: float | None
     checkpoint_dir: str | os.PathLike[str] | None
     stage: str | Iterable[str] | None
     hold: float | None

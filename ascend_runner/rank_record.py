@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Optional
 import attrs
 
 from ascend_runner.errors import JobFailedError
-from ascend_runner.supervision.events import Cause, Ending
+from ascend_runner.supervision.events import Cause, Ending, HangDetected
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
@@ -109,6 +109,20 @@ class Outcome:
         """The rank whose failure ended the job; None if something else did."""
         rank_id = self.root.rank_id if self.root else getattr(self.cause, "rank_id", None)
         return next((rank for rank in self.ranks if rank.rank_id == rank_id), None)
+
+    @property
+    def is_local(self) -> Optional[bool]:
+        """Whether a failure of one node's part of a job was probably caused on this node; None if that is unknown.
+
+        It was not if all that is known is that ranks have lost a peer, and that peer is none of them.
+        """
+        peer = self.suspected_peer
+        if isinstance(self.cause, HangDetected):
+            return None  # it may be any rank that the others wait for
+        if not (self.root and self.root.may_be_a_peer):
+            return True
+        is_peer_here = peer is not None and peer.rank_id in {rank.rank_id for rank in self.ranks}
+        return False if self.root.is_a_consequence and not is_peer_here else None
 
     def check(self) -> None:
         """Return if the job succeeded.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ascend_runner.lifecycle import events
 from ascend_runner.lifecycle.machine import JobState
 from tests.helpers.program import Program, Run
+from tests.helpers.waiting import wait_until
 
 IMPORT = (sys.executable, "-c", "import a_module_that_nobody_has")
 
@@ -87,6 +89,125 @@ def test_verdict_for_the_caller_of_a_library(program: Program) -> None:
 
     assert 0 == run.finish(), run.screen
     assert [7, 75, 75] == json.loads(run.lines[-1])
+
+
+# --- Lingering --------------------------------------------------------------------------------------------------------
+
+NODES = 4
+LOST = "EI0006: [PID: 7] Getting socket times out."
+# The nodes fail once all of them run: the faulty one first.
+FAIL = f"""
+touch up-$NODE
+while ! [ -e up-0 ] || ! [ -e up-1 ] || ! [ -e up-2 ] || ! [ -e up-3 ]; do sleep 0.05; done
+if [ $NODE = $FAULTY ]; then echo 'ValueError: loss is nan'; touch failed; exit 3; fi
+while ! [ -e failed ]; do sleep 0.05; done
+echo '{LOST}'; exit 4
+"""
+
+
+class Platform:
+    """MindCluster with a job of four nodes: four runners on this machine, each with a log directory of its own."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.pods: list[Run] = []
+
+    def start(self, script: str, *options: str, faulty: int = 0) -> None:
+        """Start the pods; the shell script knows the number of its node and that of the faulty one."""
+        job = {"MINDX_TASK_ID": "job", "LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": str(NODES), "MASTER_ADDR": "10.0.0.1"}
+        job |= {"MA_VJ_NAME": ""}  # not ModelArts
+        for node in range(NODES):
+            env = {**job, "RANK": str(node), "NODE": str(node), "FAULTY": str(faulty)}
+            own = ("--log-dir", str(self._program.folder / f"log-{node}"), *options)
+            self.pods.append(self._program.start(*own, "sh", "-c", script, env=env))
+
+    def states(self, node: int) -> list[str]:
+        """Return the states that the events of a node tell of."""
+        path = self._program.folder / f"log-{node}" / f"job-events-node-{node}.jsonl"
+        return [json.loads(line)["data"]["state"] for line in path.read_bytes().splitlines()] if path.exists() else []
+
+    def has_lingered(self) -> list[bool]:
+        """Return for each node whether it has waited before it has failed."""
+        return ["holding" in self.states(node) for node in range(NODES)]
+
+    def failed(self) -> list[int]:
+        """Return the nodes whose pods have failed."""
+        return [node for node, pod in enumerate(self.pods) if pod.popen.poll()]
+
+    def delete(self) -> None:
+        """Delete all pods, as the operator does before it reschedules them."""
+        for pod in self.pods:
+            pod.send(signal.SIGTERM)
+
+
+@pytest.fixture
+def platform(program: Program) -> Platform:
+    """Return a platform without a job."""
+    return Platform(program)
+
+
+@pytest.mark.parametrize(("faulty", "verdict"), [(0, ()), (2, ("--exit-verdict",))])
+def test_node_with_the_cause_fails_first(platform: Platform, faulty: int, verdict: tuple[str, ...]) -> None:
+    """Of four nodes only the faulty one fails; the others, which have lost it, stay until the platform deletes them."""
+    platform.start(FAIL, "--linger", "1h", *verdict, faulty=faulty)
+    victims = [node for node in range(NODES) if node != faulty]
+    wait_until(lambda: all(platform.states(node)[-1:] == ["holding"] for node in victims))
+    first = platform.pods[faulty].finish()
+
+    assert [faulty] == platform.failed()
+    platform.delete()
+    others = {platform.pods[node].finish() for node in victims}
+    assert ((75, {75}) if verdict else (3, {4})) == (first, others)
+    assert [node in victims for node in range(NODES)] == platform.has_lingered()
+    assert {"failed"} == {platform.states(node)[-1] for node in range(NODES)}
+
+
+def test_error_of_all_nodes_ends_them_at_once(platform: Platform) -> None:
+    """A script that can start nowhere fails on all nodes without a wait, which the operator takes for hopeless."""
+    platform.start(f"exec {sys.executable} -c 'import a_module_that_nobody_has'", "--linger", "1h", "--exit-verdict")
+
+    assert [93] * NODES == [pod.finish() for pod in platform.pods]
+    assert [False] * NODES == platform.has_lingered()
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "status"),
+    [
+        ("echo 'EI0009: [PID: 7] The link is down.'; exit 1", (), 1),  # this rank or a peer may be at fault
+        (f"echo '{LOST}'; exit 1", ("--linger", "0"), 1),
+        ("exec sleep 60", ("--hang-timeout", "0.5"), 124),
+        ("kill -SEGV $$", (), 139),
+        ("exit 0", (), 0),
+    ],
+)
+def test_other_ends_are_not_delayed(platform: Platform, script: str, options: tuple[str, ...], status: int) -> None:
+    """Only a node that has certainly lost another one stays, and not if the option forbids it."""
+    platform.start(script, "--linger", "1h", *options)
+
+    assert [status] * NODES == [pod.finish() for pod in platform.pods]
+    assert [False] * NODES == platform.has_lingered()
+
+
+SECOND_OF_TWO = ("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1")
+
+
+def test_linger_ends(program: Program) -> None:
+    """After the time the runner exits with the status of the failure; the screen says how long it stays, and why."""
+    run = program.start(*SECOND_OF_TWO, "--linger", "0.1", "--exit-verdict", "sh", "-c", f"echo '{LOST}'; exit 4")
+
+    assert 75 == run.finish()
+    assert (
+        "  stays  for 0.1 s, so that the node with the cause fails first (--linger), or until a stop signal; then exit"
+        " status 75\n"
+    ) in run.lines
+
+
+def test_single_node_does_not_linger(program: Program) -> None:
+    """Where there is no other node, the cause is here, whatever the ranks report."""
+    run = program.start("--nproc-per-node", "1", "--linger", "1h", "sh", "-c", f"echo '{LOST}'; exit 4")
+
+    assert 4 == run.finish()
+    assert "stays" not in run.screen
 
 
 # --- Fewer nodes ------------------------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ class Certainty(enum.Enum):
 class RootCause:
     """The rank that caused a failure, and in one line why. `first_exit` is the rank that ended first.
 
-    With `may_be_a_peer`, its evidence does not exclude that another rank has failed before, here or elsewhere.
+    With `may_be_a_peer`, its evidence does not exclude that another rank has failed before, here or elsewhere, and with
+    `is_a_consequence`, it says so.
     `alike` are the ranks that failed of the same cause, this one included. `candidates` are the ranks that may have
     caused a failure whose cause is open, the likeliest first, or the others that report an error where it is likely.
     """
@@ -48,6 +49,7 @@ class RootCause:
     first_summary: str = ""
     is_first_a_consequence: bool = False
     may_be_a_peer: bool = False
+    is_a_consequence: bool = False
     alike: tuple[int, ...] = ()
     candidates: tuple[int, ...] = ()
 

@@ -11,8 +11,9 @@ The laws, which a test checks in every interleaving:
  4. The exit status is that of the last attempt, of the stop signal or the limit that prevented another one, or of the
     runner if it has failed itself. With `gives_verdict`, it is accompanied by whether a retry by somebody else may
     help.
- 5. A job is held only after a failure that no attempt follows, if its cause is on this node and no stop signal has
-    arrived. Whatever ends the hold, the exit status stays that of the failure.
+ 5. A job is held only after a failure that no attempt follows, and if no stop signal has arrived: for `hold` if its
+    cause is on this node, for `linger` if that is on another one. Whatever ends the hold, the exit status stays that of
+    the failure.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class JobState(enum.Enum):
     RUNNING = "running"  # every rank was started
     STOPPING = "stopping"  # every rank was asked to stop
     RESTARTING = "restarting"  # an attempt has failed, and the next one is to come
-    HOLDING = "holding"  # it has failed, and stays so that somebody can look at the node
+    HOLDING = "holding"  # it has failed, and stays so that somebody can look at the node, or that another fails first
     SUCCEEDED = "succeeded"  # every rank has exited with 0
     FAILED = "failed"
     STOPPED = "stopped"  # by a signal to the runner
@@ -92,7 +93,7 @@ class Action(enum.Enum):
     PREPARE = "prepare"  # PREPARED
     START = "start"  # ALL_STARTED, TEARDOWN and ENDED
     WAIT = "wait"  # so many seconds as `Job.delay`: DELAY_OVER
-    HOLD = "hold"  # so many seconds as `Policy.hold`, or until a stop signal: RELEASED or STOP_REQUESTED
+    HOLD = "hold"  # so many seconds as `Job.delay`, or until a stop signal: RELEASED or STOP_REQUESTED
 
 
 @attrs.frozen(kw_only=True)
@@ -101,7 +102,7 @@ class Policy:
 
     `always` and `never` are exit statuses (128 + N for signal N) that overrule the class of a failure. With
     `gives_verdict`, a failed job says whether a retry by its platform may help. A job that has failed is held for
-    `hold` seconds.
+    `hold` seconds, or for `linger` seconds on a node that has only lost another one.
     """
 
     max_restarts: int = 0
@@ -111,6 +112,7 @@ class Policy:
     delay: Optional[float] = None
     gives_verdict: bool = False
     hold: float = 0.0
+    linger: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
@@ -119,8 +121,8 @@ class Event:
 
     Of an attempt that has ENDED, `status` is the exit status; a failure has a class, `restart`, and a `fingerprint`,
     which equal failures share. `has_progressed` tells whether the training got further than before the attempt (None:
-    unknown), `is_clear` whether nothing of it is alive, and `is_local` whether the cause is on this node. `signum` is
-    the stop signal that has arrived, 0 without one. `sentence` explains a failure.
+    unknown), `is_clear` whether nothing of it is alive, and `is_local` whether the cause is on this node (None:
+    unknown). `signum` is the stop signal that has arrived, 0 without one. `sentence` explains a failure.
     """
 
     kind: Kind
@@ -130,7 +132,7 @@ class Event:
     fingerprint: str = ""
     has_progressed: Optional[bool] = False
     is_clear: bool = True
-    is_local: bool = True
+    is_local: Optional[bool] = True
     sentence: str = ""
 
 
@@ -139,8 +141,8 @@ class Job:
     """Everything that the rules depend on. `attempt` counts from 0; `status` is the exit status once there is one.
 
     `same_failures` counts the failures in a row that have this `fingerprint`, and `vain` all of them, both since the
-    last progress. `delay` is in seconds, until the next attempt. `exit_verdict` is the exit status of the runner if
-    that is not `status`, but says whether a retry may help.
+    last progress. `delay` is in seconds, until the next attempt or the end of a hold. `exit_verdict` is the exit status
+    of the runner if that is not `status`, but says whether a retry may help.
     """
 
     policy: Policy
@@ -189,8 +191,9 @@ def _end(job: Job, event: Event) -> Step:
         return attrs.evolve(job, state=JobState.RESTARTING, verdict=verdict, delay=_delay(job)), (Action.WAIT,)
     job = attrs.evolve(job, verdict=verdict, exit_verdict=_exit_verdict(job.policy, event, verdict))
     job = attrs.evolve(job, state=JobState.FAILED, status=event.status)
-    if job.policy.hold and event.is_local and not event.signum:
-        return attrs.evolve(job, state=JobState.HOLDING), (Action.HOLD,)
+    hold = {True: job.policy.hold, False: job.policy.linger, None: 0.0}[event.is_local]
+    if hold and not event.signum:
+        return attrs.evolve(job, state=JobState.HOLDING, delay=hold), (Action.HOLD,)
     return job, ()
 
 

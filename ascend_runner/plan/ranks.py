@@ -15,6 +15,7 @@ from ascend_runner.lifecycle.machine import Policy
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
+from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, STOP_SIGNUMS
 from ascend_runner.supervision.silence import HangAction
@@ -126,7 +127,7 @@ def plan_job(
         node_number=share.node.file_number,
         nodes=(share.node.nnodes, share.node.nnodes + share.node.missing),
         runner_version=context.version,
-        restarts=_restarts(settings),
+        restarts=_restarts(settings, share.node),
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
     )
     return _with_signals(job, settings)
@@ -154,7 +155,7 @@ def _hang_action(settings: Settings) -> HangAction:
     return HangAction(settings.hang_action)
 
 
-def _restarts(settings: Settings) -> Policy:
+def _restarts(settings: Settings, node: Node) -> Policy:
     return Policy(
         max_restarts=settings.max_restarts,
         max_same_failures=settings.max_same_failures,
@@ -162,6 +163,7 @@ def _restarts(settings: Settings) -> Policy:
         never=settings.no_restart_on or frozenset(),
         delay=settings.restart_delay,
         gives_verdict=settings.exit_verdict,
+        linger=node.linger if settings.linger is None else settings.linger,
         hold=settings.hold,
     )
 

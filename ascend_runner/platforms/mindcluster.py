@@ -17,6 +17,10 @@ from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.spec import PlatformSpec
 from ascend_runner.platforms.variables import whole_number
 
+# Seconds. The operator does not reschedule a job whose pods all fail within a few seconds (Service Plane Faults in
+# docs/en/scheduling/usage/resumable_training of Ascend/mind-cluster).
+LINGER: Final = 30.0
+
 
 def _spec(detected_by: tuple[str, ...], total: str, local: str, node_rank: str) -> PlatformSpec:
     """Describe one framework's three variables; the rest is the same for all."""
@@ -34,6 +38,7 @@ def _spec(detected_by: tuple[str, ...], total: str, local: str, node_rank: str) 
     return PlatformSpec(
         name="MindCluster",
         detected_by=detected_by,
+        linger=LINGER,
         node_rank=(node_rank,),
         devices_per_node=(local,),
         address=("XDL_IP",),

@@ -31,6 +31,8 @@ class PlatformSpec:
     """One platform.
 
     It is detected if all variables in `detected_by` are set and `is_confirmed`, which checks their values, agrees.
+    A node that has only lost another one stays for `linger` seconds before it fails, unless the user decides otherwise.
+
     For each fact of a node the spec names the variables that give it: the first that is set counts. The frameworks'
     names for the address of node 0 apply as well (see `Variables.master_addr`); `port` is the default. `refine` adds
     what no variable gives directly.
@@ -43,6 +45,7 @@ class PlatformSpec:
 
     name: str
     detected_by: tuple[str, ...]
+    linger: float = 0.0
     is_confirmed: Callable[[Mapping[str, str]], bool] = _always
     node_rank: tuple[str, ...] = ()
     nnodes: tuple[str, ...] = ()
@@ -75,6 +78,7 @@ class PlatformSpec:
         node = Node(
             platform=self.name,
             detected_by=self.detected_by,
+            linger=self.linger,
             node_rank=variables.whole_number("node_rank", self.node_rank, default=0),
             nnodes=variables.whole_number("nnodes", self.nnodes, default=1, at_least=1),
             hosts=variables.hosts(self.hosts),

@@ -97,7 +97,7 @@ class Journal:
             self._began = time.time()
             self._started = {}
         is_held = self.job.state is JobState.HOLDING
-        self.held_until = time.time() + self.job.policy.hold if is_held else 0.0
+        self.held_until = time.time() + self.job.delay if is_held else 0.0
         self._ended = event if event.kind is Kind.ENDED else None
         self._note(event)
         if not (self._ended or self.job.state.is_final):

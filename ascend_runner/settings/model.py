@@ -67,6 +67,7 @@ class Settings:
     restart_on: frozenset[int] | None = None
     restart_delay: float | None = None
     exit_verdict: bool = False
+    linger: float | None = None
     checkpoint_dir: str | None = None
     stage: tuple[tuple[str, str], ...] = ()
     hold: float = 0.0

@@ -407,6 +407,15 @@ OPTIONS: Final = (
         " failed rank",
     ),
     Option(
+        name="linger",
+        topic=Topic.RESTARTS,
+        metavar="DURATION",
+        parse=parsing.seconds,
+        default_text="30 on MindCluster, else 0",
+        help="on one of several nodes whose ranks have only lost a peer, wait for this long before exiting, so that the"
+        " node with the cause fails first",
+    ),
+    Option(
         name="checkpoint_dir",
         topic=Topic.RESTARTS,
         metavar="DIR",

@@ -15,7 +15,13 @@ from ascend_runner.lifecycle.machine import Event, Job, JobState, Kind, Policy, 
 ORIGIN = events.origin("job", "", "1-2")
 AT = "2026-11-22T03:12:45.000+00:00"
 POLICY = Policy(
-    max_restarts=3, always=frozenset({3, 139}), never=frozenset({2}), delay=1.5, gives_verdict=True, hold=60.0
+    max_restarts=3,
+    always=frozenset({3, 139}),
+    never=frozenset({2}),
+    delay=1.5,
+    gives_verdict=True,
+    hold=60.0,
+    linger=30.0,
 )
 
 happenings = st.builds(
@@ -27,7 +33,7 @@ happenings = st.builds(
     fingerprint=st.text(max_size=20),
     has_progressed=st.sampled_from((True, False, None)),
     is_clear=st.booleans(),
-    is_local=st.booleans(),
+    is_local=st.sampled_from((True, False, None)),
     sentence=st.text(st.characters(), max_size=50),
 )
 

@@ -47,7 +47,7 @@ class World:
     cause_is_signal: bool = False  # of the end of this attempt
     cause_is_limit: bool = False
     is_survived: bool = False  # a rank cannot be killed
-    is_local: bool = True  # whether the cause of the end is on this node
+    is_local: Optional[bool] = True  # whether the cause of the end is on this node
 
     def possible(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
         """Return everything that can happen next, with the world after it and the events that the runner makes of it.
@@ -107,7 +107,7 @@ class World:
         else:
             for restart in Restart:
                 event = failed(restart, signum=SIGTERM if self.told else 0)
-                for is_local in (True, False):
+                for is_local in (True, False, None):
                     after = attrs.evolve(over, is_local=is_local)
                     yield after, (attrs.evolve(event, is_clear=not self.alive, is_local=is_local),)
 
@@ -119,7 +119,7 @@ class World:
         assert self.doing is None, "one thing at a time"
         if action is Action.HOLD:
             assert self.has_failed, "law 5: a job is held that has not failed"
-            assert self.is_local, "law 5: a job is held where its cause is not"
+            assert self.is_local is not None, "law 5: a job is held where its cause may not be"
             assert not self.told, "law 5: a job is held after a stop signal"
             assert not self.is_expired, "law 5: a job is held after the time limit"
         if action is not Action.START:
@@ -149,10 +149,10 @@ def failed(
     )
 
 
-@pytest.mark.parametrize("hold", [0.0, 60.0])
-def test_laws_in_every_interleaving(hold: float) -> None:
+@pytest.mark.parametrize(("hold", "linger"), [(0.0, 0.0), (60.0, 0.0), (0.0, 30.0), (60.0, 30.0)])
+def test_laws_in_every_interleaving(hold: float, linger: float) -> None:
     """Whatever happens to 2 attempts of 2 ranks, no law is broken, and the job comes to an end."""
-    start = (Job(policy=Policy(max_restarts=1, hold=hold)), World())
+    start = (Job(policy=Policy(max_restarts=1, hold=hold, linger=linger)), World())
     seen, to_do, ends = {start}, [start], set()
     while to_do:
         job, world = to_do.pop()
@@ -178,7 +178,7 @@ def test_laws_in_every_interleaving(hold: float) -> None:
         (JobState.EXPIRED, EXPIRED, 0),
         (JobState.EXPIRED, EXPIRED, 1),
     } == ends
-    assert set(JobState) - {job.state for job, _world in seen} == (set() if hold else {JobState.HOLDING})
+    assert set(JobState) - {job.state for job, _world in seen} == (set() if hold or linger else {JobState.HOLDING})
 
 
 def follow(job: Job, world: World, events: tuple[Event, ...]) -> tuple[Job, World]:
@@ -190,6 +190,8 @@ def follow(job: Job, world: World, events: tuple[Event, ...]) -> tuple[Job, Worl
         assert (job.state is before.state) is (job == before), "a change of the state, and nothing but that, is told"
         assert before.attempt <= job.attempt <= before.policy.max_restarts
         assert (job.status is not None) is (job.state.is_final or job.state is JobState.HOLDING)
+        if job.state is JobState.HOLDING:
+            assert job.delay == (job.policy.hold if world.is_local else job.policy.linger) > 0.0, "law 5"
         if before.state is JobState.HOLDING:
             assert (JobState.FAILED, before.status, ()) == (job.state, job.status, actions), "law 5"
         if job.state is JobState.SUCCEEDED:
