@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -37,6 +39,10 @@ def pods(name: str) -> list[tuple[Document, Document, list[str]]]:
     elif name == "acjob.yaml":
         replicas = found["AscendJob"]["spec"]["replicaSpecs"].values()
         specs = [{"restartPolicy": one["restartPolicy"], **one["template"]["spec"]} for one in replicas]
+    elif name == "job.yaml":
+        specs = [found["Job"]["spec"]["template"]["spec"]]
+    elif name == "jobset.yaml":
+        specs = [one["template"]["spec"]["template"]["spec"] for one in found["JobSet"]["spec"]["replicatedJobs"]]
     else:
         (job,) = found["TrainingRuntime"]["spec"]["template"]["spec"]["replicatedJobs"]
         trainer = found["TrainJob"]["spec"]["trainer"]
@@ -52,13 +58,14 @@ def read(words: list[str]) -> tuple[Settings, list[str]]:
     return decode(line.values, {}), [*line.command]
 
 
-YAML_FILES = ["volcano.yaml", "acjob.yaml", "trainjob.yaml"]
+YAML_FILES = ["volcano.yaml", "acjob.yaml", "trainjob.yaml", "jobset.yaml", "job.yaml"]
 BATCH_SCRIPTS = ["slurm.sbatch", "slurm-requeue.sbatch"]
+HOPELESS = [93, 125, 126, 127]  # exit statuses after which a retry would fail as well
 
 
 def test_every_manifest_is_tested_here() -> None:
     """Each manifest is tested here."""
-    assert {*YAML_FILES, *BATCH_SCRIPTS} == {path.name for path in MANIFESTS.iterdir()}
+    assert {*YAML_FILES, *BATCH_SCRIPTS, "README.md"} == {path.name for path in MANIFESTS.iterdir()}
 
 
 @pytest.mark.parametrize("name", YAML_FILES)
@@ -94,6 +101,7 @@ def test_volcano_fails_fast() -> None:
     order = [policy.get("event") for policy in spec["policies"]]
 
     assert {
+        93: "TerminateJob",
         125: "TerminateJob",
         126: "TerminateJob",
         127: "TerminateJob",
@@ -101,9 +109,73 @@ def test_volcano_fails_fast() -> None:
         "PodEvicted": "RestartJob",
         "TaskCompleted": "CompleteJob",
     } == actions
-    assert [None] * 3 == order[:3]
+    assert [None] * 4 == order[:4]
     assert spec["minAvailable"] == sum(task["replicas"] for task in spec["tasks"])
     assert {"env", "svc"} <= {*spec["plugins"]}
+
+
+def test_several_nodes_wait_for_the_verdict() -> None:
+    """Where a platform decides by the first failed pod, the one with the cause fails first, and says what it means."""
+    for name in ("volcano.yaml", "trainjob.yaml", "jobset.yaml"):
+        for spec, _container, command in pods(name):
+            own, _words = read(command)
+
+            assert (True, 30.0) == (own.exit_verdict, own.linger)
+            assert spec["terminationGracePeriodSeconds"] > own.linger
+
+
+def failure_policy(job: Document) -> list[tuple[str, list[int]]]:
+    """Return what a Kubernetes Job does after which exit statuses; the containers that it names exist."""
+    names = {container["name"] for container in job["template"]["spec"]["containers"]}
+    rules = job["podFailurePolicy"]["rules"]
+    assert names >= {rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule}
+    return [(rule["action"], rule.get("onExitCodes", {}).get("values", [])) for rule in rules]
+
+
+def test_job_is_retried_after_75_only() -> None:
+    """A Kubernetes Job replaces its pod after 75 or a hang, and ends after 93 and errors of the runner."""
+    spec = documents("job.yaml")["Job"]["spec"]
+    (command,) = [command for _spec, _container, command in pods("job.yaml")]
+
+    assert [("FailJob", HOPELESS), ("Ignore", []), ("Count", [75, 124])] == failure_policy(spec)
+    assert spec["backoffLimit"] > 0
+    assert read(command)[0].exit_verdict
+
+
+@pytest.mark.parametrize("name", ["trainjob.yaml", "jobset.yaml"])
+def test_job_set_restarts_as_a_whole(name: str) -> None:
+    """The first failed pod fails its job, which restarts all of them, except after errors that would come again."""
+    kind, path = ("JobSet", ()) if name == "jobset.yaml" else ("TrainingRuntime", ("template", "spec"))
+    spec = documents(name)[kind]["spec"]
+    for key in path:
+        spec = spec[key]
+    (job,) = spec["replicatedJobs"]
+
+    assert [("FailJob", HOPELESS)] == failure_policy(job["template"]["spec"])
+    assert 0 == job["template"]["spec"]["backoffLimit"]
+    assert spec["failurePolicy"]["maxRestarts"] > 0
+    (rule,) = spec["failurePolicy"]["rules"]
+    assert ("FailJobSet", ["PodFailurePolicy"]) == (rule["action"], rule["onJobFailureReasons"])
+
+
+def test_job_set_tells_each_node_its_place() -> None:
+    """The number of nodes, their ranks and the address of node 0 follow from the JobSet."""
+    found = documents("jobset.yaml")["JobSet"]
+    (replicated,) = found["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    own, _words = read(container["command"])
+
+    assert own.nnodes == job["parallelism"] == job["completions"]
+    assert "Indexed" == job["completionMode"]
+    name = found["metadata"]["name"]
+    assert f"{name}-{replicated['name']}-0-0.{name}" == own.master_addr
+    (variable,) = container["env"]
+    assert "ASCEND_RUNNER_NODE_RANK" == variable["name"]
+    assert (
+        "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+        == (variable["valueFrom"]["fieldRef"]["fieldPath"])
+    )
 
 
 def test_acjob_has_its_rank_table_where_the_runner_looks() -> None:
@@ -135,7 +207,7 @@ def test_trainjob_fails_fast() -> None:
     assert 0 == job["template"]["spec"]["backoffLimit"]
     assert runtime["mlPolicy"]["numNodes"] == found["TrainJob"]["spec"]["trainer"]["numNodes"]
     assert (
-        runtime["mlPolicy"]["torch"]["numProcPerNode"]
+        found["TrainJob"]["spec"]["trainer"]["numProcPerNode"]
         == read(found["TrainJob"]["spec"]["trainer"]["command"])[0].nproc_per_node
     )
 
@@ -163,10 +235,17 @@ class Slurm:
         (self._folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (self._folder / name).chmod(0o755)
 
-    def start(self, name: str) -> subprocess.Popen[str]:
+    def start(self, name: str, variables: Mapping[str, str] = MappingProxyType({})) -> subprocess.Popen[str]:
         """Start a batch script."""
         path = f"{self._folder}:{os.environ['PATH']}"
-        env = {**CLEAN, "PATH": path, "SLURM_CPUS_PER_TASK": "192", "SLURM_JOB_ID": "7", "HOME": "/home/a b"}
+        env = {
+            **CLEAN,
+            "PATH": path,
+            "SLURM_CPUS_PER_TASK": "192",
+            "SLURM_JOB_ID": "7",
+            "HOME": "/home/a b",
+            **variables,
+        }
         command = ["/bin/bash", str(MANIFESTS / name)]
         return subprocess.Popen(command, env=env, cwd=self._folder, stdout=subprocess.PIPE, text=True)
 
@@ -192,6 +271,35 @@ def test_sbatch_runs_srun(slurm: Slurm, name: str) -> None:
     assert ["--kill-on-bad-exit=1", "--cpus-per-task=192", "--cpu-bind=none"] == words[:at]
     assert ["python", "/home/a b/job/train.py"] == command[:2]
     assert own.grace + LEEWAY <= POD_GRACE
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "start", "state", "is_requeued"),
+    [
+        (["75", "null"], 0, "RUNNING", True),
+        (["75", "75"], 2, "RUNNING", True),
+        (["75", "75"], 3, "RUNNING", False),
+        (["75", "93"], 0, "RUNNING", False),  # only the first node has lost the other one
+        (["null", "null"], 0, "RUNNING", False),  # a hang, or an error of the runner
+        (["75", "75"], 0, "CANCELLED", False),
+        ([], 0, "RUNNING", False),
+    ],
+)
+def test_sbatch_is_requeued_by_the_verdict(
+    slurm: Slurm, verdicts: list[str], start: int, state: str, *, is_requeued: bool
+) -> None:
+    """A job is requeued if a retry may help on all nodes, three times at most; srun's exit status does not matter."""
+    reports = f"logs/7-{start}"
+    files = [
+        f"echo ' \"exit_verdict\": {verdict},' >{reports}/train-report-node-{number}.json"
+        for number, verdict in enumerate(verdicts)
+    ]
+    slurm.write("srun", "\n".join([f"mkdir -p {reports}", *files, "exit 143"]))
+    slurm.write("scontrol", f'case $1 in show) echo "JobState={state} Reason=None" ;; *) echo "$@" ;; esac')
+    script = slurm.start("slurm.sbatch", {"SLURM_RESTART_COUNT": str(start)} if start else {})
+    shown, _ = script.communicate(timeout=LIMIT)
+
+    assert (143, "requeue 7\n" if is_requeued else "") == (script.returncode, shown)
 
 
 @pytest.mark.parametrize(("name", "nodes"), [("slurm.sbatch", "--nodes=2"), ("slurm-requeue.sbatch", "--nodes=1")])

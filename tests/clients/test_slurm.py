@@ -135,18 +135,22 @@ def test_two_nodes(cluster: Cluster) -> None:
     assert re.search(r" ERROR rank 3\b.*\b9\b", ended.screen)  # both nodes have one host name, and so one report
 
 
-# What the manifest starts: it tells who it is. With FAILING set, that rank fails once rank 0 has opened the named pipe,
-# and the others wait for ever.
+# What the manifest starts: it tells who it is. With FAILING set, that rank fails at the first start once rank 0 has
+# opened the named pipe, and the others wait for ever.
 TRAIN = """
 import os, signal, sys
 place = "{RANK} of {WORLD_SIZE}, node {NODE_RANK}, on {SLURMD_NODENAME}, meets at {MASTER_ADDR}"
 sys.stdout.write(place.format(**os.environ) + "\\n")
 failing, rank = os.environ.get("FAILING"), os.environ["RANK"]
+if os.environ.get("SLURM_RESTART_COUNT"):
+    failing = None
 if failing and rank == "0":
     open("started", "wb")
 if failing == rank:
     open("started", "rb").read()
-    sys.exit(200)  # more than 143, that of the node which is stopped: srun gives the highest
+    if os.environ.get("HOPELESS"):
+        import a_module_that_nobody_has
+    sys.exit(200)
 if failing:
     signal.pause()
 """
@@ -159,23 +163,33 @@ def write_job(home: Path, script: str) -> dict[str, str]:
     return {"HOME": str(home), "ASCEND_RUNNER_LOG_DIR": str(home / "log")}
 
 
+PLACES = sorted(f"{rank} of 16, node {rank // 8}, on npu{rank // 8 + 1}, meets at npu1" for rank in range(16))
+
+
 def test_batch_script(cluster: Cluster, tmp_path: Path) -> None:
-    """The manifest works unchanged: each rank has its place, and the first failure ends the job with its status."""
-    script = str(MANIFESTS / "slurm.sbatch")
-    env = write_job(tmp_path, TRAIN)
-    ended = cluster.sbatch(script, env=env)
+    """The manifest works unchanged: each rank has its place."""
+    ended = cluster.sbatch(str(MANIFESTS / "slurm.sbatch"), env=write_job(tmp_path, TRAIN))
 
     assert 0 == ended.status, ended.screen
-    places = [f"{rank} of 16, node {rank // 8}, on npu{rank // 8 + 1}, meets at npu1" for rank in range(16)]
-    assert sorted(places) == ended.lines
+    assert PLACES == ended.lines
 
+
+def test_batch_script_is_requeued_by_its_verdict(cluster: Cluster, tmp_path: Path) -> None:
+    """After a failure that may pass, the job starts again, and after one that would come again it ends."""
+    script, env = str(MANIFESTS / "slurm.sbatch"), write_job(tmp_path, TRAIN)
     os.mkfifo(tmp_path / "started")
-    ended = cluster.sbatch(script, env={**env, "FAILING": "11"})
+    passing = cluster.sbatch(script, env={**env, "FAILING": "11"})
+    hopeless = cluster.sbatch(script, env={**env, "FAILING": "11", "HOPELESS": "1"})
 
-    assert 200 == ended.status, ended.screen
+    assert 0 == passing.status, passing.screen
     # The cause that node 0 reports is left to chance: srun signals the ranks as well as their runner.
-    assert re.search(r" ERROR rank 11\b.*\b200\b", ended.screen)
-    assert "srun: error: npu1: task 0: Exited with exit code 143\n" in ended.screen
+    assert re.search(r" ERROR rank 11\b.*\b200\b", passing.screen), passing.screen
+    assert "srun: error: npu2: task 1: Exited with exit code 75\n" in passing.screen
+    assert {*PLACES} <= {*passing.lines}
+    assert [2, 2] == [sum(line.startswith(f"{rank} of 16") for line in passing.lines) for rank in (0, 11)]
+    assert 143 == hopeless.status, hopeless.screen  # of node 0, which srun has stopped
+    assert "srun: error: npu2: task 1: Exited with exit code 93\n" in hopeless.screen
+    assert [1, 1] == [sum(line.startswith(f"{rank} of 16") for line in hopeless.lines) for rank in (0, 11)]
 
 
 # It saves when asked, and trains on until the limit; when it has resumed, that is all it is to show.
