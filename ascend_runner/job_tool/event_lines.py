@@ -24,7 +24,7 @@ WORDS: Final = {
     "prepared": "ranks are started",
     "all_started": "every rank was started",
     "delay_over": "the next attempt is prepared",
-    "stop_requested": "stopped before any rank was started",
+    "resized": "the job runs on fewer nodes",
 }
 VERDICTS: Final = {
     Verdict.USED_UP.value: "; no restart: --max-restarts is used up",
@@ -39,6 +39,7 @@ KNOWN: Final = {"state", "event", "attempt", "sentence", "verdict", "delay", "st
     "fingerprint",
     "has_progressed",
     "is_clear",
+    "is_local",
 }
 
 

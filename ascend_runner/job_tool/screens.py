@@ -69,6 +69,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "runner_pid": job.runner_pid,
         "began": job.began,
         "ended_at": snapshot.text("ended_at") or None,
+        "held_until": snapshot.text("held_until") or None,
         "limit_at": snapshot.limit_at,
         "log_dir": job.log_dir,
         "report": job.path("report", "json"),
@@ -113,6 +114,8 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     host = f"host {job.host}" if job.host != server else ""
     yield "node", ", ".join(filter(None, (server, pod and f"pod {pod}", host)))
     yield "runner", f"pid {job.pid}" if snapshot.is_alive else ""
+    held_until = epoch(snapshot.text("held_until"))
+    yield "held", f"until {clock(held_until)}; ascend-job release {shlex.quote(job.name)} ends it" if held_until else ""
     limit_at = snapshot.limit_at
     yield "limit", f"{clock(limit_at)}, in {duration(max(0.0, limit_at - now))}" if limit_at else ""
     yield "attempts", _attempts(snapshot)

@@ -151,8 +151,9 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     """Return all members of a report, with the values of a job that began at a time.
 
     `status` is null until the job has ended. `exit_verdict` is the exit status of the runner if that is not `status`:
-    with --exit-verdict, 75 if a retry may help, 93 if it will not. `ranks` is empty until the end, and in rank order.
-    A job that is held has ended, and stays on its node until `held_until`, "" for others. `attempt` counts from 0;
+    with --exit-verdict, 75 if a retry may help, 93 if it will not. `ranks` is in rank order; until the attempt has
+    ended, it has those that were started, with the state "running" and few members. A job that is held has ended, and
+    stays on its node until `held_until`, "" for others. `attempt` counts from 0;
     `attempts` has a record of each that has ended (see `attempt`), and the other members are about the newest one.
     `rank_size` is 0 if unknown. `staged` has a record of each data set that was copied before the ranks started (see
     `plan.staging.Staged`). `hang` is where the ranks of a job that hung were, outliers first (see

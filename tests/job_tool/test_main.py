@@ -179,6 +179,21 @@ def test_checkpoint(start: Start, tool: Tool) -> None:
     assert (1, "ascend-job: job is not running\n") == tool("checkpoint")
 
 
+def test_release(start: Start, tool: Tool) -> None:
+    """A job that is held says so with its cause, and ends with the exit status of its failure."""
+    run = start("exit 7", "--hold", "1h", ranks=1)
+    run.wait_for("  end it ")
+    (status, screen), released = tool(), tool("release")
+
+    assert 7 == run.finish()
+    assert 0 == status
+    assert screen.startswith("job: holding, started ")
+    assert "  held " in screen
+    assert "  cause      rank 0 failed: exit status 7\n" in screen
+    assert (0, f"job: released (sent SIGTERM to pid {run.popen.pid})\n") == released
+    assert (5, "failed") == (tool()[0], state_of(tool))
+
+
 def test_release_needs_a_held_job(start: Start, tool: Tool) -> None:
     """A job that is running is not ended by mistake."""
     run = running(start, tool)

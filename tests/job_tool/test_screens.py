@@ -109,7 +109,10 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
             },
             "restarting  attempt 2: x; restart in 10 s",
         ),
-        ({"state": "stopped", "attempt": 0, "event": "stop_requested", "signum": 15}, "any rank was started (SIGTERM)"),
+        (
+            {"state": "stopped", "attempt": 0, "event": "stop_requested", "signum": 15},
+            "stopped     stop requested (SIGTERM)",
+        ),
         ({"state": "dancing", "attempt": 0, "event": "dance_begun", "limit": 7}, "dancing     dance begun, limit 7"),
     ],
 )
