@@ -158,6 +158,7 @@ def _plan_text(prepared: Preparation, environ: Mapping[str, str]) -> str:
         ],
         "beside": [{"name": process.name, **_process_plan(process, environ, masker)} for process in job.beside],
         "stages": [{"source": stage.source, "place": stage.place} for stage in prepared.context.stages],
+        "hooks": [{"event": event, "command": masker.text(command)} for event, command in job.hooks],
         "host_files": [
             {"path": path, "lines": os.fsdecode(content).splitlines()} for path, content in job.host_files.items()
         ],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -12,8 +12,7 @@ import attrs
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.facts import Fact, Swept
 from ascend_runner.frameworks import hccl
-from ascend_runner.guardian import process_tree
-from ascend_runner.host import bounded, executables, npu
+from ascend_runner.host import bounded, npu
 from ascend_runner.host.host import Host
 from ascend_runner.launcher import Launcher
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
@@ -23,21 +22,20 @@ from ascend_runner.output.console import Console
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.plan.attempts import of_attempt
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.preparation import machine
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.rank_record import Outcome
 from ascend_runner.report import build, holding, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
-from ascend_runner.services import run_folder
+from ascend_runner.services import hooks, run_folder
 from ascend_runner.services.heartbeats import listening
 from ascend_runner.supervision.events import LimitReached, SignalReceived
 
 if TYPE_CHECKING:
     from ascend_runner.training.checkpoints import Checkpoints
 
-DEVICE_LIMIT: Final = 15.0  # seconds for the NPUs to be released, by processes that are not ours or by the driver
-DEVICE_LOOKS: Final = 150  # at the NPUs in this time
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
 NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
 CHECKPOINT_LIMIT: Final = 12.0  # seconds to look for checkpoints, which takes 10 s at most where the disk responds
@@ -55,6 +53,8 @@ class JobRunner:
         self._limit = REPORT_LIMIT  # seconds for the disk with the report
         self._checkpoints: Checkpoints | None = None  # before the attempt; None: unknown
         self._has_survivors = False  # whether processes of the attempt are alive
+        self._hooks = hooks.Hooks(environ=launcher.environ, warn=self._messages.warning)
+        self._due = {hooks.BEFORE_START, hooks.BEFORE_EXIT}  # events whose hooks may run
 
     def run(self) -> Outcome:
         """Run the job to its end.
@@ -69,7 +69,7 @@ class JobRunner:
             Action.PREPARE: self._prepare_again,
         }
         event = self._make(self.journal.spec)
-        self._note_what_is_missing()
+        machine.note_what_is_missing(self.journal.spec, self._messages)
         while actions := self._feed(event):
             try:
                 event = performers[actions[0]]()
@@ -77,7 +77,14 @@ class JobRunner:
                 event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum)
             except LimitReachedError as error:
                 event = Event(kind=Kind.LIMIT_REACHED, sentence=str(error))
+        self.run_last_hooks()
         return self._outcome
+
+    def run_last_hooks(self) -> None:
+        """Run the hooks for the end of a job that have not been run. A stop signal ends one of them, not the next."""
+        for event in (hooks.AFTER_ATTEMPT, hooks.BEFORE_EXIT):
+            with suppress(StopRequestedError):
+                self._run_hooks(event)
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Take note of processes that nothing could end."""
@@ -93,6 +100,7 @@ class JobRunner:
         spec = of_attempt(spec, self.journal.job.attempt, newest.path if newest else "")
         self.journal.spec = spec
         self.journal.spec = self._launcher.make(spec)
+        self._run_hooks(hooks.BEFORE_START)
         self.journal.note_size()
         return Event(kind=Kind.PREPARED)
 
@@ -100,6 +108,7 @@ class JobRunner:
         """Run an attempt."""
         spec = self.journal.spec
         self._has_survivors = False
+        self._due.add(hooks.AFTER_ATTEMPT)
         recorder = Recorder(spec, self._signals.is_hurried)
         progress = Progress(spec, self._messages, self._launcher.is_orphaned)
         output = RankOutputs(spec, self._console, self._messages.warning)
@@ -129,12 +138,15 @@ class JobRunner:
 
     def _hold(self) -> Event:
         """Keep the job, whatever its time limit, until a stop signal arrives."""
+        self._run_hooks(hooks.AFTER_ATTEMPT)
+        self._run_hooks(hooks.BEFORE_EXIT)
         end = self._signals.now() + self.journal.job.delay
         while (left := end - self._signals.now()) > 0:
             self._launcher.wait(left)
         return Event(kind=Kind.RELEASED, sentence="the time is over")
 
     def _wait(self) -> Event:
+        self._run_hooks(hooks.AFTER_ATTEMPT)
         self._launcher.pause(self.journal.job.delay)
         return Event(kind=Kind.DELAY_OVER)
 
@@ -147,9 +159,24 @@ class JobRunner:
         host, spec = Host(), self.journal.spec
         visible = hccl.visible_devices(self._launcher.environ)
         device_ids = npu.of_ranks(host, len(spec.ranks), visible) if spec.ranks else npu.devices(host)
-        holders = await_release(host, device_ids, self._launcher.pause)
+        holders = npu.await_release(host, device_ids, self._launcher.pause)
         if holders:
             self._messages.warning(screen.held_devices(holders))
+
+    def _run_hooks(self, event: str) -> None:
+        """Run the hooks of an event, those of an end only once. After a second stop signal, none is run."""
+        spec, job = self.journal.spec, self.journal.job
+        if not spec.hooks or event not in self._due or self._signals.is_hurried():
+            return
+        self._due -= {event} - {hooks.BEFORE_START}
+        is_running_on = job.state in {JobState.PREPARING, JobState.RESTARTING}
+        wait = self._launcher.wait_in_time if is_running_on else self._launcher.wait
+        found = look_for_checkpoints(spec.checkpoint_dir)
+        newest = found.newest.path if found and found.newest else ""
+        for problem in self._hooks.run(spec, event, hooks.variables(spec, job, self.journal.report, newest), wait):
+            if event == hooks.BEFORE_START:
+                raise AscendRunnerError(f"{problem}; no rank was started")
+            self._messages.warning(problem)
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
@@ -241,18 +268,6 @@ class JobRunner:
     def _stop(self, signum: int) -> SignalReceived:
         return SignalReceived(signum, is_orphaned=self._launcher.is_orphaned())
 
-    def _note_what_is_missing(self) -> None:
-        """Report facilities that this system or installation lacks for the job."""
-        spec = self.journal.spec
-        search_path = spec.processes[0].env.get("PATH", os.defpath)
-        if spec.hang_timeout is not None and not executables.find_py_spy(search_path):
-            self._messages.info(f"{executables.NO_PY_SPY}: the stacks of a hang will be the kernel's, not Python's")
-        if not process_tree.is_proc_ours():
-            self._messages.warning(
-                "/proc belongs to another PID namespace: processes that leave their rank's session cannot be found"
-                " and stopped (use unshare --mount-proc)"
-            )
-
 
 def run(launcher: Launcher, spec: JobSpec, console: Console) -> Outcome:
     """Run a job to its end, which is shown on the screen.
@@ -263,21 +278,14 @@ def run(launcher: Launcher, spec: JobSpec, console: Console) -> Outcome:
     with launcher.log_dir:
         journal = launcher.begin(spec)
         journal.spec = spec
+        runner = JobRunner(launcher, journal, console)
         try:
             journal.staged = launcher.await_staging()
-            return JobRunner(launcher, journal, console).run()
+            return runner.run()
         except AscendRunnerError as error:
             journal.fail(error)
+            runner.run_last_hooks()
             raise
-
-
-def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:
-    """Wait until no process has one of these NPUs open; return the pids of those that still have after the limit."""
-    for _ in range(DEVICE_LOOKS):
-        if not npu.holders(host, device_ids):
-            return ()
-        pause(DEVICE_LIMIT / DEVICE_LOOKS)
-    return npu.holders(host, device_ids)
 
 
 def look_for_checkpoints(folder: str) -> Checkpoints | None:

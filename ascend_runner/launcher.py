@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -21,13 +21,13 @@ from ascend_runner.output.console import STDOUT
 from ascend_runner.output.messages import Messages
 from ascend_runner.plan.attempts import of_attempt
 from ascend_runner.plan.context import PlanContext
-from ascend_runner.plan.job import JobSpec, TableFile, with_table_at
+from ascend_runner.plan.job import JobSpec, with_table_at
 from ascend_runner.platforms.variables import HIGHEST_PORT, hccl_ports
+from ascend_runner.preparation import table as tables
 from ascend_runner.preparation.prepare import Preparer
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.processes.signals import Signals
-from ascend_runner.rank_table import source
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.report.journal import Journal
 from ascend_runner.services import control, run_folder
@@ -184,11 +184,20 @@ class Launcher:
             self._staging.check()
         end = self.signals.now() + seconds
         while True:
-            limit = self.requests.deadline
-            self.wait(max(0.0, (end if limit is None else min(end, limit)) - self.signals.now()))
-            self._check_limit()
+            self.wait_in_time(max(0.0, end - self.signals.now()))
             if self.signals.now() >= end:
                 return
+
+    def wait_in_time(self, seconds: float) -> None:
+        """Wait like `wait`, but not longer than the time limit of the job permits.
+
+        Raises:
+            StopRequestedError: a stop signal arrived.
+            LimitReachedError: the time limit is reached.
+        """
+        deadline = self.requests.deadline
+        self.wait(seconds if deadline is None else max(0.0, min(seconds, deadline - self.signals.now())))
+        self._check_limit()
 
     def wait(self, seconds: float) -> None:
         """Wait until any signal arrives, also that of a child that has ended, at most so long, whatever the time limit.
@@ -246,30 +255,13 @@ class Launcher:
         if not job.table:
             return job
 
-        path = write_table(job.table, warn=self.messages.warning)
+        path = tables.write(job.table, warn=self.messages.warning)
         if path == job.table.path:
             return job
         problem = checks.name_problem(os.path.realpath(path))
         if problem and not self._settings.no_table_checks:
             raise errors.RankTableError(f"{problem}; use --no-table-checks to start the job anyway")
         return with_table_at(job, path)
-
-
-def write_table(table: TableFile, warn: Callable[[str], None]) -> str:
-    """Write the rank table at its path, or else, with a warning, at its fallback path; return the path.
-
-    Raises:
-        OutputError: it can be written at neither.
-    """
-    try:
-        source.write(table.path, table.data)
-    except errors.OutputError as error:
-        warn(f"{error}; writing the rank table to {table.fallback_path!r} instead")
-    else:
-        return table.path
-
-    source.write(table.fallback_path, table.data)
-    return table.fallback_path
 
 
 def _logs(cwd: str) -> str:

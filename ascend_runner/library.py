@@ -82,6 +82,7 @@ class Options(TypedDict, total=False):
     checkpoint_dir: str | os.PathLike[str] | None
     stage: str | Iterable[str] | None
     hold: float | None
+    hook: str | Iterable[str] | None
     # </options>
 
 

@@ -11,10 +11,11 @@ import attrs
 
 from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
-from ascend_runner.launcher import own_temporary_folder, write_table
+from ascend_runner.launcher import own_temporary_folder
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.platforms import detect, folders
 from ascend_runner.platforms import table as platform_table
+from ascend_runner.preparation import table as tables
 from ascend_runner.rank_table import RankTable, codec, source
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT
@@ -64,7 +65,7 @@ def prepare(
         host_name=os.uname().nodename,
         is_folder=os.path.isdir,
     )
-    environ["RANK_TABLE_FILE"] = write_table(context.place_table(data), warn=_warn)
+    environ["RANK_TABLE_FILE"] = tables.write(context.place_table(data), warn=_warn)
     environ["RANK_SIZE"] = rank_size
     return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.host.host import Host
-from ascend_runner.job_runner import await_release
+from ascend_runner.host.npu import await_release
 from ascend_runner.lifecycle import events
 from tests.helpers.program import Program, Run
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -21,6 +21,9 @@ VIRTUAL_NODE: Final = "vdavinci"
 CLASSES: Final = "/sys/class"
 NPU_SMI_FOLDERS: Final = ("/usr/local/sbin", "/usr/local/bin")  # the driver's, and where containers mount it
 DRIVER: Final = "/sys/bus/pci/drivers/devdrv_device_driver"  # one link per NPU; its dev_id is the physical id
+
+DEVICE_LIMIT: Final = 15.0  # seconds for the NPUs to be released, by processes that are not ours or by the driver
+DEVICE_LOOKS: Final = 150  # at the NPUs in this time
 
 # Of `npu-smi info`: "| 0     910B3    | OK     | 93.6 ..." is a device, "| 0       0   | 4711 | python ..." a process.
 _DEVICE: Final = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]+)\s*\|", re.MULTILINE)
@@ -56,6 +59,15 @@ def holders(host: Host, device_ids: Collection[int]) -> tuple[int, ...]:
     files = {f"/dev/{names[device_id]}" for device_id in device_ids if device_id in names}
     pids = [int(name) for name in host.listdir("/proc") if name.isdecimal()] if files else []
     return tuple(pid for pid in pids if not files.isdisjoint(_open_files(host, pid)))
+
+
+def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:
+    """Wait until no process has one of these NPUs open; return the pids of those that still have after the limit."""
+    for _ in range(DEVICE_LOOKS):
+        if not holders(host, device_ids):
+            return ()
+        pause(DEVICE_LIMIT / DEVICE_LOOKS)
+    return holders(host, device_ids)
 
 
 def _open_files(host: Host, pid: int) -> Iterator[str]:

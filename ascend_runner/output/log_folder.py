@@ -19,6 +19,7 @@ from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
 from ascend_runner.output import old_runs
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.settings.parsing import HOOKS
 from ascend_runner.text import counted
 
 # Seconds. On a disk a rename takes microseconds; on an object store it copies the file.
@@ -82,6 +83,7 @@ def is_file_of(job: JobSpec) -> Callable[[str], bool]:
         rf"-proc-(?:{'|'.join(parts)})(?:\.run-\d+)?\.txt(?:\.\d+)?",
         rf"-rerun-(?:{'|'.join(reruns)})\.sh",
         rf"-report{re.escape(job.part)}\.(?:json|html)",
+        rf"-hook-(?:{'|'.join(HOOKS)}){re.escape(job.part)}\.txt",
         rf"-events{re.escape(job.part)}\.jsonl",
         rf"-run{re.escape(job.part)}\.json",
     )

@@ -78,7 +78,8 @@ class JobSpec:
     stopped (0: they are not asked then). `node_number` tells the files of several nodes apart (None: there is one
     node, or its number is unknown). `nodes` is how many take part, and how many could, see --min-nodes. `restarts` says
     when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and
-    `attempt` counts its starts from 0. `runner_version` is for the report. `notes` are sentences about the plan.
+    `attempt` counts its starts from 0. `hooks` are events with shell commands. `runner_version` is for the report.
+    `notes` are sentences about the plan.
     """
 
     job_id: str
@@ -107,6 +108,7 @@ class JobSpec:
     checkpoint_signum: int = SIGUSR1
     checkpoint_grace: float = 0.0
     restarts: Policy = NO_RESTARTS
+    hooks: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     attempt: int = 0
     runner_version: str = ""
@@ -157,6 +159,10 @@ class JobSpec:
     def run_path(self) -> str:
         """The file that tells `ascend-job` where this part of the job runs."""
         return os.path.join(self.log_dir, f"{self.job_id}-run{self.part}.json")
+
+    def hook_log_path(self, event: str) -> str:
+        """The output of the hooks of an event."""
+        return os.path.join(self.log_dir, f"{self.job_id}-hook-{event}{self.part}.txt")
 
     def rerun_path(self, process: RankSpec) -> str:
         """The script that runs a process again after a failure."""

@@ -128,6 +128,7 @@ def plan_job(
         nodes=(share.node.nnodes, share.node.nnodes + share.node.missing),
         runner_version=context.version,
         restarts=_restarts(settings, share.node),
+        hooks=settings.hook,
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
     )
     return _with_signals(job, settings)

@@ -1,14 +1,17 @@
-"""The resources of this machine in a plan: the cores of each rank, and a free port."""
+"""The resources of this machine for a plan: the cores of each rank, a free port, and facilities that are missing."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import attrs
 
 from ascend_runner.frameworks import hccl
-from ascend_runner.host import cores, npu
+from ascend_runner.guardian import process_tree
+from ascend_runner.host import cores, executables, npu
 from ascend_runner.host.host import Host
+from ascend_runner.output.messages import Messages
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec, with_cores
 from ascend_runner.plan.this_node import NodeShare
@@ -37,3 +40,15 @@ def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], Non
     say(f"port {node.master_port} is in use; using port {port} instead")
     sources = {**node.sources, "master_port": FREE_PORT}
     return attrs.evolve(share, node=attrs.evolve(node, master_port=port, sources=sources))
+
+
+def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
+    """Report facilities that this system or installation lacks for the job."""
+    search_path = spec.processes[0].env.get("PATH", os.defpath)
+    if spec.hang_timeout is not None and not executables.find_py_spy(search_path):
+        messages.info(f"{executables.NO_PY_SPY}: the stacks of a hang will be the kernel's, not Python's")
+    if not process_tree.is_proc_ours():
+        messages.warning(
+            "/proc belongs to another PID namespace: processes that leave their rank's session cannot be found"
+            " and stopped (use unshare --mount-proc)"
+        )

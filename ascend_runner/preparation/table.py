@@ -1,4 +1,4 @@
-"""Questions about the rank table: whether one is needed, where it is, and what HCCL would reject."""
+"""Questions about the rank table: whether one is needed, where it is, and what HCCL would reject; and its writer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.engines.registry import DIRECT
-from ascend_runner.errors import RankTableNotReadyError, SettingsError
+from ascend_runner.errors import OutputError, RankTableNotReadyError, SettingsError
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import TableFile
 from ascend_runner.plan.this_node import NodeShare
@@ -112,3 +112,20 @@ def refuse_min_nodes(settings: Settings) -> None:
         raise SettingsError(
             "--min-nodes requires a rank table, which lists the nodes that take part, and this job starts without one"
         )
+
+
+def write(table: TableFile, warn: Callable[[str], None]) -> str:
+    """Write the rank table at its path, or else, with a warning, at its fallback path; return the path.
+
+    Raises:
+        OutputError: it can be written at neither.
+    """
+    try:
+        source.write(table.path, table.data)
+    except OutputError as error:
+        warn(f"{error}; writing the rank table to {table.fallback_path!r} instead")
+    else:
+        return table.path
+
+    source.write(table.fallback_path, table.data)
+    return table.fallback_path

@@ -57,6 +57,11 @@ class Journal:
         self._report: Mapping[str, object] = {}  # the newest
         self._started: dict[int, tuple[int, float]] = {}  # pid and time of the ranks of the newest attempt
 
+    @property
+    def report(self) -> Mapping[str, object]:
+        """The newest content of the report."""
+        return self._report
+
     def begin(self, run_file: bytes) -> None:
         """Write that the job is being prepared, and where it runs."""
         path = self.spec.run_path

@@ -71,6 +71,7 @@ class Settings:
     checkpoint_dir: str | None = None
     stage: tuple[tuple[str, str], ...] = ()
     hold: float = 0.0
+    hook: tuple[tuple[str, str], ...] = ()
     dry_run: bool = False
     check: bool = False
     json: bool = False
@@ -153,4 +154,4 @@ def _parse_one(option: Option, carrier: str, text: str) -> object:
     try:
         return option.parse(text)
     except ValueError as error:
-        raise SettingsError(f"invalid value {text!r} for {carrier}: expected {error}") from None
+        raise SettingsError(f"invalid value {option.shown(text)} for {carrier}: expected {error}") from None

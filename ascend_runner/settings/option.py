@@ -55,7 +55,8 @@ class Option:
     one in each line.
 
     `parse` turns the value into that of the setting, or raises a ValueError with the expected form. `default_text`
-    describes a default that depends on the platform or on other settings.
+    describes a default that depends on the platform or on other settings. `shown` returns an invalid value as the error
+    shows it.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Option:
     has_variable: bool = True
     is_common: bool = False
     is_repeatable: bool = False
+    shown: Callable[[str], str] = repr
 
     @property
     def flag(self) -> str:

@@ -445,6 +445,17 @@ OPTIONS: Final = (
         help="after a failure, keep the runner, and so its container, for this long, or until ascend-job releases it",
     ),
     Option(
+        name="hook",
+        topic=Topic.HOOKS,
+        metavar="EVENT=CMD",
+        parse=parsing.hook,
+        default=(),
+        default_text="none",
+        help=f"run the shell command CMD at an event ({', '.join(parsing.HOOKS)}), 60 s at most; can be repeated",
+        shown=lambda text: repr(text.partition("=")[0]),  # the command may contain a secret
+        is_repeatable=True,
+    ),
+    Option(
         name="dry_run",
         topic=Topic.CHECKS,
         help="print the plan as JSON and start nothing",

@@ -23,6 +23,7 @@ ALL: Final = "all"
 NONE: Final = "none"
 AUTO: Final = "auto"
 OFF: Final = "off"
+HOOKS: Final = ("before-start", "after-attempt", "before-exit")
 
 
 def switch(text: str) -> bool:
@@ -178,6 +179,14 @@ def stage(text: str) -> tuple[str, str]:
     if not (colon and os.path.isabs(source) and os.path.isabs(folder)) or ":" in folder or "\0" in text:
         raise ValueError("SRC:DST, two absolute paths without colons")
     return source.rstrip("/") or "/", folder.rstrip("/") or "/"
+
+
+def hook(text: str) -> tuple[str, str]:
+    """Read an event and the shell command to run then: "before-exit=cp ..."."""
+    event, _equals, command = text.partition("=")
+    if event not in HOOKS or not command.strip():
+        raise ValueError(f"EVENT=CMD with a shell command CMD, and EVENT one of {', '.join(HOOKS)}")
+    return event, command
 
 
 def hosts(text: str) -> tuple[tuple[str, int], ...]:

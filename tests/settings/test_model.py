@@ -65,6 +65,7 @@ WITH_VARIABLE = [
     ("stage", "/nfs/a:/cache/a", (("/nfs/a", "/cache/a"),)),
     ("hold", "4h", 14400.0),
     ("linger", "1m", 60.0),
+    ("hook", "before-exit=cp -r a b=c", (("before-exit", "cp -r a b=c"),)),
     ("log_max_size", "500M", 500 << 20),
     ("log_max_size", "0", 0),
     ("log_max_size", "700B", 700),

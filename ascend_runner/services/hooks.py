@@ -1,0 +1,158 @@
+"""Runs the user's hooks: shell commands at events of a job, with what is known of it in variables.
+
+A hook has a session, a log and a time limit of its own. At its end, whatever it has left behind is killed: nothing that
+a hook starts outlives it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError, reason
+from ascend_runner.guardian import process_tree, sweep
+from ascend_runner.host import bounded
+from ascend_runner.lifecycle.machine import Job
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.secrets import Masker
+from ascend_runner.settings.command_line import VARIABLES
+from ascend_runner.settings.option import VARIABLE_PREFIX
+from ascend_runner.supervision.events import Ending
+from ascend_runner.text import last_lines
+
+BEFORE_START: Final = "before-start"
+AFTER_ATTEMPT: Final = "after-attempt"
+BEFORE_EXIT: Final = "before-exit"
+
+LIMIT: Final = 60.0  # seconds for a hook
+SWEEP_LIMIT: Final = 5.0  # seconds for its processes to die of SIGKILL
+SWEEP_POLL: Final = 0.01  # seconds
+DISK_LIMIT: Final = 1.0  # seconds to open its log
+SHOWN_END: Final = 4096  # bytes of its output, of which the last line is shown if it fails
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Hooks:
+    """Runs hooks. No rank may be alive: a process of this one that appears beside a hook counts as the hook's.
+
+    `environ` is the environment of the runner. `warn` is called about what is not the hook's own failure.
+    """
+
+    environ: Mapping[str, str]
+    warn: Callable[[str], None]
+    limit: float = LIMIT
+
+    def run(
+        self, job: JobSpec, event: str, variables: Mapping[str, str], wait: Callable[[float], None]
+    ) -> Iterator[str]:
+        """Run the hooks of an event one after the other; yield a sentence about each that fails.
+
+        `wait` blocks until a child has ended, at most so many seconds. What it raises ends the hook.
+        """
+        env = {name: value for name, value in self.environ.items() if name not in VARIABLES}
+        env |= {**variables, f"{VARIABLE_PREFIX}EVENT": event}
+        for name, command in job.hooks:
+            if name == event:
+                path = job.hook_log_path(event)
+                output = self._open(path)
+                try:
+                    problem = self._run(command, env, output, wait)
+                finally:
+                    os.close(output)
+                if problem:
+                    yield f"hook {event} failed: {problem}; see {path}"
+
+    def _run(self, command: str, env: Mapping[str, str], output: int, wait: Callable[[float], None]) -> str:
+        """Run a command; return what is wrong with its end, "" after a success."""
+        start, deadline = os.fstat(output).st_size, time.monotonic() + self.limit
+        others = frozenset(process_tree.children(os.getpid()))
+        try:
+            # Its own session: Ctrl-C reaches the runner alone.
+            hook = subprocess.Popen(
+                ["/bin/sh", "-c", command],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"cannot start /bin/sh: {reason(error)}"
+        try:
+            while hook.poll() is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return f"still running after {self.limit:g} s, and killed"
+                wait(left)
+        finally:
+            is_over = hook.returncode is not None
+            hook.returncode = hook.returncode or 0  # or subprocess would reap it, which the sweep does
+            self._sweep(others)
+        status = hook.returncode if is_over else 0
+        return "" if status == 0 else f"{_ending(status)}{_last_line(output, start)}"
+
+    def _sweep(self, others: frozenset[int]) -> None:
+        """Kill all processes of a hook that are left."""
+        deadline = time.monotonic() + SWEEP_LIMIT
+        while True:
+            found = sweep.kill_all(keep=others)
+            if not sweep.reap_adopted(keep=others):
+                return
+            if time.monotonic() >= deadline:
+                self.warn(f"still alive after SIGKILL: {', '.join(map(process_tree.describe, found))}")
+                return
+            time.sleep(SWEEP_POLL)
+
+    def _open(self, path: str) -> int:
+        """Open a log, or /dev/null with a warning."""
+        found: list[int | str] = []
+
+        def open_log() -> None:
+            try:
+                found.append(files.reopen_log(path))
+            except OutputError as error:
+                found.append(str(error))
+
+        bounded.call(DISK_LIMIT, open_log)
+        opened = found[0] if found else f"cannot open {path!r}: no response from its disk within {DISK_LIMIT:g} s"
+        if isinstance(opened, int):
+            return opened
+        self.warn(f"{opened}; the output of the hook is lost")
+        return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+
+def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
+    """Return what a hook is told of a job; `report` is the newest, `checkpoint` the newest complete one."""
+    cause, attempts = report["cause"], report["attempts"]
+    status = report["status"]
+    if status is None and attempts and cause:  # another attempt follows
+        status = attempts[-1]["status"]
+    facts = {
+        "JOB": spec.job_id,
+        "STATE": job.state.value,
+        "ATTEMPT": str(job.attempt),
+        "STATUS": "" if status is None else str(status),
+        "CAUSE": cause["sentence"] if cause else "",
+        "LOG_DIR": spec.log_dir,
+        "REPORT": spec.report_path,
+        "CHECKPOINT": checkpoint,
+    }
+    return {f"{VARIABLE_PREFIX}{name}": value for name, value in facts.items()}
+
+
+def _ending(returncode: int) -> Ending:
+    return Ending(signum=-returncode) if returncode < 0 else Ending(exit_code=returncode)
+
+
+def _last_line(output: int, start: int) -> str:
+    """Return the last line that a hook has printed, in parentheses; "" without one."""
+    size = os.fstat(output).st_size
+    end = os.pread(output, SHOWN_END, max(start, size - SHOWN_END)) if size > start else b""
+    lines: Sequence[str] = last_lines(Masker().data(end))
+    return f" ({lines[-1].strip()})" if lines else ""

@@ -1,0 +1,128 @@
+"""Hooks: what they are told, how they end, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.errors import StopRequestedError
+from ascend_runner.guardian import process_tree
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.services.hooks import Hooks
+from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.waiting import LIMIT, wait_until
+
+EVENT = "before-exit"
+
+
+def plan(folder: Path, *commands: str) -> JobSpec:
+    """Return the plan of a job with hooks for one event."""
+    return job_spec([rank_spec()], log_dir=str(folder), hooks=tuple((EVENT, command) for command in commands))
+
+
+def patient(_seconds: float) -> None:
+    """Wait for the end of a child."""
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+
+
+def run(
+    folder: Path,
+    *commands: str,
+    limit: float = LIMIT,
+    wait: Callable[[float], None] = patient,
+    variables: dict[str, str] | None = None,
+) -> list[str]:
+    """Run hooks, and return what is said of those that have failed."""
+    warnings: list[str] = []
+    hooks = Hooks(environ={**os.environ, "ASCEND_RUNNER_HOOK": "x"}, warn=warnings.append, limit=limit)
+    problems = list(hooks.run(plan(folder, *commands), EVENT, variables or {}, wait))
+    assert [] == warnings
+    return problems
+
+
+def log(folder: Path) -> str:
+    """Read the log of the hooks."""
+    return (folder / f"job-hook-{EVENT}.txt").read_text()
+
+
+def test_output_and_variables(tmp_path: Path) -> None:
+    """A hook is a shell command with its variables and without the runner's options; both outputs are in its log."""
+    command = 'echo "$ASCEND_RUNNER_EVENT $ASCEND_RUNNER_STATE"; env | grep -c ASCEND_RUNNER_HOOK >&2; cat'
+
+    assert [] == run(tmp_path, command, variables={"ASCEND_RUNNER_STATE": "failed"})
+    assert "before-exit failed\n0\n" == log(tmp_path)
+
+
+def test_failure_is_told_with_its_last_line(tmp_path: Path) -> None:
+    """A hook that fails does not prevent the next one; the sentence has its own last line, without secrets."""
+    shown = "hook before-exit failed: {}; see " + str(tmp_path / "job-hook-before-exit.txt")
+    commands = ("echo one", "echo 'password=\"abcdefgh\"' >&2; exit 3", "kill -KILL $$", "echo four")
+
+    assert [
+        shown.format('exit status 3 (password="***")'),
+        shown.format("killed by SIGKILL"),
+    ] == run(tmp_path, *commands)
+    assert 'one\npassword="abcdefgh"\nfour\n' == log(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "exec sleep 60",
+        "trap '' TERM INT HUP; sleep 60; sleep 60",
+        "setsid sleep 60 & sleep 60",
+        "(trap '' TERM; setsid sh -c 'sleep 60; true' &) ; exec sleep 60",
+    ],
+)
+def test_hook_that_hangs_is_killed_with_everything_it_has_started(tmp_path: Path, command: str) -> None:
+    """At its limit a hook is killed, and so is what has left its session; nothing may ignore that."""
+    before = process_tree.children(os.getpid())
+    problems = run(tmp_path, command, limit=0.2, wait=lambda _seconds: None)
+
+    assert ["still running after 0.2 s, and killed" in problem for problem in problems] == [True]
+    assert before == process_tree.children(os.getpid())
+
+
+def test_stragglers_do_not_outlive_their_hook(tmp_path: Path) -> None:
+    """What a hook leaves behind is killed at its end, also after a success."""
+    before = process_tree.children(os.getpid())
+
+    assert [] == run(tmp_path, "setsid sleep 60 & sleep 60 & exit 0")
+    assert before == process_tree.children(os.getpid())
+
+
+def test_stop_signal_ends_a_hook(tmp_path: Path) -> None:
+    """What the wait raises ends the hook at once, and the next one does not start."""
+    before = process_tree.children(os.getpid())
+
+    def stopped(_seconds: float) -> None:
+        wait_until(lambda: log(tmp_path))
+        raise StopRequestedError(15, "SIGTERM")
+
+    with pytest.raises(StopRequestedError):
+        run(tmp_path, "echo ready; sleep 60", "echo another", wait=stopped)
+    assert before == process_tree.children(os.getpid())
+    assert "ready\n" == log(tmp_path)
+
+
+def test_processes_beside_a_hook_are_spared(tmp_path: Path) -> None:
+    """A child that was there before is not the hook's."""
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+    try:
+        assert [] == run(tmp_path, "true", wait=lambda _seconds: None)
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+
+
+def test_log_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    """The hook runs, and its output is lost."""
+    warnings: list[str] = []
+    hooks = Hooks(environ=dict(os.environ), warn=warnings.append)
+    problems = list(hooks.run(plan(tmp_path / "missing", f"touch {tmp_path / 'ran'}"), EVENT, {}, patient))
+
+    assert ([], 1, True) == (problems, len(warnings), (tmp_path / "ran").exists())

@@ -1,0 +1,175 @@
+"""Hooks of real jobs: when they run, what they are told, and what their failure means."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.helpers.job_files import contradictions
+from tests.helpers.program import Program, Run
+
+TELL = (
+    'echo "$ASCEND_RUNNER_EVENT $ASCEND_RUNNER_STATE $ASCEND_RUNNER_ATTEMPT [$ASCEND_RUNNER_STATUS]'
+    ' $ASCEND_RUNNER_CAUSE" >> told; test -e "$ASCEND_RUNNER_REPORT" && test -d "$ASCEND_RUNNER_LOG_DIR"'
+)
+FAILED = "rank 0 failed: exit status 7"
+
+
+def start(program: Program, script: str, *options: str, command: str = TELL) -> Run:
+    """Start a rank that runs a shell script, with the same hook for every event."""
+    hooks = [word for event in ("before-start", "after-attempt", "before-exit") for word in ("--hook", event)]
+    hooks = [word if word == "--hook" else f"{word}={command}" for word in hooks]
+    return program.start("--nproc-per-node", "1", *hooks, *options, "sh", "-c", script)
+
+
+def told(program: Program) -> list[str]:
+    """Return what the hooks were told, in the order in which they ran."""
+    return (program.folder / "told").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "expected"),
+    [
+        (
+            "true",
+            (),
+            ["before-start preparing 0 [] ", "after-attempt succeeded 0 [0] ", "before-exit succeeded 0 [0] "],
+        ),
+        (
+            "exit 7",
+            (),
+            [
+                "before-start preparing 0 [] ",
+                f"after-attempt failed 0 [7] {FAILED}",
+                f"before-exit failed 0 [7] {FAILED}",
+            ],
+        ),
+        (
+            "exit 7",
+            ("--max-restarts", "1"),
+            [
+                "before-start preparing 0 [] ",
+                f"after-attempt restarting 0 [7] {FAILED}",
+                "before-start preparing 1 [] ",
+                f"after-attempt failed 1 [7] {FAILED}",
+                f"before-exit failed 1 [7] {FAILED}",
+            ],
+        ),
+    ],
+    ids=["success", "failure", "restart"],
+)
+def test_events_of_a_job(program: Program, script: str, options: tuple[str, ...], expected: list[str]) -> None:
+    """Hooks run before each start, after each attempt and at the end, and find the report of that moment."""
+    run = start(program, script, *options)
+
+    assert (7 if "7" in script else 0) == run.finish()
+    assert expected == told(program)
+    assert "hook" not in run.screen
+    assert [] == contradictions(program.log_dir)
+
+
+def test_failing_hook_before_the_start_ends_the_job(program: Program) -> None:
+    """No rank is started, the exit status is 125, and the reason is on the screen and in the report."""
+    options = ("--hook", "before-start=echo no room; exit 3", "--hook", f"before-exit={TELL}")
+    run = program.start("--nproc-per-node", "1", *options, "touch", "ran")
+    why = f"hook before-start failed: exit status 3 (no room); see {program.log_dir / 'job-hook-before-start.txt'}"
+
+    assert 125 == run.finish()
+    assert not (program.folder / "ran").exists()
+    assert f"ERROR {why}; no rank was started\n" in run.screen
+    assert f"{why}; no rank was started" == program.report()["cause"]["sentence"]
+    assert [f"before-exit failed 0 [125] {why}; no rank was started"] == told(program)
+
+
+def test_other_failing_hooks_are_warnings(program: Program) -> None:
+    """A hook that fails after an attempt changes neither the exit status nor the state."""
+    options = ("--hook", "after-attempt=exit 3", "--hook", "before-exit=exit 4")
+    run = program.start("--nproc-per-node", "1", *options, "true")
+
+    assert 0 == run.finish()
+    assert "WARNING hook after-attempt failed: exit status 3;" in run.screen
+    assert "WARNING hook before-exit failed: exit status 4;" in run.screen
+    assert "succeeded" == program.report()["state"]
+
+
+def test_stop_signal_ends_a_hook_before_the_start(program: Program) -> None:
+    """The job is stopped before a rank has started; the hook and what it has started are gone."""
+    options = ("--hook", "before-start=setsid sleep 60 & touch up; sleep 60")
+    run = program.start("--nproc-per-node", "1", *options, "touch", "ran")
+    program.shell("while ! [ -e up ]; do sleep 0.05; done")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert "stopped" == program.report()["state"]
+    assert not (program.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("event", ["after-attempt", "before-exit"])
+def test_stop_signal_ends_a_hook_at_the_end(program: Program, event: str) -> None:
+    """A hook that hangs at the end of a job is ended by a stop signal, and the exit status stays that of the job."""
+    options = ("--hook", f"{event}=touch up; trap '' TERM; sleep 60; sleep 60")
+    run = program.start("--nproc-per-node", "1", *options, "sh", "-c", "exit 7")
+    program.shell("while ! [ -e up ]; do sleep 0.05; done")
+    run.send(signal.SIGTERM)
+
+    assert 7 == run.finish()
+    assert "failed" == program.report()["state"]
+
+
+def test_stop_signal_during_a_hook_prevents_a_restart(program: Program) -> None:
+    """A job that would be restarted is stopped; its last hooks still run."""
+    options = ("--max-restarts", "1", "--hook", "after-attempt=touch up; sleep 60", "--hook", f"before-exit={TELL}")
+    run = program.start("--nproc-per-node", "1", *options, "sh", "-c", "exit 7")
+    program.shell("while ! [ -e up ]; do sleep 0.05; done")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert ["before-exit stopped 0 [143] stopped by SIGTERM (exit status 7)"] == told(program)
+
+
+def test_second_stop_signal_skips_hooks(program: Program) -> None:
+    """Who signals twice does not wait for hooks that have not begun."""
+    options = ("--hook", f"after-attempt={TELL}", "--hook", f"before-exit={TELL}", "--grace", "60")
+    run = program.act(1, "ignore=TERM", "say=ready", "sleep", options=options)
+    run.wait_for("ready")
+    run.send(signal.SIGTERM)
+    run.wait_for("stopping")
+    run.send(signal.SIGINT)
+
+    assert 143 == run.finish()
+    assert not (program.folder / "told").exists()
+
+
+def test_hooks_of_a_held_job_run_before_the_hold(program: Program) -> None:
+    """They learn that the job is held, and do not delay its release."""
+    run = start(program, "exit 7", "--hold", "1h")
+    run.wait_for("  end it ")
+    program.shell("while ! grep -q before-exit told; do sleep 0.05; done")
+    run.send(signal.SIGTERM)
+
+    assert 7 == run.finish()
+    assert [f"after-attempt holding 0 [7] {FAILED}", f"before-exit holding 0 [7] {FAILED}"] == told(program)[1:]
+
+
+def test_logs_of_hooks_are_put_aside(program: Program) -> None:
+    """The next run finds no output of an earlier one."""
+    for _ in range(2):
+        start(program, "true", command="echo one").finish()
+    names = ["job-hook-after-attempt.txt", "job-hook-before-exit.txt", "job-hook-before-start.txt"]
+
+    assert names == sorted(path.name for path in (program.log_dir / "run-1").glob("*-hook-*"))
+    assert {"one\n"} == {(program.log_dir / name).read_text() for name in names}
+
+
+def test_refusals(program: Program) -> None:
+    """An unknown event and an empty command are refused before anything starts; the command is not shown."""
+    for value in ("before-strat=echo hf_abcdefghijklmnopqrst", "before-start", "before-exit= "):
+        run = program.start("--nproc-per-node", "1", "--hook", value, "touch", "ran")
+
+        assert 125 == run.finish()
+        event = value.partition("=")[0]
+        assert f"invalid value '{event}' for --hook: expected EVENT=CMD with a shell command" in run.screen
+        assert "hf_" not in run.screen
+    assert not (program.folder / "ran").exists()
+    assert not program.log_dir.exists()
