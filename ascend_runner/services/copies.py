@@ -11,7 +11,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import attrs
@@ -84,14 +84,13 @@ class Copies:
             return
         part = os.path.join(self.target, part_name(entry, self.boot))
         path = os.path.join(self.source, entry.path)
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb") as source:
-            with open(_open_part(part), "wb") as written:
-                self._check_unchanged(entry, path, source.fileno())
-                self._transfer(entry, source.fileno(), written.fileno())
-                self._check_unchanged(entry, path, source.fileno())
-                os.fchmod(written.fileno(), entry.mode)
-                os.utime(written.fileno(), ns=(entry.mtime_ns, entry.mtime_ns))
-            os.replace(part, target)
+        with _opened(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as source, _opened(_open_part(part)) as written:
+            self._check_unchanged(entry, path, source)
+            self._transfer(entry, source, written)
+            self._check_unchanged(entry, path, source)
+            os.fchmod(written, entry.mode)
+            os.utime(written, ns=(entry.mtime_ns, entry.mtime_ns))
+        os.replace(part, target)
 
     @staticmethod
     def _has_content(entry: Entry, target: str) -> bool:
@@ -181,6 +180,14 @@ def remove(entry: Entry, top: str) -> None:
             return
         with suppress(OSError):  # it has files of others
             os.rmdir(path)
+
+
+@contextmanager
+def _opened(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _make_writable(folder: str, status: os.stat_result) -> None:
