@@ -14,7 +14,7 @@ from ascend_runner.services.copies import CancelledError
 from ascend_runner.services.stage_task import StageTask
 
 LOOK_INTERVAL: Final = 0.1  # seconds between two looks for a stop signal
-STOP_LIMIT: Final = 1.0  # seconds for the thread to end; a disk that hangs keeps it longer
+STOP_LIMIT: Final = 0.5  # seconds for the thread to end; a disk that hangs keeps it longer
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -271,6 +273,15 @@ def test_interrupted_file_is_continued(staging: Staging) -> None:
 
     assert b"x" * 1_999_990 + b"0123456789" == (staging.target / "big").read_bytes()
     assert [] == [name for name in os.listdir(staging.target) if name.startswith(PART)]
+
+
+def test_killed_at_any_point(tmp_path: Path) -> None:
+    """A few of the points of scripts/chaos-staging: the copy is resumed by one of two processes, and identical."""
+    script = Path(__file__).parents[2] / "scripts" / "chaos_staging.py"
+    options = ("--points", "6", "--big", "4", "--dir", str(tmp_path))
+    ended = subprocess.run([sys.executable, script, *options], capture_output=True, text=True, check=False, timeout=240)
+
+    assert 0 == ended.returncode, ended.stdout + ended.stderr
 
 
 # --- What ends it -----------------------------------------------------------------------------------------------------
