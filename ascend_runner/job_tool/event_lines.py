@@ -24,6 +24,9 @@ WORDS: Final = {
     "prepared": "ranks are started",
     "all_started": "every rank was started",
     "delay_over": "the next attempt is prepared",
+    "checkpoint": "the ranks are asked for a checkpoint",
+    "checkpoint_over": "the ranks go on",
+    "limit_reached": "the time limit is reached",
     "resized": "the job runs on fewer nodes",
 }
 VERDICTS: Final = {
@@ -40,6 +43,7 @@ KNOWN: Final = {"state", "event", "attempt", "sentence", "verdict", "delay", "st
     "has_progressed",
     "is_clear",
     "is_local",
+    "checkpoint",
 }
 
 
@@ -96,6 +100,8 @@ def _text(data: Mapping[str, object]) -> str:
     else:
         text = text or WORDS.get(kind, kind.replace("_", " "))
         text += f" ({signal_name(signum)})" if isinstance(signum, int) and signum else ""
+    if data.get("checkpoint"):
+        text += f" ({data['checkpoint']})"
     others = [f"{name} {value}" for name, value in data.items() if name not in KNOWN]
     head = f"attempt {attempt + 1}: " if isinstance(attempt, int) and attempt else ""
     return head + ", ".join((text, *others))

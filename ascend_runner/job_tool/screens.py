@@ -14,7 +14,7 @@ from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
 from ascend_runner.text import columns, counted, duration, printable, shown, size
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
-LABEL: Final = 11  # characters of the longest label, with a space
+LABEL: Final = 12  # characters of the longest label, with a space
 ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these ranks come first, then the others
 NOT_KNOWN: Final = {Condition.DIED, Condition.UNKNOWN}  # when, or whether, it has ended
 WORDS: Final = {"not_killed": "still alive after SIGKILL", "not_started": "not started"}
@@ -69,6 +69,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "runner_pid": job.runner_pid,
         "began": job.began,
         "ended_at": snapshot.text("ended_at") or None,
+        "last_checkpoint": snapshot.report.get("last_checkpoint"),
         "held_until": snapshot.text("held_until") or None,
         "limit_at": snapshot.limit_at,
         "log_dir": job.log_dir,
@@ -118,9 +119,26 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     yield "held", f"until {clock(held_until)}; ascend-job release {shlex.quote(job.name)} ends it" if held_until else ""
     limit_at = snapshot.limit_at
     yield "limit", f"{clock(limit_at)}, in {duration(max(0.0, limit_at - now))}" if limit_at else ""
+    yield "checkpoint", _checkpoint(snapshot, now)
     yield "attempts", _attempts(snapshot)
     yield "logs", job.log_dir
     yield "report", f"cannot be read: {snapshot.why}" if snapshot.why else job.path("report", "json")
+
+
+def _checkpoint(snapshot: Snapshot, now: float) -> str:
+    """Describe the last checkpoint that ranks have reported: "step 1200, 12 min 5 s ago, /data/checkpoint-1200"."""
+    last = snapshot.report.get("last_checkpoint")
+    if not isinstance(last, Mapping):
+        return ""
+    at, step = epoch(str(last.get("at"))), last.get("step")
+    missing = last.get("missing")
+    parts = (
+        f"step {step}" if isinstance(step, int) else "",
+        f"{duration(max(0.0, now - at))} ago" if at else "",
+        f"without {counted(len(missing), 'rank')}" if isinstance(missing, list) and missing else "",
+        str(last.get("path", "")),
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _attempts(snapshot: Snapshot) -> str:

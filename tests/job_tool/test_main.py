@@ -189,7 +189,7 @@ def test_release(start: Start, tool: Tool) -> None:
     assert 0 == status
     assert screen.startswith("job: holding, started ")
     assert "  held " in screen
-    assert "  cause      rank 0 failed: exit status 7\n" in screen
+    assert "  cause       rank 0 failed: exit status 7\n" in screen
     assert (0, f"job: released (sent SIGTERM to pid {run.popen.pid})\n") == released
     assert (5, "failed") == (tool()[0], state_of(tool))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,7 @@ def test_running_job() -> None:
     assert lines[0].startswith("train-node-1: running, started ")
     assert lines[0].endswith(", 2 h 0 min ago")
     assert ["command", "node", "runner", "limit", "logs", "report"] == [line.split()[0] for line in lines[1:7]]
-    assert "  node       10.0.0.1, pod pod-1, host host-7" == lines[2]
+    assert "  node        10.0.0.1, pod pod-1, host host-7" == lines[2]
     assert "python train.py --name 'a b'" in lines[1]
     assert ["1", "1", "5001", "ended", "1.0", "GiB", "1.0", "s", "ago"] == lines[-1].split()
     assert max(map(len, lines)) <= 80
@@ -66,11 +67,19 @@ def test_many_ranks() -> None:
     assert len(lines) < 30
 
 
+def test_last_checkpoint() -> None:
+    """It has its step, its age and its place, and how many ranks have not saved it."""
+    at = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
+    seen = running(last_checkpoint={"at": at, "step": 1200, "path": "/ckpt", "ranks": [0], "missing": [1, 2]})
+
+    assert "  checkpoint  step 1200, 1 min 5 s ago, without 2 ranks, /ckpt\n" in screens.status(seen, BEGAN + 65)
+
+
 def test_attempts() -> None:
     """A job that was restarted says how often, and why last."""
     seen = running(attempt=2, attempts=[{"cause": {"sentence": "rank 3 failed"}}, {"cause": {"sentence": "a hang"}}])
 
-    assert "  attempts   3; the last failure: a hang\n" in screens.status(seen, BEGAN)
+    assert "  attempts    3; the last failure: a hang\n" in screens.status(seen, BEGAN)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +121,15 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
         (
             {"state": "stopped", "attempt": 0, "event": "stop_requested", "signum": 15},
             "stopped     stop requested (SIGTERM)",
+        ),
+        (
+            {
+                "state": "running",
+                "attempt": 0,
+                "event": "checkpoint_over",
+                "checkpoint": "checkpoint at step 7 by rank 0",
+            },
+            "running     the ranks go on (checkpoint at step 7 by rank 0)",
         ),
         ({"state": "dancing", "attempt": 0, "event": "dance_begun", "limit": 7}, "dancing     dance begun, limit 7"),
     ],
