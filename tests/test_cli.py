@@ -176,6 +176,7 @@ def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
         "rank_table": None,
         "beside": [],
         "stages": [],
+        "hooks": [],
         "host_files": [],
         "secrets_masked": 0,
     } == plan
