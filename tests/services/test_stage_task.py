@@ -194,7 +194,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "newer": lambda top: os.utime(top / "class-2/part-0/sample-2"),
     "permissions": lambda top: (top / "class-2/part-0/sample-2").chmod(0o600),
     "gone": lambda top: (top / "class-2/part-0/sample-2").unlink(),
-    "further": lambda top: (top / "class-1/further").write_bytes(b"further"),
+    "further": lambda top: (top / "class-0/further").write_bytes(b"further"),
     "renamed": lambda top: (top / "class-2").rename(top / "class-9"),
     "file-is-link": lambda top: replace_by_link(top / "class-0/locked", "part-0"),
     "link-is-file": lambda top: replace_by_file(top / "link"),
