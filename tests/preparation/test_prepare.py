@@ -165,6 +165,17 @@ def test_table_and_options_that_disagree(preparing: Preparing) -> None:
     assert [Subject.NODE] == subjects(prepared)
 
 
+@pytest.mark.parametrize(
+    ("name", "linger", "expected"),
+    [("mindcluster_pytorch", None, 30.0), ("mindcluster_mindspore", 0.0, 0.0), ("pai", None, 0.0), ("pai", 9.0, 9.0)],
+)
+def test_nodes_linger_on_mindcluster(preparing: Preparing, name: str, linger: float | None, expected: float) -> None:
+    """Nodes that have only lost another one stay by default where the platform gives up on a job that fails at once."""
+    prepared = preparing.prepare(Settings(linger=linger), environ=platform_cases.load(name).variables)
+
+    assert expected == prepared.job().restarts.linger
+
+
 def test_least_number_of_nodes_requires_a_table(preparing: Preparing) -> None:
     """Only a rank table can say that fewer nodes take part: without one, --min-nodes is refused."""
     prepared = preparing.prepare(Settings(nproc_per_node=2, nnodes=2, node_rank=0, master_addr="a", min_nodes=1))
