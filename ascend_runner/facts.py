@@ -86,6 +86,18 @@ class Beat:
     checkpoint: str = ""
 
 
+@attrs.frozen(kw_only=True)
+class SavedCheckpoint:
+    """A rank's report that it has saved its part of a checkpoint; `at` is in seconds of the manager's clock.
+
+    `path` is "" and `step` None if the rank has not said so.
+    """
+
+    at: float
+    path: str = ""
+    step: Optional[int] = None
+
+
 @attrs.frozen
 class HangSeen:
     """The stacks of all living ranks of a hanging job, outliers first; `beats` are those of the ranks that send any.
@@ -96,6 +108,21 @@ class HangSeen:
     stacks: tuple[StackGroup, ...]
     refusal: str = ""
     beats: Mapping[int, Beat] = {}
+
+
+@attrs.frozen(kw_only=True)
+class CheckpointEnded:
+    """A request for a checkpoint that was made at `asked_at` is over, `seconds` later.
+
+    `saved` are the reports by rank. Those ranks that were expected to report as well, but did not, are `missing`, with
+    their `stacks`, which are empty if they were not read.
+    """
+
+    asked_at: float
+    seconds: float
+    saved: Mapping[int, SavedCheckpoint] = {}
+    missing: tuple[int, ...] = ()
+    stacks: HangSeen = HangSeen(())
 
 
 @attrs.frozen
@@ -133,6 +160,7 @@ Fact = Union[
     SignalUnhandled,
     HangDetected,
     HangSeen,
+    CheckpointEnded,
     Escaped,
     Swept,
 ]

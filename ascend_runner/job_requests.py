@@ -1,28 +1,134 @@
-"""Watches, for the manager, what is asked of a running attempt from outside: to end at the job's time limit."""
+"""Performs what is asked of a running attempt: the part of the manager's loop for checkpoints and the time limit."""
 
 from __future__ import annotations
 
-from typing import Optional
+from collections.abc import Callable
+from typing import Final, Optional
 
+from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, SignalUnhandled
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
-from ascend_runner.supervision.events import Event, LimitReached
-from ascend_runner.supervision.state import Phase, State
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.supervision.checkpoints import ANSWER_LIMIT
+from ascend_runner.supervision.events import (
+    AskedToSave,
+    CheckpointRequested,
+    Event,
+    LimitReached,
+    Saved,
+    SignalReceived,
+)
+from ascend_runner.supervision.state import CheckpointRequest, Phase, State
 
-RUNNING: frozenset[Phase] = frozenset({Phase.STARTING, Phase.RUNNING})
+RETRY_EVERY: Final = 0.5  # seconds between two signals to ranks that do not handle it so far
+# Of the time for a checkpoint, this share is left when the stacks of ranks that have not saved are read, at most this
+# many seconds: reading them takes a while, and must not delay the stop.
+STACKS_AT: Final = 0.1
+STACKS_BEFORE: Final = 6.0
 
 
 class JobRequests:
     """The requests to one attempt."""
 
-    def __init__(self, node: ManagedNode) -> None:
-        self._clock, self._requests = node.clock, node.requests
+    def __init__(self, job: JobSpec, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
+        self._job = job
+        self._node = node
+        self._tell = tell
+        self._near: Optional[float] = None  # the deadline of the job before which a checkpoint was asked for
+        self._asked_at: Optional[float] = None  # of the request in progress
+        self._retry_at = 0.0
+        self._stacks_at: Optional[float] = None
+        self._stacks = HangSeen(())
 
     def next_check(self, state: State) -> Optional[float]:
         """Return the moment at which to check again, in seconds of the clock; None: only after a wake-up."""
-        return self._requests.deadline if state.phase in RUNNING else None
+        if state.phase not in {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}:
+            return None
+        moments = [self._limit_moment]
+        if state.phase is Phase.CHECKPOINTING:
+            moments += [self._stacks_at, self._retry_at if state.checkpoint.unreached else None]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    @property
+    def _limit_moment(self) -> Optional[float]:
+        deadline, grace = self._node.requests.deadline, self._job.checkpoint_grace
+        return deadline if deadline is None or deadline == self._near else deadline - grace
+
+    def read(self, signum: int) -> Event:
+        """Return what a signal to the runner means."""
+        is_request = signum == self._job.checkpoint_signum and signum not in STOP_SIGNALS
+        return CheckpointRequested() if is_request else SignalReceived(signum)
 
     def check(self, state: State) -> list[Event]:
-        """Return the events that follow from the requests so far."""
-        moment = self.next_check(state)
-        is_over = moment is not None and self._clock.now() >= moment
-        return [LimitReached(self._requests.limit or 0.0)] if is_over else []
+        """Return the events that follow from the requests and answers so far."""
+        now = self._node.clock.now()
+        events: list[Event] = []
+        if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:
+            events.append(CheckpointRequested())
+        if state.phase in {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}:
+            events += self._limits(now)
+        if state.phase is Phase.CHECKPOINTING and self._asked_at is not None:
+            events += self._answers(state.checkpoint, now, self._asked_at)
+        return events
+
+    def _limits(self, now: float) -> list[Event]:
+        moment, deadline = self._limit_moment, self._node.requests.deadline
+        if moment is None or deadline is None or now < moment:
+            return []
+        limit = LimitReached(self._node.requests.limit or 0.0)
+        if now >= deadline:
+            return [limit]
+        self._near = deadline
+        return [CheckpointRequested(limit)]
+
+    def _answers(self, request: CheckpointRequest, now: float, asked_at: float) -> list[Event]:
+        events: list[Event] = []
+        saved = self._node.heartbeats.saved_since(asked_at).keys() & (request.unsaved | request.unreached)
+        events += map(Saved, sorted(saved))
+        if request.unreached and now >= self._retry_at:
+            reached = self._send(request.unreached)
+            events += [AskedToSave(reached)] if reached else []
+        if self._stacks_at is not None and now >= self._stacks_at:
+            self._stacks_at = None
+            self._read_stacks(self._expected(request.unsaved - saved))
+        return events
+
+    def _read_stacks(self, missing: frozenset[int]) -> None:
+        pids = self._node.processes.pids()
+        if missing:
+            own = {rank_id: pids[rank_id] for rank_id in missing & pids.keys()}
+            self._stacks = self._node.evidence().find_stacks(own, ())
+
+    def ask(self, rank_ids: frozenset[int]) -> AskedToSave:
+        """Ask ranks for a checkpoint."""
+        now, time = self._node.clock.now(), self._job.checkpoint_grace or ANSWER_LIMIT
+        if self._asked_at is None:
+            self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
+            self._asked_at = now
+        self._stacks_at = now + time - min(STACKS_BEFORE, STACKS_AT * time)
+        reached = self._send(rank_ids)
+        if not reached:
+            self._tell(SignalUnhandled(self._job.checkpoint_signum))
+        return AskedToSave(reached)
+
+    def _send(self, rank_ids: frozenset[int]) -> frozenset[int]:
+        self._retry_at = self._node.clock.now() + RETRY_EVERY
+        return frozenset(self._node.processes.notify(dict.fromkeys(rank_ids, self._job.checkpoint_signum)))
+
+    def end(self, request: CheckpointRequest) -> None:
+        """Tell how the request in progress has ended, if it has reached any rank."""
+        asked_at, self._asked_at, self._stacks_at = self._asked_at, None, None
+        stacks, self._stacks = self._stacks, HangSeen(())
+        if asked_at is None or not request.has_reached:
+            return
+        self._node.heartbeats.read()  # of ranks that have ended
+        saved = self._node.heartbeats.saved_since(asked_at)
+        missing = tuple(sorted(self._expected(request.unsaved - saved.keys())))
+        seconds = self._node.clock.now() - asked_at
+        self._tell(CheckpointEnded(asked_at=asked_at, seconds=seconds, saved=saved, missing=missing, stacks=stacks))
+
+    def _expected(self, rank_ids: frozenset[int]) -> frozenset[int]:
+        """Return those of these ranks whose answer is missed: one without a library cannot give any."""
+        if self._job.checkpoint_grace:
+            return rank_ids
+        return rank_ids & frozenset(self._node.heartbeats.saving_ranks)

@@ -116,7 +116,7 @@ class JobRunner:
             folder = self._launcher.run_folder
             beside.callback(run_folder.end_attempt, folder)
             spec = run_folder.with_requests(spec, folder)
-            spec, heartbeats = beside.enter_context(listening(spec, folder, self._messages.warning))
+            spec, heartbeats = beside.enter_context(listening(spec, folder, self._messages.warning, self._signals.wake))
             processes = beside.enter_context(closing(RankProcesses()))
             self._signals.watch(processes.exits)
             node = ManagedNode(
@@ -183,7 +183,8 @@ class JobRunner:
     def _end_of_attempt(self, recorder: Recorder) -> Event:
         outcome, cause = self._outcome, self._outcome.cause
         if cause is None or isinstance(cause, (SignalReceived, LimitReached)):
-            return Event(kind=Kind.ENDED, status=outcome.status, sentence=str(cause or ""))
+            kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
+            return Event(kind=kind, status=outcome.status, sentence=str(cause or ""))
 
         has_progressed = self._has_progressed()
         restart, fingerprint = recorder.investigation().judge(outcome, has_progressed=has_progressed)

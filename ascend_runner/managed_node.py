@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from ascend_runner.facts import Beat, HangSeen, RankOutput, RankReaped
+from ascend_runner.facts import Beat, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited
 
@@ -39,8 +39,8 @@ class Processes(Protocol):
     def ask_escaped(self, signum: int) -> None:
         """Likewise the processes outside the ranks' own sessions."""
 
-    def notify(self, signums: Mapping[int, int]) -> bool:
-        """Send each rank a signal that reaches only processes that handle it; return whether there are any."""
+    def notify(self, signums: Mapping[int, int]) -> Collection[int]:
+        """Send each rank a signal that reaches only processes that handle it; return the ranks that have any."""
 
     def signal(self, signums: Mapping[int, int]) -> None:
         """Send each rank (by rank id) its signal. A process that has ended meanwhile is no error."""
@@ -114,6 +114,16 @@ class Heartbeats(Protocol):
 
     def of(self, rank_ids: Collection[int]) -> Mapping[int, Beat]:
         """Return the last beats of those ranks that have sent any."""
+
+    @property
+    def saving_ranks(self) -> Collection[int]:
+        """The ranks that have announced to report each checkpoint that they are asked for."""
+
+    def read(self) -> None:
+        """Read the reports that were sent before this call, and receive those that follow: each ends a wait."""
+
+    def saved_since(self, moment: float) -> Mapping[int, SavedCheckpoint]:
+        """Return the ranks of which every process that has announced it has reported a checkpoint since then."""
 
 
 class Requests(Protocol):

@@ -34,6 +34,7 @@ from ascend_runner.supervision.events import (
 )
 from ascend_runner.supervision.state import (
     Action,
+    AskToSave,
     AskToStop,
     Notify,
     Phase,
@@ -58,7 +59,7 @@ class Manager:
         self._processes, self._output = node.processes, node.output
         self._clock, self._evidence = node.clock, node.evidence
         self._hangs = HangWatch(job, node, self._tell)
-        self._requests = JobRequests(node)
+        self._requests = JobRequests(job, node, self._tell)
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's
@@ -75,7 +76,9 @@ class Manager:
             AscendRunnerError: The output of the ranks could not be read any more; all ranks were stopped.
         """
         self._output.start()
-        self._state, actions = machine.start(tuple(self._specs), self._job.grace, self._job.stop_signum)
+        self._state, actions = machine.start(
+            tuple(self._specs), self._job.grace, self._job.stop_signum, checkpoint_grace=self._job.checkpoint_grace
+        )
         self._tell(self._state)
         self._hangs.begin()
         self._perform(actions)
@@ -97,15 +100,19 @@ class Manager:
     # --- Performing ---------------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
-        before = self._state.phase
+        before, cause = self._state.phase, self._state.cause
         self._state, actions = machine.transition(self._state, event)
+        if before is Phase.CHECKPOINTING is not self._state.phase:
+            self._requests.end(self._state.checkpoint)
+        is_stop_pending = self._state.phase is Phase.CHECKPOINTING and self._state.cause is not cause
         if self._state.phase is before is Phase.TERMINATING and (
             isinstance(event, DeadlineReached) or (isinstance(event, SignalReceived) and event.signum in STOP_SIGNALS)
         ):
             self._tell(event)
-        if self._state.phase not in {before, Phase.DONE}:
+        if is_stop_pending or self._state.is_tearing_down:
+            self._hangs.end()
+        if is_stop_pending or self._state.phase not in {before, Phase.DONE}:
             if self._state.is_tearing_down:
-                self._hangs.end()
                 is_killing = self._state.phase is Phase.KILLING
                 self._grace_ends = self._clock.now() + (0.0 if is_killing else self._job.grace)
             self._tell(self._state)
@@ -124,6 +131,8 @@ class Manager:
                 event = self._spawn(self._specs[action.rank_id])
                 self._tell(event)
                 self._events.append(event)
+            elif isinstance(action, AskToSave):
+                self._events.append(self._requests.ask(frozenset(action.rank_ids)))
             elif isinstance(action, SetDeadline):
                 self._deadline = self._clock.now() + action.seconds
         asked = {action.rank_id: action.signum for action in actions if isinstance(action, AskToStop)}
@@ -152,7 +161,7 @@ class Manager:
                 self._deadline = self._clock.now()  # the remaining processes can be neither asked nor killed
             signums = self._clock.wait(0.0 if self._events else self._time_to_next_check())
             is_over = self._deadline is not None and self._clock.now() >= self._deadline
-            events: list[Event] = [SignalReceived(signum) for signum in signums if signum != SIGCHLD]
+            events = [self._requests.read(signum) for signum in signums if signum != SIGCHLD]
             if SIGCHLD in signums or is_over or not (signums or self._events):  # the latter if a process has ended
                 events = self._with_deaths(events)
             if isinstance(self._state.cause, Exited) and self._state.phase is Phase.HOLDING and not events:
@@ -195,7 +204,7 @@ class Manager:
                 [(event, self._output.read_so_far(event.rank_id)) for event in failures], is_ordered=is_ordered
             )
             failures.sort(key=lambda event: order.index(event.rank_id))
-        elif failures and self._state.phase is Phase.RUNNING:
+        elif failures and self._state.phase in {Phase.RUNNING, Phase.CHECKPOINTING}:
             failures = [attrs.evolve(failures[0], is_consequence=self._is_open(failures[0]))]
         own = [event for event in failures if event.ending.exit_status - 128 not in STOP_SIGNALS | {SIGKILL}]
         caused = [event for event in failures if event not in own]

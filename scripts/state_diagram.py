@@ -19,20 +19,25 @@ import lifecycle_diagram
 from ascend_runner.lifecycle import machine as job_machine
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.events import (
+    AskedToSave,
+    CheckpointRequested,
     DeadlineReached,
     Emptied,
     Ending,
     Event,
     Exited,
+    Saved,
     SignalReceived,
     Spawned,
     SpawnFailed,
 )
-from ascend_runner.supervision.state import Phase, SetDeadline, SignalGroup, State
+from ascend_runner.supervision.state import CheckpointRequest, Phase, SetDeadline, SignalGroup, State
 
 BEGIN: Final = "<!-- states -->\n"
 END: Final = "<!-- /states -->"
 RANKS: Final = (0, 1, 2)  # a fourth adds no edge
+RANKS_THAT_SAVE: Final = (0, 1)  # a third adds no edge
+CHECKPOINT_GRACE: Final = 60.0
 GRACE: Final = 15.0
 
 
@@ -52,7 +57,10 @@ LOST: Final = Words("rank loses a peer", "rank loses a peer")
 EMPTY: Final = Words("straggler ends", "last straggler ends")
 STOP: Final = Words("stop signal", "second stop signal")
 DEADLINE: Final = Words("deadline", "last deadline")
-IN_ORDER: Final = (START, SUCCESS, NO_START, FAILURE, LOST, EMPTY, STOP, DEADLINE)
+CHECKPOINT: Final = Words("checkpoint requested", "checkpoint requested")
+REACHED: Final = Words("ranks are reached", "no rank is reached")
+SAVED: Final = Words("rank has saved", "last rank has saved")
+IN_ORDER: Final = (START, SUCCESS, NO_START, FAILURE, LOST, CHECKPOINT, REACHED, SAVED, EMPTY, STOP, DEADLINE)
 
 
 @attrs.frozen
@@ -74,19 +82,35 @@ def possible(state: State, *, has_deadline: bool) -> Iterator[tuple[Words, Event
     for rank_id in sorted(state.leaders):
         for words, ending in ((SUCCESS, Ending()), (FAILURE, Ending(exit_code=1))):
             yield words, Exited(rank_id, ending)
-            yield words, Exited(rank_id, ending, has_stragglers=True)
-        if state.phase is Phase.RUNNING and len(state.leaders) > 1:
+            if not state.checkpoint_grace:
+                yield words, Exited(rank_id, ending, has_stragglers=True)
+        if state.phase in {Phase.RUNNING, Phase.CHECKPOINTING} and len(state.leaders) > 1:
             yield LOST, Exited(rank_id, Ending(exit_code=1), is_consequence=True)
     for rank_id in sorted(state.stragglers):
         yield EMPTY, Emptied(rank_id)
+    yield from about_checkpoints(state)
     yield STOP, SignalReceived(SIGTERM)
     if has_deadline:
         yield DEADLINE, DeadlineReached()
 
 
+def about_checkpoints(state: State) -> Iterator[tuple[Words, Event]]:
+    """Return every request and answer that can come next, in a job that is asked for checkpoints."""
+    if state.phase is Phase.RUNNING and state.checkpoint_grace:
+        yield CHECKPOINT, CheckpointRequested()
+    if state.phase is Phase.CHECKPOINTING and state.checkpoint.is_being_sent:
+        yield REACHED, AskedToSave(frozenset())
+        yield REACHED, AskedToSave(state.alive)
+    elif state.phase is Phase.CHECKPOINTING:
+        yield from ((SAVED, Saved(rank_id)) for rank_id in sorted(state.checkpoint.unsaved))
+
+
 def walk() -> list[Seen]:
     """Take every transition that a job of these ranks can take; each kind once, in the order of phases and words."""
-    to_visit = [(machine.start(RANKS, GRACE)[0], False)]
+    to_visit = [
+        (machine.start(RANKS, GRACE)[0], False),
+        (machine.start(RANKS_THAT_SAVE, GRACE, checkpoint_grace=CHECKPOINT_GRACE)[0], False),
+    ]
     visited = set()
     found: dict[Seen, None] = {}
     while to_visit:
@@ -99,7 +123,10 @@ def walk() -> list[Seen]:
 
             is_set = any(isinstance(action, SetDeadline) for action in actions)
             following = (after, is_set or (has_deadline and words is not DEADLINE))
-            key = (repr(attrs.evolve(after, endings={})), following[1])  # statuses decide nothing from here on
+            is_saving = after.phase is Phase.CHECKPOINTING
+            # Statuses, and a checkpoint that is over, decide nothing from here on.
+            checkpoint = after.checkpoint if is_saving else CheckpointRequest()
+            key = (repr(attrs.evolve(after, endings={}, checkpoint=checkpoint)), following[1])
             if after.phase != Phase.DONE and key not in visited:
                 visited.add(key)
                 to_visit.append(following)

@@ -17,7 +17,7 @@ from typing import Callable, Final, Optional, Union
 import attrs
 
 from ascend_runner.diagnosis.stack_groups import RankStack
-from ascend_runner.facts import Beat, Fact, HangSeen, RankOutput, RankReaped
+from ascend_runner.facts import Beat, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import RankSpec
@@ -179,13 +179,18 @@ class FakeProcesses:
         """Ask the processes outside the ranks' own sessions; those of a test do not listen."""
         self.escaped_asked.append((self._clock.now(), signum))
 
-    def notify(self, signums: Mapping[int, int]) -> bool:
+    def begin_to_note(self, rank_id: int, signum: int) -> None:
+        """Let a rank handle a signal from now on."""
+        rank = self._ranks[rank_id]
+        rank.behaviour = attrs.evolve(rank.behaviour, notes={*rank.behaviour.notes, signum})
+
+    def notify(self, signums: Mapping[int, int]) -> Collection[int]:
         """Send each rank that handles it its signal."""
         handled = {
             rank_id: signum for rank_id, signum in signums.items() if signum in self._ranks[rank_id].behaviour.notes
         }
         self.notified += handled.items()
-        return bool(handled)
+        return handled.keys()
 
     def signal(self, signums: Mapping[int, int]) -> None:
         """Send each rank its signal; a rank that was reaped is an error here."""
@@ -338,11 +343,25 @@ class FakeHeartbeats:
     def __init__(self, clock: FakeClock) -> None:
         self.announced_until = 0.0
         self._clock = clock
+        self.saving_ranks: set[int] = set()
         self._beats: dict[int, Beat] = {}
+        self._saved: dict[int, SavedCheckpoint] = {}
 
     def send(self, rank_id: int) -> None:
         """Let a rank show that it is alive now."""
         self._beats[rank_id] = Beat(at=self._clock.now())
+
+    def save(self, rank_id: int, step: Optional[int] = None) -> None:
+        """Let a rank report a checkpoint now."""
+        self._saved[rank_id] = SavedCheckpoint(at=self._clock.now(), step=step)
+        self._clock.wake()
+
+    def read(self) -> None:
+        """Everything is read at once."""
+
+    def saved_since(self, moment: float) -> Mapping[int, SavedCheckpoint]:
+        """Return the ranks that have reported a checkpoint since then."""
+        return {rank_id: saved for rank_id, saved in self._saved.items() if saved.at >= moment}
 
     def of(self, rank_ids: Collection[int]) -> Mapping[int, Beat]:
         """Return the last beats of those ranks that have sent any."""

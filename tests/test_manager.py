@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
-from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP
+from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP, SIGUSR1
 from typing import Optional, Union
 
+import attrs
 import pytest
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.facts import Escaped, Fact, HangSeen, RankOutput, RankReaped, Swept
+from ascend_runner.facts import CheckpointEnded, Escaped, Fact, HangSeen, RankOutput, RankReaped, SignalUnhandled, Swept
 from ascend_runner.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
 from ascend_runner.supervision.events import (
     Emptied,
@@ -48,17 +49,10 @@ def exits(ending: Ending, after: float = 1.0) -> Behaviour:
     return Behaviour(exits=(after, ending))
 
 
-def run(
-    node: FakeNode,
-    ranks: int,
-    recording: Optional[Recording] = None,
-    *,
-    hang_timeout: Union[float, str, None] = None,
-    hang_action: HangAction = HangAction.STOP,
-) -> State:
-    """Run a job of so many ranks on a node, and return its last fact."""
+def run(node: FakeNode, ranks: int, recording: Optional[Recording] = None, **changes: object) -> State:
+    """Run a job of so many ranks on a node, and return its last fact; `changes` are other values of its plan."""
     recording = recording or Recording()
-    job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], hang_timeout=hang_timeout, hang_action=hang_action)
+    job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], **changes)
     Manager(job, node.node, [recording]).run()
     state = recording.facts[-1]
     assert isinstance(state, State)
@@ -552,3 +546,138 @@ def test_limit_while_ranks_are_stopped_changes_nothing(node: FakeNode, recording
     state = run(node, 2, recording)
 
     assert (Exited(0, FAILED), 16.0) == (state.cause, node.clock.now())
+
+
+# --- Checkpoints ------------------------------------------------------------------------------------------------------
+
+SAVER = Behaviour(notes={SIGUSR1})
+
+
+def ended(recording: Recording) -> CheckpointEnded:
+    """Return the only request for a checkpoint that has ended."""
+    (found,) = [fact for fact in recording.facts if isinstance(fact, CheckpointEnded)]
+    return found
+
+
+@pytest.mark.parametrize("is_signal", [True, False])
+def test_request_for_a_checkpoint_changes_nothing_else(
+    node: FakeNode, recording: Recording, *, is_signal: bool
+) -> None:
+    """By a signal or by another thread: the ranks are asked once, and go on when they have saved."""
+    node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK)), 1: attrs.evolve(SAVER, exits=(100.0, OK))}
+    ask = (lambda: node.clock.receive(SIGUSR1)) if is_signal else node.requests.ask_for_checkpoint
+    node.clock.at(10.0, ask)
+    node.clock.at(30.0, lambda: node.heartbeats.save(0, step=7))
+    node.clock.at(51.0, lambda: node.heartbeats.save(1, step=7))
+    state = run(node, 2, recording)
+
+    assert (None, 100.0) == (state.cause, node.clock.now())
+    assert [(0, SIGUSR1), (1, SIGUSR1)] == node.processes.notified
+    assert [] == node.processes.signalled
+    phases = [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
+    assert [(Phase.CHECKPOINTING, 10.0), (Phase.RUNNING, 51.0)] == phases[2:4]
+    assert (10.0, 41.0, {0: 7, 1: 7}, ()) == (
+        ended(recording).asked_at,
+        ended(recording).seconds,
+        {rank_id: saved.step for rank_id, saved in ended(recording).saved.items()},
+        ended(recording).missing,
+    )
+
+
+def test_rank_gets_the_signal_as_soon_as_it_handles_it(node: FakeNode, recording: Recording) -> None:
+    """A rank that imports while a checkpoint is asked for is asked afterwards."""
+    node.processes.behaviours = {0: exits(OK, 100.0)}
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.at(20.2, lambda: node.processes.begin_to_note(0, SIGUSR1))
+    run(node, 1, recording)
+
+    assert [(0, SIGUSR1)] == node.processes.notified
+    assert SignalUnhandled(SIGUSR1) in recording.facts
+
+
+@pytest.mark.parametrize(("saved_at", "stopped_at"), [(5.0, 5.0), (None, 61.0)])
+def test_stop_waits_for_the_checkpoint(
+    node: FakeNode, recording: Recording, saved_at: Optional[float], stopped_at: float
+) -> None:
+    """SIGTERM asks for a checkpoint; the ranks are stopped when they have saved, or when the time is over."""
+    node.processes.behaviours = {0: SAVER, 1: SAVER}
+    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.at(2.0, lambda: node.heartbeats.save(0))
+    if saved_at:
+        node.clock.at(saved_at, lambda: node.heartbeats.save(1))
+    state = run(node, 2, recording, checkpoint_grace=60.0)
+
+    assert SignalReceived(SIGTERM) == state.cause
+    assert [(stopped_at, 0, SIGTERM), (stopped_at, 1, SIGTERM)] == node.processes.signalled
+    assert (() if saved_at else (1,)) == ended(recording).missing
+    assert ({} if saved_at else {1: 1001}) == node.evidence.looked_at
+
+
+def test_second_signal_stops_and_third_one_kills(node: FakeNode) -> None:
+    """A second SIGTERM ends the wait for the checkpoint, and a third one the grace."""
+    node.processes.behaviours = {0: attrs.evolve(SAVER, dies_of={SIGKILL: 0.0})}
+    for moment in (1.0, 2.0, 3.0):
+        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
+    state = run(node, 1, checkpoint_grace=60.0)
+
+    assert SignalReceived(SIGTERM) == state.cause
+    assert [(2.0, 0, SIGTERM), (3.0, 0, SIGKILL)] == node.processes.signalled
+
+
+def test_stop_does_not_wait_if_no_rank_handles_the_signal(node: FakeNode) -> None:
+    """Nothing would come of the wait, and a platform that stops the job has a limit of its own."""
+    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    run(node, 2, checkpoint_grace=60.0)
+
+    assert [(1.0, 0, SIGTERM), (1.0, 1, SIGTERM)] == node.processes.signalled
+
+
+@pytest.mark.parametrize(
+    ("saved_at", "extended_at", "stopped_at"),
+    [(50.0, None, 50.0), (None, None, 100.0), (None, 30.0, 200.0)],
+)
+def test_checkpoint_before_the_limit(
+    node: FakeNode, recording: Recording, saved_at: Optional[float], extended_at: Optional[float], stopped_at: float
+) -> None:
+    """The ranks are asked --checkpoint-grace before the limit, and later if the limit is extended before that."""
+    node.processes.behaviours = {0: SAVER}
+    node.requests.limit = 100.0
+    if saved_at:
+        node.clock.at(saved_at, lambda: node.heartbeats.save(0))
+    if extended_at:
+        node.clock.at(extended_at, lambda: node.requests.change_limit(100.0))
+    state = run(node, 1, recording, checkpoint_grace=60.0)
+
+    assert LimitReached(200.0 if extended_at else 100.0) == state.cause
+    assert [(stopped_at, 0, SIGTERM)] == node.processes.signalled
+    assert stopped_at - 60.0 == ended(recording).asked_at or saved_at
+    assert [(0, SIGUSR1)] == node.processes.notified
+
+
+def test_limit_that_is_extended_in_time_ends_nothing(node: FakeNode) -> None:
+    """Until a rank handles the signal, a request before the limit is no end."""
+    node.processes.behaviours = {0: exits(OK, 150.0)}
+    node.requests.limit = 100.0
+    node.clock.at(90.0, lambda: node.requests.set_limit(None))
+
+    assert run(node, 1, checkpoint_grace=60.0).cause is None
+
+
+def test_rank_without_the_library_is_not_missed(node: FakeNode, recording: Recording) -> None:
+    """Without a time for checkpoints nobody waits for the answer of a rank that cannot give one."""
+    node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(1000.0, OK)), 1: attrs.evolve(SAVER, exits=(1000.0, OK))}
+    node.heartbeats.saving_ranks = {1}
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    run(node, 2, recording)
+
+    assert ((1,), 300.0) == (ended(recording).missing, ended(recording).seconds)
+
+
+def test_rank_that_fails_while_it_saves_is_the_cause(node: FakeNode) -> None:
+    """A checkpoint that nobody has asked for before a stop protects no rank from its own failure."""
+    node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(20.0, FAILED)), 1: SAVER}
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    state = run(node, 2)
+
+    assert Exited(0, FAILED) == state.cause
+    assert [(20.0, 1, SIGTERM)] == node.processes.signalled

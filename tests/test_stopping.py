@@ -164,14 +164,14 @@ def test_user_signal_reaches_only_a_handler(program: Program) -> None:
 
 
 def test_user_signal_without_a_handler_is_reported(program: Program) -> None:
-    """The signal kills no process, and one warning says that it was not forwarded."""
+    """The signal kills no process, and one warning says that it was not sent to the ranks."""
     run = start(program, "bash", "-c", "echo ready; sleep 1000; true")
     run.send(SIGUSR1)
-    run.wait_for("SIGUSR1 was not forwarded: no process of this job handles it")
+    run.wait_for("SIGUSR1 was not sent to the ranks: no process of this job handles it")
     run.send(SIGUSR1)
 
     assert [] == stopped(program, run)
-    assert 1 == run.screen.count("was not forwarded")
+    assert 1 == run.screen.count("was not sent")
 
 
 def test_failure_is_announced_at_once_and_again_at_the_end(program: Program) -> None:

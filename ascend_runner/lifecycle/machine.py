@@ -9,8 +9,7 @@ The laws, which a test checks in every interleaving:
  3. There are at most `max_restarts` restarts, and at most so many in a row after the same failure as its class permits,
     unless the training has progressed in between.
  4. The exit status is that of the last attempt, of the stop signal or the limit that prevented another one, or of the
-    runner if it has failed itself. With `gives_verdict`, it is accompanied by whether a retry by somebody else may
-    help.
+    runner if it has failed itself. With `gives_verdict`, the job also tells whether a retry by somebody else may help.
  5. A job is held only after a failure that no attempt follows, and if no stop signal has arrived: for `hold` if its
     cause is on this node, for `linger` if that is on another one. Whatever ends the hold, the exit status stays that of
     the failure.
@@ -37,6 +36,7 @@ class JobState(enum.Enum):
     PREPARING = "preparing"  # the rank table is awaited, the plan made, files are written
     STARTING = "starting"  # ranks are started one after the other
     RUNNING = "running"  # every rank was started
+    CHECKPOINTING = "checkpointing"  # the ranks were asked for a checkpoint
     STOPPING = "stopping"  # every rank was asked to stop
     RESTARTING = "restarting"  # an attempt has failed, and the next one is to come
     HOLDING = "holding"  # it has failed, and stays so that somebody can look at the node, or that another fails first
@@ -56,11 +56,13 @@ class Kind(enum.Enum):
 
     PREPARED = "prepared"  # the plan is made, and the files that it needs are written
     ALL_STARTED = "all_started"  # the last rank was started
+    CHECKPOINT = "checkpoint"  # the ranks are asked for a checkpoint
+    CHECKPOINT_OVER = "checkpoint_over"  # the ranks go on
     TEARDOWN = "teardown"  # the ranks are asked to stop
     ENDED = "ended"  # the attempt is over
     DELAY_OVER = "delay_over"
     STOP_REQUESTED = "stop_requested"  # a stop signal, while there is no rank to be stopped
-    LIMIT_REACHED = "limit_reached"  # the time limit, while there is no rank to be stopped
+    LIMIT_REACHED = "limit_reached"  # the time limit has ended the attempt, or comes while there is none
     RELEASED = "released"  # the time of the hold is over, or it was ended by request
     RUNNER_FAILED = "runner_failed"
 
@@ -122,7 +124,8 @@ class Event:
     Of an attempt that has ENDED, `status` is the exit status; a failure has a class, `restart`, and a `fingerprint`,
     which equal failures share. `has_progressed` tells whether the training got further than before the attempt (None:
     unknown), `is_clear` whether nothing of it is alive, and `is_local` whether the cause is on this node (None:
-    unknown). `signum` is the stop signal that has arrived, 0 without one. `sentence` explains a failure.
+    unknown). `signum` is the stop signal that has arrived, 0 without one. `sentence` explains a failure, and
+    `checkpoint` says what came of a request for one.
     """
 
     kind: Kind
@@ -134,6 +137,7 @@ class Event:
     is_clear: bool = True
     is_local: Optional[bool] = True
     sentence: str = ""
+    checkpoint: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -180,7 +184,7 @@ def _go_to(state: JobState, *actions: Action) -> Handler:
 
 def _end(job: Job, event: Event) -> Step:
     if event.restart is None:
-        state = _ENDS.get(event.status, JobState.STOPPED)
+        state = JobState.STOPPED if event.status else JobState.SUCCEEDED
         return attrs.evolve(job, state=state, status=event.status, verdict=None), ()
 
     job = _counted(job, event)
@@ -215,28 +219,22 @@ def _fail(job: Job, event: Event) -> Step:
     return attrs.evolve(job, state=JobState.FAILED, status=event.status or RUNNER_FAILED), ()
 
 
-_ENDS: Final = {0: JobState.SUCCEEDED, TIMED_OUT: JobState.EXPIRED}  # without a failure, by exit status
 _IGNORED: Final[Mapping[Kind, Handler]] = dict.fromkeys(Kind, _ignore)
-_OVER: Final[Mapping[Kind, Handler]] = {**_IGNORED, Kind.ENDED: _end, Kind.RUNNER_FAILED: _fail}
 _BETWEEN: Final[Mapping[Kind, Handler]] = {**_IGNORED, Kind.STOP_REQUESTED: _stop, Kind.LIMIT_REACHED: _expire}
+_OVER: Final = {**_IGNORED, Kind.ENDED: _end, Kind.LIMIT_REACHED: _expire, Kind.RUNNER_FAILED: _fail}
+_start: Final = _go_to(JobState.STARTING, Action.START)
+_run: Final = _go_to(JobState.RUNNING)
 _tear_down: Final = _go_to(JobState.STOPPING)
 _release: Final = _go_to(JobState.FAILED)
-
 TRANSITIONS: Final[Mapping[JobState, Mapping[Kind, Handler]]] = {
-    JobState.PREPARING: {
-        **_BETWEEN,
-        Kind.PREPARED: _go_to(JobState.STARTING, Action.START),
-        Kind.RUNNER_FAILED: _fail,
-    },
-    JobState.STARTING: {**_OVER, Kind.ALL_STARTED: _go_to(JobState.RUNNING), Kind.TEARDOWN: _tear_down},
-    JobState.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down},
+    JobState.PREPARING: {**_BETWEEN, Kind.PREPARED: _start, Kind.RUNNER_FAILED: _fail},
+    JobState.STARTING: {**_OVER, Kind.ALL_STARTED: _run, Kind.TEARDOWN: _tear_down},
+    JobState.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _go_to(JobState.CHECKPOINTING)},
+    JobState.CHECKPOINTING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT_OVER: _run},
     JobState.STOPPING: _OVER,
     JobState.RESTARTING: {**_BETWEEN, Kind.DELAY_OVER: _prepare},
     JobState.HOLDING: {**_IGNORED, Kind.RELEASED: _release, Kind.STOP_REQUESTED: _release, Kind.RUNNER_FAILED: _fail},
-    JobState.SUCCEEDED: _IGNORED,
-    JobState.FAILED: _IGNORED,
-    JobState.STOPPED: _IGNORED,
-    JobState.EXPIRED: _IGNORED,
+    **{state: _IGNORED for state in JobState if state.is_final},
 }
 
 

@@ -85,16 +85,17 @@ class RankProcesses:
             self._ask(tops, signums[rank_id])
             self._leaders[rank_id].signal_group(SIGCONT)  # a stopped process cannot act on the signal
 
-    def notify(self, signums: Mapping[int, int]) -> bool:
-        """Send each rank (by rank id) a signal, only to processes that handle it; return whether any does."""
+    def notify(self, signums: Mapping[int, int]) -> Collection[int]:
+        """Send each rank (by rank id) a signal, only to processes that handle it; return the ranks that have any."""
+        self._tree = None  # a process may have begun to handle it since the last look
         targets = [
-            (process, signums[rank_id])
+            (process, rank_id)
             for rank_id, tops in self._tops(signums).items()
             for process in signal_targets.to_notify(tops, signums[rank_id])
         ]
-        for process, signum in targets:
-            process_tree.send(process.identity, signum)
-        return bool(targets)
+        for process, rank_id in targets:
+            process_tree.send(process.identity, signums[rank_id])
+        return {rank_id for _process, rank_id in targets}
 
     def ask_escaped(self, signum: int) -> None:
         """Ask the processes outside the ranks' own sessions to stop."""

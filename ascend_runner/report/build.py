@@ -155,7 +155,8 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     ended, it has those that were started, with the state "running" and few members. A job that is held has ended, and
     stays on its node until `held_until`, "" for others. `attempt` counts from 0;
     `attempts` has a record of each that has ended (see `attempt`), and the other members are about the newest one.
-    `rank_size` is 0 if unknown. `staged` has a record of each data set that was copied before the ranks started (see
+    `last_checkpoint` is the last one that was asked for (see `checkpoint.member`), null if there is none. `rank_size`
+    is 0 if unknown. `staged` has a record of each data set that was copied before the ranks started (see
     `plan.staging.Staged`). `hang` is where the ranks of a job that hung were, outliers first (see
     `diagnosis.finding.StackGroup`). `secrets_masked` is how many secrets in variables and in the ends of logs were
     replaced by ***.
@@ -179,6 +180,7 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
         "hang": [],
         "attempts": [],
         "staged": [],
+        "last_checkpoint": None,
         "warnings": [],
         "runner_version": job.runner_version,
         "secrets_masked": 0,

@@ -15,16 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
-from ascend_runner.facts import Fact
+from ascend_runner.facts import CheckpointEnded, Fact
 from ascend_runner.host import bounded
 from ascend_runner.lifecycle import events, machine
 from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
 from ascend_runner.plan import rerun
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import build
+from ascend_runner.report import build, checkpoint
 from ascend_runner.report.disk import Disk
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
@@ -33,6 +35,13 @@ from ascend_runner.text import printable
 if TYPE_CHECKING:
     from ascend_runner.plan.staging import Staged
 
+_KINDS: Final = {
+    Phase.RUNNING: Kind.ALL_STARTED,
+    Phase.CHECKPOINTING: Kind.CHECKPOINT,
+    Phase.TERMINATING: Kind.TEARDOWN,
+    Phase.KILLING: Kind.TEARDOWN,
+}
+_OF_AN_ATTEMPT: Final = {JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING, JobState.STOPPING}
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
 
@@ -47,6 +56,8 @@ class Journal:
         self.spec = spec
         self.job = Job(policy=spec.restarts)
         self.staged: Sequence[Staged] = ()
+        self._last_checkpoint: Mapping[str, object] | None = None
+        self._outcome_of_request = ""  # that is over, until an event has told it
         self._disk = Disk(warn, is_cut)
         self._began = time.time()  # the attempt; in seconds since the epoch
         self._origin = events.origin(spec.job_id, spec.part, f"{self._began * 1000:.0f}-{os.getpid()}")
@@ -87,14 +98,19 @@ class Journal:
         """Follow the phases of an attempt, and the ranks that are started."""
         if isinstance(fact, Spawned):
             self._started[fact.rank_id] = fact.pid, time.time()
-        elif isinstance(fact, State) and fact.phase is Phase.RUNNING:
-            self.feed(Event(kind=Kind.ALL_STARTED))
-        elif isinstance(fact, State) and fact.phase in {Phase.TERMINATING, Phase.KILLING}:
-            self.feed(Event(kind=Kind.TEARDOWN, sentence=str(fact.cause or "")))
+        elif isinstance(fact, CheckpointEnded):
+            self._outcome_of_request = checkpoint.ended(fact)
+            if fact.saved:
+                self._last_checkpoint = checkpoint.member(fact, build.iso(time.time()))
+        elif isinstance(fact, State) and fact.phase in _KINDS:
+            kind = _KINDS[fact.phase]
+            if kind is Kind.ALL_STARTED and self.job.state is JobState.CHECKPOINTING:
+                kind = Kind.CHECKPOINT_OVER
+            self.feed(Event(kind=kind, sentence=str(fact.cause or "")))
 
     def feed(self, event: Event) -> tuple[Action, ...]:
         """Record an event; return the actions to perform. `finish` follows if that ends an attempt or the job."""
-        before = self.job.state
+        before, event = self.job.state, attrs.evolve(event, checkpoint=self._outcome_of_request)
         self.job, actions = machine.transition(self.job, event)
         if self.job.state is before:
             return actions
@@ -103,8 +119,10 @@ class Journal:
             self._started = {}
         is_held = self.job.state is JobState.HOLDING
         self.held_until = time.time() + self.job.delay if is_held else 0.0
-        self._ended = event if event.kind is Kind.ENDED else None
+        is_end = event.kind is Kind.ENDED or (event.kind is Kind.LIMIT_REACHED and before in _OF_AN_ATTEMPT)
+        self._ended = event if is_end else None
         self._note(event)
+        self._outcome_of_request = ""
         if not (self._ended or self.job.state.is_final):
             self._replace_unfinished()
         return actions
@@ -176,7 +194,7 @@ class Journal:
             "attempt": self.job.attempt,
             "held_until": build.iso(self.held_until) if self.held_until else "",
             "attempts": tuple(self._attempts),
-            **build.plain_members({"staged": self.staged}),
+            **build.plain_members({"staged": self.staged, "last_checkpoint": self._last_checkpoint}),
         }
         self._disk.put(self.spec.report_path, functools.partial(self._write, self.spec.report_path, self._report))
 

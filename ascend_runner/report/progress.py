@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Callable, Protocol
 
-from ascend_runner.facts import Escaped, Fact, HangSeen, RankOutput, SignalUnhandled, Swept
+from ascend_runner.facts import CheckpointEnded, Escaped, Fact, HangSeen, RankOutput, SignalUnhandled, Swept
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.report import screen, stacks
+from ascend_runner.report import checkpoint, screen, stacks
 from ascend_runner.supervision.events import (
     ORPHANED,
     Cause,
@@ -14,6 +14,7 @@ from ascend_runner.supervision.events import (
     Emptied,
     Exited,
     HangDetected,
+    LimitReached,
     SignalReceived,
     Spawned,
     signal_name,
@@ -65,6 +66,7 @@ class Progress:
             SignalUnhandled: self._unhandled,
             HangDetected: self._hanging,
             HangSeen: self._stacks,
+            CheckpointEnded: self._checkpoint_ended,
             Escaped: self._waiting_for_escaped,
             Swept: self._swept,
             RankOutput: self._completed,
@@ -81,6 +83,8 @@ class Progress:
     def _phase_began(self, state: State, at: float) -> None:
         if state.phase is Phase.STARTING:
             self._messages.info(screen.starting(self._job))
+        elif state.phase is Phase.CHECKPOINTING:
+            self._asking_for_checkpoint(state)
         elif state.phase is Phase.HOLDING and state.cause:
             self._told = state.cause
             self._messages.info(screen.holding(state.cause, self._job))
@@ -91,6 +95,20 @@ class Progress:
             self._killing(state, is_grace_over=at >= self._grace_ends)
         elif state.phase is Phase.DONE:
             self._end()
+
+    def _asking_for_checkpoint(self, state: State) -> None:
+        if not isinstance(state.cause, LimitReached):  # otherwise it was told before a rank was reached
+            self._messages.info(checkpoint.asking(state, self._job))
+            self._told = state.cause
+
+    def _checkpoint_ended(self, fact: CheckpointEnded) -> None:
+        sentence = checkpoint.ended(fact)
+        if fact.missing:
+            self._messages.warning(sentence)
+        elif sentence:
+            self._messages.info(sentence)
+        if fact.missing and fact.stacks.stacks:
+            self._messages.error(stacks.text(fact.stacks))
 
     def _stopping(self, state: State) -> None:
         if state.cause is None or not state.alive:
@@ -142,7 +160,7 @@ class Progress:
         if fact.signum not in self._unhandled_signals:
             self._unhandled_signals.add(fact.signum)
             name = signal_name(fact.signum)
-            self._messages.warning(f"{name} was not forwarded: no process of this job handles it")
+            self._messages.warning(f"{name} was not sent to the ranks: no process of this job handles it")
 
     def _hanging(self, fact: HangDetected) -> None:
         if self._job.hang_action is HangAction.WARN:

@@ -18,7 +18,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.facts import Beat, Fact
+from ascend_runner.facts import Beat, Fact, SavedCheckpoint
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
@@ -33,16 +33,21 @@ DEEPEST: Final = 30  # processes between a rank and one that speaks for it
 
 
 @contextmanager
-def listening(job: JobSpec, folder: str, warn: Callable[[str], None]) -> Iterator[tuple[JobSpec, Heartbeats]]:
-    """Listen to the ranks while they run; yields the plan in which they know where.
+def listening(
+    job: JobSpec, folder: str, warn: Callable[[str], None], wake: Callable[[], None] = lambda: None
+) -> Iterator[tuple[JobSpec, Heartbeats]]:
+    """Let the ranks report while they run; yields the plan in which they know where.
 
-    Without a limit for hangs, or without a directory to share with them, heartbeats are not received.
+    Without a limit for hangs, the reports wait in the sockets until a checkpoint is asked for; `wake` is called when
+    one was saved. Without a directory to share with the ranks, nothing is received.
     """
-    heartbeats = Heartbeats()
+    heartbeats = Heartbeats(wake=wake)
     with closing(heartbeats):
-        if job.hang_timeout is not None and folder:
+        if folder:
             try:
-                job = heartbeats.start(job, folder)
+                job = heartbeats.open(job, folder)
+                if job.hang_timeout is not None:
+                    heartbeats.read()
             except (OSError, AscendRunnerError) as error:
                 warn(f"heartbeats of the ranks are not received: {error}")
         yield job, heartbeats
@@ -51,23 +56,27 @@ def listening(job: JobSpec, folder: str, warn: Callable[[str], None]) -> Iterato
 class Heartbeats:
     """The last beat of each rank. An observer of the manager's facts, from which it learns the processes of the job."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, wake: Callable[[], None] = lambda: None) -> None:
         self.announced_until = 0.0  # the end of the longest pause that a rank has announced
-        self._now = now
+        self._now, self._wake = now, wake
         self._beats: dict[int, Beat] = {}
         self._sockets: dict[int, tuple[int, socket.socket]] = {}  # by descriptor, with the rank
         self._waker, self._sleeper = socket.socketpair()
+        self._has_news = False  # a checkpoint was saved
         self._leaders: set[int] = set()
         self._poll = select.poll()
+        self._saved: dict[int, dict[int, SavedCheckpoint]] = {}  # by rank and process
+        self._announced: dict[int, set[int]] = {}  # processes that will report checkpoints, by rank
+        self._known: set[int] = set()  # processes of the job; they may have ended since
+        self._reading = threading.Lock()
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
 
-    def start(self, job: JobSpec, folder: str) -> JobSpec:
-        """Open the sockets and listen; return the plan in which each rank has the address of its own.
+    def open(self, job: JobSpec, folder: str) -> JobSpec:
+        """Open the sockets; return the plan in which each rank has the address of its own.
 
         Raises:
             OSError: A socket cannot be made.
-            AscendRunnerError: No thread can be started.
         """
         paths = {rank.rank_id: os.path.join(folder, f"notify-{rank.rank_id}") for rank in job.ranks}
         for rank_id, path in paths.items():
@@ -77,9 +86,19 @@ class Heartbeats:
             receiver.bind(path)
             self._poll.register(receiver, select.POLLIN)
         self._poll.register(self._sleeper, select.POLLIN)
-        self._thread = bounded.start_thread(self._listen)
         ranks = (attrs.evolve(rank, env={**rank.env, VARIABLE: paths[rank.rank_id]}) for rank in job.ranks)
         return attrs.evolve(job, ranks=tuple(ranks))
+
+    def read(self) -> None:
+        """Read what was sent before this call, and listen from now on.
+
+        Raises:
+            AscendRunnerError: No thread can be started.
+        """
+        for rank_id, receiver in self._sockets.values():
+            self._receive(rank_id, receiver)
+        if self._sockets and not self._thread:
+            self._thread = bounded.start_thread(self._listen)
 
     def close(self) -> None:
         """Stop listening. May be called twice."""
@@ -95,6 +114,22 @@ class Heartbeats:
         """Take note of the processes of the job."""
         if isinstance(fact, Spawned):
             self._leaders.add(fact.pid)
+            self._known.add(fact.pid)
+
+    @property
+    def saving_ranks(self) -> Collection[int]:
+        """The ranks that have announced to report each checkpoint that they are asked for."""
+        return self._announced.copy().keys()
+
+    def saved_since(self, moment: float) -> Mapping[int, SavedCheckpoint]:
+        """Return the ranks of which every process that has announced it, and is alive, has reported since then."""
+        found = {}
+        for rank_id, reports in self._saved.copy().items():
+            new = {pid: saved for pid, saved in reports.copy().items() if saved.at >= moment}
+            expected = self._announced.get(rank_id, set()) - new.keys()
+            if new and not any(map(_is_alive, expected)):
+                found[rank_id] = max(new.values(), key=lambda saved: saved.at)
+        return found
 
     def of(self, rank_ids: Collection[int]) -> Mapping[int, Beat]:
         """Return the last beats of those ranks that have sent any."""
@@ -107,25 +142,33 @@ class Heartbeats:
             for fd, _events in self._poll.poll():
                 if fd in self._sockets:
                     self._receive(*self._sockets[fd])
+            if self._has_news:
+                self._has_news = False
+                self._wake()
             self._closing.wait(NAP)
 
     def _receive(self, rank_id: int, receiver: socket.socket) -> None:
         """Read the datagrams that wait in the socket of a rank. Of equal datagrams only the last one is read."""
-        known = b""
-        for _ in range(MOST_AT_ONCE):
-            try:
-                data, ancillary, _flags, _address = receiver.recvmsg(
-                    notifications.LONGEST + 1, socket.CMSG_SPACE(CREDENTIALS.size)
-                )
-            except BlockingIOError:
-                return
-            is_known = data == known or self._is_ours(ancillary)
-            known = data if is_known else b""
-            if is_known:
-                self._note(rank_id, notifications.parse(data))
+        with self._reading:
+            for _ in range(MOST_AT_ONCE):
+                try:
+                    data, ancillary, _flags, _address = receiver.recvmsg(
+                        notifications.LONGEST + 1, socket.CMSG_SPACE(CREDENTIALS.size)
+                    )
+                except BlockingIOError:
+                    return
+                pid = _sender(ancillary)
+                if self._is_ours(pid):
+                    self._note(rank_id, pid, notifications.parse(data))
 
-    def _note(self, rank_id: int, told: notifications.Notification) -> None:
+    def _note(self, rank_id: int, pid: int, told: notifications.Notification) -> None:
         now, before = self._now(), self._beats.get(rank_id)
+        if told.will_save:
+            self._announced.setdefault(rank_id, set()).add(pid)
+        if told.has_saved:
+            saved = SavedCheckpoint(at=now, path=told.checkpoint, step=told.step)
+            self._saved.setdefault(rank_id, {})[pid] = saved
+            self._has_news = True
         if told.extend:
             self.announced_until = max(self.announced_until, now + told.extend)
         if told.is_beat or before:
@@ -138,13 +181,24 @@ class Heartbeats:
                 checkpoint=told.checkpoint or before.checkpoint,
             )
 
-    def _is_ours(self, ancillary: list[tuple[int, int, bytes]]) -> bool:
-        """Whether the sender is a process of this job, which cannot be known of one that has ended meanwhile."""
-        for level, kind, data in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) == CREDENTIALS.size:
-                pid = CREDENTIALS.unpack(data)[0]
-                return pid > 0 and (_session(pid) in self._leaders or _is_descendant(pid))
-        return False
+    def _is_ours(self, pid: int) -> bool:
+        """Whether a process is of this job. Of one that has ended meanwhile, that is known if it has sent before."""
+        if pid not in self._known and pid > 0 and (_session(pid) in self._leaders or _is_descendant(pid)):
+            self._known.add(pid)
+        return pid in self._known
+
+
+def _sender(ancillary: list[tuple[int, int, bytes]]) -> int:
+    """Return the pid of the process that has sent a datagram; 0 if it is unknown."""
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) == CREDENTIALS.size:
+            return int(CREDENTIALS.unpack(data)[0])
+    return 0
+
+
+def _is_alive(pid: int) -> bool:
+    found = process_tree.look(pid)
+    return found is not None and not found.is_zombie
 
 
 def _session(pid: int) -> int:

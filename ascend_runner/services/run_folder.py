@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from signal import Signals
 from typing import Final
 
 import attrs
@@ -109,7 +110,8 @@ def _make(base: str) -> tuple[str, int]:
 
 def with_requests(job: JobSpec, folder: str) -> JobSpec:
     """Return the plan with the file in which the ranks agree on the step of a checkpoint."""
-    name, value = REQUESTS_VARIABLE, os.path.join(folder, "requests")
+    signal = Signals(job.checkpoint_signum).name[3:] if job.checkpoint_signum else "none"
+    name, value = REQUESTS_VARIABLE, f"{signal}:{os.path.join(folder, 'requests')}"
     return attrs.evolve(
         job,
         ranks=tuple(
@@ -117,7 +119,7 @@ def with_requests(job: JobSpec, folder: str) -> JobSpec:
                 rank,
                 env={
                     **{known: value for known, value in rank.env.items() if known != name},
-                    **({name: f"USR1:{value}"} if folder else {}),
+                    **({name: value} if folder else {}),
                 },
             )
             for rank in job.ranks

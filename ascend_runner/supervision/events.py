@@ -164,6 +164,27 @@ class LimitReached:
 
 
 @attrs.frozen
+class CheckpointRequested:
+    """The ranks are to save a checkpoint; with `limit`, because the time limit of the job is near."""
+
+    limit: LimitReached | None = None
+
+
+@attrs.frozen
+class AskedToSave:
+    """Ranks were asked for a checkpoint; `reached` are those of which a process handles the signal."""
+
+    reached: frozenset[int]
+
+
+@attrs.frozen
+class Saved:
+    """The rank has reported that it has saved its part of a checkpoint since it was asked."""
+
+    rank_id: int
+
+
+@attrs.frozen
 class DeadlineReached:
     """The time set by the last `SetDeadline` has passed, or there is nothing left to wait for."""
 
@@ -177,6 +198,9 @@ Event = Union[
     SignalReceived,
     HangDetected,
     LimitReached,
+    CheckpointRequested,
+    AskedToSave,
+    Saved,
     DeadlineReached,
 ]
 

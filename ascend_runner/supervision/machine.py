@@ -20,6 +20,9 @@ The laws, which a test checks in every interleaving:
  7. A forwarded SIGUSR1 or SIGUSR2 reaches only processes that handle it: it never kills.
  8. When the first rank to end reports only a lost peer, the others are asked up to `HOLD` later, so that the true
     cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait.
+ 9. A request for a checkpoint ends when every rank that it has reached has saved or ended, or when the time for it is
+    over; then the ranks go on. After a SIGTERM (the second one begins the stop, the third one kills) and before the
+    time limit they are stopped then, and nothing that happens meanwhile is a first cause.
 
 The leader decides the status of its rank, but stragglers have the full grace: in `bash train.sh`, bash dies at once
 while the Python process below it is still saving. Stragglers of a leader that exits 0 are asked to stop at once.
@@ -34,24 +37,26 @@ from typing import Callable, Final, get_args
 import attrs
 
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS
+from ascend_runner.supervision import checkpoints
 from ascend_runner.supervision.events import (
     AskedProcessEnded,
-    Cause,
+    AskedToSave,
+    CheckpointRequested,
     DeadlineReached,
     Emptied,
     Event,
     Exited,
     HangDetected,
     LimitReached,
+    Saved,
     SignalReceived,
     Spawned,
     SpawnFailed,
 )
 from ascend_runner.supervision.state import Action, AskToStop, Notify, Phase, SetDeadline, SignalGroup, Spawn, State
+from ascend_runner.supervision.teardown import BACKOFF, Step, ask_all, cause_beside, kill, settle, tear_down
 
-BACKOFF: Final = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # shares of the grace between one SIGTERM and the next
 HOLD: Final = 0.5  # seconds; a rank that fails closes its connections while it still prints and cleans up
-KILL_WAIT: Final = 5.0  # seconds; a process that survives SIGKILL for longer is stuck in the kernel (state D)
 # How ranks receive these as well. They have no terminal, so they would ignore SIGTSTP (setpgid(2), orphaned groups).
 FORWARDED: Final[Mapping[int, Callable[[int], Action]]] = {
     SIGUSR1: lambda rank_id: Notify(rank_id, SIGUSR1),
@@ -60,13 +65,18 @@ FORWARDED: Final[Mapping[int, Callable[[int], Action]]] = {
     SIGCONT: lambda rank_id: SignalGroup(rank_id, SIGCONT),
 }
 
-Step = tuple[State, tuple[Action, ...]]
 Handler = Callable[..., Step]  # takes the state and an event of its column's type
 
 
-def start(rank_ids: tuple[int, ...], grace: float, stop_signum: int = SIGTERM) -> Step:
-    """Begin a job of these ranks: `grace` seconds lie between `stop_signum` (SIGTERM or SIGINT) and SIGKILL."""
-    return _spawn_next(State(grace=grace, waiting=rank_ids, stop_signum=stop_signum))
+def start(
+    rank_ids: tuple[int, ...], grace: float, stop_signum: int = SIGTERM, *, checkpoint_grace: float = 0.0
+) -> Step:
+    """Begin a job of these ranks.
+
+    `grace` seconds lie between `stop_signum` (SIGTERM or SIGINT) and SIGKILL, and before them `checkpoint_grace`
+    seconds in which the ranks can save a checkpoint.
+    """
+    return _spawn_next(State(grace=grace, waiting=rank_ids, stop_signum=stop_signum, checkpoint_grace=checkpoint_grace))
 
 
 def transition(state: State, event: Event) -> Step:
@@ -102,80 +112,104 @@ def _spawned_late(state: State, event: Spawned) -> Step:
 
 
 def _spawn_failed(state: State, event: SpawnFailed) -> Step:
-    return _tear_down(attrs.evolve(state, spawning=None), event)
+    return tear_down(attrs.evolve(state, spawning=None), event)
 
 
 def _spawn_failed_late(state: State, _event: Event) -> Step:
-    return _settle(attrs.evolve(state, spawning=None))
+    return settle(attrs.evolve(state, spawning=None))
 
 
 def _exited(state: State, event: Exited) -> Step:
-    was_running = state.phase is Phase.RUNNING
+    was_running = state.phase is not Phase.STARTING
     state = state.without_leader(event)
     if not event.ending.is_success:
         if event.is_consequence and was_running and state.leaders:
             return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(HOLD),)
-        return _tear_down(state, event)
+        return tear_down(state, event)
 
     asked = (AskToStop(event.rank_id, state.stop_signum),) if event.has_stragglers else ()
-    return _settle(state, asked)
+    return settle(state, asked)
 
 
 def _held(state: State, event: Event) -> Step:
-    return _tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
+    return tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
 
 
 def _exited_while_stopping(state: State, event: Exited) -> Step:
     asked = (AskToStop(event.rank_id, state.stop_signum),) if event.has_stragglers else ()
-    return _settle(state.without_leader(event), asked)
+    return settle(state.without_leader(event), asked)
 
 
 def _exited_late(state: State, event: Exited) -> Step:
-    return _settle(state.without_leader(event))
+    return settle(state.without_leader(event))
 
 
 def _emptied(state: State, event: Emptied) -> Step:
-    return _settle(attrs.evolve(state, stragglers=state.stragglers - {event.rank_id}))
+    return settle(attrs.evolve(state, stragglers=state.stragglers - {event.rank_id}))
 
 
 def _signalled(state: State, event: SignalReceived) -> Step:
-    return _tear_down(attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event)), event)
+    if state.checkpoint_grace and event.signum == SIGTERM and state.phase is Phase.RUNNING:
+        return checkpoints.ask_before_stop(state, event)
+    return tear_down(attrs.evolve(state, is_interrupted=True, cause=cause_beside(state, event)), event)
 
 
 def _ended_from_outside(state: State, event: HangDetected | LimitReached) -> Step:
-    return _tear_down(state, event)
+    return tear_down(state, event)
+
+
+def _exited_while_saving(state: State, event: Exited) -> Step:
+    """The end of a rank is its answer; a failure is the cause only if the job was to go on."""
+    if state.cause is None and not event.ending.is_success:
+        return _exited(state, event)
+    asked = (AskToStop(event.rank_id, state.stop_signum),) if event.has_stragglers and state.cause is None else ()
+    state, actions = settle(state.without_leader(event), asked)
+    return (
+        checkpoints.answered(state, event.rank_id, actions) if state.phase is Phase.CHECKPOINTING else (state, actions)
+    )
+
+
+def _signalled_while_saving(state: State, event: SignalReceived) -> Step:
+    """The first SIGTERM gives the ranks the time to save; every other stop signal begins the stop."""
+    if state.checkpoint_grace and event.signum == SIGTERM and not state.is_interrupted:
+        return checkpoints.ask_before_stop(state, event)
+    return _signalled(state, event)
+
+
+def _hung_while_saving(state: State, event: HangDetected) -> Step:
+    return (state, ()) if state.cause else tear_down(state, event)
 
 
 def _signalled_again(state: State, event: SignalReceived) -> Step:
     """A signal during the teardown: either it means SIGKILL, or it changes nothing (law 4)."""
     is_again = state.is_interrupted or (event.signum == SIGINT and state.steps_taken > 0)
-    state = attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event))
+    state = attrs.evolve(state, is_interrupted=True, cause=cause_beside(state, event))
     if is_again and event.signum in IMPATIENT_SIGNALS:
-        return _kill(attrs.evolve(state, killed_by=event.signum))
+        return kill(attrs.evolve(state, killed_by=event.signum))
     return state, ()
 
 
 def _signalled_late(state: State, event: SignalReceived) -> Step:
     """A signal after SIGKILL was sent: it becomes the cause if there is none, even if all leaders exited 0."""
-    return attrs.evolve(state, cause=_cause_beside(state, event)), ()
+    return attrs.evolve(state, cause=cause_beside(state, event)), ()
 
 
 def _signalled_after_all(state: State, event: SignalReceived) -> Step:
     """A signal after the end: it can explain the death of a rank, but a success stays a success."""
-    return attrs.evolve(state, cause=state.cause and _cause_beside(state, event)), ()
+    return attrs.evolve(state, cause=state.cause and cause_beside(state, event)), ()
 
 
 def _next_step(state: State, _event: Event) -> Step:
     steps_taken = state.steps_taken + 1
     if steps_taken == len(BACKOFF):
-        return _kill(state)
+        return kill(state)
 
-    actions = (*_ask_all(state), SetDeadline(BACKOFF[steps_taken] * state.grace))
+    actions = (*ask_all(state), SetDeadline(BACKOFF[steps_taken] * state.grace))
     return attrs.evolve(state, steps_taken=steps_taken), actions
 
 
 def _asked_ended(state: State, _event: Event) -> Step:
-    return state, _ask_all(state)
+    return state, ask_all(state)
 
 
 def _give_up(state: State, _event: Event) -> Step:
@@ -194,6 +228,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         SignalReceived: _signalled,
         HangDetected: _ended_from_outside,
         LimitReached: _ended_from_outside,
+        CheckpointRequested: checkpoints.remember,
     },
     Phase.RUNNING: {
         **_IGNORED,
@@ -202,6 +237,19 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         SignalReceived: _signalled,
         HangDetected: _ended_from_outside,
         LimitReached: _ended_from_outside,
+        CheckpointRequested: checkpoints.ask,
+    },
+    Phase.CHECKPOINTING: {
+        **_IGNORED,
+        Exited: _exited_while_saving,
+        Emptied: _emptied,
+        SignalReceived: _signalled_while_saving,
+        HangDetected: _hung_while_saving,
+        LimitReached: _ended_from_outside,
+        CheckpointRequested: checkpoints.ask_again,
+        AskedToSave: checkpoints.asked,
+        Saved: checkpoints.saved,
+        DeadlineReached: checkpoints.time_is_over,
     },
     Phase.HOLDING: {
         **_IGNORED,
@@ -238,56 +286,14 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
 
 def _spawn_next(state: State) -> Step:
     if not state.waiting:
-        return _settle(attrs.evolve(state, phase=Phase.RUNNING))
+        state = attrs.evolve(state, phase=Phase.RUNNING)
+        return checkpoints.ask(state, state.requested) if state.requested and state.leaders else settle(state)
 
     rank_id, *rest = state.waiting
     return attrs.evolve(state, spawning=rank_id, waiting=tuple(rest)), (Spawn(rank_id),)
-
-
-def _ask_all(state: State) -> tuple[Action, ...]:
-    return tuple(AskToStop(rank_id, state.stop_signum) for rank_id in sorted(state.alive))
 
 
 def _forward(state: State, signum: int) -> Step:
     """Hand a signal on to the ranks, unless they were sent SIGKILL: it changes nothing any more."""
     is_over = state.phase in {Phase.KILLING, Phase.DONE}
     return state, () if is_over else tuple(map(FORWARDED[signum], sorted(state.alive)))
-
-
-def _cause_beside(state: State, event: SignalReceived) -> Cause:
-    """Return the cause after the runner has received a signal (law 1)."""
-    cause = state.cause
-    is_echo = isinstance(cause, Exited) and cause.ending.signum == event.signum and state.steps_taken == 0
-
-    return event if cause is None or is_echo else cause
-
-
-def _tear_down(state: State, cause: Cause | None) -> Step:
-    """Ask every living rank to stop, and start the back-off."""
-    state = attrs.evolve(
-        state,
-        phase=Phase.TERMINATING,
-        waiting=(),
-        cause=state.cause or cause,
-        stopped=state.leaders,
-        stop_signum=SIGINT if cause == SignalReceived(SIGINT) else state.stop_signum,
-    )
-
-    return _settle(state, (*_ask_all(state), SetDeadline(BACKOFF[0] * state.grace)))
-
-
-def _kill(state: State) -> Step:
-    killed = tuple(SignalGroup(rank_id, SIGKILL) for rank_id in sorted(state.alive))
-    return attrs.evolve(state, phase=Phase.KILLING), (*killed, SetDeadline(KILL_WAIT))
-
-
-def _settle(state: State, actions: tuple[Action, ...] = ()) -> Step:
-    """Go on to the next phase if there is nothing left to wait for in this one."""
-    if state.waiting or state.spawning is not None or state.leaders:
-        return state, actions
-    if not state.stragglers:
-        return attrs.evolve(state, phase=Phase.DONE), ()
-    if state.is_tearing_down:
-        return state, actions
-
-    return _tear_down(state, cause=None)

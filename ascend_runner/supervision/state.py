@@ -9,20 +9,32 @@ from typing import Union
 
 import attrs
 
-from ascend_runner.supervision.events import Cause, Ending, Exited
+from ascend_runner.supervision.events import Cause, CheckpointRequested, Ending, Exited, LimitReached
 
 
 class Phase(enum.Enum):
-    """The phase of a job, in order."""
+    """The phase of a job, in order; only CHECKPOINTING may be followed by RUNNING again."""
 
     STARTING = "starting"  # ranks are started one after the other, so that an event between two can stop the rest
     RUNNING = "running"  # every leader was started
+    CHECKPOINTING = "checkpointing"  # the ranks were asked for a checkpoint; then they go on, or are stopped
     HOLDING = "holding"  # a rank has lost a peer; the others have a moment to report a cause
     TERMINATING = (
         "terminating"  # every living rank was asked to stop, and is checked again at each step of the back-off
     )
     KILLING = "killing"  # every living group was sent SIGKILL
     DONE = "done"  # no process is alive, or a bounded wait after SIGKILL is over
+
+
+@attrs.frozen(kw_only=True)
+class CheckpointRequest:
+    """A request for a checkpoint, as long as the phase is CHECKPOINTING, or the last one."""
+
+    unreached: frozenset[int] = frozenset()  # ranks of which no process handles the signal so far
+    unsaved: frozenset[int] = frozenset()  # ranks that were reached and have neither reported a checkpoint nor ended
+    has_reached: bool = False
+    is_being_sent: bool = False  # `AskedToSave` is yet to come
+    before_limit: LimitReached | None = None  # the cause of the stop that follows once a rank was reached
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +54,9 @@ class State:
     stop_signum: int = SIGTERM  # the signal that asks ranks to stop
     is_interrupted: bool = False  # whether the runner itself has received a stop signal
     killed_by: int = 0  # the signal that has cut the grace short
+    checkpoint_grace: float = 0.0  # seconds for a checkpoint before a stop; 0: the ranks are not asked for one
+    requested: CheckpointRequested | None = None  # while ranks are still being started
+    checkpoint: CheckpointRequest = CheckpointRequest()
 
     @property
     def alive(self) -> frozenset[int]:
@@ -51,7 +66,7 @@ class State:
     @property
     def is_tearing_down(self) -> bool:
         """Whether all ranks were asked to stop: nothing that happens from then on is a first cause."""
-        return self.phase not in {Phase.STARTING, Phase.RUNNING, Phase.HOLDING}
+        return self.phase not in {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING, Phase.HOLDING}
 
     def without_leader(self, event: Exited) -> State:
         """Return the state after the leader of a rank has ended."""
@@ -93,6 +108,16 @@ class Notify:
 
 
 @attrs.frozen
+class AskToSave:
+    """Ask the ranks for a checkpoint; answered by `AskedToSave`.
+
+    Those that it does not reach are asked again until they handle the signal: then another `AskedToSave` follows.
+    """
+
+    rank_ids: tuple[int, ...]
+
+
+@attrs.frozen
 class SignalGroup:
     """Send SIGKILL, SIGSTOP or SIGCONT to every process of the rank."""
 
@@ -107,4 +132,4 @@ class SetDeadline:
     seconds: float
 
 
-Action = Union[Spawn, AskToStop, Notify, SignalGroup, SetDeadline]
+Action = Union[Spawn, AskToStop, AskToSave, Notify, SignalGroup, SetDeadline]

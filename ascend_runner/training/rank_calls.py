@@ -61,6 +61,7 @@ def on_checkpoint(agree: Optional[Callable[[int], int]] = None, every: int = 1) 
         signal.siginterrupt(signum, False)  # a system call that a step waits in goes on
         # At its end Python restores the default action, so a rank that has saved and ends would die of a late signal.
         atexit.register(signal.signal, signum, signal.SIG_IGN)
+        _notifier().send([("X_SAVES", "1")])
     return requests
 
 
@@ -90,7 +91,8 @@ class CheckpointRequests:
 
     def at(self, step: int) -> bool:
         """Return whether a checkpoint is to be saved after `step`. Waits at most LONGEST_WAIT."""
-        self._end_save()
+        if self._is_saving:  # and did not call `saved`, as if another rank had saved for this one
+            self.saved("")
         self._step = step
         if step % self._every:
             return False

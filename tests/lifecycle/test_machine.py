@@ -41,6 +41,7 @@ class World:
     alive: int = 0
     to_start: int = 0
     has_failed: bool = False  # a rank of this attempt
+    is_checkpointing: bool = False  # the ranks were asked for a checkpoint
     is_stopping: bool = False  # the ranks were asked to stop
     told: bool = False  # a stop signal has arrived
     is_expired: bool = False  # the time limit of the job is reached
@@ -79,6 +80,9 @@ class World:
         if not (self.is_expired or self.is_stopping):
             expired = attrs.evolve(self, is_expired=True, to_start=0, is_stopping=True, cause_is_limit=True)
             yield expired, self._teardown()
+        if self.alive and not (self.to_start or self.is_stopping):
+            kind = Kind.CHECKPOINT_OVER if self.is_checkpointing else Kind.CHECKPOINT
+            yield attrs.evolve(self, is_checkpointing=not self.is_checkpointing), (Event(kind=kind),)
         if self.to_start:
             started = attrs.evolve(self, to_start=self.to_start - 1, alive=self.alive + 1)
             yield started, () if started.to_start else (Event(kind=Kind.ALL_STARTED),)
@@ -101,7 +105,7 @@ class World:
         if self.cause_is_signal:
             yield over, (Event(kind=Kind.ENDED, status=STOPPED),)
         elif self.cause_is_limit:
-            yield over, (Event(kind=Kind.ENDED, status=EXPIRED),)
+            yield over, (Event(kind=Kind.LIMIT_REACHED, status=EXPIRED),)
         elif not self.has_failed:
             yield over, (Event(kind=Kind.ENDED),)
         else:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Final, Optional
 import attrs
 import pytest
 
-from ascend_runner.facts import Beat
+from ascend_runner.facts import Beat, SavedCheckpoint
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services import run_folder
 from ascend_runner.services.heartbeats import VARIABLE, Heartbeats, listening
@@ -59,7 +60,8 @@ def sending(path: str, text: str, *, new_session: bool = False) -> Iterator[None
 def test_each_rank_has_its_own_beats(folder: str) -> None:
     """Later datagrams add to what the rank has told before; also a process in a session of its own speaks for it."""
     with closing(Heartbeats(now=lambda: 7.0)) as heartbeats:
-        job = heartbeats.start(job_of(3), folder)
+        job = heartbeats.open(job_of(3), folder)
+        heartbeats.read()
         first = Beat(at=7.0, step=5, section="evaluation", status="fine")
         with sending(address(job, 0), "WATCHDOG=1\nX_STEP=5\nX_SECTION=evaluation\nSTATUS=fine"):
             wait_until(lambda: heartbeats.of({0}) == {0: first})
@@ -76,7 +78,8 @@ def test_each_rank_has_its_own_beats(folder: str) -> None:
 def test_strangers_are_ignored(folder: str) -> None:
     """A process that does not descend from the runner, such as this one itself, tells nothing."""
     with closing(Heartbeats()) as heartbeats, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
-        job = heartbeats.start(job_of(1), folder)
+        job = heartbeats.open(job_of(1), folder)
+        heartbeats.read()
         for _ in range(3):
             stranger.sendto(b"WATCHDOG=1\nX_STEP=99", address(job, 0))
         with sending(address(job, 0), "X_STEP=1"):
@@ -85,18 +88,50 @@ def test_strangers_are_ignored(folder: str) -> None:
         assert 1 == heartbeats.of({0})[0].step
 
 
-def test_nobody_listens_without_a_limit_for_hangs(folder: str) -> None:
-    """Then NOTIFY_SOCKET stays what it was, and there is no thread and no socket; nor without a directory."""
-    without_limit, limited = job_of(1), job_of(1, hang_timeout=60.0)
-    warnings: list[str] = []
-    with listening(without_limit, folder, warnings.append) as (first, _heartbeats):
-        pass
-    with listening(limited, "", warnings.append) as (second, _heartbeats):
-        pass
+def test_reports_wait_until_they_are_needed(folder: str) -> None:
+    """Without a limit for hangs there is no thread until a checkpoint is asked for; then all reports are read."""
+    threads = threading.active_count()
+    with listening(job_of(1), folder, pytest.fail) as (job, heartbeats), sending(address(job, 0), "X_STEP=7"):
+        wait_until(lambda: has_datagram(heartbeats))
+        assert (threads, {}) == (threading.active_count(), heartbeats.of({0}))
+        heartbeats.read()
 
-    assert (without_limit, limited) == (first, second)
+        assert 7 == heartbeats.of({0})[0].step
+        assert threads + 1 == threading.active_count()
+
+
+def has_datagram(heartbeats: Heartbeats) -> bool:
+    """Return whether a report waits to be read."""
+    return bool(heartbeats._poll.poll(0))  # noqa: SLF001  nothing else shows it without reading it
+
+
+def test_nobody_listens_without_a_directory(folder: str) -> None:
+    """Then NOTIFY_SOCKET stays what it was, and there is no thread and no socket."""
+    job = job_of(1, hang_timeout=60.0)
+    with listening(job, "", pytest.fail) as (same, heartbeats):
+        heartbeats.read()
+
+    assert job == same
     assert [] == os.listdir(folder)
-    assert [] == warnings
+
+
+def test_checkpoint_is_saved_when_every_process_of_the_rank_has_reported_it(folder: str) -> None:
+    """Processes that have announced it are waited for, unless they have ended; a checkpoint is no heartbeat."""
+    news = threading.Event()
+    with closing(Heartbeats(now=lambda: 7.0, wake=news.set)) as heartbeats:
+        job = heartbeats.open(job_of(2), folder)
+        heartbeats.read()
+        with sending(address(job, 0), "X_SAVES=1"), sending(address(job, 1), "X_CHECKPOINT=a\nX_STEP=3"):
+            wait_until(lambda: list(heartbeats.saving_ranks) == [0])
+            with sending(address(job, 0), "WATCHDOG=1\nX_CHECKPOINT=b\nX_STEP=3"):
+                wait_until(news.is_set)
+                wait_until(lambda: bool(heartbeats.of({0})))
+                wait_until(lambda: 1 in heartbeats.saved_since(7.0))
+                assert {1: SavedCheckpoint(at=7.0, path="a", step=3)} == heartbeats.saved_since(7.0)
+        wait_until(lambda: 0 in heartbeats.saved_since(7.0))
+
+        assert {} == heartbeats.saved_since(7.5)
+        assert {0} == heartbeats.of({0, 1}).keys()
 
 
 def test_sockets_that_cannot_be_made_are_no_failure(folder: str) -> None:

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.events import (
     AskedProcessEnded,
+    AskedToSave,
     Cause,
+    CheckpointRequested,
     DeadlineReached,
     Emptied,
     Ending,
@@ -25,6 +27,7 @@ from ascend_runner.supervision.events import (
     Exited,
     HangDetected,
     LimitReached,
+    Saved,
     SignalReceived,
     Spawned,
     SpawnFailed,
@@ -32,7 +35,9 @@ from ascend_runner.supervision.events import (
 from ascend_runner.supervision.machine import TRANSITIONS
 from ascend_runner.supervision.state import (
     Action,
+    AskToSave,
     AskToStop,
+    CheckpointRequest,
     Notify,
     Phase,
     SetDeadline,
@@ -47,14 +52,29 @@ SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # of the grace
 KILL_WAIT = 5.0
 PID = 4711
 HOLD = 0.5
-MOST_SIGNALS = 2
+SAVE = 60.0  # seconds for a checkpoint before a stop
+ANSWER_LIMIT = 300.0  # and where nothing else sets a time
+LIMIT = LimitReached(3600.0)
 PHASES = list(Phase)
 
 
 @attrs.frozen
 class World:
-    """The living processes, the rank being spawned, and the cause that an observer would name."""
+    """The living processes, the rank being spawned, and the cause that an observer would name.
 
+    `save` is the time for a checkpoint before a stop, `is_asking` whether the ranks are being asked for one right now.
+    Then ranks are `deaf`, or `saving` until they have answered.
+    """
+
+    save: float = 0.0
+    most_signals: int = 2
+    may_request: bool = False
+    request: CheckpointRequested | None = None  # that was made
+    is_checkpointing: bool = False
+    is_asking: bool = False
+    deaf: frozenset[int] = frozenset()
+    saving: frozenset[int] = frozenset()
+    has_reached: bool = False
     spawning: int | None = None
     leaders: frozenset[int] = frozenset()
     stragglers: frozenset[int] = frozenset()
@@ -92,11 +112,51 @@ class World:
             yield HangDetected(60.0)
         if not self.is_expired:
             yield LimitReached(60.0)
-        if self.signals < MOST_SIGNALS:
+        if self.signals < self.most_signals:
             yield SignalReceived(SIGTERM)
+        yield from self._about_checkpoints()
+
+    def _about_checkpoints(self) -> Iterator[Event]:
+        if self.may_request and not self.request:
+            yield CheckpointRequested()
+            yield CheckpointRequested(LIMIT)
+        if self.is_asking:
+            yield AskedToSave(frozenset())
+            yield AskedToSave(self.alive - {1})
+        elif self.is_checkpointing and self.deaf:
+            yield AskedToSave(self.deaf)
+        for rank_id in sorted(self.saving | self.deaf if self.is_checkpointing else ()):
+            yield Saved(rank_id)
 
     def after(self, event: Event) -> World:
         """Return the world after `event`."""
+        if isinstance(event, (CheckpointRequested, AskedToSave, Saved)):
+            return self._after_request(event)
+        world = self._after(event)
+        if isinstance(event, Exited):
+            world = attrs.evolve(world, deaf=self.deaf - {event.rank_id}, saving=self.saving - {event.rank_id})
+        return world
+
+    def _after_request(self, event: CheckpointRequested | AskedToSave | Saved) -> World:
+        if isinstance(event, CheckpointRequested):
+            return attrs.evolve(self, request=event)
+        if not self.is_checkpointing:
+            return self
+        if isinstance(event, Saved):
+            gone = {event.rank_id}
+            return attrs.evolve(self, deaf=self.deaf - gone, saving=self.saving - gone, has_reached=True)
+        reached = event.reached & self.alive
+        is_limit = self.request == CheckpointRequested(LIMIT) and bool(reached)
+        return attrs.evolve(
+            self,
+            is_asking=False,
+            deaf=self.deaf - reached,
+            saving=self.saving | reached,
+            has_reached=self.has_reached or bool(reached),
+            cause=self.cause or (LIMIT if is_limit else None),
+        )
+
+    def _after(self, event: Event) -> World:
         if isinstance(event, Spawned):
             return attrs.evolve(self, spawning=None, leaders=self.leaders | {event.rank_id})
         if isinstance(event, SpawnFailed):
@@ -133,8 +193,23 @@ class World:
             if isinstance(action, Spawn):
                 world = attrs.evolve(world, spawning=action.rank_id)
             elif isinstance(action, SetDeadline):
-                world = attrs.evolve(world, has_deadline=True, is_holding=action.seconds == HOLD)
+                is_other = action.seconds in {HOLD, self.save, ANSWER_LIMIT}
+                world = attrs.evolve(world, has_deadline=True, is_holding=is_other)
+            elif isinstance(action, AskToSave):
+                begun = not world.is_checkpointing
+                deaf = frozenset(action.rank_ids) if begun else world.deaf
+                world = attrs.evolve(world, is_checkpointing=True, is_asking=True, deaf=deaf)
         return world
+
+    def told_of(self, state: State, actions: tuple[Action, ...]) -> World:
+        """Return the world in which the actions are in progress; an end of the checkpointing was checked before."""
+        world = self.told(actions)
+        if state.phase is Phase.CHECKPOINTING:
+            return world
+        nobody: frozenset[int] = frozenset()
+        return attrs.evolve(
+            world, is_checkpointing=False, is_asking=False, deaf=nobody, saving=nobody, has_reached=False
+        )
 
 
 def is_echo(cause: Cause | None, event: Event, *, deadlines: int) -> bool:
@@ -164,9 +239,21 @@ class Transition:
         return self.before.phase is Phase.TERMINATING and isinstance(self.event, DeadlineReached)
 
     @property
+    def asks_for_checkpoint(self) -> bool:
+        """Whether the ranks that have not saved are asked for a checkpoint: at each request, and before a stop."""
+        before, is_started = self.before.phase, isinstance(self.event, Spawned) and not self.before.waiting
+        is_first_signal = self.event == SignalReceived(SIGTERM) and self.world.signals == 1 and self.world.save > 0
+        if before is Phase.STARTING:
+            return is_started and self.world.request is not None
+        if before is Phase.CHECKPOINTING and self.before.cause:
+            return False
+        is_asked = isinstance(self.event, CheckpointRequested) or is_first_signal
+        return before in {Phase.RUNNING, Phase.CHECKPOINTING} and is_asked
+
+    @property
     def is_impatience(self) -> bool:
         """Whether the runner has received SIGTERM again during the teardown."""
-        is_again = self.event == SignalReceived(SIGTERM) and self.world.signals == MOST_SIGNALS
+        is_again = self.event == SignalReceived(SIGTERM) and self.world.signals > 1
         return self.before.phase is Phase.TERMINATING and is_again
 
 
@@ -174,6 +261,7 @@ def check_laws(step: Transition) -> None:
     """Check one transition."""
     check_phases(step)
     check_cause(step)
+    check_checkpoint(step)
     assert expected_actions(step) == step.actions
     assert step.world.alive == step.after.alive, "the machine knows who is alive"
 
@@ -183,9 +271,28 @@ def check_phases(step: Transition) -> None:
     gave_up = step.before.phase is Phase.KILLING and isinstance(step.event, DeadlineReached)
     is_anybody_left = step.world.alive or step.world.spawning is not None or step.after.waiting
 
-    assert PHASES.index(step.before.phase) <= PHASES.index(step.after.phase)
+    is_back = (step.before.phase, step.after.phase) == (Phase.CHECKPOINTING, Phase.RUNNING)
+    assert is_back or PHASES.index(step.before.phase) <= PHASES.index(step.after.phase)
     assert (step.after.phase is Phase.DONE) == (gave_up or not is_anybody_left)
     assert not (step.after.is_tearing_down and step.after.waiting), "nobody is started during a teardown"
+
+
+def check_checkpoint(step: Transition) -> None:
+    """A request ends when all that it has reached have answered, when its time is over, or with the attempt."""
+    if step.before.phase is not Phase.CHECKPOINTING:
+        assert step.asks_for_checkpoint is (step.after.phase is Phase.CHECKPOINTING)
+        return
+    world, event = step.world, step.event
+    is_answered = not (world.saving or world.is_asking) and (world.has_reached or world.cause is not None)
+    is_news = isinstance(event, (AskedToSave, Saved, Exited))
+    is_over = (is_answered and is_news) or isinstance(event, (DeadlineReached, LimitReached)) or not world.leaders
+    is_over |= event == SignalReceived(SIGTERM) and (world.signals > 1 or not world.save)
+    is_over |= isinstance(event, HangDetected) and step.before.cause is None
+    is_over |= isinstance(event, Exited) and event.ending != OK and step.before.cause is None
+
+    assert is_over is (step.after.phase is not Phase.CHECKPOINTING)
+    if step.before.cause is None and step.after.phase is Phase.RUNNING:
+        assert world.cause is None, "nobody is stopped who was only asked to save"
 
 
 def check_cause(step: Transition) -> None:
@@ -201,13 +308,16 @@ def expected_actions(step: Transition) -> tuple[Action, ...]:
     event, everybody = step.event, sorted(step.world.alive)
     if step.after.phase is Phase.DONE:
         return ()
+    if step.asks_for_checkpoint:
+        ranks = step.world.deaf | step.world.saving if step.before.phase is Phase.CHECKPOINTING else everybody
+        return (AskToSave(tuple(sorted(ranks))), SetDeadline(step.world.save or ANSWER_LIMIT))
     if step.is_impatience or (step.is_deadline_of_backoff and step.before.steps_taken == len(SHARES) - 1):
         return (*(SignalGroup(rank_id, SIGKILL) for rank_id in everybody), SetDeadline(KILL_WAIT))
     if step.begins_teardown or step.is_deadline_of_backoff:
         share = SHARES[0 if step.begins_teardown else step.before.steps_taken + 1]
         return (*(AskToStop(rank_id, SIGTERM) for rank_id in everybody), SetDeadline(GRACE * share))
     if step.after.phase is Phase.HOLDING:
-        return (SetDeadline(HOLD),) if step.before.phase is Phase.RUNNING else ()
+        return () if step.before.phase is Phase.HOLDING else (SetDeadline(HOLD),)
     if isinstance(event, AskedProcessEnded) and step.after.phase is Phase.TERMINATING:
         return tuple(AskToStop(rank_id, SIGTERM) for rank_id in everybody)
     if isinstance(event, Spawned) and step.after.phase is Phase.STARTING:
@@ -215,15 +325,16 @@ def expected_actions(step: Transition) -> tuple[Action, ...]:
     if isinstance(event, Spawned) and step.after.is_tearing_down:
         is_killed = step.after.phase is Phase.KILLING
         return (SignalGroup(event.rank_id, SIGKILL) if is_killed else AskToStop(event.rank_id, SIGTERM),)
-    if isinstance(event, Exited) and event.has_stragglers and step.after.phase is not Phase.KILLING:
+    is_left_alone = step.after.phase is Phase.KILLING or (step.after.phase is Phase.CHECKPOINTING and step.world.cause)
+    if isinstance(event, Exited) and event.has_stragglers and not is_left_alone:
         return (AskToStop(event.rank_id, SIGTERM),)
     return ()
 
 
-def explore(rank_ids: tuple[int, ...]) -> int:
+def explore(rank_ids: tuple[int, ...], world: World) -> int:
     """Walk through every interleaving, check the laws at each step, and return the number of steps."""
-    state, actions = machine.start(rank_ids, GRACE)
-    to_visit = [(state, World().told(actions))]
+    state, actions = machine.start(rank_ids, GRACE, checkpoint_grace=world.save)
+    to_visit = [(state, world.told(actions))]
     seen = set()
     steps = 0
     while to_visit:
@@ -235,11 +346,14 @@ def explore(rank_ids: tuple[int, ...]) -> int:
             check_laws(Transition(before=state, event=event, after=next_state, actions=actions, world=next_world))
             if next_state.phase is Phase.DONE:
                 continue
-            # A rank's status no longer matters here, so histories that differ only in it are merged.
-            key = (attrs.evolve(next_state, endings=frozenset(next_state.endings)), next_world.told(actions))  # type: ignore[arg-type]  # a hashable stand-in
+            next_world = next_world.told_of(next_state, actions)
+            # A rank's status no longer matters here, nor does a request that is over: such histories are merged.
+            checkpoint = next_state.checkpoint if next_state.phase is Phase.CHECKPOINTING else CheckpointRequest()
+            endings = frozenset(next_state.endings)
+            key = (attrs.evolve(next_state, endings=endings, checkpoint=checkpoint), next_world)  # type: ignore[arg-type]  # a hashable stand-in
             if key not in seen:
                 seen.add(key)
-                to_visit.append((next_state, next_world.told(actions)))
+                to_visit.append((next_state, next_world))
     return steps
 
 
@@ -247,7 +361,17 @@ def explore(rank_ids: tuple[int, ...]) -> int:
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_laws_hold_in_every_interleaving(ranks: int) -> None:
     """The laws hold for 1 to 4 ranks in every order of events."""
-    steps = explore(tuple(range(ranks)))
+    steps = explore(tuple(range(ranks)), World())
+
+    assert steps > 10**ranks
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("save", [0.0, SAVE])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_laws_hold_with_requests_for_checkpoints(ranks: int, save: float) -> None:
+    """The laws hold in every order of events if a checkpoint is asked for, too, before a stop or just so."""
+    steps = explore(tuple(range(ranks)), World(save=save, most_signals=3, may_request=True))
 
     assert steps > 10**ranks
 
@@ -263,6 +387,9 @@ def test_table_is_total() -> None:
         SignalReceived,
         HangDetected,
         LimitReached,
+        CheckpointRequested,
+        AskedToSave,
+        Saved,
         DeadlineReached,
     }
 
@@ -273,15 +400,16 @@ def test_table_is_total() -> None:
 @given(st.integers(1, 24), st.randoms(use_true_random=False))
 def test_laws_hold_in_random_histories(ranks: int, random: object) -> None:
     """The laws also hold in random histories of up to 24 ranks."""
-    state, actions = machine.start(tuple(range(ranks)), GRACE)
-    world = World().told(actions)
+    save = SAVE * (ranks % 2)
+    state, actions = machine.start(tuple(range(ranks)), GRACE, checkpoint_grace=save)
+    world = World(save=save, most_signals=3, may_request=True).told(actions)
     while state.phase is not Phase.DONE:
         event = random.choice(list(world.possible()))  # type: ignore[attr-defined]  # hypothesis' own Random
         before = state
         state, actions = machine.transition(state, event)
         world = world.after(event)
         check_laws(Transition(before=before, event=event, after=state, actions=actions, world=world))
-        world = world.told(actions)
+        world = world.told_of(state, actions)
 
 
 @pytest.mark.parametrize(

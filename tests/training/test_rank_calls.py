@@ -263,13 +263,32 @@ def test_runner_is_told(tmp_path: Path) -> None:
         receiver.settimeout(60)
         env = {**CLEAN, "NOTIFY_SOCKET": str(tmp_path / "notify")}
         subprocess.run([sys.executable, "-c", USES, str(ROOT)], env=env, check=True, timeout=60)
-        told = [receiver.recv(4096) for _ in range(3)]
+        told = [receiver.recv(4096) for _ in range(5)]
 
     assert [
+        b"X_SAVES=1",
+        b"X_CHECKPOINT=\nX_STEP=1",  # it is over at the next step
         b"X_CHECKPOINT=checkpoint-1\nX_STEP=2",
         b"WATCHDOG=1\nX_STEP=7\nX_SECTION=evaluation\nEXTEND_TIMEOUT_USEC=60000000",
         b"WATCHDOG=1",
     ] == told
+
+
+def test_rank_that_leaves_the_save_to_another_one_reports_its_part(tmp_path: Path) -> None:
+    """The next step after the save shows that this rank has done whatever was its part of it."""
+    script = """
+import os, signal, ascend_runner
+asked = ascend_runner.on_checkpoint()
+os.kill(os.getpid(), signal.SIGUSR1)
+print(asked.at(1), asked.at(2), asked.at(3))
+"""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(tmp_path / "notify"))
+        receiver.settimeout(60)
+        env = {**CLEAN, "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        subprocess.run([sys.executable, "-c", script], env=env, cwd=ROOT, check=True, timeout=60)
+
+        assert [b"X_SAVES=1", b"X_CHECKPOINT=\nX_STEP=1"] == [receiver.recv(4096) for _ in range(2)]
 
 
 def test_signal_and_file_are_named_by_the_runner(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""The sentences about a request for a checkpoint, and what the report says of the last one. Pure."""
+
+from __future__ import annotations
+
+from ascend_runner.facts import CheckpointEnded
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.supervision.events import SignalReceived, signal_name
+from ascend_runner.supervision.state import State
+from ascend_runner.text import duration, format_numbers, rank_list
+
+
+def asking(state: State, job: JobSpec) -> str:
+    """Announce that the ranks are asked for a checkpoint, and what follows."""
+    request = f"asking {rank_list(state.alive)} for a checkpoint"
+    if isinstance(state.cause, SignalReceived):
+        name = signal_name(state.cause.signum)
+        return f"received {name}; {request}, up to {job.checkpoint_grace:g} s ({name} again to stop the job now)"
+    if state.checkpoint.before_limit:
+        return f"time limit of {duration(state.checkpoint.before_limit.seconds)} almost reached; {request}"
+    return request
+
+
+def ended(fact: CheckpointEnded) -> str:
+    """Say what came of a request: "checkpoint at step 1200 by ranks 0-7 in 41 s"."""
+    sentences = []
+    if fact.saved:
+        steps = sorted({saved.step for saved in fact.saved.values() if saved.step is not None})
+        at = f" at step{'s' if len(steps) > 1 else ''} {format_numbers(steps)}" if steps else ""
+        seconds = max(saved.at for saved in fact.saved.values()) - fact.asked_at
+        sentences.append(f"checkpoint{at} by {rank_list(fact.saved)} in {duration(seconds)}")
+    if fact.missing:
+        verb = "has" if len(fact.missing) == 1 else "have"
+        sentences.append(f"{rank_list(fact.missing)} {verb} not reported a checkpoint within {duration(fact.seconds)}")
+    return "; ".join(sentences)
+
+
+def member(fact: CheckpointEnded, at: str) -> dict[str, object]:
+    """Return the last checkpoint for the report; `at` is the time of its end in ISO 8601.
+
+    `step` is the highest one that a rank has named, and null if none has. `ranks` have reported it, `missing` have not.
+    """
+    steps = [saved.step for saved in fact.saved.values() if saved.step is not None]
+    return {
+        "at": at,
+        "step": max(steps, default=None),
+        "path": next((saved.path for _rank, saved in sorted(fact.saved.items()) if saved.path), ""),
+        "ranks": sorted(fact.saved),
+        "missing": list(fact.missing),
+        "seconds": round(fact.seconds, 3),
+    }

@@ -1,0 +1,109 @@
+"""The rules of a request for a checkpoint while the ranks run: the cells of the phase CHECKPOINTING (law 9).
+
+The ranks are asked with a signal that only processes that handle it receive. A rank that does not handle it yet,
+because it still imports, is asked again and again by the manager; whether it will ever do so is unknown, so the request
+is over when every rank that was reached has answered.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from ascend_runner.supervision.events import (
+    AskedToSave,
+    CheckpointRequested,
+    DeadlineReached,
+    LimitReached,
+    Saved,
+    SignalReceived,
+)
+from ascend_runner.supervision.state import Action, AskToSave, CheckpointRequest, Phase, SetDeadline, State
+from ascend_runner.supervision.teardown import Step, settle, tear_down
+
+ANSWER_LIMIT: Final = 300.0  # seconds for the ranks to answer if the user has set no time for that
+
+
+def remember(state: State, event: CheckpointRequested) -> Step:
+    """Take a request while ranks are still being started: they are asked when all were."""
+    return attrs.evolve(state, requested=event), ()
+
+
+def ask(state: State, event: CheckpointRequested) -> Step:
+    """Ask all ranks. If the limit is near, the stop follows their answers."""
+    request = CheckpointRequest(unreached=state.alive, before_limit=event.limit)
+    return _asking(attrs.evolve(state, phase=Phase.CHECKPOINTING, requested=None, checkpoint=request))
+
+
+def ask_again(state: State, event: CheckpointRequested) -> Step:
+    """Ask those that have not answered, unless they were asked before the stop: a save answers both requests."""
+    if state.cause:
+        return state, ()
+    request = attrs.evolve(state.checkpoint, before_limit=event.limit or state.checkpoint.before_limit)
+    return _asking(attrs.evolve(state, checkpoint=request))
+
+
+def ask_before_stop(state: State, event: SignalReceived) -> Step:
+    """Ask for a checkpoint because of SIGTERM: it is the cause of whatever follows, unless there is one."""
+    has_cause, was_asked = state.cause is not None, state.phase is Phase.CHECKPOINTING
+    state = _stopping(attrs.evolve(state, is_interrupted=True), event)
+    if has_cause:
+        return state, ()
+    return _asking(state) if was_asked else ask(state, CheckpointRequested())
+
+
+def asked(state: State, event: AskedToSave) -> Step:
+    """Note which ranks were reached."""
+    request, reached = state.checkpoint, event.reached & state.alive
+    request = attrs.evolve(
+        request,
+        unreached=request.unreached - reached,
+        unsaved=request.unsaved | reached,
+        has_reached=request.has_reached or bool(reached),
+        is_being_sent=False,
+    )
+    state = attrs.evolve(state, checkpoint=request)
+    if reached and request.before_limit:
+        state = _stopping(state, request.before_limit)
+    return _proceed(state)
+
+
+def saved(state: State, event: Saved) -> Step:
+    """Note that a rank has saved its part; it may also have learned of the request from another rank."""
+    state = attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, has_reached=True))
+    return answered(state, event.rank_id)
+
+
+def answered(state: State, rank_id: int, actions: tuple[Action, ...] = ()) -> Step:
+    """Expect nothing of a rank any more, because it has saved or ended."""
+    request = state.checkpoint
+    request = attrs.evolve(request, unreached=request.unreached - {rank_id}, unsaved=request.unsaved - {rank_id})
+    return _proceed(attrs.evolve(state, checkpoint=request), actions)
+
+
+def time_is_over(state: State, _event: DeadlineReached) -> Step:
+    """Wait no longer: go on, or stop."""
+    return tear_down(state, None) if state.cause else settle(attrs.evolve(state, phase=Phase.RUNNING))
+
+
+def _stopping(state: State, cause: SignalReceived | LimitReached) -> State:
+    return attrs.evolve(state, cause=state.cause or cause, stopped=state.leaders)
+
+
+def _asking(state: State) -> Step:
+    """Ask those that have not answered so far."""
+    request = state.checkpoint
+    ranks = tuple(sorted(request.unsaved | request.unreached))
+    state = attrs.evolve(state, checkpoint=attrs.evolve(request, is_being_sent=True))
+    return state, (AskToSave(ranks), SetDeadline(state.checkpoint_grace or ANSWER_LIMIT))
+
+
+def _proceed(state: State, actions: tuple[Action, ...] = ()) -> Step:
+    """Go on, or stop, if no answer is awaited any more."""
+    request = state.checkpoint
+    if request.is_being_sent or request.unsaved or not (request.has_reached or state.cause):
+        return state, actions
+    if state.cause:
+        return tear_down(state, None)
+    return attrs.evolve(state, phase=Phase.RUNNING), actions

@@ -1,0 +1,168 @@
+"""Requests for a checkpoint to a running job, with ranks that save when they are asked."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.guardian.signal_sets import ONE_SIGNAL
+from tests.helpers.package_source import PACKAGE
+from tests.helpers.program import Program, Run
+from tests.helpers.waiting import wait_until
+
+TRAINS = (sys.executable, str(Path(__file__).parent / "workers" / "trains.py"))
+LONG = ("--checkpoint-grace", "600")
+
+
+def start(program: Program, *words: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Run:
+    """Start two ranks that train."""
+    env = {"PYTHONPATH": str(PACKAGE.parent), **(env or {})}
+    return program.start("--nproc-per-node", "2", *options, *TRAINS, *words, env=env)
+
+
+def states(program: Program) -> list[str]:
+    """Return the states that the events tell of."""
+    lines = (program.log_dir / "job-events.jsonl").read_bytes().splitlines()
+    return [json.loads(line)["data"]["state"] for line in lines]
+
+
+def saves(program: Program) -> list[int]:
+    """Return how often each rank has begun to save."""
+    return [program.log(rank_id).count(b"saving\n") for rank_id in range(2)]
+
+
+def test_job_goes_on_after_a_checkpoint(program: Program) -> None:
+    """SIGUSR1 asks every rank, and their reports end the request; the job runs until it is stopped."""
+    run = start(program, "0.1")
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    run.wait_for("by ranks 0, 1 in ")
+    wait_until(lambda: program.report()["state"] == "running")
+    last = program.report()["last_checkpoint"]
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert ["running", "checkpointing", "running", "stopping", "stopped"] == states(program)[2:]
+    assert ([0, 1], [], f"checkpoint-{last['step']}") == (last["ranks"], last["missing"], last["path"])
+    assert f"INFO checkpoint at step {last['step']} by ranks 0, 1 in " in run.screen
+
+
+def test_sigterm_saves_and_then_stops(program: Program) -> None:
+    """With --checkpoint-grace the stop begins when all ranks have saved, not when the time is over."""
+    run = start(program, "0.1", options=LONG)
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [1, 1] == saves(program)
+    assert program.log(0).endswith(b"saved\n")
+    assert ["running", "checkpointing", "stopping", "stopped"] == states(program)[2:]
+    assert "interrupted" == program.report()["cause"]["kind"]
+
+
+def test_ranks_that_save_and_end_were_stopped_all_the_same(program: Program) -> None:
+    """Being stopped is never success, even if every rank exits 0 after its checkpoint."""
+    run = start(program, "0.1", "last", options=LONG)
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [0, 1] == program.report()["last_checkpoint"]["ranks"]
+
+
+def test_second_sigterm_begins_the_stop(program: Program) -> None:
+    """Whoever cannot wait for the checkpoint says so again; what follows at once is a copy of the first signal."""
+    run = start(program, "1000", "stuck=0", options=(*LONG, "--grace", "600", "--stop-signal", "INT"))
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+    sent_at = time.monotonic()
+    run.wait_for("saving", times=2)
+    assert "checkpointing" == program.report()["state"]
+    wait_until(lambda: time.monotonic() > sent_at + 2 * ONE_SIGNAL)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [1, 1] == saves(program)
+
+
+def test_request_while_the_ranks_import(program: Program) -> None:
+    """A rank gets the signal as soon as it handles it: it is neither killed nor forgotten."""
+    begin = program.folder / "begin"
+    run = start(program, "0.1", env={"START": str(begin)})
+    run.wait_for("importing", times=2)
+    run.send(signal.SIGUSR1)
+    run.wait_for("SIGUSR1 was not sent to the ranks")
+    begin.touch()
+    run.wait_for("by ranks 0, 1 in ")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [1, 1] == saves(program)
+
+
+def test_request_during_a_save_is_the_same(program: Program) -> None:
+    """Twice at once, and again while the ranks are saving: one save, which answers the SIGTERM as well."""
+    run = start(program, "2", options=LONG)
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    run.send(signal.SIGUSR1)
+    run.wait_for("saving", times=2)
+    run.send(signal.SIGUSR1)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [1, 1] == saves(program)
+    assert [0, 1] == program.report()["last_checkpoint"]["ranks"]
+
+
+def test_rank_without_a_handler_survives(program: Program) -> None:
+    """It is not among those that have saved, and the others are not kept waiting for it."""
+    run = start(program, "0.1", "deaf=1")
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    run.wait_for("by rank 0 in ")
+    assert "running" in states(program)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [1, 0] == saves(program)
+
+
+def test_rank_that_does_not_answer_is_named(program: Program) -> None:
+    """The stop begins at the end of the time, and the screen has the rank and its stack."""
+    run = start(program, "0.1", "stuck=1", options=("--checkpoint-grace", "3"))
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert "rank 1 has not reported a checkpoint within 3.0 s" in run.screen
+    assert "rank 1 (sleeping):" in run.screen
+    assert ([0], [1]) == tuple(program.report()["last_checkpoint"][name] for name in ("ranks", "missing"))
+
+
+def test_checkpoint_before_the_time_limit(program: Program) -> None:
+    """The ranks are asked before the limit and stopped when they have saved; the job has expired."""
+    run = start(program, "0.1", options=("--checkpoint-grace", "600", "--time-limit", "601"))
+    run.wait_for("ready", times=2)
+
+    assert 124 == run.finish()
+    assert [1, 1] == saves(program)
+    assert ["running", "checkpointing", "stopping", "expired"] == states(program)[2:]
+
+
+@pytest.mark.parametrize(("choice", "forwarded"), [("USR2", "USR1"), ("none", "USR1"), ("none", "USR2")])
+def test_other_user_signals_are_forwarded(program: Program, choice: str, forwarded: str) -> None:
+    """Only the chosen signal is a request; the other ones are the ranks' own business."""
+    run = program.act(1, f"note={forwarded}", "say=ready", "sleep", options=("--checkpoint-signal", choice))
+    run.wait_for("ready")
+    run.send(signal.Signals[f"SIG{forwarded}"])
+    run.wait_for(f"got {forwarded}")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert "checkpointing" not in states(program)

@@ -1,0 +1,43 @@
+"""A rank that trains in short steps for ever, and saves when it is asked: in as many seconds as its argument says.
+
+With `deaf`, it handles no signal; with `stuck`, a save never ends; with `last`, it ends after the first save. It begins
+when the file in START exists, if there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import ascend_runner
+
+NAP = 0.01
+
+
+def main() -> None:
+    """Train."""
+    print("importing", flush=True)
+    while "START" in os.environ and not os.path.exists(os.environ["START"]):
+        time.sleep(NAP)
+    words = dict.fromkeys(sys.argv[1:])
+    if "deaf" in words or f"deaf={os.environ['RANK_ID']}" in words:
+        print("ready", flush=True)
+        time.sleep(1000)
+    asked = ascend_runner.on_checkpoint()
+    print("ready", flush=True)
+    step = 0
+    while True:
+        step += 1
+        time.sleep(NAP)
+        if asked.at(step):
+            print("saving", flush=True)
+            time.sleep(1000 if f"stuck={os.environ['RANK_ID']}" in words else float(sys.argv[1]))
+            asked.saved(f"checkpoint-{step}")
+            print("saved", flush=True)
+            if "last" in words:
+                return
+
+
+if __name__ == "__main__":
+    main()
