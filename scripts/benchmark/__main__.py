@@ -6,11 +6,22 @@ import signal
 import sys
 
 from ascend_runner.guardian import process_tree, sweep
-from benchmark import fault_rows, hang_rows, hold_rows, launchers, limit_rows, node_rows, table, viewer_rows
+from benchmark import (
+    checkpoint_rows,
+    fault_rows,
+    hang_rows,
+    hold_rows,
+    launchers,
+    limit_rows,
+    node_rows,
+    table,
+    viewer_rows,
+)
 from benchmark.rows import ROWS as SPEED_ROWS
 
 ROWS = (
     *SPEED_ROWS,
+    *checkpoint_rows.ROWS,
     *fault_rows.ROWS,
     *hang_rows.ROWS,
     *hold_rows.ROWS,

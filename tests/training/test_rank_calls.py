@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import random
@@ -21,6 +22,7 @@ from ascend_runner.training import rank_calls
 from ascend_runner.training.rank_calls import COPIES, CheckpointRequests
 from tests.helpers.pythons import python_of
 from tests.helpers.surroundings import CLEAN
+from tests.helpers.waiting import wait_until
 
 RANKS: Final = 8
 ROOT: Final = Path(ascend_runner.__file__).parents[1]
@@ -195,7 +197,7 @@ def ranks(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
         rank.communicate(timeout=60)
 
 
-def test_same_step_in_processes(ranks: list[subprocess.Popen[str]]) -> None:
+def test_same_step_in_processes(ranks: list[subprocess.Popen[str]], tmp_path: Path) -> None:
     """Eight processes that are signalled one by one save at the same steps."""
     lines = [read_line(rank) for rank in ranks]
     saved = []
@@ -203,6 +205,7 @@ def test_same_step_in_processes(ranks: list[subprocess.Popen[str]]) -> None:
         for rank in ranks:
             rank.send_signal(signal.SIGUSR1)
         saved.append({read_line(rank) for rank in ranks})
+        wait_until(lambda: not savers(tmp_path / "requests"))
         wait_until_no_copy()
 
     assert ["ready"] * RANKS == lines
@@ -213,6 +216,14 @@ def read_line(rank: subprocess.Popen[str]) -> str:
     """Return the next line of a rank."""
     assert rank.stdout is not None
     return rank.stdout.readline().strip()
+
+
+def savers(agreement: Path) -> list[int]:
+    """Return the processes that are saving: a request meanwhile is the same one. One that cannot be read is written."""
+    try:
+        return list(json.loads(agreement.read_bytes())[3])
+    except ValueError:
+        return [0]
 
 
 def wait_until_no_copy() -> None:
