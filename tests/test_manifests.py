@@ -353,4 +353,5 @@ def test_sbatch_is_requeued(slurm: Slurm, signals: str, status: int, reason: str
         rest, _ = script.communicate(timeout=LIMIT)
 
     assert signals.split() == seen
-    assert (status, "requeue 7\n" if is_requeued else "") == (script.returncode, rest)
+    # Not the number: bash may give 255 if a signal arrives just before it waits.
+    assert (status > 0, "requeue 7\n" if is_requeued else "") == (script.returncode > 0, rest)
