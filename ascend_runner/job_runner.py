@@ -109,8 +109,8 @@ class JobRunner:
         spec = self.journal.spec
         self._has_survivors = False
         self._due.add(hooks.AFTER_ATTEMPT)
-        recorder = Recorder(spec, self._signals.is_hurried)
-        progress = Progress(spec, self._messages, self._launcher.is_orphaned)
+        recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
+        progress = Progress(spec, self._messages, self._signals.is_orphaned)
         output = RankOutputs(spec, self._console, self._messages.warning)
         with ExitStack() as beside:
             folder = self._launcher.run_folder
@@ -142,7 +142,7 @@ class JobRunner:
         self._run_hooks(hooks.BEFORE_EXIT)
         end = self._signals.now() + self.journal.job.delay
         while (left := end - self._signals.now()) > 0:
-            self._launcher.wait(left)
+            self._signals.wait_unless_stopped(left)
         return Event(kind=Kind.RELEASED, sentence="the time is over")
 
     def _wait(self) -> Event:
@@ -170,7 +170,7 @@ class JobRunner:
             return
         self._due -= {event} - {hooks.BEFORE_START}
         is_running_on = job.state in {JobState.PREPARING, JobState.RESTARTING}
-        wait = self._launcher.wait_in_time if is_running_on else self._launcher.wait
+        wait = self._launcher.wait_in_time if is_running_on else self._signals.wait_unless_stopped
         found = look_for_checkpoints(spec.checkpoint_dir)
         newest = found.newest.path if found and found.newest else ""
         for problem in self._hooks.run(spec, event, hooks.variables(spec, job, self.journal.report, newest), wait):
@@ -267,7 +267,7 @@ class JobRunner:
         return LimitReached(self._launcher.requests.limit or 0.0) if is_expired else None
 
     def _stop(self, signum: int) -> SignalReceived:
-        return SignalReceived(signum, is_orphaned=self._launcher.is_orphaned())
+        return SignalReceived(signum, is_orphaned=self._signals.is_orphaned())
 
 
 def run(launcher: Launcher, spec: JobSpec, console: Console) -> Outcome:

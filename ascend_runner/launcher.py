@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ascend_runner import errors, files
-from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.host import cores, network, terminal
 from ascend_runner.host.host import Host
 from ascend_runner.output import log_folder
@@ -34,7 +33,7 @@ from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
-from ascend_runner.supervision.events import ORPHANED, LimitReached, signal_name
+from ascend_runner.supervision.events import LimitReached
 from ascend_runner.text import printable
 
 if TYPE_CHECKING:
@@ -57,7 +56,6 @@ class Launcher:
         self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
         self._journal: Journal | None = None
         self._staging: Staging | None = None
-        self._guardian = os.getppid()
 
     def prepare(self, command: Sequence[str], version: str = "") -> Preparation:
         """Plan the job, or find all problems. Waits for the rank table, except for a check.
@@ -189,35 +187,22 @@ class Launcher:
                 return
 
     def wait_in_time(self, seconds: float) -> None:
-        """Wait like `wait`, but not longer than the time limit of the job permits.
+        """Wait like `Signals.wait_unless_stopped`, but not longer than the time limit of the job permits.
 
         Raises:
             StopRequestedError: a stop signal arrived.
             LimitReachedError: the time limit is reached.
         """
         deadline = self.requests.deadline
-        self.wait(seconds if deadline is None else max(0.0, min(seconds, deadline - self.signals.now())))
+        self.signals.wait_unless_stopped(
+            seconds if deadline is None else max(0.0, min(seconds, deadline - self.signals.now()))
+        )
         self._check_limit()
-
-    def wait(self, seconds: float) -> None:
-        """Wait until any signal arrives, also that of a child that has ended, at most so long, whatever the time limit.
-
-        Raises:
-            StopRequestedError: a stop signal arrived.
-        """
-        for signum in self.signals.wait(seconds):
-            if signum in STOP_SIGNALS:
-                remark = f" ({ORPHANED})" if self.is_orphaned() else ""
-                raise errors.StopRequestedError(signum, signal_name(signum) + remark)
 
     def _check_limit(self) -> None:
         limit, deadline = self.requests.limit, self.requests.deadline
         if limit is not None and deadline is not None and self.signals.now() >= deadline:
             raise errors.LimitReachedError(str(LimitReached(limit)))
-
-    def is_orphaned(self) -> bool:
-        """Whether the guardian, the parent of this process, was killed."""
-        return os.getppid() != self._guardian
 
     def _fail(self, error: errors.AscendRunnerError) -> None:
         """Report that a job that was waiting will not run, if its report was begun."""

@@ -28,11 +28,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "workers")]
 
 import chatter  # noqa: E402  found by the line above
-from chaos_disk import Disk  # noqa: E402
-from chaos_disk import is_possible as is_disk_possible  # noqa: E402
 from chaos_draw import DISKS, RANKS, STOPPING, Schedule, draw  # noqa: E402
 
 from ascend_runner.guardian import process_tree, sweep  # noqa: E402
+from tests.helpers.disk import Disk  # noqa: E402
+from tests.helpers.disk import is_possible as is_disk_possible  # noqa: E402
 
 GRACE = 1.0  # seconds
 LIMIT = GRACE + 6.0

@@ -11,14 +11,12 @@ import attrs
 
 from ascend_runner.check import devices, job, limits, network, staging
 from ascend_runner.check.context import CheckContext, Findings, gather
-from ascend_runner.errors import CheckFailedError, StopRequestedError
-from ascend_runner.guardian.signal_sets import STOP_SIGNALS
+from ascend_runner.errors import CheckFailedError
 from ascend_runner.output.console import Console
 from ascend_runner.output.messages import Messages
 from ascend_runner.problems import Problem, Severity
 from ascend_runner.processes.signals import Signals
 from ascend_runner.settings.model import Settings
-from ascend_runner.supervision.events import signal_name
 from ascend_runner.text import counted, printable
 
 # From what decides on the job to what surrounds it. A subject to which nothing applies yields nothing.
@@ -70,9 +68,7 @@ def check(
             found.append((subject, finding))
             if not settings.json and not (settings.quiet and verdict_of(finding) == OK):
                 console.print(format_finding(subject, finding))
-        for signum in signals.wait(0.0):
-            if signum in STOP_SIGNALS:
-                raise StopRequestedError(signum, signal_name(signum))
+        signals.wait_unless_stopped(0.0)
     if settings.json:
         console.print(format_json(found, host_name))
 

@@ -81,13 +81,15 @@ class StackCollector:
     def _dump(self, pid: int, seconds: float) -> tuple[str, ...]:
         if seconds <= 0:
             return ()
+        command = [self._py_spy, "dump", "--json", *self._options, "--pid", str(pid)]
         try:
-            dump = bounded.run([self._py_spy, "dump", "--json", *self._options, "--pid", str(pid)], seconds)
+            dump = bounded.run(command, seconds, is_cut=self._is_cut)
         except OSError as error:
             self.refusal = f"cannot start py-spy: {reason(error)}"
             return ()
         if dump is None:
-            self.refusal = f"py-spy did not respond within {seconds:.0f} s"
+            is_late = not self._is_cut()
+            self.refusal = f"py-spy did not respond within {seconds:.0f} s" if is_late else "the job was told to stop"
             return ()
         if dump.returncode:
             # A shell or another program without a Python interpreter is not an error.

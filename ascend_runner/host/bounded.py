@@ -24,12 +24,18 @@ POLL_INTERVAL: Final = 0.1  # seconds between two checks of `is_cut`
 LAST_CHANCE: Final = 0.5  # seconds for work that is cut short: enough for anything that does not hang
 
 
-def run(
-    argv: Sequence[str], seconds: float, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str] | None:
-    """Run a program to its end; None if that takes longer than `seconds`. Without `env` it inherits ours.
+def never() -> bool:
+    """Cut nothing short."""
+    return False
 
-    A program that takes longer is killed, and waited for only briefly: inside a driver even SIGKILL may not end it.
+
+def run(
+    argv: Sequence[str], seconds: float, env: Mapping[str, str] | None = None, is_cut: Callable[[], bool] = never
+) -> subprocess.CompletedProcess[str] | None:
+    """Run a program to its end; None if that takes longer than `seconds`, or if `is_cut` returns true meanwhile.
+
+    Without `env` it inherits ours. A program that takes longer is killed, and waited for only briefly: inside a driver
+    even SIGKILL may not end it.
 
     Raises:
         OSError: the program cannot be started.
@@ -42,9 +48,12 @@ def run(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    try:
-        stdout, stderr = process.communicate(timeout=max(0.0, seconds))
-    except subprocess.TimeoutExpired:
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0 and not is_cut():
+        with suppress(subprocess.TimeoutExpired):
+            stdout, stderr = process.communicate(timeout=min(left, POLL_INTERVAL))
+            break
+    else:
         process.kill()
         with suppress(subprocess.TimeoutExpired):
             process.wait(KILL_LIMIT)
@@ -56,11 +65,6 @@ def run(
     return subprocess.CompletedProcess(
         argv, process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace")
     )
-
-
-def never() -> bool:
-    """Cut nothing short."""
-    return False
 
 
 def call(seconds: float, work: Callable[[], object], is_cut: Callable[[], bool] = never) -> bool:
@@ -95,15 +99,17 @@ def call_each(
     deadline = time.monotonic() + seconds
 
     def work_off() -> None:
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not is_cut():
             try:
                 key = waiting.pop()
             except IndexError:
                 return
             results[key] = function(key)
 
+    ends = deadline
     for thread in _start_threads(work_off, min(workers, len(keys))):
-        join(thread, deadline, is_cut)
+        if not join(thread, ends, is_cut):
+            ends = 0.0  # the others had as much time
     return dict(results)  # a thread that returns late must not change what the caller reads
 
 

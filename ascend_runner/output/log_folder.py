@@ -19,7 +19,6 @@ from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
 from ascend_runner.output import old_runs
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.settings.parsing import HOOKS
 from ascend_runner.text import counted
 
 # Seconds. On a disk a rename takes microseconds; on an object store it copies the file.
@@ -79,15 +78,7 @@ def is_file_of(job: JobSpec) -> Callable[[str], bool]:
     reruns = [rf"rank-{rank.rank_id}" for rank in job.ranks] + [re.escape(process.name) for process in job.beside]
     if job.has_all_ranks:  # an earlier run may have had other ranks
         parts, reruns = [".+"], [".+"]
-    names = (
-        rf"-proc-(?:{'|'.join(parts)})(?:\.run-\d+)?\.txt(?:\.\d+)?",
-        rf"-rerun-(?:{'|'.join(reruns)})\.sh",
-        rf"-report{re.escape(job.part)}\.(?:json|html)",
-        rf"-hook-(?:{'|'.join(HOOKS)}){re.escape(job.part)}\.txt",
-        rf"-events{re.escape(job.part)}\.jsonl",
-        rf"-run{re.escape(job.part)}\.json",
-    )
-    pattern = re.compile(re.escape(job.job_id) + f"(?:{'|'.join(names)})")
+    pattern = re.compile(old_runs.file_names(job, re.escape(job.part), "|".join(parts), "|".join(reruns)))
     return lambda name: bool(pattern.fullmatch(name))
 
 

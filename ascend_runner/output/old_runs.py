@@ -21,12 +21,11 @@ from ascend_runner.errors import reason
 from ascend_runner.files import NEIGHBOUR
 from ascend_runner.plan.context import TABLE_NAME
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.settings.parsing import HOOKS
 
 REMOVE_LIMIT: Final = 2.0  # seconds; a later run removes the rest
 
 _TIME: Final = r"-\d{8}-\d{6}\.\d{6}"  # as in `PlanContext.started_at`
-# As in `log_folder.is_file_of`, but of all nodes and ranks; a file of another name keeps the directory.
-_FILE: Final = r"-proc-.+\.txt(\.\d+)?|-rerun-.+\.sh|-report.*\.(json|html)|-events.*\.jsonl|-run.*\.json|.*\.lock"
 _LOCK_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -100,7 +99,18 @@ def _is_of_run(entry: os.DirEntry[str], job: JobSpec) -> bool:
     """Whether a run makes such an entry of its directory: a file, CANN's logs, the rank table, an empty directory."""
     if entry.is_dir(follow_symlinks=False):
         return entry.name == job.job_id or {*os.listdir(entry.path)} <= {TABLE_NAME}
-    return entry.name.startswith(NEIGHBOUR) or bool(re.fullmatch(f"{re.escape(job.job_id)}({_FILE})", entry.name))
+    # A file of another name keeps the directory.
+    names = rf"{file_names(job)}|{re.escape(job.job_id)}.*\.lock"
+    return entry.name.startswith(NEIGHBOUR) or bool(re.fullmatch(names, entry.name))
+
+
+def file_names(job: JobSpec, part: str = ".*", processes: str = ".+", reruns: str = ".+") -> str:
+    """Return a pattern for the names of files that a job writes to its log directory, by default on any node."""
+    return re.escape(job.job_id) + (
+        rf"(?:-proc-(?:{processes})(?:\.run-\d+)?\.txt(?:\.\d+)?|-rerun-(?:{reruns})\.sh"
+        rf"|-hook-(?:{'|'.join(HOOKS)}){part}\.txt"
+        rf"|-report{part}\.(?:json|html)|-events{part}\.jsonl|-run{part}\.json)"
+    )
 
 
 def _try_lock(path: str, held: ExitStack) -> bool:

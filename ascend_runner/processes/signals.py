@@ -14,7 +14,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import Final, Protocol
 
+from ascend_runner.errors import StopRequestedError
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
+from ascend_runner.supervision.events import ORPHANED, signal_name
 
 LONGEST: Final = 1e9  # milliseconds; poll(2) takes an int. A longer wait returns after eleven days without a signal
 
@@ -36,6 +38,7 @@ class Signals:
     def __init__(self, answer: Callable[[], None] = lambda: None) -> None:
         self.stop_signum = 0  # the first stop signal that has arrived
         self._answer = answer
+        self._guardian = os.getppid()
         self._arrived: list[int] = []
         self._copies = Copies()
         self._is_hurried = False
@@ -110,6 +113,24 @@ class Signals:
         if not STOP_SIGNALS.isdisjoint(arrived):
             self._answer()
         return sorted(arrived, key=lambda signum: signum not in STOP_SIGNALS)
+
+    def wait_unless_stopped(self, seconds: float) -> None:
+        """Wait until any signal arrives, also that of a child that has ended, at most so long.
+
+        Raises:
+            StopRequestedError: a stop signal arrived.
+        """
+        for signum in self.wait(seconds):
+            if signum in STOP_SIGNALS:
+                raise StopRequestedError(signum, signal_name(signum) + (f" ({ORPHANED})" if self.is_orphaned() else ""))
+
+    def is_orphaned(self) -> bool:
+        """Whether the guardian, the parent of this process, was killed."""
+        return os.getppid() != self._guardian
+
+    def is_stopped(self) -> bool:
+        """Whether a stop signal has arrived."""
+        return self.stop_signum != 0
 
     def is_hurried(self) -> bool:
         """Whether a second stop signal was a SIGTERM or SIGINT: then nothing is waited for any longer."""

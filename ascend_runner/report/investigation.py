@@ -37,7 +37,8 @@ LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search, whil
 class Investigation:
     """Investigates one job, which started at `began` (seconds since the epoch) with this much `memory`.
 
-    When `is_cut` returns true, nothing that does not respond is waited for any longer.
+    When `is_cut` returns true, nothing that does not respond is waited for any longer. When `is_stopped` does, no more
+    stacks are collected.
     """
 
     job: JobSpec
@@ -46,6 +47,7 @@ class Investigation:
     pids: Mapping[int, int]  # of the ranks' leaders, by rank id
     masker: Masker = attrs.Factory(Masker)
     is_cut: Callable[[], bool] = bounded.never
+    is_stopped: Callable[[], bool] = bounded.never
 
     def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
@@ -118,7 +120,7 @@ class Investigation:
 
     def _collector(self, *, may_pause: bool) -> StackCollector:
         py_spy = executables.find_py_spy(self.job.processes[0].env.get("PATH", os.defpath))
-        return StackCollector(py_spy, self.is_cut, may_pause=may_pause)
+        return StackCollector(py_spy, self.is_stopped, may_pause=may_pause)
 
     def _circumstances(self) -> Circumstances:
         return memory_evidence.between(self.memory, memory.sample(Host()))

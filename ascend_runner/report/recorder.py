@@ -37,10 +37,15 @@ SHOWN_END: Final = 16 * 1024  # bytes of the output of a rank that has not faile
 class Recorder:
     """Records one job."""
 
-    def __init__(self, job: JobSpec, is_cut: Callable[[], bool] = bounded.never) -> None:
-        """Once `is_cut` returns true, only evidence that is available at once is used."""
+    def __init__(
+        self,
+        job: JobSpec,
+        is_cut: Callable[[], bool] = bounded.never,
+        is_stopped: Callable[[], bool] = bounded.never,
+    ) -> None:
+        """Once `is_cut` returns true, only evidence that is available at once is used; for stacks, `is_stopped`."""
         self._job = job
-        self._is_cut = is_cut
+        self._is_cut, self._is_stopped = is_cut, is_stopped
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._spawned: dict[int, tuple[Spawned, float]] = {}  # with its time, by rank
         self._exited: dict[int, tuple[Exited, float]] = {}
@@ -88,6 +93,7 @@ class Recorder:
             memory=self._memory,
             pids={rank_id: spawned.pid for rank_id, (spawned, _at) in self._spawned.items()},
             is_cut=self._is_cut,
+            is_stopped=self._is_stopped,
         )
 
     @property

@@ -167,6 +167,19 @@ def test_py_spy_that_never_answers(tmp_path: Path) -> None:
     assert [0, 1] == [stack.rank_id for stack in stacks if stack.processes]
 
 
+def test_stop_signal_ends_the_collection(tmp_path: Path) -> None:
+    """Programs that read stacks are killed, so that no rank is paused while it saves, and no more are started."""
+    started = tmp_path / "started"
+    py_spy = script(tmp_path, f"echo >> {started}; exec sleep 600")
+    with standing(0) as pids:
+        collector = StackCollector(f"{py_spy}/py-spy", started.exists)
+        (found,) = collector.collect(dict.fromkeys(range(64), pids[0]), 3600.0)[:1]
+
+        assert found.main
+        assert not found.main.is_python
+        assert 4 >= len(started.read_text())
+
+
 def test_processes_that_must_not_be_paused(tmp_path: Path) -> None:
     """py-spy reads their memory while they run; they have nothing to notice."""
     with standing(0) as pids:

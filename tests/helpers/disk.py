@@ -11,10 +11,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
-MOUNT_LIMIT = 30.0  # seconds
+from tests.helpers.waiting import wait_until
 
 
 class Disk:
@@ -45,13 +44,11 @@ class Disk:
         self._server = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
         )
-        deadline = time.monotonic() + MOUNT_LIMIT
-        while not os.path.ismount(self.path):
-            if self._server.poll() is not None or time.monotonic() > deadline:
-                self._server.kill()
-                words = self._server.communicate()[1].decode(errors="replace")
-                raise OSError(f"bindfs cannot mount {self.path}: status {self._server.returncode}, {words}")
-            time.sleep(0.002)
+        server = self._server
+        wait_until(lambda: os.path.ismount(self.path) or server.poll() is not None)
+        if not os.path.ismount(self.path):
+            words = server.communicate()[1].decode(errors="replace")
+            raise OSError(f"bindfs cannot mount {self.path}: status {server.returncode}, {words}")
 
     def strike(self, name: str) -> None:
         """Let it HANG, RESPOND again, be LOST, or MOUNT it again."""

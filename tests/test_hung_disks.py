@@ -1,0 +1,88 @@
+"""Disks that hang before the ranks start: nothing can be done but to end when the user insists."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.guardian import process_tree
+from tests.helpers import disk
+from tests.helpers.program import Program, Run
+from tests.helpers.waiting import wait_until
+
+TABLE = Path(__file__).parents[1] / "fixtures" / "valid" / "group_list_8_devices.json"
+MODULE = (sys.executable, "-I", "-m", "ascend_runner")  # -I: Python itself would look into the working directory
+
+
+@pytest.fixture
+def hung(tmp_path: Path) -> Iterator[disk.Disk]:
+    """Mount a disk that can hang."""
+    if not disk.is_possible():
+        pytest.skip("a disk that hangs needs bindfs(1), /dev/fuse and root")
+    (tmp_path / "disk").mkdir()
+    mounted = disk.Disk(tmp_path / "disk")
+    mounted.mount()
+    yield mounted
+    mounted.unmount()
+
+
+def with_table(program: Program, path: Path) -> Run:
+    """Start a job whose rank table is on the disk."""
+    return program.start("--rank-table", str(path / "jobstart_hccl.json"), "--no-table-checks", "true")
+
+
+def with_program(program: Program, path: Path) -> Run:
+    """Start a job whose program is on the disk."""
+    return program.start("--nproc-per-node", "1", str(path / "program"))
+
+
+def with_logs(program: Program, path: Path) -> Run:
+    """Start a job whose log directory is on the disk."""
+    return program.start("--log-dir", str(path / "log"), "--nproc-per-node", "1", "true")
+
+
+def with_directory(program: Program, path: Path) -> Run:
+    """Start a job whose working directory is on the disk."""
+    enter = f'cd {path} && echo ready && until [ -e {program.folder}/hung ]; do sleep 0.01; done; exec "$@"'
+    options = ("--log-dir", str(program.log_dir), "--nproc-per-node", "1", "true")
+    return program.run(["sh", "-c", enter, "sh", *MODULE, *options], {})
+
+
+@pytest.mark.parametrize("start", [with_table, with_program, with_logs, with_directory])
+def test_second_signal_ends_a_start_that_hangs(
+    program: Program, hung: disk.Disk, start: Callable[[Program, Path], Run]
+) -> None:
+    """The runner hangs in a system call and cannot act on a signal; after the second one, the guardian kills it."""
+    (hung.content / "jobstart_hccl.json").write_bytes(TABLE.read_bytes())
+    (hung.content / "program").write_text("#!/bin/sh\n")
+    (hung.content / "program").chmod(0o755)
+    if start is with_directory:
+        run = start(program, hung.path)
+        run.wait_for("ready")
+        hung.strike("HANG")
+        (program.folder / "hung").touch()
+    else:
+        hung.strike("HANG")
+        run = start(program, hung.path)
+    wait_until(lambda: is_hanging(run))
+    run.send(signal.SIGTERM)
+    wait_until(lambda: not is_pending(run.popen.pid, signal.SIGTERM))
+    run.send(signal.SIGINT)  # not SIGTERM, which would be a copy of the first one so soon
+
+    assert 143 == run.finish()
+
+
+def is_pending(pid: int, signum: int) -> bool:
+    """Whether a process has not taken a signal yet (proc(5))."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.partition("ShdPnd:")[2].split()[0], 16) & 1 << signum - 1)
+
+
+def is_hanging(run: Run) -> bool:
+    """Whether any thread of the runner waits for the server of a disk."""
+    pids = [run.popen.pid, *(found.pid for found in process_tree.descendants(run.popen.pid))]
+    return any("fuse" in process_tree.wchan(pid) or "request_wait" in process_tree.wchan(pid) for pid in pids)
