@@ -33,6 +33,7 @@ from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
+from ascend_runner.settings.parsing import NONE
 from ascend_runner.supervision.events import LimitReached
 from ascend_runner.text import printable
 
@@ -48,7 +49,12 @@ class Launcher:
         self.environ = environ
         self.signals = signals
         self.messages = messages
-        self.requests = Requests(signals.now, signals.wake, None if settings.check else settings.time_limit)
+        self.requests = Requests(
+            signals.now,
+            signals.wake,
+            None if settings.check else settings.time_limit,
+            has_checkpoint_signal=settings.checkpoint_signal != NONE,
+        )
         self.log_dir = ExitStack()  # holds the log directory and the run directory
         self.run_folder = ""  # of the job, once it has begun
         self._settings = settings

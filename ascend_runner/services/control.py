@@ -207,7 +207,7 @@ class Control:
             raise ValueError("not a request")
         try:
             sentence = self._carry_out(message["request"], message)
-        except AscendRunnerError as refused:
+        except (AscendRunnerError, ValueError) as refused:
             return {"refused": str(refused)}
         if sentence:
             self._messages.info(f"ascend-job: {sentence}")
@@ -217,7 +217,8 @@ class Control:
         """Carry out a request and say what was done; "" if it was only a question.
 
         Raises:
-            AscendRunnerError: It cannot be carried out.
+            AscendRunnerError: It is invalid.
+            ValueError: The job does not permit it.
         """
         if name == "status":
             return ""
@@ -227,12 +228,7 @@ class Control:
         if name != "limit":
             raise AscendRunnerError(f"this runner does not know the request {name!r}")
         if "by" in message:
-            by = _seconds(message["by"], -LONGEST_LIMIT)
-            if self._requests.limit is None:
-                raise AscendRunnerError(
-                    "the job has no time limit that could be changed by a duration; set one, such as 12h"
-                )
-            self._requests.change_limit(by)
+            self._requests.change_limit(_seconds(message["by"], -LONGEST_LIMIT))
         else:
             seconds = message.get("seconds")
             self._requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))

@@ -15,7 +15,15 @@ class Requests:
     Every method may be called in any thread. `wake` ends the current or next wait of the runner's loop.
     """
 
-    def __init__(self, now: Callable[[], float], wake: Callable[[], None], limit: Optional[float] = None) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float],
+        wake: Callable[[], None],
+        limit: Optional[float] = None,
+        *,
+        has_checkpoint_signal: bool = True,
+    ) -> None:
+        self.has_checkpoint_signal = has_checkpoint_signal
         self.began = now()  # the start of the job, in seconds of the manager's clock
         self.limit = limit
         self._wake = wake
@@ -28,7 +36,13 @@ class Requests:
         return None if limit is None else self.began + limit
 
     def ask_for_checkpoint(self) -> None:
-        """Ask the ranks for a checkpoint. Several requests before the ranks are asked are one."""
+        """Ask the ranks for a checkpoint. Several requests before the ranks are asked are one.
+
+        Raises:
+            ValueError: The job has no signal to ask with.
+        """
+        if not self.has_checkpoint_signal:
+            raise ValueError("the job has no signal to ask its ranks with (--checkpoint-signal none)")
         self._wants_checkpoint = True
         self._wake()
 
@@ -49,5 +63,5 @@ class Requests:
             ValueError: There is no limit.
         """
         if self.limit is None:
-            raise ValueError("the job has no time limit")
+            raise ValueError("the job has no time limit to change; set one, such as 12h")
         self.set_limit(max(0.0, self.limit + by))

@@ -107,6 +107,14 @@ def test_checkpoint(job: Job) -> None:
     assert ["ascend-job: asked the ranks for a checkpoint"] == job.told
 
 
+def test_checkpoint_without_a_signal(job: Job) -> None:
+    """A job that has no signal to ask its ranks with refuses the request."""
+    job.requests.has_checkpoint_signal = False
+
+    assert "--checkpoint-signal none" in str(job.ask(request="checkpoint")["refused"])
+    assert not job.requests.take_checkpoint_request()
+
+
 @pytest.mark.parametrize(
     ("before", "message", "after"),
     [
@@ -131,7 +139,7 @@ def test_limit(before: float | None, message: dict[str, float | None], after: fl
 @pytest.mark.parametrize(
     ("message", "sentence"),
     [
-        ({"request": "limit", "by": 60}, "the job has no time limit that could be changed by a duration"),
+        ({"request": "limit", "by": 60}, "the job has no time limit to change"),
         ({"request": "limit", "seconds": -1}, "a time limit must be from 0 seconds to 10 years"),
         ({"request": "limit", "seconds": 1e300}, "a time limit must be"),
         ({"request": "limit", "seconds": float("nan")}, "a time limit must be"),
