@@ -126,6 +126,13 @@ class CheckpointEnded:
 
 
 @attrs.frozen
+class LimitChanged:
+    """The time limit of the job was changed while ranks run, to `limit` seconds after its start (None: no limit)."""
+
+    limit: Optional[float]
+
+
+@attrs.frozen
 class Escaped:
     """Processes outside their rank's session outlive the ranks; they were asked to stop, and have `seconds` left."""
 
@@ -161,6 +168,7 @@ Fact = Union[
     HangDetected,
     HangSeen,
     CheckpointEnded,
+    LimitChanged,
     Escaped,
     Swept,
 ]

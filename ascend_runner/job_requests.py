@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Optional
 
-from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, SignalUnhandled
+from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, LimitChanged, SignalUnhandled
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec
@@ -34,6 +34,7 @@ class JobRequests:
         self._job = job
         self._node = node
         self._tell = tell
+        self._limit = node.requests.limit
         self._near: Optional[float] = None  # the deadline of the job before which a checkpoint was asked for
         self._asked_at: Optional[float] = None  # of the request in progress
         self._retry_at = 0.0
@@ -63,6 +64,9 @@ class JobRequests:
         """Return the events that follow from the requests and answers so far."""
         now = self._node.clock.now()
         events: list[Event] = []
+        if self._limit != self._node.requests.limit:
+            self._limit = self._node.requests.limit
+            self._tell(LimitChanged(self._limit))
         if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:
             events.append(CheckpointRequested())
         if state.phase in {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}:

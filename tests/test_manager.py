@@ -10,7 +10,17 @@ import attrs
 import pytest
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.facts import CheckpointEnded, Escaped, Fact, HangSeen, RankOutput, RankReaped, SignalUnhandled, Swept
+from ascend_runner.facts import (
+    CheckpointEnded,
+    Escaped,
+    Fact,
+    HangSeen,
+    LimitChanged,
+    RankOutput,
+    RankReaped,
+    SignalUnhandled,
+    Swept,
+)
 from ascend_runner.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
 from ascend_runner.supervision.events import (
     Emptied,
@@ -537,6 +547,7 @@ def test_job_ends_at_its_time_limit(
     assert LimitReached(changed_to or limit or 0.0) == state.cause
     assert 124 == status(state)
     assert ended_at == teardown(recording)[1]
+    assert [changed_to] * bool(changed_to) == [fact.limit for fact in recording.facts if isinstance(fact, LimitChanged)]
 
 
 def test_limit_while_ranks_are_stopped_changes_nothing(node: FakeNode, recording: Recording) -> None:

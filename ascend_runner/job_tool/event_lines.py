@@ -12,6 +12,7 @@ from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.job_tool.jobs import FoundJob, with_its_logs
 from ascend_runner.job_tool.snapshot import STATES
+from ascend_runner.lifecycle.events import LIMIT_CHANGED
 from ascend_runner.lifecycle.machine import Verdict
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.text import duration, shown
@@ -33,6 +34,7 @@ VERDICTS: Final = {
     Verdict.USED_UP.value: "; no restart: --max-restarts is used up",
     Verdict.SAME_FAILURE.value: "; no restart: the same failure came too often",
     Verdict.POINTLESS.value: "; no restart: it would fail again",
+    Verdict.EXCLUDED.value: "; no restart: --no-restart-on or --hang-action excludes it",
     Verdict.NOT_CLEAR.value: "; no restart: processes of it are still alive",
     Verdict.STOPPED.value: "; no restart: the job was stopped",
 }
@@ -44,6 +46,7 @@ KNOWN: Final = {"state", "event", "attempt", "sentence", "verdict", "delay", "st
     "is_clear",
     "is_local",
     "checkpoint",
+    "limit",
 }
 
 
@@ -97,6 +100,10 @@ def _text(data: Mapping[str, object]) -> str:
     if kind == "ended":
         text = text or (f"exit status {status}" if status else "every rank has succeeded")
         text += _verdict(data)
+    elif kind == LIMIT_CHANGED:
+        limit = data.get("limit")
+        after = f"is now {duration(limit)} after the start" if isinstance(limit, (int, float)) else "was removed"
+        text = f"the time limit of the job {after}"
     else:
         text = text or WORDS.get(kind, kind.replace("_", " "))
         text += f" ({signal_name(signum)})" if isinstance(signum, int) and signum else ""

@@ -19,7 +19,9 @@ from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart
 LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
 TYPE: Final = "io.ascend-runner.job.%s.v1"  # % the state
 BEGUN: Final = "begun"  # in place of an event's kind, with the policy of the job
-RESIZED: Final = "resized"  # likewise, and in place of the state in the type; it changes no state
+# Likewise, and in place of the state in the type. These change no state.
+RESIZED: Final = "resized"
+LIMIT_CHANGED: Final = "limit-changed"
 
 
 @attrs.frozen(kw_only=True)
@@ -62,10 +64,9 @@ def encode(job: Job, event: Event | None, origin: Origin, *, number: int, at: st
     return line
 
 
-def encode_size(job: Job, nodes: tuple[int, int], origin: Origin, *, number: int, at: str) -> bytes:
-    """Encode that an attempt has fewer `nodes` than it could have, both numbers, as a line."""
-    data = {"state": job.state.value, "attempt": job.attempt, "event": RESIZED, "nodes": nodes[0], "nnodes": nodes[1]}
-    return _line(_document(RESIZED, data, origin, number=number, at=at))
+def encode_note(name: str, data: Mapping[str, object], origin: Origin, *, number: int, at: str) -> bytes:
+    """Encode something that changes no state, RESIZED or LIMIT_CHANGED, as a line."""
+    return _line(_document(name, {**data, "event": name}, origin, number=number, at=at))
 
 
 def _document(name: str, data: object, origin: Origin, *, number: int, at: str) -> Mapping[str, object]:
@@ -89,7 +90,7 @@ def replay(lines: Iterable[bytes]) -> Job | None:
         data = json.loads(line)["data"]
         if data["event"] == BEGUN:
             job = Job(policy=_policy(data["policy"]))
-        elif job and data["event"] != RESIZED:
+        elif job and data["event"] not in {RESIZED, LIMIT_CHANGED}:
             job, _actions = machine.transition(job, _event(data))
     return job
 

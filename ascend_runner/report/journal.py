@@ -19,7 +19,7 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
-from ascend_runner.facts import CheckpointEnded, Fact
+from ascend_runner.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.host import bounded
 from ascend_runner.lifecycle import events, machine
 from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
@@ -90,14 +90,14 @@ class Journal:
         """Write a line of the events if an attempt has fewer nodes than it could have."""
         nodes = self.spec.nodes
         if nodes[0] < nodes[1]:
-            self._events += 1
-            at = build.iso(time.time())
-            self._append(events.encode_size(self.job, nodes, self._origin, number=self._events, at=at))
+            self._remark(events.RESIZED, {"nodes": nodes[0], "nnodes": nodes[1]})
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Follow the phases of an attempt, and the ranks that are started."""
         if isinstance(fact, Spawned):
             self._started[fact.rank_id] = fact.pid, time.time()
+        elif isinstance(fact, LimitChanged):
+            self._remark(events.LIMIT_CHANGED, {"limit": fact.limit})
         elif isinstance(fact, CheckpointEnded):
             self._outcome_of_request = checkpoint.ended(fact)
             if fact.saved:
@@ -173,11 +173,17 @@ class Journal:
         self._disk.flush(limit)
 
     def _note(self, event: Event | None) -> None:
-        """Write a line of the events."""
-        self._events += 1
-        self._append(events.encode(self.job, event, self._origin, number=self._events, at=build.iso(time.time())))
+        """Write a line of the events for a change of the state."""
+        self._append(functools.partial(events.encode, self.job, event))
 
-    def _append(self, line: bytes) -> None:
+    def _remark(self, name: str, members: Mapping[str, object]) -> None:
+        """Write a line of the events for something else."""
+        data = {"state": self.job.state.value, "attempt": self.job.attempt, **members}
+        self._append(functools.partial(events.encode_note, name, data))
+
+    def _append(self, encode: Callable[..., bytes]) -> None:
+        self._events += 1
+        line = encode(self._origin, number=self._events, at=build.iso(time.time()))
         path = self.spec.events_path
         self._disk.put(path, lambda: files.append(path, line))
 

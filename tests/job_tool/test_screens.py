@@ -131,7 +131,11 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
             },
             "running     the ranks go on (checkpoint at step 7 by rank 0)",
         ),
-        ({"state": "dancing", "attempt": 0, "event": "dance_begun", "limit": 7}, "dancing     dance begun, limit 7"),
+        (
+            {"state": "running", "attempt": 0, "event": "limit-changed", "limit": 7200.0},
+            "running     the time limit of the job is now 2 h 0 min after the start",
+        ),
+        ({"state": "dancing", "attempt": 0, "event": "dance_begun", "steps": 7}, "dancing     dance begun, steps 7"),
     ],
 )
 def test_lines_of_events(tmp_path: Path, data: dict[str, object], expected: str) -> None:

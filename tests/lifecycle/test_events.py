@@ -72,12 +72,15 @@ def test_line_that_is_cut_off_does_not_count() -> None:
 def test_line_about_the_size_changes_nothing() -> None:
     """A job with fewer nodes is an event of its own, and replaying it leads to the same job."""
     job = Job(policy=POLICY)
-    lines = [line(job, None), events.encode_size(job, (3, 4), ORIGIN, number=2, at=AT)]
+    lines = [
+        line(job, None),
+        events.encode_note(events.RESIZED, {"nodes": 3, "nnodes": 4}, ORIGIN, number=2, at=AT),
+    ]
     document = json.loads(lines[1])
 
     assert job == events.replay(lines)
     assert "io.ascend-runner.job.resized.v1" == document["type"]
-    assert {"state": "preparing", "attempt": 0, "event": "resized", "nodes": 3, "nnodes": 4} == document["data"]
+    assert {"event": "resized", "nodes": 3, "nnodes": 4} == document["data"]
 
 
 def test_cloud_event() -> None:

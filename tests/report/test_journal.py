@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from ascend_runner.errors import OutputError, StopRequestedError
+from ascend_runner.facts import LimitChanged
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Policy, Restart
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
@@ -102,6 +103,18 @@ def test_errors_of_the_runner(tmp_path: Path) -> None:
         found.append((document["state"], document["status"], document["cause"]["kind"], document["cause"]["signal"]))
 
     assert [("failed", 125, "runner_failed", None), ("stopped", 143, "interrupted", 15)] == found
+
+
+def test_changed_limit_is_an_event(tmp_path: Path) -> None:
+    """It changes no state, so that a replay passes over it."""
+    journal = begun(tmp_path, [])
+    journal.observe(LimitChanged(3600.0), 0.0)
+    journal.flush(LIMIT)
+    last = (tmp_path / "job-events.jsonl").read_bytes().splitlines()[-1]
+
+    assert "io.ascend-runner.job.limit-changed.v1" == json.loads(last)["type"]
+    assert 3600.0 == json.loads(last)["data"]["limit"]
+    assert [] == contradictions(tmp_path)
 
 
 def test_ranks_that_run_are_in_the_report(tmp_path: Path) -> None:

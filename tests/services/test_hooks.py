@@ -82,7 +82,7 @@ def test_hook_that_hangs_is_killed_with_everything_it_has_started(tmp_path: Path
     before = process_tree.children(os.getpid())
     problems = run(tmp_path, command, limit=0.2, wait=lambda _seconds: None)
 
-    assert ["still running after 0.2 s, and killed" in problem for problem in problems] == [True]
+    assert [True] == ["still running after 0.2 s, and killed" in problem for problem in problems]
     assert before == process_tree.children(os.getpid())
 
 
@@ -113,7 +113,7 @@ def test_processes_beside_a_hook_are_spared(tmp_path: Path) -> None:
     pid = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
     try:
         assert [] == run(tmp_path, "true", wait=lambda _seconds: None)
-        assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+        assert (0, 0) == os.waitpid(pid, os.WNOHANG)
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
