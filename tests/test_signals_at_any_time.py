@@ -60,7 +60,8 @@ def test_runner_that_hangs_at_a_disk(program: Program) -> None:
 def test_second_signal_while_stacks_are_collected(program: Program) -> None:
     """Slow work of the runner is cut short, so that the ranks are killed now and the report is written."""
     spied, py_spy = program.folder / "spied", program.folder / "py-spy"
-    py_spy.write_text(f"#!/bin/sh\ntouch {spied}\nexec sleep 1000\n")
+    # At half of the limit, stacks are read with --nonblocking.
+    py_spy.write_text(f"#!/bin/sh\ncase $* in *--nonblocking*) exit 1; esac\ntouch {spied}\nexec sleep 1000\n")
     py_spy.chmod(0o755)
     (program.folder / "python").symlink_to(sys.executable)  # py-spy is looked for beside the interpreter
     options = ("--nproc-per-node", "2", "--grace", "3600", "--hang-timeout", "0.5", "--log-dir", str(program.log_dir))
