@@ -143,7 +143,7 @@ class JobRunner:
         end = self._signals.now() + self.journal.job.delay
         while (left := end - self._signals.now()) > 0:
             self._signals.wait_unless_stopped(left)
-        return Event(kind=Kind.RELEASED, sentence="the time is over")
+        return Event(kind=Kind.RELEASED, sentence="the hold time has expired")
 
     def _wait(self) -> Event:
         self._run_hooks(hooks.AFTER_ATTEMPT)

@@ -20,7 +20,7 @@ from tests.helpers.waiting import wait_until
 FAIL = "[ $RANK = 0 ] || { touch up; exec sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
 SECOND_NODE = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1")
 SUFFIX = "-node-1"  # of its files
-HELD = "  end it "  # begins the last line of the screen
+HELD = "  release with "  # begins the last line of the screen
 
 
 def hold(program: Program, script: str, *options: str, duration: str = "1h", under: tuple[str, ...] = ()) -> Run:

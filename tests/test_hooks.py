@@ -144,7 +144,7 @@ def test_second_stop_signal_skips_hooks(program: Program) -> None:
 def test_hooks_of_a_held_job_run_before_the_hold(program: Program) -> None:
     """They learn that the job is held, and do not delay its release."""
     run = start(program, "exit 7", "--hold", "1h")
-    run.wait_for("  end it ")
+    run.wait_for("  release with ")
     program.shell("while ! grep -q before-exit told; do sleep 0.05; done")
     run.send(signal.SIGTERM)
 

@@ -197,8 +197,8 @@ def test_linger_ends(program: Program) -> None:
 
     assert 75 == run.finish()
     assert (
-        "  stays  for 0.1 s, so that the node with the cause fails first (--linger), or until a stop signal; then exit"
-        " status 75\n"
+        "  waiting 0.1 s so that the node that caused the failure exits first (--linger), or until a stop signal; then"
+        " exit status 75\n"
     ) in run.lines
 
 
@@ -207,7 +207,7 @@ def test_single_node_does_not_linger(program: Program) -> None:
     run = program.start("--nproc-per-node", "1", "--linger", "1h", "sh", "-c", f"echo '{LOST}'; exit 4")
 
     assert 4 == run.finish()
-    assert "stays" not in run.screen
+    assert "--linger" not in run.screen
 
 
 # --- Fewer nodes ------------------------------------------------------------------------------------------------------

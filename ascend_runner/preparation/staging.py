@@ -93,7 +93,7 @@ def _refuse_itself(stage: Stage) -> None:
     source, folder, place = map(os.path.realpath, (stage.source, stage.folder, stage.place))
     title = f"cannot stage {stage.source!r} to {stage.folder!r}"
     if source == place or (os.path.exists(place) and os.path.samefile(source, place)):
-        raise SettingsError(f"{title}: that is the data set itself; use another directory")
+        raise SettingsError(f"{title}: source and destination are the same; use another directory")
     if _is_below(folder, source):
         raise SettingsError(f"{title}: the copy would be inside the data set; use another directory")
     if _is_below(source, folder):

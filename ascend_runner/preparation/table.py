@@ -109,9 +109,7 @@ def refuse_min_nodes(settings: Settings) -> None:
         SettingsError: it is set.
     """
     if settings.min_nodes is not None:
-        raise SettingsError(
-            "--min-nodes requires a rank table, which lists the nodes that take part, and this job starts without one"
-        )
+        raise SettingsError("--min-nodes requires a rank table, and this job has none")
 
 
 def write(table: TableFile, warn: Callable[[str], None]) -> str:

@@ -20,21 +20,21 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
     end = datetime.fromtimestamp(until).astimezone().isoformat(sep=" ", timespec="seconds")
     lines = [f"  held   until {end} ({duration(job.delay)}), then exit status {_status(job)}"]
     lines += [f"  enter  {way_in}"] if way_in else []
-    lines += [f"  end it ascend-job release {shlex.quote(spec.job_id)}, or kill {pid}"]
+    lines += [f"  release with ascend-job release {shlex.quote(spec.job_id)}, or kill {pid}"]
     return "\n" + "\n".join(lines)
 
 
 def released(event: Event, job: Job) -> str:
     """Say what has ended the hold."""
-    why = f"by {signal_name(event.signum)}" if event.signum else f"because {event.sentence}"
-    return f"released {why}; exit status {_status(job)}"
+    why = f" by {signal_name(event.signum)}" if event.signum else f": {event.sentence}"
+    return f"released{why}; exit status {_status(job)}"
 
 
 def lingering(job: Job) -> str:
     """Say how long a node stays that has only lost another one. The line belongs below those about the failure."""
     return (
-        f"\n  stays  for {duration(job.delay)}, so that the node with the cause fails first (--linger), or until a stop"
-        f" signal; then exit status {_status(job)}"
+        f"\n  waiting {duration(job.delay)} so that the node that caused the failure exits first (--linger), or until a"
+        f" stop signal; then exit status {_status(job)}"
     )
 
 

@@ -164,7 +164,9 @@ class Progress:
 
     def _hanging(self, fact: HangDetected) -> None:
         if self._job.hang_action is HangAction.WARN:
-            self._messages.warning(f"{fact}; collecting the stacks of all ranks, and going on (--hang-action warn)")
+            self._messages.warning(
+                f"{fact}; collecting the stacks of all ranks; the job continues (--hang-action warn)"
+            )
         else:
             self._told = fact
             self._messages.info(f"{fact}; collecting the stacks of all ranks")

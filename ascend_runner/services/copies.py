@@ -134,7 +134,9 @@ class Copies:
     def _check_unchanged(entry: Entry, path: str, source: int) -> None:
         status = os.fstat(source)
         if (status.st_size, status.st_mtime_ns) != (entry.size, entry.mtime_ns):
-            raise OutputError(f"cannot stage {path!r}: it has changed since the copy began; wait until it is whole")
+            raise OutputError(
+                f"cannot stage {path!r}: the file changed while it was being copied; retry when it is complete"
+            )
 
 
 def part_name(entry: Entry, boot: str) -> str:

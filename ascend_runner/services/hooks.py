@@ -88,7 +88,7 @@ class Hooks:
             while hook.poll() is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    return f"still running after {self.limit:g} s, and killed"
+                    return f"timed out after {self.limit:g} s and was killed"
                 wait(left)
         finally:
             is_over = hook.returncode is not None

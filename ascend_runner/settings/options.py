@@ -86,7 +86,7 @@ OPTIONS: Final = (
         metavar="N",
         parse=parsing.count,
         default_text="the number of nodes",
-        help="start the job also if the rank table has fewer nodes than --nnodes or the platform says, but at least N",
+        help="also start if the rank table lists fewer nodes than expected, but at least N",
     ),
     Option(
         name="node_rank",
@@ -348,8 +348,7 @@ OPTIONS: Final = (
         metavar="DURATION",
         parse=parsing.seconds,
         default=0.0,
-        help="time that the ranks have to save a checkpoint before SIGTERM or --time-limit stops them; 0: they are not"
-        " asked",
+        help="time that the ranks have to save a checkpoint before SIGTERM or --time-limit stops them; 0 disables this",
     ),
     Option(
         name="time_limit",
@@ -357,7 +356,8 @@ OPTIONS: Final = (
         metavar="DURATION",
         parse=parsing.positive_seconds,
         default_text="no limit",
-        help="time after which the job is stopped, with exit status 124, counted from its start over all attempts",
+        help="time after which the job is stopped, with exit status 124; measured from the start of the job, across all"
+        " attempts",
     ),
     Option(
         name="max_restarts",
@@ -365,7 +365,8 @@ OPTIONS: Final = (
         metavar="N",
         parse=parsing.number,
         default=0,
-        help="how often a job on a single node is restarted after a failure, unless another attempt would fail as well",
+        help="maximum number of restarts after a failure (single-node jobs); failures that a restart cannot fix are not"
+        " retried",
         is_common=True,
     ),
     Option(
@@ -412,8 +413,8 @@ OPTIONS: Final = (
         metavar="DURATION",
         parse=parsing.seconds,
         default_text="30 on MindCluster, else 0",
-        help="on one of several nodes whose ranks have only lost a peer, wait for this long before exiting, so that the"
-        " node with the cause fails first",
+        help="delay the exit of a node whose ranks failed only because they lost a peer, so that the node with the"
+        " cause exits first",
     ),
     Option(
         name="checkpoint_dir",
@@ -432,7 +433,7 @@ OPTIONS: Final = (
         default=(),
         default_text="none",
         help="copy the data set SRC, a directory or a file, into the directory DST on a local disk before the ranks"
-        " start; {stage:0} in COMMAND and ASCEND_RUNNER_STAGED_0 are the copy; can be repeated",
+        " start; {stage:0} in COMMAND and ASCEND_RUNNER_STAGED_0 expand to the path of the copy; repeatable",
         is_repeatable=True,
     ),
     Option(
@@ -442,7 +443,8 @@ OPTIONS: Final = (
         parse=parsing.seconds,
         default=0.0,
         default_text="off",
-        help="after a failure, keep the runner, and so its container, for this long, or until ascend-job releases it",
+        help="keep the runner, and thus its container, alive for this long after a failure, or until ascend-job"
+        " release",
     ),
     Option(
         name="hook",
@@ -451,7 +453,7 @@ OPTIONS: Final = (
         parse=parsing.hook,
         default=(),
         default_text="none",
-        help=f"run the shell command CMD at an event ({', '.join(parsing.HOOKS)}), 60 s at most; can be repeated",
+        help=f"run the shell command CMD at an event ({', '.join(parsing.HOOKS)}), 60 s at most; repeatable",
         shown=lambda text: repr(text.partition("=")[0]),  # the command may contain a secret
         is_repeatable=True,
     ),

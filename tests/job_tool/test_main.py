@@ -182,7 +182,7 @@ def test_checkpoint(start: Start, tool: Tool) -> None:
 def test_release(start: Start, tool: Tool) -> None:
     """A job that is held says so with its cause, and ends with the exit status of its failure."""
     run = start("exit 7", "--hold", "1h", ranks=1)
-    run.wait_for("  end it ")
+    run.wait_for("  release with ")
     (status, screen), released = tool(), tool("release")
 
     assert 7 == run.finish()

@@ -71,9 +71,9 @@ def test_places(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [
-        ("data:data", "cannot stage 'data' to 'data': that is the data set itself; use another directory"),
-        ("data:link", "cannot stage 'data' to 'link': that is the data set itself; use another directory"),
-        ("link:data", "cannot stage 'link' to 'data': that is the data set itself; use another directory"),
+        ("data:data", "cannot stage 'data' to 'data': source and destination are the same; use another directory"),
+        ("data:link", "cannot stage 'data' to 'link': source and destination are the same; use another directory"),
+        ("link:data", "cannot stage 'link' to 'data': source and destination are the same; use another directory"),
         (
             "data:data/copy",
             "cannot stage 'data' to 'data/copy': the copy would be inside the data set; use another directory",
@@ -88,7 +88,7 @@ def test_places(folder: Path) -> None:
         ),
         (
             "data/sample:data",
-            "cannot stage 'data/sample' to 'data': that is the data set itself; use another directory",
+            "cannot stage 'data/sample' to 'data': source and destination are the same; use another directory",
         ),
         (
             "data:other",

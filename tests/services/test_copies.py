@@ -69,8 +69,9 @@ def test_source_that_has_changed(data: bytes, copying: Copying) -> None:
     path.write_bytes(data)
     os.utime(path, ns=(0, entry.mtime_ns + 1))
 
-    assert f"cannot stage {str(path)!r}: it has changed since the copy began; wait until it is whole" == error(
-        copying.copy(entry)
+    assert (
+        f"cannot stage {str(path)!r}: the file changed while it was being copied; retry when it is complete"
+        == error(copying.copy(entry))
     )
     assert not (copying.folder / "target" / "file").exists()
 

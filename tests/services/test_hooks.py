@@ -82,7 +82,7 @@ def test_hook_that_hangs_is_killed_with_everything_it_has_started(tmp_path: Path
     before = process_tree.children(os.getpid())
     problems = run(tmp_path, command, limit=0.2, wait=lambda _seconds: None)
 
-    assert [True] == ["still running after 0.2 s, and killed" in problem for problem in problems]
+    assert [True] == ["timed out after 0.2 s and was killed" in problem for problem in problems]
     assert before == process_tree.children(os.getpid())
 
 
