@@ -224,7 +224,8 @@ class Manager:
     def _sweep(self) -> bool:
         """Stop processes that have left their rank's session: nothing started by this job may outlive it.
 
-        Those processes are asked to stop, and killed at the end of the grace, or at a stop signal.
+        Those processes are asked to stop, and killed at the end of the grace, or at a stop signal. After a second
+        SIGTERM or SIGINT, the guardian ends what is left.
 
         Returns:
             Whether any process is still alive.
@@ -235,12 +236,14 @@ class Manager:
         killed: dict[int, str] = {}
         while self._processes.has_escaped():
             found = self._processes.kill_escaped()
-            if found.keys() - killed.keys():  # some that fork and exit: it makes a difference to go on
+            if self._is_hurried():
+                deadline = min(deadline, self._clock.now() + GIVEN_UP_LIMIT)
+            elif found.keys() - killed.keys():  # some that fork and exit: it makes a difference to go on
                 deadline = self._clock.now() + limit
             killed.update(found)
             if self._clock.now() >= deadline:
                 break
-            self._clock.wait(min(deadline - self._clock.now(), POLL_INTERVAL))
+            self._wait_late(min(deadline - self._clock.now(), POLL_INTERVAL))
         survivors = self._processes.survivors()
         if killed or survivors:
             self._tell(Swept(killed=killed, survivors=survivors))
@@ -257,7 +260,7 @@ class Manager:
                 told_at = grace_ends
                 self._tell(Escaped(grace_ends - now))
             self._processes.ask_escaped(self._state.stop_signum)
-            if STOP_SIGNALS.intersection(self._clock.wait(min(told_at, grace_ends) - now)):
+            if STOP_SIGNALS.intersection(self._wait_late(min(told_at, grace_ends) - now)):
                 return
 
     def _finish_output(self, *, has_survivors: bool) -> None:
@@ -274,5 +277,14 @@ class Manager:
 
     def _is_cut(self) -> bool:
         """Whether a second SIGTERM or SIGINT has arrived: nothing is waited for any longer (law 4)."""
-        self._late_signals += sum(signum in IMPATIENT_SIGNALS for signum in self._clock.wait(0.0))
+        self._wait_late(0.0)
+        return self._is_hurried()
+
+    def _is_hurried(self) -> bool:
         return self._late_signals + self._state.is_interrupted > 1
+
+    def _wait_late(self, seconds: float) -> Sequence[int]:
+        """Wait after the ranks have ended, and count the signals that arrive."""
+        signums = self._clock.wait(seconds)
+        self._late_signals += sum(signum in IMPATIENT_SIGNALS for signum in signums)
+        return signums

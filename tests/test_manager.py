@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP, SIGUSR1
 from typing import Optional, Union
 
@@ -464,6 +465,20 @@ def test_sweep_goes_on_while_others_appear(node: FakeNode, recording: Recording)
     run(node, 1, recording)
 
     assert Swept(killed={77: "chain", 78: "chain"}, survivors=()) in recording.facts
+
+
+def test_second_stop_signal_ends_the_sweep_while_others_appear(node: FakeNode, recording: Recording) -> None:
+    """The first signal ends the grace, the second one the sweep, although there is always another process."""
+    node.processes.behaviours = {0: exits(OK)}
+    node.processes.escaped = {77: ("chain", True)}
+    for pid in range(1000):
+        node.clock.at(float(pid), functools.partial(node.processes.escaped.setdefault, pid, ("chain", True)))
+    for moment in (5.0, 8.0):
+        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
+    run(node, 1, recording)
+
+    assert 8.0 + GIVEN_UP_LIMIT == node.clock.now()
+    assert [GIVEN_UP_LIMIT] == node.output.finish_limits
 
 
 def test_unkillable_rank_is_given_up_in_time(node: FakeNode, recording: Recording) -> None:
