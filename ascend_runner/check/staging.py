@@ -29,14 +29,15 @@ def data_sets(context: CheckContext) -> Findings:
     """Report what would be copied, as far as it can be counted in time."""
     for stage in context.prepared.context.stages:
         answer = Answer()
-        bounded.call(context.patience, functools.partial(_look, stage, answer, context.patience))
+        limit = context.patience / 2  # of the listing
+        is_in_time = bounded.call(context.patience, functools.partial(_look, stage, answer, limit))
         yield from answer.problems
         if not answer.problems:
-            yield _sentence(stage, answer)
+            yield _sentence(stage, answer, limit if is_in_time else context.patience)
 
 
 def _look(stage: Stage, answer: Answer, seconds: float) -> None:
-    deadline = time.monotonic() + seconds / 2
+    deadline = time.monotonic() + seconds
     try:
         for _line in surveying(stage, answer.survey):
             if time.monotonic() > deadline:
@@ -49,12 +50,12 @@ def _look(stage: Stage, answer: Answer, seconds: float) -> None:
         answer.problems = problems_of(error)
 
 
-def _sentence(stage: Stage, answer: Answer) -> str:
-    """Say how much of a data set is to be copied."""
+def _sentence(stage: Stage, answer: Answer, seconds: float) -> str:
+    """Say how much of a data set is to be copied; it was listed for these `seconds` unless the answer is whole."""
     missing = answer.survey.missing
     title = f"{stage.source} to {stage.place}"
-    if not answer.is_whole:
-        return f"{title}: more than {counted(missing.files, 'file')} ({size(missing.size)}) to copy"
-    if not missing.entries:
-        return f"{title}: nothing to copy"
-    return f"{title}: {counted(missing.files, 'file')} ({size(missing.size)}) to copy"
+    text = f"{counted(missing.files, 'file')} ({size(missing.size)}) to copy" if missing.entries else "nothing to copy"
+    if answer.is_whole:
+        return f"{title}: {text}"
+    text = f"at least {text}" if missing.entries else f"{text} so far"
+    return f"{title}: {text}; listing was cut off after {seconds:g} s"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -18,7 +17,6 @@ from ascend_runner.plan.staging import Stage, with_places
 from ascend_runner.services import data_sets
 
 LIMIT: Final = 10.0  # seconds for the disks to answer
-LOOK_INTERVAL: Final = 0.1  # seconds between two looks for a stop signal
 EMPTY: Final = frozenset({"lost+found"})  # what a new file system contains
 
 
@@ -76,13 +74,13 @@ def find(
         except AscendRunnerError as error:
             failures.append(error)
 
-    thread = bounded.start_thread(ask)
-    deadline = time.monotonic() + LIMIT
-    while not bounded.join(thread, time.monotonic() + LOOK_INTERVAL, bounded.never):
+    def check_stop() -> bool:
         pause(0.0)
-        if time.monotonic() >= deadline:
-            source, folder = named[min(len(stages), len(named) - 1)]
-            raise SettingsError(f"cannot stage {source!r} to {folder!r}: no response from a disk within {LIMIT:g} s")
+        return False
+
+    if not bounded.call(LIMIT, ask, check_stop):
+        source, folder = named[min(len(stages), len(named) - 1)]
+        raise SettingsError(f"cannot stage {source!r} to {folder!r}: no response from a disk within {LIMIT:g} s")
     if failures:
         raise failures[0]
     return tuple(stages)

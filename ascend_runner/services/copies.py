@@ -24,7 +24,7 @@ THREADS: Final = 8  # one alone waits most of its time for a network disk
 CHUNK: Final = 8 << 20  # bytes of one system call, after which a stop is noticed
 SPARSE: Final = 1 << 20  # bytes from which on a file is looked at for holes
 PART: Final = f"{OWN_PREFIX}part-"
-BLOCK: Final = 512  # bytes of st_blocks
+STAT_BLOCK: Final = 512  # bytes; the unit of st_blocks
 WRITABLE: Final = 0o700
 NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
@@ -213,7 +213,7 @@ def _open_part(path: str) -> int:
 
 def _data(fd: int, begin: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of a file from an offset on that are not holes."""
-    if size < SPARSE or os.fstat(fd).st_blocks * BLOCK >= size:
+    if size < SPARSE or os.fstat(fd).st_blocks * STAT_BLOCK >= size:
         yield begin, size
         return
     while begin < size:

@@ -32,7 +32,7 @@ COMPLETE: Final = ".complete.json"
 DANGLING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 PERMISSIONS: Final = 0o777  # not setuid and setgid: the copy belongs to the user of the job
 SECOND: Final = 10**9  # nanoseconds
-BLOCK: Final = 4096  # bytes; a file takes whole blocks
+DISK_BLOCK: Final = 4096  # bytes; a file takes whole blocks
 LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, of which each character may be escaped
 
 
@@ -72,7 +72,7 @@ class Total:
         self.entries += 1
         self.files += entry.kind == FILE
         self.size += entry.size
-        self.room += -(-entry.size // BLOCK) * BLOCK
+        self.room += -(-entry.size // DISK_BLOCK) * DISK_BLOCK
         value = int.from_bytes(hashlib.blake2b(line, digest_size=16).digest(), "big")
         self.checksum = (self.checksum + value) % 2**128
 

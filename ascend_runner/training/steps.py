@@ -108,7 +108,7 @@ def parse(line: bytes, forms: tuple[Form, ...] = FORMS) -> Optional[Step]:
     """Return what a line tells of a step, None if nothing. Of a progress bar, the last state counts."""
     for form in forms:
         if form.literal in line:
-            return _read(line[:LONGEST].rstrip(b"\r\n").rpartition(b"\r")[2], form)
+            return _read(line.rstrip(b"\r\n").rpartition(b"\r")[2][:LONGEST], form)
     return None
 
 

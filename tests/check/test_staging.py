@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import time
 from pathlib import Path
 
 import attrs
@@ -40,6 +43,17 @@ def test_complete_copy(source: Path, tmp_path: Path) -> None:
     assert [("ok", f"{source / 'empty'} to {tmp_path}/copy: nothing to copy")] == look_at(
         staging.data_sets, staged(Stage(str(source / "empty"), f"{tmp_path}/copy"))
     )
+
+
+def test_listing_that_takes_long(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was counted within half of the time is named as the least, with the reason."""
+    ticks, caller = itertools.count(), threading.get_ident()
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0 if threading.get_ident() == caller else float(next(ticks)))
+    given = attrs.evolve(staged(Stage(str(source), f"{tmp_path}/copy")), patience=20.0)
+    ((_, sentence),) = look_at(staging.data_sets, given)
+
+    assert f"{source} to {tmp_path}/copy: at least " in sentence
+    assert sentence.endswith(" to copy; listing was cut off after 10 s")
 
 
 def test_copy_that_is_impossible(source: Path, tmp_path: Path) -> None:

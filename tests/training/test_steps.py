@@ -115,6 +115,13 @@ def test_lines_of_software(line: str, told: Step, end: str) -> None:
     assert [told.hardware, told.e2e] == pytest.approx([found.hardware, found.e2e])
 
 
+def test_long_redrawn_bar() -> None:
+    """Of a bar that was redrawn often without an end of line, the last state is read."""
+    states = [f" {step / 10:.0f}%|█████     | {step}/1000 [00:06<00:06,  5.00it/s]" for step in range(1001)]
+
+    assert Step(step=1000, steps=1000, seconds=0.2) == parse("\r".join(states).encode())
+
+
 @pytest.mark.parametrize(
     "line",
     [
