@@ -18,6 +18,7 @@ _ESCAPE_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
 RANK_DIGITS: Final = 6  # of a rank, a device or a core: a typo must not exhaust memory
 MOST_NUMBERS: Final = 10**RANK_DIGITS
+LONGEST_DURATION: Final = 10 * 365 * 86400.0  # seconds; one beyond it is a typo
 
 
 def printable(text: str) -> str:

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Callable, Final
 
-from ascend_runner.text import RANK_DIGITS, is_whole_number, parse_numbers
+from ascend_runner.text import LONGEST_DURATION, MOST_NUMBERS, RANK_DIGITS, is_whole_number, parse_numbers
 
 SIZE_UNITS: Final = {unit: 1 << (10 * power) for power, unit in enumerate("BKMGTPE")}
 SIZE: Final = re.compile(r"(?P<number>[0-9]{1,20}(\.[0-9]{1,20})?) ?((?P<unit>[KMGTPE])(i?B)?|B)", re.IGNORECASE)
 SECONDS_OF: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LARGEST_STATUS: Final = 255
+OR_DURATION: Final = "or a duration such as 15m, 72h or 7d"
 ALL: Final = "all"
 NONE: Final = "none"
 AUTO: Final = "auto"
@@ -62,22 +63,29 @@ def directory_or(*words: str) -> Callable[[str], str]:
 
 def seconds(text: str) -> float:
     """Read a duration in seconds, with or without a unit."""
-    expected = "a number of seconds, 0 or more, or a duration such as 15m, 72h or 7d"
-    digits, unit = (text[:-1], SECONDS_OF[text[-1]]) if text[-1:] in SECONDS_OF else (text, 1)
-    try:
-        number = float(digits) * unit
-    except ValueError:
-        raise ValueError(expected) from None
-    if not 0 <= number < float("inf"):
-        raise ValueError(expected)
+    number = _duration(text)
+    if not number >= 0:
+        raise ValueError(f"a number of seconds, 0 or more, {OR_DURATION}")
     return number
 
 
 def positive_seconds(text: str) -> float:
     """Read a duration in seconds that is not zero."""
-    number = seconds(text)
-    if number == 0:
-        raise ValueError("a number of seconds above 0")
+    number = _duration(text)
+    if not number > 0:
+        raise ValueError(f"a number of seconds above 0, {OR_DURATION}")
+    return number
+
+
+def _duration(text: str) -> float:
+    """Read a number with or without a unit; NaN if the text is something else."""
+    digits, unit = (text[:-1], SECONDS_OF[text[-1]]) if text[-1:] in SECONDS_OF else (text, 1)
+    try:
+        number = float(digits) * unit
+    except ValueError:
+        return math.nan
+    if number > LONGEST_DURATION:
+        raise ValueError("a duration of at most 10 years")
     return number
 
 
@@ -92,14 +100,14 @@ def seconds_or_auto(text: str) -> float | str | None:
 def number(text: str) -> int:
     """Read a number from 0 on."""
     if not is_whole_number(text, RANK_DIGITS):
-        raise ValueError("a whole number, 0 or more")
+        raise ValueError(f"a whole number from 0 to {MOST_NUMBERS - 1}")
     return int(text)
 
 
 def count(text: str) -> int:
     """Read a number from 1 on."""
     if not is_whole_number(text, RANK_DIGITS) or int(text) == 0:
-        raise ValueError("a whole number, 1 or more")
+        raise ValueError(f"a whole number from 1 to {MOST_NUMBERS - 1}")
     return int(text)
 
 

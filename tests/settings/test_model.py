@@ -16,9 +16,12 @@ DEFAULTS = attrs.asdict(Settings(), recurse=False)
 PATH = "a path"
 STAGE = "SRC:DST, two absolute paths without colons"
 HOSTS = "distinct host names, optionally with their numbers of devices, such as a,b or a:8,b:8"
+ABOVE_0 = "a number of seconds above 0, or a duration such as 15m, 72h or 7d"
+TEN_YEARS = "a duration of at most 10 years"
 SECONDS = "a number of seconds, 0 or more, or a duration such as 15m, 72h or 7d"
 STATUSES = "exit statuses from 1 to 255 and names of signals, such as 2,SIGSEGV"
-COUNT = "a whole number, 1 or more"
+NUMBER = "a whole number from 0 to 999999"
+COUNT = "a whole number from 1 to 999999"
 SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
 RANKS = "'all', 'none' or ranks such as '0,8-15'"
 WITH_VARIABLE = [
@@ -87,7 +90,7 @@ BAD = [
     ("rank_table_timeout", "soon", SECONDS),
     ("rank_table_timeout", "-1", SECONDS),
     ("rank_table_timeout", "nan", SECONDS),
-    ("rank_table_timeout", "inf", SECONDS),
+    ("rank_table_timeout", "inf", TEN_YEARS),
     ("nproc_per_node", "0", COUNT),
     ("nproc_per_node", "-8", COUNT),
     ("nproc_per_node", "8.0", COUNT),
@@ -95,7 +98,7 @@ BAD = [
     ("nproc_per_node", "٨", COUNT),
     ("nproc_per_node", "1" * 5000, COUNT),
     ("nnodes", "0", COUNT),
-    ("node_rank", "-1", "a whole number, 0 or more"),
+    ("node_rank", "-1", NUMBER),
     ("master_addr", "10.0.0.1 10.0.0.2", "a host name or an address"),
     ("master_port", "http", COUNT),
     ("framework", "pytorch", f"one of {', '.join(frameworks.NAMES)}"),
@@ -121,13 +124,17 @@ BAD = [
     ("grace", "-0.1", SECONDS),
     ("chip", "A2", "one of 910, 910B, A3, 310P, 950"),
     ("no_table_checks", "perhaps", "1 or 0"),
-    ("hang_timeout", "0", "'auto', 'off' or a number of seconds above 0"),
-    ("hang_timeout", "never", f"'auto', 'off' or {SECONDS}"),
+    ("hang_timeout", "0", f"'auto', 'off' or {ABOVE_0}"),
+    ("hang_timeout", "3651d", f"'auto', 'off' or {TEN_YEARS}"),
+    ("hang_timeout", "never", f"'auto', 'off' or {ABOVE_0}"),
     ("hang_action", "ask", "one of warn, restart, stop"),
     ("checkpoint_signal", "HUP", "one of USR1, USR2, TERM, none"),
     ("checkpoint_grace", "-1", SECONDS),
-    ("time_limit", "0", "a number of seconds above 0"),
-    ("max_restarts", "-1", "a whole number, 0 or more"),
+    ("time_limit", "0", ABOVE_0),
+    ("time_limit", "1h30m", ABOVE_0),
+    ("time_limit", "99999999999h", TEN_YEARS),
+    ("max_restarts", "-1", NUMBER),
+    ("max_restarts", "9" * 20, NUMBER),
     ("min_nodes", "0", COUNT),
     ("max_same_failures", "0", COUNT),
     ("restart_on", "0", STATUSES),
@@ -145,7 +152,7 @@ BAD = [
     ("log_max_size", "-1", SIZE),
     ("log_max_size", "G", SIZE),
     ("log_max_size", "٨M", SIZE),
-    ("log_backups", "-1", "a whole number, 0 or more"),
+    ("log_backups", "-1", NUMBER),
     ("console", "some", RANKS),
     ("console", "0,", RANKS),
     ("console", "-1", RANKS),
