@@ -31,7 +31,7 @@ class EndedByParserError(AscendRunnerError):
 
 
 def run(program: str, command: Callable[[], int]) -> int:
-    """Run a command and return its exit status; an error is a message, and the status for wrong usage."""
+    """Run a command and return its exit status; an error is a message, and the status for a usage error."""
     try:
         _prepare_streams()
         status = command()

@@ -1,1 +1,1 @@
-"""`ascend-job`: look at jobs, running or ended, and talk to running ones."""
+"""`ascend-job`: look at jobs, running or ended, and control running ones."""

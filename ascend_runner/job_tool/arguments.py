@@ -13,16 +13,16 @@ from ascend_runner.settings import parsing
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
 JOB_HELP: Final = (
-    "a job id or its unambiguous beginning, the pid of one of its processes, or the directory with its logs"
-    " (default: the job that is running, else the last one)"
+    "a job id or an unambiguous prefix of one, the pid of one of its processes, or the directory with its logs"
+    " (default: the running job, or else the most recent one)"
 )
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
   1  the job is not running, or has refused; batch: a command has failed
-  2  wrong usage, or a file that cannot be read or written
+  2  usage error, or a file that cannot be read or written
   3  status: the job has succeeded
-  4  there is no such job, or it cannot be told whether it is running
+  4  there is no such job, or its state cannot be determined
   5  status: the job has failed, was stopped, or its runner was killed
 
 Each command has its own help with an example: ascend-job status --help
@@ -38,7 +38,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     """
     parser = ArgumentParser(
         prog=PROGRAM,
-        description="Look at the jobs of ascend-runner, running or ended, and talk to running ones.",
+        description="Look at the jobs of ascend-runner, running or ended, and control running ones.",
         epilog=EPILOG,
         formatter_class=RawDescriptionHelpFormatter,
     )
@@ -60,7 +60,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     _add_changers(add)
     summary = "run the commands of a file one after the other; a second run skips those that have succeeded"
     batch = add("batch", commands.batch, summary, "sweep.txt --keep-going")
-    text = "a command with its options on each line, as behind ascend-runner; # begins a comment"
+    text = "a command with its options on each line, as you would pass it to ascend-runner; # starts a comment"
     batch.add_argument("file", metavar="FILE", help=text)
     batch.add_argument("--keep-going", action="store_true", help="go on after a command has failed")
     return parser, subparsers.choices

@@ -1,4 +1,4 @@
-"""Runs the commands of a file one after the other with ascend-runner, and shows what became of them."""
+"""Runs the commands of a file one after the other with ascend-runner, and shows their results."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Callable, Final, Optional
 
 import attrs
 
+from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError, reason
 from ascend_runner.guardian.signal_sets import ignored
 from ascend_runner.job_tool.batch_file import BatchFile, Entry, Result
@@ -24,6 +25,7 @@ from ascend_runner.report.build import sentence
 from ascend_runner.text import columns, counted, duration, shown
 
 PASSED_ON: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 FAILED: Final = 1  # the exit status of a batch with a command that has failed or was not run
 NARROWEST: Final = 20  # characters of a command in the table
 Tell = Callable[[str], None]
@@ -32,23 +34,24 @@ Tell = Callable[[str], None]
 def run(path: str, environ: Mapping[str, str], tell: Tell, *, keeps_going: bool) -> tuple[str, int]:
     """Run the commands of a file that have not succeeded; return a table of all, and the exit status.
 
-    A failure ends it, unless it `keeps_going`. What became of a command is written when it has ended.
+    A failure ends it, unless it `keeps_going`. The result of each command is written when it has ended.
 
     Raises:
         SettingsError: Something in the file is wrong, or another process is running it. Nothing was started.
         UnreadableError: It cannot be read.
-        OutputError: What became of the commands cannot be written.
+        OutputError: The results cannot be written.
+        AscendRunnerError: A command cannot be started.
     """
     batch = BatchFile(path)
     entries, signum = _run_all(batch, environ, tell, keeps_going=keeps_going)
     is_done = all(entry.has_succeeded for entry in entries)
-    return _summary(batch, entries), 128 + signum if signum else 0 if is_done else FAILED
+    return _summary(batch, entries, environ), 128 + signum if signum else 0 if is_done else FAILED
 
 
 def _run_all(
     batch: BatchFile, environ: Mapping[str, str], tell: Tell, *, keeps_going: bool
 ) -> tuple[tuple[Entry, ...], int]:
-    """Run the commands; return what became of all, and the signal that has ended it, or 0."""
+    """Run the commands; return the results of all, and the signal that has ended it, or 0."""
     with _locked(batch.path), _Signals() as signals:
         entries, problems = batch.read(environ)
         if problems:
@@ -70,7 +73,7 @@ def _run_all(
     return entries, signals.signum
 
 
-def _summary(batch: BatchFile, entries: Sequence[Entry]) -> str:
+def _summary(batch: BatchFile, entries: Sequence[Entry], environ: Mapping[str, str]) -> str:
     """Return a table of the commands, and how many have succeeded."""
     heads = ("logs", "state", "time", "command")
     rows = []
@@ -78,7 +81,7 @@ def _summary(batch: BatchFile, entries: Sequence[Entry]) -> str:
         state = "not run"
         if entry.result:
             state = f"{entry.result.state} ({entry.result.status})" if entry.result.status else entry.result.state
-        folder = os.path.basename(batch.variables(entry.number)["ASCEND_RUNNER_LOG_DIR"])
+        folder = shown(batch.log_dir(entry, environ))
         rows.append((folder, state, duration(entry.result.seconds) if entry.result else "", shown(entry.text)))
     width = shutil.get_terminal_size().columns
     lines = [
@@ -94,16 +97,23 @@ def _summary(batch: BatchFile, entries: Sequence[Entry]) -> str:
 
 
 def _run(entry: Entry, environ: Mapping[str, str], signals: _Signals) -> Result:
-    """Run a command. It stops if this process dies."""
+    """Run a command. It stops if this process dies.
+
+    Raises:
+        AscendRunnerError: It cannot be started.
+    """
     began = time.monotonic()
-    with open(os.memfd_create("outcome"), "r+b") as file:
-        fd = file.fileno()
-        env = {**environ, result.LAUNCH_VARIABLE: f"{os.getpid()}:{fd}"}
-        argv = [sys.executable, "-m", "ascend_runner", *entry.words]
-        with subprocess.Popen(argv, env=env, pass_fds=(fd,)) as child:
-            status = signals.wait_for(child)
-        file.seek(0)
-        data = file.read()
+    argv = [sys.executable, "-m", "ascend_runner", *entry.words]
+    try:
+        with open(os.memfd_create("outcome"), "r+b") as file:
+            fd = file.fileno()
+            env = {**environ, result.LAUNCH_VARIABLE: f"{os.getpid()}:{fd}"}
+            with subprocess.Popen(argv, env=env, pass_fds=(fd,)) as child:
+                status = signals.wait_for(child)
+            file.seek(0)
+            data = file.read()
+    except OSError as error:
+        raise AscendRunnerError(f"cannot start the command of line {entry.line}: {reason(error)}") from error
     status = 128 - status if status < 0 else status
     try:
         outcome = result.decode(data, status)
@@ -150,17 +160,21 @@ class _Signals:
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Hold a lock on the file of commands: two runs of it at once would write to the same directories."""
+    """Hold a lock for the file of commands: two runs of it at once would write to the same directories.
+
+    The lock is on a file beside it: an editor may replace the file itself, and NFS locks only what is open for writing.
+    """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        open(path, "rb").close()
     except OSError as error:
         raise UnreadableError(f"cannot read {path!r}: {reason(error)}") from error
-    try:
-        with suppress(OSError):  # a file system without locks
+    folder, name = os.path.split(path)
+    with ExitStack() as stack:
+        with suppress(OSError):  # a file system without locks, or a directory that cannot be written: see what follows
+            fd = os.open(os.path.join(folder, f".{name}.lock"), LOCK_FLAGS, files.FILE_MODE)
+            stack.callback(os.close, fd)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise SettingsError(f"another ascend-job batch is running {path!r}") from None
         yield
-    finally:
-        os.close(fd)

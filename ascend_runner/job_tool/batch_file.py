@@ -1,4 +1,4 @@
-"""A file of commands to run one after the other, and the file beside it that remembers what became of each.
+"""A file of commands to run one after the other, and the file beside it that has the result of each command.
 
 A command is known by its words, so that the file may be edited between two runs: what has succeeded stays so.
 """
@@ -26,7 +26,7 @@ JOB_NAME: Final = "ASCEND_RUNNER_JOB_NAME"
 
 @attrs.frozen(kw_only=True)
 class Result:
-    """What became of a command; `seconds` is how long it ran. `cause` is "" after a success."""
+    """The result of a command; `seconds` is how long it ran. `cause` is "" after a success."""
 
     status: int
     state: str
@@ -62,7 +62,7 @@ class BatchFile:
 
     @property
     def state_path(self) -> str:
-        """The file that remembers what became of the commands."""
+        """The file with the results of the commands."""
         return f"{self.path}.state.json"
 
     def variables(self, number: int) -> dict[str, str]:
@@ -70,8 +70,14 @@ class BatchFile:
         base = os.path.splitext(os.path.abspath(self.path))[0]
         return {LOG_DIR: f"{base}-{number}", JOB_NAME: f"{os.path.basename(base)}-{number}"}
 
+    def log_dir(self, entry: Entry, environ: Mapping[str, str]) -> str:
+        """Return the directory with the logs of a command, without the path if it is beside the file."""
+        own = self.variables(entry.number)
+        log_dir = decode(command_line.parse(entry.words).values, {**environ, **own}).log_dir or ""
+        return os.path.basename(log_dir) if log_dir == own[LOG_DIR] else log_dir
+
     def read(self, environ: Mapping[str, str]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        """Return the commands with what became of them so far, and a sentence for each line that is wrong.
+        """Return the commands with their results so far, and a sentence for each line that is wrong.
 
         Raises:
             UnreadableError: A file cannot be read.
@@ -91,7 +97,7 @@ class BatchFile:
         return self._entries(commands), tuple(problems)
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """Write what became of the commands so far.
+        """Write the results so far.
 
         Raises:
             OutputError: That is not possible.
@@ -111,7 +117,7 @@ class BatchFile:
             raise UnreadableError(f"cannot read {self.path!r}: {reason(error)}") from error
         if len(content) > LARGEST:
             raise UnreadableError(f"cannot read {self.path!r}: it has more than {LARGEST >> 20} MiB")
-        return os.fsdecode(content).splitlines()
+        return os.fsdecode(content).split("\n")  # not splitlines(): a form feed ends no line
 
     def _entries(self, commands: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[Entry, ...]:
         """Number the commands by their place in the file, unless the number is that of another one's logs."""
@@ -170,7 +176,7 @@ def _words(line: str, environ: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     parsed = command_line.parse(words)
     if parsed.wants_help or parsed.wants_version or not parsed.command:
-        raise SettingsError("there is no command")
+        raise SettingsError("no command given")
     command_line.check(parsed.command)
     decode(parsed.values, environ)
     return tuple(words)

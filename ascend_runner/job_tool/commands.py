@@ -16,6 +16,7 @@ from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.job_tool import event_lines, jobs, screens, snapshot
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.snapshot import Condition, Snapshot
+from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.services import control
 from ascend_runner.services.control import Message
 from ascend_runner.text import printable
@@ -29,7 +30,6 @@ STATUSES: Final = {
     Condition.ENDED_BADLY: 5,
     Condition.DIED: 5,
 }
-HOLDING: Final = "holding"  # the state in which the ranks have ended and the runner waits
 
 
 class RefusedError(AscendRunnerError):
@@ -52,8 +52,7 @@ def _limit_at(seen: Snapshot) -> Optional[float]:
     if not seen.is_alive:
         return None
     with suppress(OSError, ValueError):
-        limit_at = control.ask(seen.job.run_folder, {"request": "status"}).get("limit_at")
-        return limit_at if isinstance(limit_at, float) else None
+        return jobs.number(control.ask(seen.job.run_folder, {"request": "status"}).get("limit_at"))
     return None
 
 
@@ -95,7 +94,7 @@ def release(options: Namespace) -> int:
     """End the wait of a job that is held after a failure."""
     job = _running(options)
     state = snapshot.take(job).text("state")
-    if state != HOLDING:
+    if state != JobState.HOLDING.value:
         raise RefusedError(f"{job.name} is not held, its state is {state or 'unknown'}; use ascend-job stop to end it")
     _terminate(job)
     write_text(f"{job.name}: released (sent SIGTERM to pid {job.pid})\n")
@@ -127,7 +126,7 @@ def _ask(options: Namespace, message: Message) -> int:
         raise RefusedError(f"{job.name} has not answered within {control.PATIENCE:g} s") from None
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
-        raise RefusedError(f"{job.name} cannot be asked: {why}") from None
+        raise RefusedError(f"cannot reach the runner of {job.name}: {why}") from None
     if "answer" not in answer:
         raise RefusedError(f"{job.name}: {answer.get('refused', 'the request was not carried out')}")
     write_text(f"{job.name}: {printable(str(answer['answer']))}\n")

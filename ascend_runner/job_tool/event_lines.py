@@ -10,9 +10,9 @@ from typing import Callable, Final
 
 from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
-from ascend_runner.job_tool.jobs import FoundJob, with_its_logs
+from ascend_runner.job_tool.jobs import FoundJob, number, with_its_logs
 from ascend_runner.job_tool.snapshot import STATES
-from ascend_runner.lifecycle.events import LIMIT_CHANGED
+from ascend_runner.lifecycle.events import LIMIT_CHANGED, NO_RESTART
 from ascend_runner.lifecycle.machine import Verdict
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.text import duration, shown
@@ -30,14 +30,7 @@ WORDS: Final = {
     "limit_reached": "the time limit is reached",
     "resized": "the job runs on fewer nodes",
 }
-VERDICTS: Final = {
-    Verdict.USED_UP.value: "; no restart: --max-restarts is used up",
-    Verdict.SAME_FAILURE.value: "; no restart: the same failure came too often",
-    Verdict.POINTLESS.value: "; no restart: it would fail again",
-    Verdict.EXCLUDED.value: "; no restart: --no-restart-on or --hang-action excludes it",
-    Verdict.NOT_CLEAR.value: "; no restart: processes of it are still alive",
-    Verdict.STOPPED.value: "; no restart: the job was stopped",
-}
+VERDICTS: Final = {verdict.value: why and f"; no restart: {why}" for verdict, why in NO_RESTART.items()}
 # Members of an event that its text has, or that only a replay needs.
 KNOWN: Final = {"state", "event", "attempt", "sentence", "verdict", "delay", "status", "signum", "policy"} | {
     "restart",
@@ -101,8 +94,8 @@ def _text(data: Mapping[str, object]) -> str:
         text = text or (f"exit status {status}" if status else "every rank has succeeded")
         text += _verdict(data)
     elif kind == LIMIT_CHANGED:
-        limit = data.get("limit")
-        after = f"is now {duration(limit)} after the start" if isinstance(limit, (int, float)) else "was removed"
+        limit = number(data.get("limit"))
+        after = "was removed" if limit is None else f"is now {duration(limit)} after the start"
         text = f"the time limit of the job {after}"
     else:
         text = text or WORDS.get(kind, kind.replace("_", " "))
@@ -115,7 +108,7 @@ def _text(data: Mapping[str, object]) -> str:
 
 
 def _verdict(data: Mapping[str, object]) -> str:
-    verdict, delay = str(data.get("verdict")), data.get("delay")
-    if verdict == Verdict.RESTART.value and isinstance(delay, (int, float)):
+    verdict, delay = str(data.get("verdict")), number(data.get("delay"))
+    if verdict == Verdict.RESTART.value and delay is not None:
         return f"; restart in {duration(delay)}" if delay else "; restart at once"
     return VERDICTS.get(verdict, "")

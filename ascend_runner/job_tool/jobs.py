@@ -24,7 +24,8 @@ from ascend_runner.text import abbreviated, is_whole_number
 LARGEST: Final = 1 << 20  # bytes of a run file
 NEWEST_LINK: Final = os.path.join("logs", "latest")  # what a job off the platforms makes in its working directory
 PID_DIGITS: Final = 9  # more than there are
-ROOT: Final = 0
+LARGEST_PID: Final = 1 << 22  # of the kernel (proc(5), pid_max)
+LARGEST_NUMBER: Final = float(1 << 33)  # of seconds: the year 2242
 
 
 class UnknownJobError(AscendRunnerError):
@@ -64,7 +65,7 @@ class FoundJob:
         return os.path.join(self.log_dir, f"{self.job_id}-{kind}{self.part}.{extension}")
 
     def is_alive(self) -> Optional[bool]:
-        """Whether the runner lives; None if that cannot be told from here."""
+        """Whether the runner is alive; None if that cannot be determined from here."""
         try:
             fd = os.open(self.run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
@@ -95,7 +96,7 @@ class FoundJob:
 def find(word: Optional[str], environ: Mapping[str, str]) -> FoundJob:
     """Return the job that a word means: a job id or its beginning, a pid, a directory with logs, or a run file.
 
-    Without a word it is the one that is running, else the last one.
+    Without a word it is the running one, or else the most recent one.
 
     Raises:
         SettingsError: It could be several jobs.
@@ -105,7 +106,7 @@ def find(word: Optional[str], environ: Mapping[str, str]) -> FoundJob:
     if word is None:
         found = found or (_in_directory(NEWEST_LINK) if os.path.isdir(NEWEST_LINK) else [])
         if not found:
-            raise UnknownJobError("there is no job of this user on this machine; name the directory with its logs")
+            raise UnknownJobError("no job of this user on this machine; name the directory with its logs")
         running = [job for job in found if job.is_alive()]
         if len(running) > 1:
             names = abbreviated([f"{job.name} (pid {job.pid})" for job in running])
@@ -122,7 +123,7 @@ def find(word: Optional[str], environ: Mapping[str, str]) -> FoundJob:
         named = _of_process(int(word), found)
     named = named or [job for job in found if job.name.startswith(word)]
     if not named:
-        raise UnknownJobError(f"there is no job {word!r} on this machine; see ascend-job list")
+        raise UnknownJobError(f"no job {word!r} on this machine; see ascend-job list")
     return _chosen([job for job in named if job.is_alive()] or named, word)
 
 
@@ -155,11 +156,20 @@ def _bases(environ: Mapping[str, str]) -> Iterator[str]:
         yield environ[run_folder.RUN_DIR_VARIABLE]
         return
     yield from run_folder.bases(environ)
-    if os.getuid() == ROOT:
+    if os.getuid() == run_folder.ROOT:
         yield from glob.glob("/run/user/*/ascend-runner")
         yield from glob.glob("/dev/shm/ascend-runner-*")  # noqa: S108  what others have put there is not believed
     else:
         yield f"/run/user/{os.getuid()}/ascend-runner"
+
+
+def number(value: object) -> Optional[float]:
+    """Return a number of a file that anybody may have written; None if it is not a number, or out of range.
+
+    What is in range is finite, and can be a time in seconds since the epoch.
+    """
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and 0 <= value <= LARGEST_NUMBER else None  # type: ignore[operator,return-value]
 
 
 def _in_directory(path: str) -> list[FoundJob]:
@@ -190,7 +200,7 @@ def _of_process(pid: int, jobs: Iterable[FoundJob]) -> list[FoundJob]:
 
 
 def _read(path: str) -> Optional[FoundJob]:
-    """Read a run file; None if it is none. The one beside the logs may have been moved with them."""
+    """Read a run file; None if the file is not a run file. The one beside the logs may have been moved with them."""
     try:
         fd = os.open(path, files.READ_FLAGS)
         with open(fd, "rb") as file:
@@ -210,15 +220,18 @@ def _decode(members: Mapping[str, object], owner: int) -> FoundJob:
 
     Raises:
         KeyError: A member is missing.
-        TypeError: A member has another type.
+        TypeError: A member has another type, or is out of range.
+        ValueError: A text cannot be part of a path.
     """
     texts = {name: members[name] for name in ("job_id", "part", "host", "pid_namespace", "log_dir", "run_folder")}
     numbers = {name: members[name] for name in ("pid", "started", "runner_pid")}
-    began, command = members["began"], members["command"]
+    began, command = number(members["began"]), members["command"]
     are_texts = all(isinstance(value, str) and "\0" not in value for value in texts.values())
-    are_numbers = all(type(value) is int and 0 <= value < 1 << 63 for value in numbers.values())
-    if not (are_texts and are_numbers and isinstance(began, float) and isinstance(command, list)):
+    are_numbers = all(type(value) is int and value >= 0 for value in numbers.values())
+    are_pids = are_numbers and max(numbers["pid"], numbers["runner_pid"]) <= LARGEST_PID  # type: ignore[call-overload]
+    if not (are_texts and are_pids and began is not None and isinstance(command, list)):
         raise TypeError("not a run file")
+    os.fsencode("".join(map(str, texts.values())))
     if "/" in f"{texts['job_id']}{texts['part']}":
         raise TypeError("the name of a job cannot be part of a path")
     words = tuple(map(str, command))

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 
 from ascend_runner import tool
+from ascend_runner.errors import SettingsError
+from ascend_runner.job_tool import jobs
 from ascend_runner.job_tool.arguments import DEFAULT, PROGRAM, make_parser
 from ascend_runner.job_tool.commands import RefusedError
 from ascend_runner.job_tool.jobs import UnknownJobError
@@ -24,8 +26,7 @@ def _run(words: Sequence[str]) -> int:
     parser, parsers = make_parser()
     first = next((word for word in words if not word.startswith("-")), "")
     asks_for_help = bool(words) and words[0] in {"-h", "--help", "--version"}
-    is_mistyped = bool(nearest(first, parsers)) and not os.path.exists(first)
-    if not (asks_for_help or first in parsers or is_mistyped):
+    if not (asks_for_help or first in parsers or (nearest(first, parsers) and not _is_job(first))):
         words = [DEFAULT, *words]
     options = tool.parse(parser, parsers, _with_negative_limits(words))
     options.environ = os.environ
@@ -36,6 +37,17 @@ def _run(words: Sequence[str]) -> int:
         tool.tell(PROGRAM, str(error))
         return error.exit_status
     return status
+
+
+def _is_job(word: str) -> bool:
+    """Whether a word names a job, or several, or a file."""
+    try:
+        jobs.find(word, os.environ)
+    except UnknownJobError:
+        return os.path.exists(word)
+    except SettingsError:
+        return True
+    return True
 
 
 def _with_negative_limits(words: Sequence[str]) -> Sequence[str]:

@@ -10,10 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from ascend_runner.job_tool.jobs import number
 from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
 from ascend_runner.text import columns, counted, duration, printable, shown, size
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
+LARGEST_LOG: Final = 1 << 63  # bytes
 LABEL: Final = 12  # characters of the longest label, with a space
 ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these ranks come first, then the others
 NOT_KNOWN: Final = {Condition.DIED, Condition.UNKNOWN}  # when, or whether, it has ended
@@ -96,7 +98,7 @@ def _headline(snapshot: Snapshot, now: float) -> str:
         last = f"; the last state in its report is {state}" if state else ""
         return f"cannot tell from here whether it runs on {job.host}{last}"
     if snapshot.condition is Condition.UNKNOWN:
-        return f"has ended, and it is not known how, started {clock(job.began)}"
+        return f"ended; the reason is unknown; started {clock(job.began)}"
     if snapshot.condition is Condition.DIED:
         when = f"started {clock(job.began)}"
         return f"died: its runner was killed while its state was {state or 'unknown'}, {when}"
@@ -159,9 +161,8 @@ class _Row:
     """A rank in the table of `status`."""
 
     def __init__(self, rank: Mapping[str, object], gone: Collection[int]) -> None:
-        rank_id = rank.get("rank_id")
         self._rank = rank
-        self._rank_id = rank_id if isinstance(rank_id, int) else -1
+        self._rank_id = int(str(rank["rank_id"]))
         self.state = "ended" if self._rank_id in gone else str(rank.get("state", ""))
         self.order = (ORDER.index(self.state) if self.state in ORDER else len(ORDER), self._rank_id)
 
@@ -169,7 +170,7 @@ class _Row:
         """Return the cells of a line."""
         rank, is_over = self._rank, bool(self._rank.get("ended_at"))
         began = epoch(str(rank.get("started_at", "")))
-        seconds = rank.get("seconds") if is_over else began and now - began
+        seconds = number(rank.get("seconds")) if is_over else began and now - began
         bytes_, last = snapshot.logs.get(self._rank_id, (0, 0.0))
         log_size = rank.get("log_size") or bytes_
         return (
@@ -177,8 +178,8 @@ class _Row:
             str(rank.get("local_rank", "")),
             str(rank.get("pid") or ""),
             f"{WORDS.get(self.state, self.state)}{self._how()}",
-            duration(seconds) if isinstance(seconds, (int, float)) and began else "",
-            size(log_size) if isinstance(log_size, int) and last else "",
+            duration(seconds) if seconds is not None and began else "",
+            size(log_size) if isinstance(log_size, int) and 0 <= log_size < LARGEST_LOG and last else "",
             f"{duration(max(0.0, now - last))} ago" if last and not is_over else "",
         )
 

@@ -16,7 +16,7 @@ from ascend_runner import files
 from ascend_runner.errors import reason
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
-from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, with_its_logs
+from ascend_runner.job_tool.jobs import LARGEST_PID, FoundJob, UnknownJobError, number, with_its_logs
 from ascend_runner.lifecycle.machine import JobState
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
@@ -32,7 +32,7 @@ class Condition(enum.Enum):
     SUCCEEDED = "succeeded"
     ENDED_BADLY = "ended badly"
     DIED = "died"  # the runner was killed, and could not report an end
-    UNKNOWN = "unknown"  # it cannot be told from here
+    UNKNOWN = "unknown"  # it cannot be determined from here
 
 
 @attrs.frozen(kw_only=True)
@@ -70,9 +70,10 @@ class Snapshot:
 
     @property
     def ranks(self) -> Sequence[Mapping[str, object]]:
-        """The records of the ranks, as many as the report has."""
+        """The records of the ranks that have a number, as many as the report has."""
         ranks = self.report.get("ranks")
-        return [rank for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
+        found = [rank for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
+        return [rank for rank in found if type(rank.get("rank_id")) is int]
 
     def text(self, member: str) -> str:
         """Return a member of the report, "" if it is missing or no text."""
@@ -80,9 +81,8 @@ class Snapshot:
         return value if isinstance(value, str) else ""
 
     def number(self, member: str) -> Optional[float]:
-        """Return a member of the report, None if it is missing or no number."""
-        value = self.report.get(member)
-        return value if isinstance(value, (int, float)) else None
+        """Return a member of the report, None if it is missing, no number or out of range."""
+        return number(self.report.get(member))
 
 
 def take(job: FoundJob) -> Snapshot:
@@ -140,7 +140,7 @@ def _gone(seen: Snapshot) -> frozenset[int]:
     return frozenset(
         rank_id
         for rank_id, pid in running.items()
-        if isinstance(rank_id, int) and isinstance(pid, int) and not _is_running(pid)
+        if isinstance(rank_id, int) and isinstance(pid, int) and 0 < pid <= LARGEST_PID and not _is_running(pid)
     )
 
 
@@ -152,6 +152,6 @@ def _is_running(pid: int) -> bool:
 def epoch(text: str) -> Optional[float]:
     """Return a time of the report in seconds since the epoch; None if there is none."""
     try:
-        return datetime.fromisoformat(text).timestamp()
+        return number(datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):
         return None

@@ -14,7 +14,7 @@ from typing import Any, Final, Optional
 import attrs
 
 from ascend_runner.lifecycle import machine
-from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart
+from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart, Verdict
 
 LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
 TYPE: Final = "io.ascend-runner.job.%s.v1"  # % the state
@@ -22,6 +22,16 @@ BEGUN: Final = "begun"  # in place of an event's kind, with the policy of the jo
 # Likewise, and in place of the state in the type. These change no state.
 RESIZED: Final = "resized"
 LIMIT_CHANGED: Final = "limit-changed"
+NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
+    Verdict.RESTART: "",
+    Verdict.NOT_WANTED: "",
+    Verdict.USED_UP: "--max-restarts is used up",
+    Verdict.SAME_FAILURE: "the same failure came too often",
+    Verdict.POINTLESS: "it would fail again",
+    Verdict.EXCLUDED: "--no-restart-on or --hang-action excludes it",
+    Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
+    Verdict.STOPPED: "the job was stopped",
+}
 
 
 @attrs.frozen(kw_only=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from signal import SIGINT, SIGKILL, SIGTERM
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ascend_runner.errors import RETRY_MAY_HELP
+from ascend_runner.lifecycle.events import NO_RESTART
 from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
@@ -258,20 +259,12 @@ def attempts(job: Job) -> str:
     lines = ""
     if job.policy.max_restarts and job.verdict:
         same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
-        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{_VERDICTS.get(job.verdict, '')}"
+        why = f"; no restart: {NO_RESTART[job.verdict]}" if NO_RESTART[job.verdict] else ""
+        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{why}"
     if job.exit_verdict is None:
         return lines
     hope = "may help" if job.exit_verdict == RETRY_MAY_HELP else "will not help"
     return f"{lines}\n  exit   {job.exit_verdict} instead of {job.status}: a retry {hope} (--exit-verdict)"
-
-
-_VERDICTS: Final = {
-    Verdict.USED_UP: " (--max-restarts)",
-    Verdict.SAME_FAILURE: ": another one would probably fail as well",
-    Verdict.POINTLESS: ": another one would fail as well",
-    Verdict.EXCLUDED: ": not restarted after this failure (--no-restart-on or --hang-action)",
-    Verdict.NOT_CLEAR: ": processes of the last one are still alive",
-}
 
 
 def held_devices(pids: Collection[int]) -> str:

@@ -19,6 +19,8 @@ from typing import Final
 
 import attrs
 
+from ascend_runner import files
+from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
@@ -26,6 +28,7 @@ from ascend_runner.plan.secrets import Masker
 RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
 REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # as in training.rank_calls
 JOB_FILE: Final = "job.json"
+ROOT: Final = 0  # the user id
 CONTROL: Final = "control"  # the socket of services.control
 JOBS_KEPT: Final = 20  # that have ended
 LONGEST: Final = 80  # bytes of the path: that of a socket in it has at most 107 (unix(7))
@@ -78,8 +81,8 @@ def write_job_file(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
     }
     content = json.dumps(record).encode() + b"\n"
     if folder:
-        with suppress(OSError), open(os.path.join(folder, JOB_FILE), "wb") as file:
-            file.write(content)
+        with suppress(AscendRunnerError):
+            files.write_atomically(os.path.join(folder, JOB_FILE), content)
     return content
 
 
@@ -101,11 +104,12 @@ def _make(base: str) -> tuple[str, int]:
     """Make a directory and lock it; return its path and the descriptor that holds the lock."""
     while True:
         folder = tempfile.mkdtemp(prefix="run-", dir=base)
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if os.fstat(lock).st_nlink:  # another run may have taken it for abandoned before it was locked
-            return folder, lock
-        os.close(lock)
+        with suppress(FileNotFoundError):  # another run may take it for abandoned before it is locked
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock).st_nlink:
+                return folder, lock
+            os.close(lock)
 
 
 def with_requests(job: JobSpec, folder: str) -> JobSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -46,7 +47,7 @@ class Batch:
             timeout=LIMIT,
             check=False,
         )
-        return ended.returncode, ended.stdout.partition("logs     state")[2] + ended.stderr
+        return ended.returncode, re.split(r"\nlogs +state", f"\n{ended.stdout}")[-1] + ended.stderr
 
     @property
     def noted(self) -> list[str]:
@@ -81,6 +82,24 @@ def test_failure_ends_the_batch(batch: Batch) -> None:
     assert ["a", "b", "b", "b", "c"] == batch.noted
     assert "sweep-2  failed (3)" in screen
     assert "rank 0 failed: exit status 3 (line 4)" in screen
+
+
+def test_logs_of_a_line_with_a_directory(batch: Batch) -> None:
+    """The summary has the directory where they are; a form feed in a line does not end it."""
+    batch.path.write_text(f"--log-dir {batch.folder}/own --nproc-per-node 1 sh -c 'echo a >> {batch.notes}' '\f'\r\n")
+    status, screen = batch.run()
+
+    assert (0, ["a"]) == (status, batch.noted)
+    assert f"\n{batch.folder}/own  succeeded" in screen
+
+
+def test_command_that_cannot_be_started(batch: Batch) -> None:
+    """The kernel refuses an argument of this length; one sentence says so."""
+    batch.path.write_text(f"--nproc-per-node 1 true {'x' * 200_000}")
+    status, screen = batch.run()
+
+    assert 2 == status
+    assert "ascend-job: cannot start the command of line 1: argument list too long" in screen
 
 
 def test_file_may_be_edited_between_two_runs(batch: Batch) -> None:
@@ -199,7 +218,11 @@ def test_two_batches_of_one_file(batch: Batch) -> None:
     with subprocess.Popen([*COMMAND, str(batch.path)], env=batch.env) as started:
         wait_until(lambda: batch.noted)
         status, screen = batch.run()
+        replaced = batch.folder / "new"  # as an editor does
+        replaced.write_text("true")
+        replaced.rename(batch.path)
+        again = batch.run()
         started.terminate()
 
-    assert 2 == status
+    assert [2, 2] == [status, again[0]]
     assert "another ascend-job batch is running" in screen

@@ -21,6 +21,17 @@ PATH_IN_A_NAME = (
     '{"job_id": "x", "part": "/../../x", "host": "", "pid_namespace": "", "pid": 1, "started": 1, "runner_pid": 1,'
     ' "began": 1.0, "log_dir": "/", "run_folder": "/", "command": []}'
 )
+JOB = json.loads(PATH_IN_A_NAME.replace("/../../x", ""))
+BEYOND_ALL_BOUNDS = """{
+    "state": "running", "attempt": 1e300, "status": NaN, "held_until": "9999-12-31T23:59:59-12:00",
+    "ended_at": "0001-01-01",
+    "ranks": [
+        {"rank_id": [1], "state": "running", "pid": 1},
+        {"rank_id": 0, "state": "running", "pid": 1000000000000},
+        {"rank_id": 1, "seconds": Infinity, "started_at": "2026-01-01T00:00:00", "ended_at": "x", "log_size": 1%s,
+         "log_path": "/proc/self/stat"}
+    ]
+}""" % ("0" * 400)
 SLEEPS = "echo ready; exec sleep 60"
 
 
@@ -239,7 +250,7 @@ def test_logs_that_were_moved(start: Start, tool: Tool, program: Program, tmp_pa
 
 
 def test_job_of_another_machine(start: Start, tool: Tool, program: Program) -> None:
-    """Whether it runs cannot be told from here, and it cannot be stopped."""
+    """Its state cannot be determined from here, and it cannot be stopped."""
     run = running(start, tool)
     path = program.log_dir / "job-run.json"
     record = json.loads(path.read_bytes())
@@ -262,6 +273,9 @@ def test_job_of_another_machine(start: Start, tool: Tool, program: Program) -> N
         "[" * 100_000,
         '{"job_id": 7}',
         PATH_IN_A_NAME,
+        *(json.dumps({**JOB, "began": began}) for began in (float("nan"), float("inf"), 1e300, -1.0, True, "")),
+        json.dumps({**JOB, "pid": 1 << 40}),
+        json.dumps({**JOB, "run_folder": "\ud800"}),
     ],
 )
 def test_files_that_are_no_run_files(tool: Tool, run_dir: Path, tmp_path: Path, content: str) -> None:
@@ -285,7 +299,25 @@ def test_reports_that_are_none(start: Start, tool: Tool, program: Program, conte
     status, screen = tool("status", "job")
 
     assert 4 == status
-    assert screen.startswith("job: has ended, and it is not known how")
+    assert screen.startswith("job: ended; the reason is unknown")
+
+
+def test_numbers_beyond_all_bounds(start: Start, tool: Tool, program: Program) -> None:
+    """What cannot be true is not shown; the rest is."""
+    start("exit 0", ranks=1).finish()
+    (program.log_dir / "job-report.json").write_text(BEYOND_ALL_BOUNDS)
+
+    assert [5, 5, 0] == [tool("status", "job")[0], tool("status", "--json", "job")[0], tool("list")[0]]
+    assert tool("status", "job")[1].startswith("job: died: ")
+
+
+@pytest.mark.parametrize("name", ["batch-7", "list2", "events-1"])
+def test_job_with_a_name_like_a_command(start: Start, tool: Tool, name: str) -> None:
+    """It is found by its name, whole or in part."""
+    start("exit 0", name=name, ranks=1).finish()
+
+    assert tool(name)[1].startswith(f"{name}: succeeded")
+    assert tool(name[:-1] if "-" in name else name)[1].startswith(f"{name}: succeeded")
 
 
 def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Program) -> None:
@@ -306,13 +338,13 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
     [
         (("lsit",), 2, "unknown command 'lsit' (did you mean list?)"),
         (("status", "--jsn"), 2, "unknown option '--jsn' (did you mean --json?); see ascend-job status --help"),
-        (("nothing",), 4, "there is no job 'nothing' on this machine; see ascend-job list"),
+        (("nothing",), 4, "no job 'nothing' on this machine; see ascend-job list"),
         (("status", "/no/where"), 4, "'/no/where' is not a directory with the logs of a job"),
         (("limit", "soon"), 2, "invalid value 'soon': expected a duration such as 72h, a change such as +12h or -90m"),
         (("limit", "job", "-1x"), 2, "invalid value '-1x': expected a duration"),
         (("limit",), 2, "the following arguments are required: LIMIT"),
         (("status", ""), 2, "the name of a job is empty"),
-        ((), 4, "there is no job of this user on this machine; name the directory with its logs"),
+        ((), 4, "no job of this user on this machine; name the directory with its logs"),
     ],
 )
 def test_wrong_words(tool: Tool, words: tuple[str, ...], expected: int, sentence: str) -> None:

@@ -89,7 +89,7 @@ def test_attempts() -> None:
         (False, "running", "died: its runner was killed while its state was running"),
         (None, "running", "cannot tell from here whether it runs on host-7; the last state in its report is running"),
         (None, "", "cannot tell from here whether it runs on host-7\n"),
-        (False, "", "has ended, and it is not known how"),
+        (False, "", "ended; the reason is unknown"),
         (False, "succeeded", "succeeded after "),
         (None, "failed", "failed (exit status 7) after "),
         (True, "stopped", "stopped (exit status 7) after "),
@@ -134,6 +134,10 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
         (
             {"state": "running", "attempt": 0, "event": "limit-changed", "limit": 7200.0},
             "running     the time limit of the job is now 2 h 0 min after the start",
+        ),
+        (
+            {"state": "restarting", "attempt": 0, "event": "ended", "verdict": "restart", "delay": float("inf")},
+            "restarting  every rank has succeeded",
         ),
         ({"state": "dancing", "attempt": 0, "event": "dance_begun", "steps": 7}, "dancing     dance begun, steps 7"),
     ],

@@ -51,6 +51,21 @@ def test_directories_of_killed_runs_are_removed(tmp_path: Path) -> None:
     assert os.path.basename(living) in left
 
 
+def test_directory_that_another_run_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run may take a new directory for abandoned: a second one in the same place is made."""
+    make, made = tempfile.mkdtemp, []
+
+    def taken(**options: str) -> str:
+        made.append(make(**options))
+        if len(made) == 1:
+            os.rmdir(made[0])
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", taken)
+    with run_folder.opened({run_folder.RUN_DIR_VARIABLE: str(tmp_path)}) as folder:
+        assert made[1:] == [folder]
+
+
 def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
     """Of a job that has ended or was killed only job.json stays, and only the newest of them are kept."""
     environ = {run_folder.RUN_DIR_VARIABLE: str(tmp_path)}
