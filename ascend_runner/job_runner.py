@@ -12,7 +12,7 @@ import attrs
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.facts import Fact, Swept
 from ascend_runner.frameworks import hccl
-from ascend_runner.host import bounded, npu
+from ascend_runner.host import npu
 from ascend_runner.host.host import Host
 from ascend_runner.launcher import Launcher
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
@@ -29,7 +29,7 @@ from ascend_runner.report import build, holding, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
-from ascend_runner.services import hooks, run_folder
+from ascend_runner.services import checkpoint_dir, hooks, run_folder
 from ascend_runner.services.heartbeats import listening
 from ascend_runner.supervision.events import LimitReached, SignalReceived
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
 NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
-CHECKPOINT_LIMIT: Final = 12.0  # seconds to look for checkpoints, which takes 10 s at most where the disk responds
 
 
 class JobRunner:
@@ -95,7 +94,7 @@ class JobRunner:
 
     def _make(self, spec: JobSpec) -> Event:
         """Make what an attempt needs on disk."""
-        self._checkpoints = look_for_checkpoints(spec.checkpoint_dir)
+        self._checkpoints = self._look_for_checkpoints()
         newest = self._checkpoints and self._checkpoints.newest
         spec = of_attempt(spec, self.journal.job.attempt, newest.path if newest else "")
         self.journal.spec = spec
@@ -137,10 +136,10 @@ class JobRunner:
         return self._end_of_attempt(recorder)
 
     def _hold(self) -> Event:
-        """Keep the job, whatever its time limit, until a stop signal arrives."""
+        """Keep the job, whatever its time limit, until a stop signal arrives. The time includes that of the hooks."""
+        end = self._signals.now() + self.journal.job.delay
         self._run_hooks(hooks.AFTER_ATTEMPT)
         self._run_hooks(hooks.BEFORE_EXIT)
-        end = self._signals.now() + self.journal.job.delay
         while (left := end - self._signals.now()) > 0:
             self._signals.wait_unless_stopped(left)
         return Event(kind=Kind.RELEASED, sentence="the hold time has expired")
@@ -166,17 +165,21 @@ class JobRunner:
     def _run_hooks(self, event: str) -> None:
         """Run the hooks of an event, those of an end only once. After a second stop signal, none is run."""
         spec, job = self.journal.spec, self.journal.job
-        if not spec.hooks or event not in self._due or self._signals.is_hurried():
+        if event not in self._due & dict(spec.hooks).keys() or self._signals.is_hurried():
             return
         self._due -= {event} - {hooks.BEFORE_START}
         is_running_on = job.state in {JobState.PREPARING, JobState.RESTARTING}
         wait = self._launcher.wait_in_time if is_running_on else self._signals.wait_unless_stopped
-        found = look_for_checkpoints(spec.checkpoint_dir)
+        found = self._checkpoints if event == hooks.BEFORE_START else self._look_for_checkpoints()
         newest = found.newest.path if found and found.newest else ""
         for problem in self._hooks.run(spec, event, hooks.variables(spec, job, self.journal.report, newest), wait):
             if event == hooks.BEFORE_START:
                 raise AscendRunnerError(f"{problem}; no rank was started")
             self._messages.warning(problem)
+
+    def _look_for_checkpoints(self) -> Checkpoints | None:
+        folder = self.journal.spec.checkpoint_dir
+        return checkpoint_dir.look(folder, self._signals.is_stopped, self._signals.is_hurried)
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
@@ -206,7 +209,7 @@ class JobRunner:
         restarts = self.journal.spec.restarts
         if not (folder and (restarts.max_restarts or restarts.gives_verdict)):
             return False
-        found = look_for_checkpoints(folder)
+        found = self._look_for_checkpoints()
         return found.is_progress_since(self._checkpoints) if found and self._checkpoints else None
 
     def _feed(self, event: Event) -> tuple[Action, ...]:
@@ -287,14 +290,3 @@ def run(launcher: Launcher, spec: JobSpec, console: Console) -> Outcome:
             journal.fail(error)
             runner.run_last_hooks()
             raise
-
-
-def look_for_checkpoints(folder: str) -> Checkpoints | None:
-    """Look for the checkpoints in a folder; None if there is none, or if its disk does not respond."""
-    if not folder:
-        return None
-    from ascend_runner.training import checkpoints  # noqa: PLC0415  only --checkpoint-dir needs it
-
-    found: list[Checkpoints] = []
-    bounded.call(CHECKPOINT_LIMIT, lambda: found.append(checkpoints.look(folder)))
-    return found[0] if found else None

@@ -123,7 +123,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("report.recorder", "report.investigation"): "only a failure needs it; loaded in the background in longer jobs",
     ("preparation.prepare", "preparation.staging"): "only --stage needs it",
     ("launcher", "services.staging"): "as above",
-    ("job_runner", "training.checkpoints"): "only --checkpoint-dir needs it",
+    ("services.checkpoint_dir", "training.checkpoints"): "only --checkpoint-dir needs it",
     ("host.network", "psutil"): "most nodes are found in their rank table without their addresses",
     ("guardian.process_tree", "ctypes"): "only for prctl(2), which most modules that look at processes never call",
 }

@@ -472,7 +472,7 @@ def test_second_stop_signal_ends_the_sweep_while_others_appear(node: FakeNode, r
     node.processes.behaviours = {0: exits(OK)}
     node.processes.escaped = {77: ("chain", True)}
     for pid in range(1000):
-        node.clock.at(float(pid), functools.partial(node.processes.escaped.setdefault, pid, ("chain", True)))
+        node.clock.at(float(pid), functools.partial(node.processes.escaped.update, {pid: ("chain", True)}))
     for moment in (5.0, 8.0):
         node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
     run(node, 1, recording)
