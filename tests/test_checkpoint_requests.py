@@ -120,6 +120,19 @@ def test_request_during_a_save_is_the_same(program: Program) -> None:
     assert [0, 1] == program.report()["last_checkpoint"]["ranks"]
 
 
+def test_stop_after_a_checkpoint_is_not_delayed(program: Program) -> None:
+    """Slurm and Kubernetes may ask for a checkpoint first: the ranks that have just saved answer SIGTERM with it."""
+    run = start(program, "0.1", options=LONG)
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    run.wait_for("by ranks 0, 1 in ")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [0, 1] == program.report()["last_checkpoint"]["ranks"]
+    assert [] == program.report()["last_checkpoint"]["missing"]
+
+
 def test_rank_without_a_handler_survives(program: Program) -> None:
     """It is not among those that have saved, and the others are not kept waiting for it."""
     run = start(program, "0.1", "deaf=1")

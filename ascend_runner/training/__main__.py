@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 
-from ascend_runner.training import checkpoints, rank_calls, whole_files
+from ascend_runner.training import agreement, checkpoints, rank_calls, whole_files
 
 HEAD = '"""Functions for ranks, as one file: beat, latest_checkpoint, on_checkpoint, saved. From ascend-runner."""'
 
@@ -14,7 +14,7 @@ HEAD = '"""Functions for ranks, as one file: beat, latest_checkpoint, on_checkpo
 def one_file() -> str:
     """Return the modules in one, without the imports between them."""
     parts = [HEAD, "from __future__ import annotations"]
-    for module in (whole_files, checkpoints, rank_calls):
+    for module in (whole_files, checkpoints, agreement, rank_calls):
         source = inspect.getsource(module)
         lines = source.splitlines()
         for node in ast.parse(source).body:

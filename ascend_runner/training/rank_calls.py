@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
-import fcntl
 import functools
-import json
 import os
 import signal
 import socket
 import time
+
+from ascend_runner.training.agreement import COPIES, Agreement
 
 TYPE_CHECKING = False  # typing.Final: Python 3.8
 
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
 
 REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # the signal and the file: "USR1:/run/.../requests"
 SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
-COPIES: Final = 5.0  # seconds in which another request is a copy: Slurm signals the runner and its ranks, one by one
-MOST_REQUESTS: Final = 8  # in the file; no rank is further behind
-LONGEST_WAIT: Final = 10.0  # seconds for the file, which a rank holds for microseconds unless it is stopped
 MOST_BEATS: Final = 10  # a second
+ROUND: Final = 10**15  # more steps than an epoch has
 
 
 def on_checkpoint(agree: Optional[Callable[[int], int]] = None, every: int = 1) -> CheckpointRequests:
@@ -57,7 +54,10 @@ def on_checkpoint(agree: Optional[Callable[[int], int]] = None, every: int = 1) 
     requests = CheckpointRequests(path, agree, every)
     if hasattr(signal, f"SIG{name}"):
         signum = signal.Signals[f"SIG{name}"]
-        requests.previous_handler = signal.signal(signum, requests.note)
+        try:
+            requests.previous_handler = signal.signal(signum, requests.note)
+        except ValueError:
+            raise ValueError("on_checkpoint() must be called in the main thread") from None
         signal.siginterrupt(signum, False)  # a system call that a step waits in goes on
         # At its end Python restores the default action, so a rank that has saved and ends would die of a late signal.
         atexit.register(signal.signal, signum, signal.SIG_IGN)
@@ -80,7 +80,9 @@ class CheckpointRequests:
         self._asked_at: Optional[float] = None  # of the newest request, on the clock that all processes share
         self._settled_at = float("-inf")  # what was asked for until then is saved
         self._step: Optional[int] = None  # of the last `at`
+        self._rounds = 0  # how often the steps have begun again
         self._is_saving = False
+        self._last: tuple[str, Optional[int]] = ("", None)  # the last save, which answers copies as well
         self._answered: Optional[int] = None  # how many requests of the file this rank has answered
 
     def note(self, signum: int, frame: Optional[FrameType]) -> None:
@@ -90,21 +92,28 @@ class CheckpointRequests:
             self.previous_handler(signum, frame)
 
     def at(self, step: int) -> bool:
-        """Return whether a checkpoint is to be saved after `step`. Waits at most LONGEST_WAIT."""
+        """Return whether a checkpoint is to be saved after `step`. Waits at most LONGEST_WAIT.
+
+        A step that is lower than the last one begins another epoch, in which the steps are counted anew.
+        """
         if self._is_saving:  # and did not call `saved`, as if another rank had saved for this one
             self.saved("")
+        if self._step is not None and step < self._step:
+            self._rounds += 1
         self._step = step
         if step % self._every:
             return False
-        self._is_saving = bool(self._agree(int(self._is_asked()))) if self._agree else self._is_due_on_this_node(step)
+        self._is_saving = self._is_due_on_this_node(step) if self._path and not self._agree else self._is_due()
         if self._is_saving:
             self._settled_at = self._clock() + COPIES
+            self._last = "", step
         return self._is_saving
 
     def saved(self, path: Union[str, os.PathLike[str]]) -> None:
         """Tell the runner that this rank has saved its part of the checkpoint `path`."""
         self._end_save()
-        saved(path, self._step)
+        self._last = os.fspath(path), self._step
+        saved(*self._last)
 
     def _end_save(self) -> None:
         if not self._is_saving:
@@ -112,121 +121,43 @@ class CheckpointRequests:
         self._is_saving = False
         self._settled_at = max(self._settled_at, self._clock())
         if self._path and not self._agree:
-            with contextlib.suppress(OSError), _Agreement(self._path) as agreement:
+            with contextlib.suppress(OSError), Agreement(self._path) as agreement:
                 agreement.end_save(self._clock())
 
     def _is_asked(self) -> bool:
         return self._asked_at is not None and self._asked_at > self._settled_at
 
+    def _settle(self, asked_at: Optional[float], *, is_copy: bool) -> None:
+        """Forget the request of `asked_at`. A copy is answered with the checkpoint that was saved for its original."""
+        if self._asked_at == asked_at:  # otherwise there is another one by now
+            self._asked_at = None
+        if is_copy and asked_at is not None:
+            saved(*self._last)
+
+    def _is_due(self) -> bool:
+        asked_at, is_new = self._asked_at, self._is_asked()
+        is_due = bool(self._agree(int(is_new))) if self._agree else is_new
+        if is_due or not is_new:
+            self._settle(asked_at, is_copy=not is_due)
+        return is_due
+
     def _is_due_on_this_node(self, step: int) -> bool:
-        if not self._path:
-            return self._is_asked()
+        place = self._rounds * ROUND * self._every + step
+        asked_at, is_new = self._asked_at, self._is_asked()
         try:
-            with _Agreement(self._path) as agreement:
+            with Agreement(self._path) as agreement:
                 if self._answered is None:
-                    self._answered = agreement.count_before(step)
-                asked_at = self._asked_at if self._is_asked() else None
+                    self._answered = agreement.count_before(place)
                 before = self._answered
-                self._answered = agreement.answer(step, asked_at, self._answered, self._every)
+                self._answered = agreement.answer(place, asked_at if is_new else None, self._answered, self._every)
+                is_pending = self._answered < agreement.count
         except TimeoutError:
             return False  # the flag stays: the next step asks again
         except OSError:
-            return self._is_asked()  # the directory is gone, and the runner with it
-        self._asked_at = None
-        return self._answered > before
-
-
-class _Agreement:
-    """The file in which the ranks of a node agree on the step of each request, while it is locked.
-
-    It holds the requests as pairs of a time and a step, the last step that any rank has passed, and the processes that
-    are saving. A request gets the first step that no rank has passed, so no rank has to wait for another. The lock is
-    that of a process (lockf), which ends with it and is not inherited by the data-loading workers that it forks.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> _Agreement:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            _lock(self._fd)
-            self._read(os.pread(self._fd, 1 << 20, 0))
-        except BaseException:
-            os.close(self._fd)
-            raise
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        state = [self._forgotten, self._requests, self._passed, self._savers, self._saved_at]
-        try:
-            data = json.dumps(state).encode()
-            os.pwrite(self._fd, data, 0)
-            os.ftruncate(self._fd, len(data))
-        finally:
-            os.close(self._fd)
-
-    def _read(self, data: bytes) -> None:
-        self._forgotten = 0  # requests before those in the file
-        self._requests: list[tuple[float, int]] = []
-        self._passed, self._saved_at = -1, float("-inf")
-        self._savers: list[int] = []
-        with contextlib.suppress(TypeError, ValueError):  # new
-            self._forgotten, self._requests, self._passed, self._savers, self._saved_at = json.loads(data)
-
-    def end_save(self, now: float) -> None:
-        """Note that this process is not saving any more."""
-        if os.getpid() in self._savers:
-            self._savers.remove(os.getpid())
-            self._saved_at = now
-
-    def count_before(self, step: int) -> int:
-        """Return how many requests were answered at steps before `step`, with which a new process begins."""
-        return self._forgotten + sum(target < step for _, target in self._requests)
-
-    def answer(self, step: int, asked_at: Optional[float], answered: int, every: int) -> int:
-        """Note what this process was asked, and return how many requests it has answered after `step`."""
-        answered = max(answered, self._forgotten)
-        pending = self._requests[answered - self._forgotten :]
-        if asked_at is not None and not pending and self._is_new(asked_at):
-            pending = [(asked_at, -(-max(step, self._passed + 1) // every) * every)]
-            self._requests = [*self._requests, *pending][-MOST_REQUESTS:]
-            self._forgotten = answered + 1 - len(self._requests)
-        self._passed = max(self._passed, step)
-        due = sum(target <= step for _, target in pending)
-        if due:
-            self._savers.append(os.getpid())
-        return answered + due
-
-    def _is_new(self, asked_at: float) -> bool:
-        """Whether a request is none that another rank has answered, nor one that a save in progress answers."""
-        last = self._requests[-1][0] + COPIES if self._requests else float("-inf")
-        return asked_at > max(last, self._saved_at) and not any(map(_is_alive, self._savers))
-
-
-def _lock(fd: int) -> None:
-    deadline = time.monotonic() + LONGEST_WAIT
-    while True:
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in {errno.EACCES, errno.EAGAIN}:
-                raise
-        else:
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        time.sleep(0.0005)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+            return self._is_due()  # the directory is gone, and the runner with it
+        is_due = self._answered > before
+        self._settle(asked_at, is_copy=not is_due and not is_pending)
+        return is_due
 
 
 def beat(step: Optional[int] = None, *, section: str = "", extend: float = 0.0) -> None:

@@ -19,7 +19,8 @@ import pytest
 
 import ascend_runner
 from ascend_runner.training import rank_calls
-from ascend_runner.training.rank_calls import COPIES, CheckpointRequests
+from ascend_runner.training.agreement import COPIES
+from ascend_runner.training.rank_calls import CheckpointRequests
 from tests.helpers.pythons import python_of
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import wait_until
@@ -30,9 +31,12 @@ WORKER: Final = Path(__file__).parents[1] / "workers" / "asked.py"
 
 
 class World:
-    """Ranks that train in uneven steps, at most `furthest` apart, on a clock of its own."""
+    """Ranks that train in uneven steps, at most `furthest` apart, on a clock of its own.
 
-    def __init__(self, path: Path, seed: int, every: int = 1, furthest: int = 3) -> None:
+    `epoch` is the number of steps after which they are counted anew for the ranks.
+    """
+
+    def __init__(self, path: Path, seed: int, every: int = 1, furthest: int = 3, epoch: int = 10**9) -> None:
         self.now = 1000.0
         self.random = random.Random(seed)  # noqa: S311  not for cryptography
         self.ranks = [
@@ -41,7 +45,7 @@ class World:
         self.steps = [-1] * RANKS
         self.saved: list[list[int]] = [[] for _ in range(RANKS)]
         self.busy_until = [0.0] * RANKS
-        self._furthest = furthest
+        self._furthest, self._epoch = furthest, epoch
 
     def ask(self, rank: int) -> None:
         """Signal one rank."""
@@ -59,7 +63,7 @@ class World:
             return
         rank = self.random.choice(able)
         self.steps[rank] += 1
-        if self.ranks[rank].at(self.steps[rank]):
+        if self.ranks[rank].at(self.steps[rank] % self._epoch):
             self.saved[rank].append(self.steps[rank])
             self.busy_until[rank] = self.now + self.random.choice([0.0, 0.1, 3.0])
 
@@ -127,6 +131,19 @@ def test_rank_that_comes_late_saves_with_the_others(tmp_path: Path) -> None:
 
     assert [world.saved[0]] * RANKS == world.saved
     assert 1 == len(world.saved[0])
+
+
+def test_steps_begin_again_in_each_epoch(tmp_path: Path) -> None:
+    """A request in a later epoch is answered in it, at one step."""
+    world = World(tmp_path, seed=6, every=2, epoch=20)
+    for number in range(1, 21):
+        world.go_on_until(lambda least=30 * number: min(world.steps) > least)  # type: ignore[misc]
+        world.ask(world.random.randrange(RANKS))
+        world.go_on_until_all_have_saved(number)
+        world.now += COPIES
+
+    assert [world.saved[0]] * RANKS == world.saved
+    assert all(saved < 30 * (number + 2) for number, saved in enumerate(world.saved[0], 1))
 
 
 def test_ranks_that_end_or_never_ask_stop_nobody(tmp_path: Path) -> None:
@@ -300,6 +317,42 @@ print(asked.at(1), asked.at(2), asked.at(3))
         subprocess.run([sys.executable, "-c", script], env=env, cwd=ROOT, check=True, timeout=60)
 
         assert [b"X_SAVES=1", b"X_CHECKPOINT=\nX_STEP=1"] == [receiver.recv(4096) for _ in range(2)]
+
+
+COPY: Final = """
+import os, signal, sys, ascend_runner
+asked = ascend_runner.on_checkpoint(*([lambda mine: mine] if "agree" in sys.argv else []))
+for step in range(5):
+    if step in (1, 2, 4):
+        os.kill(os.getpid(), signal.SIGUSR1)
+    if asked.at(step):
+        asked.saved("checkpoint")
+"""
+
+
+@pytest.mark.parametrize("way", ["file", "agree", "alone"])
+def test_copy_is_answered_with_the_checkpoint_of_its_original(tmp_path: Path, way: str) -> None:
+    """The runner waits for an answer to each request, and a rank that has just saved need not save again."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(tmp_path / "notify"))
+        receiver.settimeout(60)
+        path = "" if way == "alone" else str(tmp_path / "requests")
+        env = {**CLEAN, "NOTIFY_SOCKET": str(tmp_path / "notify"), rank_calls.REQUESTS_VARIABLE: f"USR1:{path}"}
+        subprocess.run([sys.executable, "-c", COPY, way], env=env, cwd=ROOT, check=True, timeout=60)
+        told = [receiver.recv(4096) for _ in range(4)]
+        receiver.setblocking(False)
+
+        assert [b"X_SAVES=1", *[b"X_CHECKPOINT=checkpoint\nX_STEP=1"] * 3] == told
+        assert receive(receiver) is None
+
+
+def test_request_in_another_thread_is_refused() -> None:
+    """Only the main thread can handle signals."""
+    script = "import threading, ascend_runner; threading.Thread(target=ascend_runner.on_checkpoint).start()"
+    command = [sys.executable, "-c", script]
+    shown = subprocess.run(command, env=CLEAN, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+
+    assert "ValueError: on_checkpoint() must be called in the main thread" in shown.stderr
 
 
 def test_signal_and_file_are_named_by_the_runner(tmp_path: Path) -> None:
