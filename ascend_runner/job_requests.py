@@ -89,8 +89,9 @@ class JobRequests:
         events: list[Event] = []
         saved = self._node.heartbeats.saved_since(asked_at).keys() & (request.unsaved | request.unreached)
         events += map(Saved, sorted(saved))
-        if request.unreached and now >= self._retry_at:
-            reached = self._send(request.unreached)
+        unreached = request.unreached - saved
+        if unreached and now >= self._retry_at:
+            reached = self._send(unreached)
             events += [AskedToSave(reached)] if reached else []
         if self._stacks_at is not None and now >= self._stacks_at:
             self._stacks_at = None
@@ -101,14 +102,14 @@ class JobRequests:
         pids = self._node.processes.pids()
         if missing:
             own = {rank_id: pids[rank_id] for rank_id in missing & pids.keys()}
-            self._stacks = self._node.evidence().find_stacks(own, ())
+            self._stacks = self._node.evidence().find_stacks(own, (), are_saving=True)
 
     def ask(self, rank_ids: frozenset[int]) -> AskedToSave:
         """Ask ranks for a checkpoint."""
-        now, time = self._node.clock.now(), self._job.checkpoint_grace or ANSWER_LIMIT
         if self._asked_at is None:
             self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
-            self._asked_at = now
+            self._asked_at = self._node.clock.now()
+        now, time = self._node.clock.now(), self._job.checkpoint_grace or ANSWER_LIMIT
         self._stacks_at = now + time - min(STACKS_BEFORE, STACKS_AT * time)
         reached = self._send(rank_ids)
         if not reached:

@@ -30,7 +30,7 @@ from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import checkpoint_dir, hooks, run_folder
-from ascend_runner.services.heartbeats import listening
+from ascend_runner.services.heartbeats import receiving
 from ascend_runner.supervision.events import LimitReached, SignalReceived
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class JobRunner:
             folder = self._launcher.run_folder
             beside.callback(run_folder.end_attempt, folder)
             spec = run_folder.with_requests(spec, folder)
-            spec, heartbeats = beside.enter_context(listening(spec, folder, self._messages.warning, self._signals.wake))
+            spec, heartbeats = beside.enter_context(receiving(spec, folder, self._messages.warning, self._signals.wake))
             processes = beside.enter_context(closing(RankProcesses()))
             self._signals.watch(processes.exits)
             node = ManagedNode(

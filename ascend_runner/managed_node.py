@@ -120,7 +120,7 @@ class Heartbeats(Protocol):
         """The ranks that have announced to report each checkpoint that they are asked for."""
 
     def read(self) -> None:
-        """Read the reports that were sent before this call, and receive those that follow: each ends a wait."""
+        """Read the reports that were sent before this call."""
 
     def saved_since(self, moment: float) -> Mapping[int, SavedCheckpoint]:
         """Return the ranks of which every process that has announced it has reported a checkpoint since then."""
@@ -166,8 +166,13 @@ class Evidence(Protocol):
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Whether a failure only reports a lost peer, and no living rank has reported the cause yet."""
 
-    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
-        """Return the stacks of all ranks, compared with `earlier` ones; `pids` are those of their first processes."""
+    def find_stacks(
+        self, pids: Mapping[int, int], earlier: Sequence[RankStack], *, are_saving: bool = False
+    ) -> HangSeen:
+        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their first processes.
+
+        Ranks that `are_saving` are not paused, and a stop signal, which may be the reason, does not end the search.
+        """
 
     def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:
         """Return the stacks of all ranks within about `seconds`, without stopping a process to read its own."""

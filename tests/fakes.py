@@ -304,6 +304,7 @@ class FakeEvidence:
         self.was_ordered: Optional[bool] = None
         self.open_until = -1.0  # seconds of the clock; a failure before is a consequence of something not told yet
         self.looked_at: Mapping[int, int] = {}
+        self.looked_at_saving = False
         self.when_looking: Callable[[], None] = lambda: None
         self.noted_at: list[float] = []
         self.noting_takes = 0.0  # seconds
@@ -321,9 +322,11 @@ class FakeEvidence:
         assert not failure[0].ending.is_success
         return self._clock.now() < self.open_until
 
-    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
+    def find_stacks(
+        self, pids: Mapping[int, int], earlier: Sequence[RankStack], *, are_saving: bool = False
+    ) -> HangSeen:
         """Return no stacks."""
-        self.looked_at = dict(pids)
+        self.looked_at, self.looked_at_saving = dict(pids), are_saving
         self.compared_with += [self.noted_at[stack.rank_id] for stack in earlier]
         self.when_looking()
         return HangSeen(())
@@ -346,6 +349,7 @@ class FakeHeartbeats:
         self.saving_ranks: set[int] = set()
         self._beats: dict[int, Beat] = {}
         self._saved: dict[int, SavedCheckpoint] = {}
+        self.unread: list[int] = []  # ranks that have saved, as the next `read` will find
 
     def send(self, rank_id: int) -> None:
         """Let a rank show that it is alive now."""
@@ -357,7 +361,11 @@ class FakeHeartbeats:
         self._clock.wake()
 
     def read(self) -> None:
-        """Everything is read at once."""
+        """Take a while to read what was not read at once."""
+        for rank_id in self.unread:
+            self.save(rank_id)
+            self._clock.spend(0.1)
+        self.unread.clear()
 
     def saved_since(self, moment: float) -> Mapping[int, SavedCheckpoint]:
         """Return the ranks that have reported a checkpoint since then."""

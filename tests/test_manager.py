@@ -610,6 +610,28 @@ def test_request_for_a_checkpoint_changes_nothing_else(
     )
 
 
+def test_checkpoint_from_before_the_request_is_no_answer(node: FakeNode, recording: Recording) -> None:
+    """The report may still wait to be read when the next checkpoint is asked for."""
+    node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK))}
+    node.heartbeats.unread = [0]
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.at(30.0, lambda: node.heartbeats.save(0, step=7))
+    run(node, 1, recording)
+
+    assert 7 == ended(recording).saved[0].step
+
+
+def test_rank_that_has_just_saved_is_not_asked_again(node: FakeNode) -> None:
+    """It may save without having been reached, because another process of it was."""
+    node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK)), 1: exits(OK, 100.0)}
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.at(20.0, lambda: node.processes.begin_to_note(1, SIGUSR1))
+    node.clock.at(20.0, lambda: node.heartbeats.save(1))
+    run(node, 2)
+
+    assert [(0, SIGUSR1)] == node.processes.notified
+
+
 def test_rank_gets_the_signal_as_soon_as_it_handles_it(node: FakeNode, recording: Recording) -> None:
     """A rank that imports while a checkpoint is asked for is asked afterwards."""
     node.processes.behaviours = {0: exits(OK, 100.0)}
@@ -637,6 +659,7 @@ def test_stop_waits_for_the_checkpoint(
     assert [(stopped_at, 0, SIGTERM), (stopped_at, 1, SIGTERM)] == node.processes.signalled
     assert (() if saved_at else (1,)) == ended(recording).missing
     assert ({} if saved_at else {1: 1001}) == node.evidence.looked_at
+    assert node.evidence.looked_at_saving is not bool(saved_at)
 
 
 def test_second_signal_stops_and_third_one_kills(node: FakeNode) -> None:

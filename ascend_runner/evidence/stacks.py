@@ -27,6 +27,7 @@ STACKS_LIMIT: Final = 6.0  # seconds for all ranks
 DUMP_LIMIT: Final = 3.0  # seconds per process; a healthy one needs 0.05
 PARALLEL_DUMPS: Final = 4  # py-spy processes at once; each occupies a core that the ranks may need
 FRAMES_LIMIT: Final = 64
+STOPPED: Final = "the job was told to stop"
 
 
 class StackCollector:
@@ -73,10 +74,13 @@ class StackCollector:
 
         try:
             limit = seconds + bounded.KILL_LIMIT
-            return bounded.call_each(pids, dump, limit, workers=PARALLEL_DUMPS, is_cut=self._is_cut)
+            dumps = bounded.call_each(pids, dump, limit, workers=PARALLEL_DUMPS, is_cut=self._is_cut)
         except AscendRunnerError as error:
             self.refusal = f"cannot start py-spy: {error}"
             return {}
+        if len(dumps) < len(pids) and self._is_cut():
+            self.refusal = STOPPED
+        return dumps
 
     def _dump(self, pid: int, seconds: float) -> tuple[str, ...]:
         if seconds <= 0:
@@ -89,7 +93,7 @@ class StackCollector:
             return ()
         if dump is None:
             is_late = not self._is_cut()
-            self.refusal = f"py-spy did not respond within {seconds:.0f} s" if is_late else "the job was told to stop"
+            self.refusal = f"py-spy did not respond within {seconds:.0f} s" if is_late else STOPPED
             return ()
         if dump.returncode:
             # A shell or another program without a Python interpreter is not an error.

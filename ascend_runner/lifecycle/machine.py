@@ -224,12 +224,13 @@ _BETWEEN: Final[Mapping[Kind, Handler]] = {**_IGNORED, Kind.STOP_REQUESTED: _sto
 _OVER: Final = {**_IGNORED, Kind.ENDED: _end, Kind.LIMIT_REACHED: _expire, Kind.RUNNER_FAILED: _fail}
 _start: Final = _go_to(JobState.STARTING, Action.START)
 _run: Final = _go_to(JobState.RUNNING)
+_save: Final = _go_to(JobState.CHECKPOINTING)
 _tear_down: Final = _go_to(JobState.STOPPING)
 _release: Final = _go_to(JobState.FAILED)
 TRANSITIONS: Final[Mapping[JobState, Mapping[Kind, Handler]]] = {
     JobState.PREPARING: {**_BETWEEN, Kind.PREPARED: _start, Kind.RUNNER_FAILED: _fail},
-    JobState.STARTING: {**_OVER, Kind.ALL_STARTED: _run, Kind.TEARDOWN: _tear_down},
-    JobState.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _go_to(JobState.CHECKPOINTING)},
+    JobState.STARTING: {**_OVER, Kind.ALL_STARTED: _run, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _save},
+    JobState.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _save},
     JobState.CHECKPOINTING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT_OVER: _run},
     JobState.STOPPING: _OVER,
     JobState.RESTARTING: {**_BETWEEN, Kind.DELAY_OVER: _prepare},

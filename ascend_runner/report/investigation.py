@@ -38,7 +38,7 @@ class Investigation:
     """Investigates one job, which started at `began` (seconds since the epoch) with this much `memory`.
 
     When `is_cut` returns true, nothing that does not respond is waited for any longer. When `is_stopped` does, no more
-    stacks are collected.
+    stacks of a hang are collected.
     """
 
     job: JobSpec
@@ -109,18 +109,23 @@ class Investigation:
             restart = Restart.EXCLUDED
         return restart, failure.fingerprint(outcome.cause, ending, finding)
 
-    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
-        """Return the stacks of all ranks, compared with `earlier` ones; `pids` are those of their leaders."""
-        collector = self._collector(may_pause=True)
+    def find_stacks(
+        self, pids: Mapping[int, int], earlier: Sequence[RankStack], *, are_saving: bool = False
+    ) -> HangSeen:
+        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their leaders.
+
+        Ranks that `are_saving` are not paused, and the search ends only when `is_cut` returns true.
+        """
+        collector = self._collector(self.is_cut if are_saving else self.is_stopped, may_pause=not are_saving)
         return HangSeen(stack_groups.group(collector.collect(pids), earlier), collector.refusal)
 
     def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:
         """Return the stacks of all ranks within about `seconds`, without stopping a process to read its own."""
-        return self._collector(may_pause=False).collect(pids, min(seconds, STACKS_LIMIT))
+        return self._collector(self.is_stopped, may_pause=False).collect(pids, min(seconds, STACKS_LIMIT))
 
-    def _collector(self, *, may_pause: bool) -> StackCollector:
+    def _collector(self, is_cut: Callable[[], bool], *, may_pause: bool) -> StackCollector:
         py_spy = executables.find_py_spy(self.job.processes[0].env.get("PATH", os.defpath))
-        return StackCollector(py_spy, self.is_stopped, may_pause=may_pause)
+        return StackCollector(py_spy, is_cut, may_pause=may_pause)
 
     def _circumstances(self) -> Circumstances:
         return memory_evidence.between(self.memory, memory.sample(Host()))

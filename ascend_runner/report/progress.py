@@ -108,7 +108,7 @@ class Progress:
         elif sentence:
             self._messages.info(sentence)
         if fact.missing and fact.stacks.stacks:
-            self._messages.error(stacks.text(fact.stacks))
+            self._messages.error(stacks.text(fact.stacks, stacks.UNSAVED))
 
     def _stopping(self, state: State) -> None:
         if state.cause is None or not state.alive:

@@ -8,6 +8,8 @@ from ascend_runner.facts import Beat, HangSeen
 from ascend_runner.text import printable, rank_list
 
 FRAMES_SHOWN: Final = 12
+ALL: Final = "stacks of all ranks, outliers first:"
+UNSAVED: Final = "stacks of the ranks that have not saved:"
 _CHANGES: Final = {
     None: "",
     False: ", same stack at half of the limit",
@@ -15,9 +17,9 @@ _CHANGES: Final = {
 }
 
 
-def text(hang: HangSeen) -> str:
-    """Show where the ranks of a job that hangs are."""
-    lines = ["stacks of all ranks, outliers first:"]
+def text(hang: HangSeen, title: str = ALL) -> str:
+    """Show where these ranks are."""
+    lines = [title]
     for group in hang.stacks:
         lines.append(f"{rank_list(group.rank_ids)} ({group.state}{_CHANGES[group.has_changed]}):")
         lines += [f"    {printable(frame)}" for frame in group.frames[:FRAMES_SHOWN]] or ["    no stack available"]

@@ -12,12 +12,12 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Final, Optional
 
 import attrs
 
-from ascend_runner.errors import AscendRunnerError
+from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.facts import Beat, Fact, SavedCheckpoint
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
@@ -26,30 +26,31 @@ from ascend_runner.supervision.events import Spawned
 from ascend_runner.training import notifications
 
 VARIABLE: Final = "NOTIFY_SOCKET"
-NAP: Final = 0.5  # seconds in which datagrams wait, so that a flood of them costs little; a queue holds at least ten
+LONGEST_NAP: Final = 0.5  # seconds in which datagrams wait, so that many of them cost little
+FULL: Final = 5  # datagrams: half of a queue (net.unix.max_dgram_qlen). A sender may block when it is full
+NAP_PER_WORK: Final = 100.0  # for a second of work: however many datagrams are sent, they cost 1 % of a core
+CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 MOST_AT_ONCE: Final = 64  # datagrams of a rank; its flood waits in the queue, or is refused
 CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of the sender (unix(7), SCM_CREDENTIALS)
 DEEPEST: Final = 30  # processes between a rank and one that speaks for it
 
 
 @contextmanager
-def listening(
+def receiving(
     job: JobSpec, folder: str, warn: Callable[[str], None], wake: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[JobSpec, Heartbeats]]:
     """Let the ranks report while they run; yields the plan in which they know where.
 
-    Without a limit for hangs, the reports wait in the sockets until a checkpoint is asked for; `wake` is called when
-    one was saved. Without a directory to share with the ranks, nothing is received.
+    `wake` is called when a checkpoint was saved. Without a directory to share with the ranks, nothing is received.
     """
     heartbeats = Heartbeats(wake=wake)
     with closing(heartbeats):
         if folder:
             try:
                 job = heartbeats.open(job, folder)
-                if job.hang_timeout is not None:
-                    heartbeats.read()
             except (OSError, AscendRunnerError) as error:
-                warn(f"heartbeats of the ranks are not received: {error}")
+                why = reason(error) if isinstance(error, OSError) else str(error)
+                warn(f"heartbeats of the ranks are not received: {why}")
         yield job, heartbeats
 
 
@@ -61,7 +62,7 @@ class Heartbeats:
         self._now, self._wake = now, wake
         self._beats: dict[int, Beat] = {}
         self._sockets: dict[int, tuple[int, socket.socket]] = {}  # by descriptor, with the rank
-        self._waker, self._sleeper = socket.socketpair()
+        self._resources = ExitStack()
         self._has_news = False  # a checkpoint was saved
         self._leaders: set[int] = set()
         self._poll = select.poll()
@@ -73,42 +74,51 @@ class Heartbeats:
         self._thread: Optional[threading.Thread] = None
 
     def open(self, job: JobSpec, folder: str) -> JobSpec:
-        """Open the sockets; return the plan in which each rank has the address of its own.
+        """Listen from now on; return the plan in which each rank has the address of its own socket.
 
         Raises:
             OSError: A socket cannot be made.
+            AscendRunnerError: No thread can be started.
         """
         paths = {rank.rank_id: os.path.join(folder, f"notify-{rank.rank_id}") for rank in job.ranks}
-        for rank_id, path in paths.items():
-            receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-            self._sockets[receiver.fileno()] = rank_id, receiver
-            receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            receiver.bind(path)
-            self._poll.register(receiver, select.POLLIN)
-        self._poll.register(self._sleeper, select.POLLIN)
+        try:
+            for rank_id, path in paths.items():
+                self._bind(rank_id, path)
+            self._start_thread()
+        except (OSError, AscendRunnerError):
+            self.close()
+            raise
         ranks = (attrs.evolve(rank, env={**rank.env, VARIABLE: paths[rank.rank_id]}) for rank in job.ranks)
         return attrs.evolve(job, ranks=tuple(ranks))
 
-    def read(self) -> None:
-        """Read what was sent before this call, and listen from now on.
+    def _bind(self, rank_id: int, path: str) -> None:
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._sockets[receiver.fileno()] = rank_id, self._resources.enter_context(receiver)
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        receiver.bind(path)
+        self._poll.register(receiver, select.POLLIN)
 
-        Raises:
-            AscendRunnerError: No thread can be started.
-        """
+    def _start_thread(self) -> None:
+        waker, sleeper = socket.socketpair()
+        self._resources.enter_context(sleeper)
+        self._resources.callback(self._join)
+        self._resources.enter_context(waker)  # closed first, which ends the wait of the thread
+        self._poll.register(sleeper, select.POLLIN)
+        self._thread = bounded.start_thread(self._listen)
+
+    def read(self) -> None:
+        """Read what was sent before this call."""
         for rank_id, receiver in self._sockets.values():
             self._receive(rank_id, receiver)
-        if self._sockets and not self._thread:
-            self._thread = bounded.start_thread(self._listen)
 
     def close(self) -> None:
         """Stop listening. May be called twice."""
         self._closing.set()
-        self._waker.close()  # ends the wait of the thread
+        self._resources.close()
+
+    def _join(self) -> None:
         if self._thread:
-            self._thread.join()
-        self._sleeper.close()
-        for _rank_id, receiver in self._sockets.values():
-            receiver.close()
+            self._thread.join(CLOSE_LIMIT)
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Take note of the processes of the job."""
@@ -132,34 +142,43 @@ class Heartbeats:
         return found
 
     def of(self, rank_ids: Collection[int]) -> Mapping[int, Beat]:
-        """Return the last beats of those ranks that have sent any."""
+        """Return the last beats of those ranks that have sent any; none if they are not received any more."""
+        if not (self._thread and self._thread.is_alive()):
+            return {}
         return {rank_id: beat for rank_id, beat in self._beats.copy().items() if rank_id in rank_ids}
 
     # --- In the thread ------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
+        """Receive datagrams; sleep in between, shorter the fuller the queues become, as far as that is cheap."""
+        nap = LONGEST_NAP
         while not self._closing.is_set():
-            for fd, _events in self._poll.poll():
-                if fd in self._sockets:
-                    self._receive(*self._sockets[fd])
+            work = time.thread_time()
+            most = 0
+            with suppress(OSError):  # such as a lack of memory: it may pass
+                ready = [fd for fd, _events in self._poll.poll() if fd in self._sockets]
+                most = max((self._receive(*self._sockets[fd]) for fd in ready), default=0)
             if self._has_news:
                 self._has_news = False
                 self._wake()
-            self._closing.wait(NAP)
+            work = time.thread_time() - work
+            nap = min(LONGEST_NAP, NAP_PER_WORK * work if most >= FULL else 2 * nap)
+            self._closing.wait(nap)
 
-    def _receive(self, rank_id: int, receiver: socket.socket) -> None:
-        """Read the datagrams that wait in the socket of a rank. Of equal datagrams only the last one is read."""
+    def _receive(self, rank_id: int, receiver: socket.socket) -> int:
+        """Read the datagrams that wait in the socket of a rank; return their number."""
         with self._reading:
-            for _ in range(MOST_AT_ONCE):
+            for number in range(MOST_AT_ONCE):
                 try:
                     data, ancillary, _flags, _address = receiver.recvmsg(
                         notifications.LONGEST + 1, socket.CMSG_SPACE(CREDENTIALS.size)
                     )
-                except BlockingIOError:
-                    return
+                except OSError:
+                    return number
                 pid = _sender(ancillary)
                 if self._is_ours(pid):
                     self._note(rank_id, pid, notifications.parse(data))
+        return MOST_AT_ONCE
 
     def _note(self, rank_id: int, pid: int, told: notifications.Notification) -> None:
         now, before = self._now(), self._beats.get(rank_id)
@@ -183,8 +202,9 @@ class Heartbeats:
 
     def _is_ours(self, pid: int) -> bool:
         """Whether a process is of this job. Of one that has ended meanwhile, that is known if it has sent before."""
-        if pid not in self._known and pid > 0 and (_session(pid) in self._leaders or _is_descendant(pid)):
-            self._known.add(pid)
+        with suppress(OSError):  # such as no free descriptor: the sender stays unknown
+            if pid not in self._known and pid > 0 and (_session(pid) in self._leaders or _is_descendant(pid)):
+                self._known.add(pid)
         return pid in self._known
 
 

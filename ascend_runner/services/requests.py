@@ -5,6 +5,7 @@ They are stored here and wake the loop of the runner, which reads them: nothing 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Optional
 
@@ -27,7 +28,7 @@ class Requests:
         self.began = now()  # the start of the job, in seconds of the manager's clock
         self.limit = limit
         self._wake = wake
-        self._wants_checkpoint = False
+        self._wants_checkpoint = threading.Event()
 
     @property
     def deadline(self) -> Optional[float]:
@@ -43,13 +44,15 @@ class Requests:
         """
         if not self.has_checkpoint_signal:
             raise ValueError("the job has no signal to ask its ranks with (--checkpoint-signal none)")
-        self._wants_checkpoint = True
+        self._wants_checkpoint.set()
         self._wake()
 
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was asked for since the last call."""
-        was_wanted, self._wants_checkpoint = self._wants_checkpoint, False
-        return was_wanted
+        if not self._wants_checkpoint.is_set():
+            return False
+        self._wants_checkpoint.clear()
+        return True
 
     def set_limit(self, seconds: Optional[float]) -> None:
         """Set the time limit of the job, in seconds since its start (None: no limit). A limit in the past stops it."""

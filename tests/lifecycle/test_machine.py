@@ -86,6 +86,8 @@ class World:
         if self.to_start:
             started = attrs.evolve(self, to_start=self.to_start - 1, alive=self.alive + 1)
             yield started, () if started.to_start else (Event(kind=Kind.ALL_STARTED),)
+            if not started.to_start:  # a checkpoint was asked for meanwhile
+                yield attrs.evolve(started, is_checkpointing=True), (Event(kind=Kind.CHECKPOINT),)
             failed = attrs.evolve(self, to_start=0, has_failed=True, is_stopping=True)
             yield failed, self._teardown()
         if self.alive:

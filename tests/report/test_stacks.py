@@ -40,3 +40,8 @@ def test_text() -> None:
         "  last heartbeat of rank 1: step 6, evaluation, \\x1b[2J, checkpoint ckpt/5",
         "  last heartbeat of rank 3: no step given",
     ] == lines[-7:]
+
+
+def test_ranks_that_have_not_saved() -> None:
+    """The title says that the others are left out."""
+    assert "stacks of the ranks that have not saved:" == stacks.text(HangSeen(()), stacks.UNSAVED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from ascend_runner.facts import Beat, SavedCheckpoint
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services import run_folder
-from ascend_runner.services.heartbeats import VARIABLE, Heartbeats, listening
+from ascend_runner.services.heartbeats import VARIABLE, Heartbeats, receiving
 from tests.helpers.package_source import PACKAGE
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.program import Program
@@ -28,6 +29,14 @@ from tests.helpers.waiting import wait_until
 SEND: Final = """
 import socket, sys
 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), sys.argv[1])
+sys.stdin.read()
+"""
+
+FLOOD: Final = """
+import socket, sys
+sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for step in range(500):
+    sender.sendto(b"X_STEP=%d" % step, sys.argv[1])
 sys.stdin.read()
 """
 
@@ -61,7 +70,6 @@ def test_each_rank_has_its_own_beats(folder: str) -> None:
     """Later datagrams add to what the rank has told before; also a process in a session of its own speaks for it."""
     with closing(Heartbeats(now=lambda: 7.0)) as heartbeats:
         job = heartbeats.open(job_of(3), folder)
-        heartbeats.read()
         first = Beat(at=7.0, step=5, section="evaluation", status="fine")
         with sending(address(job, 0), "WATCHDOG=1\nX_STEP=5\nX_SECTION=evaluation\nSTATUS=fine"):
             wait_until(lambda: heartbeats.of({0}) == {0: first})
@@ -79,7 +87,6 @@ def test_strangers_are_ignored(folder: str) -> None:
     """A process that does not descend from the runner, such as this one itself, tells nothing."""
     with closing(Heartbeats()) as heartbeats, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
         job = heartbeats.open(job_of(1), folder)
-        heartbeats.read()
         for _ in range(3):
             stranger.sendto(b"WATCHDOG=1\nX_STEP=99", address(job, 0))
         with sending(address(job, 0), "X_STEP=1"):
@@ -88,27 +95,51 @@ def test_strangers_are_ignored(folder: str) -> None:
         assert 1 == heartbeats.of({0})[0].step
 
 
-def test_reports_wait_until_they_are_needed(folder: str) -> None:
-    """Without a limit for hangs there is no thread until a checkpoint is asked for; then all reports are read."""
-    threads = threading.active_count()
-    with listening(job_of(1), folder, pytest.fail) as (job, heartbeats), sending(address(job, 0), "X_STEP=7"):
-        wait_until(lambda: has_datagram(heartbeats))
-        assert (threads, {}) == (threading.active_count(), heartbeats.of({0}))
-        heartbeats.read()
-
-        assert 7 == heartbeats.of({0})[0].step
-        assert threads + 1 == threading.active_count()
+def test_no_rank_waits_for_the_runner(folder: str) -> None:
+    """Also without a limit for hangs: clients of sd_notify usually block while the queue of a socket is full."""
+    with receiving(job_of(1), folder, pytest.fail) as (job, heartbeats):
+        command = [sys.executable, "-c", FLOOD, address(job, 0)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE):
+            wait_until(lambda: [beat.step for beat in heartbeats.of({0}).values()] == [499])
 
 
-def has_datagram(heartbeats: Heartbeats) -> bool:
-    """Return whether a report waits to be read."""
-    return bool(heartbeats._poll.poll(0))  # noqa: SLF001  nothing else shows it without reading it
+def test_sender_that_cannot_be_looked_at_is_unknown(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a free descriptor for example; those that follow are heard."""
+    refused, really_open = threading.Event(), os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777) -> int:
+        if str(path).startswith("/proc"):
+            refused.set()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return really_open(path, flags, mode)
+
+    with closing(Heartbeats()) as heartbeats:
+        job = heartbeats.open(job_of(1), folder)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", refuse)
+            with sending(address(job, 0), "X_STEP=1"):
+                wait_until(refused.is_set)
+                assert {} == heartbeats.of({0})
+        with sending(address(job, 0), "X_STEP=2"):
+            wait_until(lambda: bool(heartbeats.of({0})))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_beats_count_only_while_they_are_received(folder: str) -> None:
+    """If the thread has ended, the output of the ranks has to show that they are alive."""
+    times = iter((7.0,))
+    with closing(Heartbeats(now=lambda: next(times))) as heartbeats:
+        job = heartbeats.open(job_of(1), folder)
+        with sending(address(job, 0), "X_STEP=1"):
+            wait_until(lambda: bool(heartbeats.of({0})))
+        with sending(address(job, 0), "X_STEP=2"):
+            wait_until(lambda: not heartbeats.of({0}))
 
 
 def test_nobody_listens_without_a_directory(folder: str) -> None:
     """Then NOTIFY_SOCKET stays what it was, and there is no thread and no socket."""
     job = job_of(1, hang_timeout=60.0)
-    with listening(job, "", pytest.fail) as (same, heartbeats):
+    with receiving(job, "", pytest.fail) as (same, heartbeats):
         heartbeats.read()
 
     assert job == same
@@ -120,7 +151,6 @@ def test_checkpoint_is_saved_when_every_process_of_the_rank_has_reported_it(fold
     news = threading.Event()
     with closing(Heartbeats(now=lambda: 7.0, wake=news.set)) as heartbeats:
         job = heartbeats.open(job_of(2), folder)
-        heartbeats.read()
         with sending(address(job, 0), "X_SAVES=1"), sending(address(job, 1), "X_CHECKPOINT=a\nX_STEP=3"):
             wait_until(lambda: list(heartbeats.saving_ranks) == [0])
             with sending(address(job, 0), "WATCHDOG=1\nX_CHECKPOINT=b\nX_STEP=3"):
@@ -134,15 +164,30 @@ def test_checkpoint_is_saved_when_every_process_of_the_rank_has_reported_it(fold
         assert {0} == heartbeats.of({0, 1}).keys()
 
 
-def test_sockets_that_cannot_be_made_are_no_failure(folder: str) -> None:
-    """The job runs without heartbeats, and a warning says so."""
+@pytest.mark.parametrize("is_thread", [True, False])
+def test_heartbeats_that_cannot_be_received_are_no_failure(
+    folder: str, monkeypatch: pytest.MonkeyPatch, *, is_thread: bool
+) -> None:
+    """The job runs without heartbeats, a warning says so, and the sockets that were made are closed."""
+    if is_thread:
+        monkeypatch.setattr(threading.Thread, "start", refuse_thread)
+    else:
+        (Path(folder) / "notify-1").touch()
     warnings: list[str] = []
-    job = job_of(1, hang_timeout=60.0)
-    with listening(job, f"{folder}/missing", warnings.append) as (same, heartbeats):
+    job, before = job_of(2, hang_timeout=60.0), os.listdir("/proc/self/fd")
+    with receiving(job, folder, warnings.append) as (same, heartbeats):
+        heartbeats.read()
         assert {} == heartbeats.of({0})
+        assert len(before) == len(os.listdir("/proc/self/fd"))
 
     assert attrs.asdict(job) == attrs.asdict(same)
-    assert ["heartbeats of the ranks are not received: [Errno 2] No such file or directory"] == warnings
+    why = "cannot start a thread: too many processes" if is_thread else "address already in use"
+    assert warnings[0].startswith(f"heartbeats of the ranks are not received: {why}")
+
+
+def refuse_thread(_thread: object) -> None:
+    """Start no thread."""
+    raise RuntimeError("can't start new thread")
 
 
 STUCK = """
