@@ -6,11 +6,13 @@ a hook starts outlives it.
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -26,6 +28,8 @@ from ascend_runner.settings.option import VARIABLE_PREFIX
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import last_lines
 
+Value = TypeVar("Value")
+
 BEFORE_START: Final = "before-start"
 AFTER_ATTEMPT: Final = "after-attempt"
 BEFORE_EXIT: Final = "before-exit"
@@ -33,7 +37,7 @@ BEFORE_EXIT: Final = "before-exit"
 LIMIT: Final = 60.0  # seconds for a hook
 SWEEP_LIMIT: Final = 5.0  # seconds for its processes to die of SIGKILL
 SWEEP_POLL: Final = 0.01  # seconds
-DISK_LIMIT: Final = 1.0  # seconds to open its log
+DISK_LIMIT: Final = 1.0  # seconds for a call on its log
 SHOWN_END: Final = 4096  # bytes of its output, of which the last line is shown if it fails
 
 
@@ -64,13 +68,13 @@ class Hooks:
                 try:
                     problem = self._run(command, env, output, wait)
                 finally:
-                    os.close(output)
+                    _on_disk(functools.partial(os.close, output))
                 if problem:
                     yield f"hook {event} failed: {problem}; see {path}"
 
     def _run(self, command: str, env: Mapping[str, str], output: int, wait: Callable[[float], None]) -> str:
         """Run a command; return what is wrong with its end, "" after a success."""
-        start, deadline = os.fstat(output).st_size, time.monotonic() + self.limit
+        start, deadline = _on_disk(lambda: os.fstat(output).st_size), time.monotonic() + self.limit
         others = frozenset(process_tree.children(os.getpid()))
         try:
             # Its own session: Ctrl-C reaches the runner alone.
@@ -111,19 +115,18 @@ class Hooks:
 
     def _open(self, path: str) -> int:
         """Open a log, or /dev/null with a warning."""
-        found: list[int | str] = []
 
-        def open_log() -> None:
+        def open_log() -> int | str:
             try:
-                found.append(files.reopen_log(path))
+                return files.reopen_log(path)
             except OutputError as error:
-                found.append(str(error))
+                return str(error)
 
-        bounded.call(DISK_LIMIT, open_log)
-        opened = found[0] if found else f"cannot open {path!r}: no response from its disk within {DISK_LIMIT:g} s"
+        opened = _on_disk(open_log)
         if isinstance(opened, int):
             return opened
-        self.warn(f"{opened}; the output of the hook is lost")
+        problem = opened or f"cannot open {path!r}: no response from its disk within {DISK_LIMIT:g} s"
+        self.warn(f"{problem}; the output of the hook is lost")
         return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 
 
@@ -150,9 +153,24 @@ def _ending(returncode: int) -> Ending:
     return Ending(signum=-returncode) if returncode < 0 else Ending(exit_code=returncode)
 
 
-def _last_line(output: int, start: int) -> str:
-    """Return the last line that a hook has printed, in parentheses; "" without one."""
-    size = os.fstat(output).st_size
-    end = os.pread(output, SHOWN_END, max(start, size - SHOWN_END)) if size > start else b""
-    lines: Sequence[str] = last_lines(Masker().data(end))
+def _on_disk(work: Callable[[], Value]) -> Value | None:
+    """Do something with a log; None if its disk fails, or does not respond."""
+    found: list[Value] = []
+
+    def work_on() -> None:
+        with suppress(OSError):
+            found.append(work())
+
+    bounded.call(DISK_LIMIT, work_on)
+    return found[0] if found else None
+
+
+def _last_line(output: int, start: int | None) -> str:
+    """Return the last line that a hook has printed, in parentheses; "" without one, or if `start` is unknown."""
+
+    def read_end() -> bytes:
+        size = os.fstat(output).st_size
+        return os.pread(output, SHOWN_END, max(start, size - SHOWN_END)) if start is not None and size > start else b""
+
+    lines: Sequence[str] = last_lines(Masker().data(_on_disk(read_end) or b""))
     return f" ({lines[-1].strip()})" if lines else ""

@@ -10,6 +10,7 @@ import pytest
 
 from ascend_runner.services import checkpoint_dir
 from tests.helpers import disk
+from tests.helpers.waiting import wait_until
 
 NO_LIMITS: Final = (1e6, 1e6)
 
@@ -22,6 +23,8 @@ def hung(tmp_path: Path) -> Iterator[str]:
     mounted = disk.Disk(tmp_path)
     mounted.mount()
     mounted.strike("HANG")
+    threads = list(Path(f"/proc/{mounted.pid}/task").iterdir())
+    wait_until(lambda: all("State:\tT" in (thread / "status").read_text() for thread in threads))
     yield str(mounted.path)
     mounted.unmount()
 

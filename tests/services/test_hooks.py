@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.errors import StopRequestedError
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services.hooks import Hooks
+from tests.helpers import disk
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT, wait_until
 
@@ -117,6 +118,25 @@ def test_processes_beside_a_hook_are_spared(tmp_path: Path) -> None:
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
+
+
+def test_disk_of_the_log_that_hangs_is_given_up(tmp_path: Path) -> None:
+    """The runner goes on, although neither the hook nor its log can be ended."""
+    if not disk.is_possible():
+        pytest.skip("a disk that hangs needs bindfs(1), /dev/fuse and root")
+    before = process_tree.children(os.getpid())
+    mounted = disk.Disk(tmp_path)
+    mounted.mount()
+    warnings: list[str] = []
+    hooks = Hooks(environ=dict(os.environ), warn=warnings.append, limit=0.2)
+    job = plan(mounted.path, f"kill -STOP {mounted.pid}; echo lost; exec sleep 60")
+    try:
+        problems = list(hooks.run(job, EVENT, {}, lambda _seconds: None))
+    finally:
+        mounted.unmount()
+
+    assert [True] == ["timed out" in problem for problem in problems]
+    wait_until(lambda: not sweep.reap_adopted(keep=frozenset(before)))
 
 
 def test_log_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
