@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Final
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from ascend_runner.training.checkpoints import Checkpoints
 
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
-NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
 
 
 class JobRunner:
@@ -48,7 +48,7 @@ class JobRunner:
         self._launcher = launcher
         self._signals, self._messages = launcher.signals, launcher.messages
         self._console = console
-        self._outcome = Outcome(cause=None)  # of the newest attempt
+        self._outcome = Outcome(cause=None, started_at=time.time())  # of the newest attempt
         self._limit = REPORT_LIMIT  # seconds for the disk with the report
         self._checkpoints: Checkpoints | None = None  # before the attempt; None: unknown
         self._has_survivors = False  # whether processes of the attempt are alive
@@ -76,10 +76,18 @@ class JobRunner:
                 event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum)
             except LimitReachedError as error:
                 event = Event(kind=Kind.LIMIT_REACHED, sentence=str(error))
-        self.run_last_hooks()
+        self._run_last_hooks()
         return self._outcome
 
-    def run_last_hooks(self) -> None:
+    def fail(self, error: AscendRunnerError) -> None:
+        """Report that the runner has failed, and why the last attempt had before."""
+        if self._outcome.cause:
+            last = self.journal.with_reruns(self._outcome, self._launcher.environ, self._limit)
+            self._messages.error(f"the last failure: {screen.last_failure(last)}")
+        self.journal.fail(error)
+        self._run_last_hooks()
+
+    def _run_last_hooks(self) -> None:
         """Run the hooks for the end of a job that have not been run. A stop signal ends one of them, not the next."""
         for event in (hooks.AFTER_ATTEMPT, hooks.BEFORE_EXIT):
             with suppress(StopRequestedError):
@@ -174,7 +182,7 @@ class JobRunner:
         newest = found.newest.path if found and found.newest else ""
         for problem in self._hooks.run(spec, event, hooks.variables(spec, job, self.journal.report, newest), wait):
             if event == hooks.BEFORE_START:
-                raise AscendRunnerError(f"{problem}; no rank was started")
+                raise AscendRunnerError(f"{problem}; no {'further attempt' if job.attempt else 'rank'} was started")
             self._messages.warning(problem)
 
     def _look_for_checkpoints(self) -> Checkpoints | None:
@@ -233,16 +241,15 @@ class JobRunner:
         if isinstance(outcome.cause, SignalReceived):
             outcome = attrs.evolve(outcome, cause=self._stop(outcome.cause.signum))
         elif job.state in {JobState.FAILED, JobState.HOLDING}:
-            reruns = self.journal.write_reruns(environ, self._limit)
-            ranks = tuple(attrs.evolve(rank, rerun=reruns.get(rank.rank_id, "")) for rank in outcome.ranks)
-            outcome = attrs.evolve(outcome, ranks=ranks)
+            outcome = self.journal.with_reruns(outcome, environ, self._limit)
         elif event.restart and job.verdict:
             self._messages.warning(screen.attempt_failed(event, job))
         outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings))
         document = self.journal.finish(outcome, environ, self._limit)
         end = self._end_from_outside(event)
         if end and not isinstance(outcome.cause, (SignalReceived, LimitReached)):
-            outcome = attrs.evolve(outcome, cause=end)
+            last = self.journal.with_reruns(outcome, environ, self._limit) if outcome.cause else None
+            outcome = attrs.evolve(outcome, cause=end, root=None, suspected_peer=None, last_failure=last)
             document = self.journal.finish(outcome, environ, self._limit)
         self._outcome = attrs.evolve(outcome, report=document, exit_verdict=job.exit_verdict)
         if job.state is not JobState.RESTARTING:
@@ -252,12 +259,13 @@ class JobRunner:
         """Show how the job has ended, and that it is held, or why it is not."""
         journal, job, outcome = self.journal, self.journal.job, self._outcome
         show = self._messages.error if outcome.cause else self._messages.info
+        if isinstance(outcome.cause, (SignalReceived, LimitReached)):
+            outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._launcher.requests.began)
         text = screen.ended(outcome, journal.spec) + screen.attempts(job)
         if job.state is JobState.HOLDING and not event.is_local:
             text += holding.lingering(job)
         elif job.state is JobState.HOLDING:
-            namespace = Host().read_text(NAMESPACE_FILE).strip()
-            way_in = holding.way_in(journal.spec, self._launcher.environ, os.uname().nodename, namespace)
+            way_in = self._launcher.way_in(journal.spec)
             text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
         show(text)
         if job.policy.hold and not event.is_local:
@@ -287,6 +295,5 @@ def run(launcher: Launcher, spec: JobSpec, console: Console) -> Outcome:
             journal.staged = launcher.await_staging()
             return runner.run()
         except AscendRunnerError as error:
-            journal.fail(error)
-            runner.run_last_hooks()
+            runner.fail(error)
             raise

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -28,6 +28,7 @@ from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_table.checks import entry as checks
+from ascend_runner.report import holding
 from ascend_runner.report.journal import Journal
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
@@ -40,6 +41,8 @@ from ascend_runner.text import printable
 if TYPE_CHECKING:
     from ascend_runner.plan.staging import Staged
     from ascend_runner.services.staging import Staging
+
+NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
 
 
 class Launcher:
@@ -209,6 +212,10 @@ class Launcher:
         limit, deadline = self.requests.limit, self.requests.deadline
         if limit is not None and deadline is not None and self.signals.now() >= deadline:
             raise errors.LimitReachedError(str(LimitReached(limit)))
+
+    def way_in(self, job: JobSpec) -> str:
+        """Return the command that opens a shell where this job runs; "" if that is not known."""
+        return holding.way_in(job, self.environ, os.uname().nodename, Host().read_text(NAMESPACE_FILE).strip())
 
     def _fail(self, error: errors.AscendRunnerError) -> None:
         """Report that a job that was waiting will not run, if its report was begun."""

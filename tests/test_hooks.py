@@ -82,6 +82,20 @@ def test_failing_hook_before_the_start_ends_the_job(program: Program) -> None:
     assert [f"before-exit failed 0 [125] {why}; no rank was started"] == told(program)
 
 
+def test_failing_hook_before_another_attempt_keeps_the_last_failure(program: Program) -> None:
+    """Screen and report tell of the hook, and of the failure that the job was to be restarted for."""
+    hook = ("--hook", "before-start=[ $ASCEND_RUNNER_ATTEMPT = 0 ]")
+    run = start(program, "exit 7", "--max-restarts", "1", *hook)
+
+    assert 125 == run.finish()
+    assert f"ERROR the last failure: {FAILED}\n  log    {program.log_dir}/" in run.screen
+    assert "; no further attempt was started\n" in run.screen
+    assert program.report()["cause"]["sentence"].endswith(
+        f"; no further attempt was started; the last failure: {FAILED}"
+    )
+    assert told(program)[-1].endswith(FAILED)
+
+
 def test_other_failing_hooks_are_warnings(program: Program) -> None:
     """A hook that fails after an attempt changes neither the exit status nor the state."""
     options = ("--hook", "after-attempt=exit 3", "--hook", "before-exit=exit 4")
@@ -125,7 +139,7 @@ def test_stop_signal_during_a_hook_prevents_a_restart(program: Program) -> None:
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
-    assert ["before-exit stopped 0 [143] stopped by SIGTERM (exit status 7)"] == told(program)
+    assert [f"before-exit stopped 0 [143] stopped by SIGTERM; the last failure: {FAILED}"] == told(program)
 
 
 def test_second_stop_signal_skips_hooks(program: Program) -> None:

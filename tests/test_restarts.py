@@ -286,6 +286,11 @@ def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) 
         len(report["attempts"]),
     )
     assert 7 == report["attempts"][0]["status"]
+    assert (
+        f"{signal.Signals(signum).name}; the last failure: rank 0 failed: exit status 7" in report["cause"]["sentence"]
+    )
+    assert f"\n  before rank 0 failed: exit status 7\n  log    {program.log_dir}/" in run.screen
+    assert "\n  rerun  sh " in run.screen
 
 
 def test_other_signals_do_not_end_the_delay(program: Program) -> None:

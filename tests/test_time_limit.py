@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.helpers.program import Program
@@ -35,5 +37,7 @@ def test_no_restart_after_the_limit(program: Program, delay: str) -> None:
     run = program.start(*options, "--max-same-failures", "99", "--time-limit", "2", "sh", "-c", "sleep 0.5; exit 7")
 
     assert 124 == run.finish()
+    took = re.search(r"; stopped after ([0-9.]+) s", run.screen)
+    assert took is None or float(took[1]) >= 2  # of the whole job; after a minute it has another unit
     report = program.report()
     assert ("expired", 124, "expired") == (report["state"], report["status"], report["cause"]["kind"])

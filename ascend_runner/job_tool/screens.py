@@ -117,7 +117,7 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     host = f"host {job.host}" if job.host != server else ""
     yield "node", ", ".join(filter(None, (server, pod and f"pod {pod}", host)))
     yield "runner", f"pid {job.pid}" if snapshot.is_alive else ""
-    held_until = epoch(snapshot.text("held_until"))
+    held_until = epoch(snapshot.text("held_until")) if snapshot.is_alive is not False else 0.0
     yield "held", f"until {clock(held_until)}; ascend-job release {shlex.quote(job.name)} ends it" if held_until else ""
     limit_at = snapshot.limit_at
     yield "limit", f"{clock(limit_at)}, in {duration(max(0.0, limit_at - now))}" if limit_at else ""
@@ -203,7 +203,7 @@ def _state(snapshot: Snapshot) -> str:
 
 def _seconds(snapshot: Snapshot, now: float) -> float:
     """Return how long a job has taken so far, or until it ended."""
-    ended = epoch(snapshot.text("ended_at"))
+    ended = 0.0 if snapshot.condition is Condition.RUNNING else epoch(snapshot.text("ended_at"))  # else an attempt's
     return max(0.0, (ended or now) - snapshot.job.began)
 
 

@@ -65,6 +65,7 @@ class Journal:
         self.held_until = 0.0  # in seconds since the epoch; 0: it is not held
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
         self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
+        self._over_at = ""  # the time at which the job has ended, if it has ended between two attempts
         self._report: Mapping[str, object] = {}  # the newest
         self._started: dict[int, tuple[int, float]] = {}  # pid and time of the ranks of the newest attempt
 
@@ -121,6 +122,8 @@ class Journal:
         self.held_until = time.time() + self.job.delay if is_held else 0.0
         is_end = event.kind is Kind.ENDED or (event.kind is Kind.LIMIT_REACHED and before in _OF_AN_ATTEMPT)
         self._ended = event if is_end else None
+        is_between = self.job.state.is_final and not is_end and before is not JobState.HOLDING
+        self._over_at = build.iso(time.time()) if is_between else ""
         self._note(event)
         self._outcome_of_request = ""
         if not (self._ended or self.job.state.is_final):
@@ -135,7 +138,7 @@ class Journal:
             self.feed(Event(kind=Kind.LIMIT_REACHED, sentence=str(error)))
         else:
             self.feed(Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error)))
-        self._replace(build.unfinished(self.spec, self.job.state, self._began, error))
+        self._replace(self._with_last_failure(build.unfinished(self.spec, self.job.state, self._began, error)))
         self.flush()
 
     def finish(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Mapping[str, object]:
@@ -147,12 +150,12 @@ class Journal:
         if self._ended:
             self._attempts.append(build.attempt(document, self.job, self._ended))
             self._ended = None
-        self._replace(document)
+        self._replace(self._with_last_failure(document) if outcome.last_failure else document)
         self.flush(limit)
         return self._report
 
-    def write_reruns(self, environ: Mapping[str, str], limit: float) -> Mapping[int, str]:
-        """Write a script for each rank that runs it again; return the commands for those that were written, by rank."""
+    def with_reruns(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Outcome:
+        """Write a script for each rank that runs it again; return the outcome with the commands for those written."""
         written: dict[int, str] = {}
 
         def write(spec: RankSpec) -> None:
@@ -166,7 +169,9 @@ class Journal:
 
         self._disk.put(self.spec.log_dir, write_all)
         self.flush(limit)
-        return dict(written)  # a copy, because the thread may still be running
+        done = dict(written)  # a copy, because the thread may still be running
+        ranks = tuple(attrs.evolve(rank, rerun=done.get(rank.rank_id, "")) for rank in outcome.ranks)
+        return attrs.evolve(outcome, ranks=ranks)
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
         """Wait until everything was written, at most `limit` seconds."""
@@ -187,6 +192,14 @@ class Journal:
         path = self.spec.events_path
         self._disk.put(path, lambda: files.append(path, line))
 
+    def _with_last_failure(self, report: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the report of a job that has ended between two attempts, with why the last one has failed."""
+        last = self._attempts[-1]["cause"] if self._attempts else None
+        cause = report["cause"]
+        if not (isinstance(last, Mapping) and isinstance(cause, Mapping)):
+            return report
+        return {**report, "cause": {**cause, "sentence": f"{cause['sentence']}; the last failure: {last['sentence']}"}}
+
     def _replace_unfinished(self) -> None:
         self._replace(build.unfinished(self.spec, self.job.state, self._began, started=self._started))
 
@@ -200,6 +213,7 @@ class Journal:
             "attempt": self.job.attempt,
             "held_until": build.iso(self.held_until) if self.held_until else "",
             "attempts": tuple(self._attempts),
+            **({"ended_at": self._over_at} if self._over_at else {}),
             **build.plain_members({"staged": self.staged, "last_checkpoint": self._last_checkpoint}),
         }
         self._disk.put(self.spec.report_path, functools.partial(self._write, self.spec.report_path, self._report))

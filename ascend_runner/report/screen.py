@@ -15,6 +15,7 @@ from ascend_runner.lifecycle.events import NO_RESTART
 from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
+from ascend_runner.report import build
 from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, SpawnFailed, signal_name
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
@@ -82,16 +83,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         ranks = ranks if number > 1 else (job.ranks or job.beside)[0].title
         return f"{ranks} exited with status 0 after {duration(outcome.seconds)}"
     if isinstance(cause, Exited):
-        rank_id = outcome.root.rank_id if outcome.root else cause.rank_id
-        failed = next(rank for rank in outcome.ranks if rank.rank_id == rank_id)
-        spec = next(spec for spec in job.processes if spec.rank_id == rank_id)
-        lines = _headline(cause, failed, outcome)
-        lines += _evidence(failed.finding) if failed.finding else []
-        lines += _labelled(failed, spec, job, outcome.suspected_peer)
-        lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
-        if failed.finding and _has_read_nothing(failed.finding) and not spec.has_stdin:
-            option = f"--stdin {max(spec.rank_id, 0)}"
-            lines.append(f"  stdin  /dev/null; use {option} to connect this rank to the terminal, for input() and pdb")
+        lines = _failure(cause, outcome, job)
     elif isinstance(cause, SpawnFailed):
         lines = [str(cause), f"  report {job.report_path}"]
     else:
@@ -101,8 +93,33 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
             f"  logs   {job.log_dir}",
             f"  report {job.report_path}",
         ]
+    if outcome.last_failure:
+        lines.append(f"  before {last_failure(outcome.last_failure)}")
 
     return "\n".join([*lines, *_others(outcome, job)])
+
+
+def _failure(cause: Exited, outcome: Outcome, job: JobSpec) -> list[str]:
+    rank_id = outcome.root.rank_id if outcome.root else cause.rank_id
+    failed = next(rank for rank in outcome.ranks if rank.rank_id == rank_id)
+    spec = next(spec for spec in job.processes if spec.rank_id == rank_id)
+    lines = _headline(cause, failed, outcome)
+    lines += _evidence(failed.finding) if failed.finding else []
+    lines += _labelled(failed, spec, job, outcome.suspected_peer)
+    lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
+    if failed.finding and _has_read_nothing(failed.finding) and not spec.has_stdin:
+        option = f"--stdin {max(spec.rank_id, 0)}"
+        lines.append(f"  stdin  /dev/null; use {option} to connect this rank to the terminal, for input() and pdb")
+    return lines
+
+
+def last_failure(outcome: Outcome) -> str:
+    """Say why the last attempt of a job has failed that has ended for another reason."""
+    lines = [build.sentence(outcome.cause, outcome.root)] if outcome.cause else []
+    failed = outcome.failed
+    lines += [f"  log    {failed.log_path}"] if failed else []
+    lines += [f"  rerun  {failed.rerun}"] if failed and failed.rerun else []
+    return "\n".join(lines)
 
 
 def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:

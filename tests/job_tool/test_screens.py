@@ -75,6 +75,18 @@ def test_last_checkpoint() -> None:
     assert "  checkpoint  step 1200, 1 min 5 s ago, without 2 ranks, /ckpt\n" in screens.status(seen, BEGAN + 65)
 
 
+@pytest.mark.parametrize("state", ["holding", "restarting"])
+def test_time_of_a_job_between_attempts(state: str) -> None:
+    """It goes on after the end of an attempt, and a hold that has died with its runner has no end to wait for."""
+    at = datetime.fromtimestamp(BEGAN + 2).astimezone().isoformat()
+    seen = running(state=state, ended_at=at, held_until=at)
+
+    assert ", 1 min 5 s ago\n" in screens.status(seen, BEGAN + 65)
+    assert "  1 min 5 s  " in screens.jobs([seen], BEGAN + 65)
+    assert "held" in screens.status(seen, BEGAN)
+    assert "held" not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
+
+
 def test_attempts() -> None:
     """A job that was restarted says how often, and why last."""
     seen = running(attempt=2, attempts=[{"cause": {"sentence": "rank 3 failed"}}, {"cause": {"sentence": "a hang"}}])

@@ -146,3 +146,19 @@ def test_disk_without_room_is_told_once_for_each_file(tmp_path: Path) -> None:
 
     assert JobState.FAILED is journal.job.state
     assert 2 == len(warnings)
+
+
+def test_end_between_two_attempts(tmp_path: Path) -> None:
+    """It has its own time, and the cause tells of the failure before."""
+    journal = begun(tmp_path, [], max_restarts=1)
+    start(journal, Phase.STARTING, Phase.RUNNING)
+    journal.feed(ENDED)
+    journal.finish(FAILED, {}, LIMIT)
+    journal.feed(Event(kind=Kind.STOP_REQUESTED, signum=15))
+    journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15), last_failure=FAILED), {}, LIMIT)
+    document = report(tmp_path)
+
+    assert str(document["attempts"][0]["ended_at"]) < str(document["ended_at"])  # type: ignore[index]  # JSON
+    assert {"sentence": "stopped by SIGTERM; the last failure: rank 0 failed: exit status 7"}.items() <= dict(
+        document["cause"]  # type: ignore[call-overload]  # JSON
+    ).items()
