@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT)]
 from ascend_runner.plan.staging import Stage  # noqa: E402  found by the line above
 from ascend_runner.services import data_sets  # noqa: E402  as above
 from ascend_runner.services.copies import PART  # noqa: E402  as above
-from ascend_runner.services.stage_task import LOCK, StageTask  # noqa: E402  as above
+from ascend_runner.services.stage_task import StageTask  # noqa: E402  as above
 from tests.helpers import data_trees  # noqa: E402  as above
 
 LIMIT = 120.0  # seconds for a file to grow
@@ -114,7 +114,7 @@ def resume(source: Path, copy: Path, result: Path) -> tuple[int, list[str]]:
     if data_trees.read(source) != data_trees.read(copy):
         wrong.append("the copy differs")
     left = {name for name in os.listdir(copy) if data_sets.is_own(name)}
-    if left != {data_sets.COMPLETE, data_sets.MANIFEST, LOCK}:
+    if left != {data_sets.COMPLETE, data_sets.MANIFEST, data_sets.LOCK}:
         wrong.append(f"left: {left}")
     return max(copied), wrong
 

@@ -17,7 +17,6 @@ from ascend_runner.plan.staging import Stage, with_places
 from ascend_runner.services import data_sets
 
 LIMIT: Final = 10.0  # seconds for the disks to answer
-EMPTY: Final = frozenset({"lost+found"})  # what a new file system contains
 
 
 def placed(context: PlanContext, pause: Callable[[float], None]) -> PlanContext:
@@ -108,8 +107,12 @@ def _refuse_contents(stage: Stage) -> None:
         raise SettingsError(f"{title}: no permission to write to {folder!r}")
     if folder != stage.folder:
         return
-    former = data_sets.summary(os.path.join(folder, data_sets.MANIFEST)).get("source")
-    if former is None and any(name not in EMPTY and not data_sets.is_own(name) for name in os.listdir(folder)):
+    manifest, complete, lock = (
+        os.path.join(folder, name) for name in (data_sets.MANIFEST, data_sets.COMPLETE, data_sets.LOCK)
+    )
+    former = (data_sets.summary(manifest) or data_sets.summary(complete)).get("source")
+    # A crash of the machine may have left a copy with nothing but the lock.
+    if former is None and data_sets.has_contents(folder) and not os.path.lexists(lock):
         raise SettingsError(f"{title}: the directory has other files; use an empty or a new directory")
     if former not in {None, stage.source}:
         raise SettingsError(f"{title}: the directory has a copy of {former!r}; remove it or use another directory")

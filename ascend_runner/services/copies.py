@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import attrs
 
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
 from ascend_runner.host import bounded
-from ascend_runner.services.data_sets import FOLDER, OWN_PREFIX, PERMISSIONS, Entry
+from ascend_runner.services.data_sets import OWN_PREFIX, PERMISSIONS, Entry, Kind
 
 THREADS: Final = 8  # one alone waits most of its time for a network disk
 CHUNK: Final = 8 << 20  # bytes of one system call, after which a stop is noticed
@@ -26,6 +27,7 @@ SPARSE: Final = 1 << 20  # bytes from which on a file is looked at for holes
 PART: Final = f"{OWN_PREFIX}part-"
 STAT_BLOCK: Final = 512  # bytes; the unit of st_blocks
 WRITABLE: Final = 0o700
+SYNCFS_TELLS: Final = (5, 8)  # the first Linux whose syncfs(2) fails if something could not be written
 NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
@@ -49,6 +51,7 @@ class Copies:
     finished: int = attrs.field(default=0, init=False)  # threads
     error: AscendRunnerError | None = attrs.field(default=None, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _syncs_each: bool = attrs.field(factory=lambda: not _syncfs_tells(os.uname().release), init=False)
 
     def start(self, entries: Iterator[Entry]) -> list[threading.Thread]:
         """Start to copy these files; the first failure sets `error`, and all threads that end without one `finished`.
@@ -84,12 +87,14 @@ class Copies:
             return
         part = os.path.join(self.target, part_name(entry, self.boot))
         path = os.path.join(self.source, entry.path)
-        with _opened(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as source, _opened(_open_part(part)) as written:
+        with opened(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as source, opened(_open_part(part)) as written:
             self._check_unchanged(entry, path, source)
             self._transfer(entry, source, written)
             self._check_unchanged(entry, path, source)
             os.fchmod(written, entry.mode)
             os.utime(written, ns=(entry.mtime_ns, entry.mtime_ns))
+            if self._syncs_each:  # not always: small files take several times as long
+                os.fdatasync(written)
         os.replace(part, target)
 
     @staticmethod
@@ -139,6 +144,15 @@ class Copies:
             )
 
 
+@contextmanager
+def opened(fd: int) -> Iterator[int]:
+    """Close a file descriptor at the end of the context."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def part_name(entry: Entry, boot: str) -> str:
     """Return the name of the file to which a file is copied first; it is another one after the file has changed."""
     return PART + hashlib.sha256(entry.encode() + boot.encode()).hexdigest()[:32]
@@ -177,19 +191,16 @@ def remove(entry: Entry, top: str) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         above = os.path.dirname(path)
         _make_writable(above, os.stat(above))
-        if entry.kind != FOLDER:
+        if entry.kind is not Kind.FOLDER:
             os.unlink(path)
             return
         with suppress(OSError):  # it has files of others
             os.rmdir(path)
 
 
-@contextmanager
-def _opened(fd: int) -> Iterator[int]:
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+def _syncfs_tells(release: str) -> bool:
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return found is not None and (int(found[1]), int(found[2])) >= SYNCFS_TELLS
 
 
 def _make_writable(folder: str, status: os.stat_result) -> None:

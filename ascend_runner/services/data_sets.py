@@ -6,6 +6,7 @@ a symlink; what any other refers to is a part of the data set itself (as with rs
 
 from __future__ import annotations
 
+import enum
 import errno
 import hashlib
 import json
@@ -19,15 +20,12 @@ import attrs
 from ascend_runner import files
 from ascend_runner.errors import OutputError
 
-FILE: Final = "file"
-FOLDER: Final = "directory"
-LINK: Final = "symlink"
-OTHER: Final = "other"  # a socket, a FIFO or a device
-
 # Files of the runner at the top of a copy. A source that is a copy itself has them as well.
 OWN_PREFIX: Final = ".staging."
 MANIFEST: Final = f"{OWN_PREFIX}manifest"
+LOCK: Final = f"{OWN_PREFIX}lock"
 COMPLETE: Final = ".complete.json"
+EMPTY: Final = frozenset({"lost+found"})  # what a new file system contains
 
 DANGLING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 PERMISSIONS: Final = 0o777  # not setuid and setgid: the copy belongs to the user of the job
@@ -36,11 +34,20 @@ DISK_BLOCK: Final = 4096  # bytes; a file takes whole blocks
 LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, of which each character may be escaped
 
 
+class Kind(enum.Enum):
+    """What an entry is; the values are those in a manifest."""
+
+    FILE = "file"
+    FOLDER = "directory"
+    LINK = "symlink"
+    OTHER = "other"  # a socket, a FIFO or a device
+
+
 @attrs.frozen
 class Entry:
     """A file, directory or symlink of a data set; `path` is relative to its top. `size` is that of a file in bytes."""
 
-    kind: str
+    kind: Kind
     path: str
     mode: int
     size: int
@@ -49,7 +56,8 @@ class Entry:
 
     def encode(self) -> bytes:
         """Return the entry as a line of a manifest. Names that are not UTF-8 are escaped."""
-        return json.dumps([self.kind, self.path, self.mode, self.size, self.mtime_ns, self.target]).encode() + b"\n"
+        fields = [self.kind.value, self.path, self.mode, self.size, self.mtime_ns, self.target]
+        return json.dumps(fields).encode() + b"\n"
 
     def has_stamp(self, status: os.stat_result) -> bool:
         """Whether a file has the size and time of this entry. File systems without nanoseconds cut the time."""
@@ -70,7 +78,7 @@ class Total:
     def add(self, entry: Entry, line: bytes) -> None:
         """Add an entry, which is also given as a line of the manifest."""
         self.entries += 1
-        self.files += entry.kind == FILE
+        self.files += entry.kind is Kind.FILE
         self.size += entry.size
         self.room += -(-entry.size // DISK_BLOCK) * DISK_BLOCK
         value = int.from_bytes(hashlib.blake2b(line, digest_size=16).digest(), "big")
@@ -97,7 +105,7 @@ def walk(top: str, name: str = "") -> Iterator[Entry]:
             elif folder or not is_own(found.name):
                 entry = look(top, os.path.join(folder, found.name))
                 yield entry
-                if entry.kind == FOLDER:
+                if entry.kind is Kind.FOLDER:
                     path = os.path.join(top, entry.path)
                     _refuse_loop(path, [identity for _entries, _folder, identity in stack])
                     stack.append((os.scandir(path), entry.path, _identity(path)))
@@ -111,6 +119,11 @@ def is_own(name: str) -> bool:
     return name == COMPLETE or name.startswith(OWN_PREFIX)
 
 
+def has_contents(folder: str) -> bool:
+    """Whether a directory has more than the runner's own files and what a new file system contains."""
+    return any(name not in EMPTY and not is_own(name) for name in os.listdir(folder))
+
+
 def look(top: str, path: str) -> Entry:
     """Return the entry at a path below the top of a data set.
 
@@ -122,19 +135,19 @@ def look(top: str, path: str) -> Entry:
     if stat.S_ISLNK(status.st_mode):
         target = os.readlink(full)
         if _stays_within(path, target):
-            return Entry(LINK, path, 0, 0, status.st_mtime_ns, target)
+            return Entry(Kind.LINK, path, 0, 0, status.st_mtime_ns, target)
         try:
             status = os.stat(full)
         except OSError as error:
             if error.errno not in DANGLING:
                 raise
-            return Entry(LINK, path, 0, 0, status.st_mtime_ns, target)
+            return Entry(Kind.LINK, path, 0, 0, status.st_mtime_ns, target)
     return _entry(path, status)
 
 
 def _entry(path: str, status: os.stat_result) -> Entry:
     is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
-    kind = FILE if is_file else FOLDER if is_folder else OTHER
+    kind = Kind.FILE if is_file else Kind.FOLDER if is_folder else Kind.OTHER
     return Entry(kind, path, status.st_mode & PERMISSIONS, status.st_size if is_file else 0, status.st_mtime_ns)
 
 
@@ -145,11 +158,11 @@ def is_staged(entry: Entry, top: str) -> bool:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    if entry.kind == LINK:
+    if entry.kind is Kind.LINK:
         return stat.S_ISLNK(status.st_mode) and os.readlink(path) == entry.target
     if status.st_mode & PERMISSIONS != entry.mode:
         return False
-    return stat.S_ISDIR(status.st_mode) if entry.kind == FOLDER else entry.has_stamp(status)
+    return stat.S_ISDIR(status.st_mode) if entry.kind is Kind.FOLDER else entry.has_stamp(status)
 
 
 def listed(manifest: str) -> Iterator[Entry]:
@@ -157,11 +170,12 @@ def listed(manifest: str) -> Iterator[Entry]:
 
     Raises:
         OSError: It cannot be read.
+        OutputError: It is damaged.
     """
     with open(manifest, "rb") as file:
         for line in file:
-            if line.startswith(b"["):
-                yield Entry(*json.loads(line))
+            if not line.startswith(b"{"):  # the summary
+                yield _decode(line, manifest)
 
 
 def summary(path: str) -> Mapping[str, object]:
@@ -172,6 +186,14 @@ def summary(path: str) -> Mapping[str, object]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _decode(line: bytes, manifest: str) -> Entry:
+    try:
+        kind, *rest = json.loads(line)
+        return Entry(Kind(kind), *rest)
+    except (ValueError, TypeError) as error:
+        raise OutputError(f"{manifest!r} is damaged; remove it and start again") from error
 
 
 def _stays_within(path: str, target: str) -> bool:

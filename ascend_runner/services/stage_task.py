@@ -19,16 +19,15 @@ from typing import Final
 import attrs
 
 from ascend_runner import files
-from ascend_runner.errors import OutputError
+from ascend_runner.errors import OutputError, reason
 from ascend_runner.host.host import Host
 from ascend_runner.plan.staging import Stage, Staged
 from ascend_runner.services import copies, data_sets
 from ascend_runner.services.copies import CancelledError, Copies
-from ascend_runner.services.data_sets import COMPLETE, FILE, FOLDER, LINK, MANIFEST, OWN_PREFIX, Entry, Total
+from ascend_runner.services.data_sets import COMPLETE, LOCK, MANIFEST, OWN_PREFIX, Entry, Kind, Total
 from ascend_runner.services.surveys import Survey, check_room, surveying
 from ascend_runner.text import counted, duration, size
 
-LOCK: Final = f"{OWN_PREFIX}lock"
 NEW_MANIFEST: Final = f"{OWN_PREFIX}manifest.new"
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 SILENCE: Final = 10.0  # seconds before the first message: a small copy needs none
@@ -82,29 +81,46 @@ class StageTask:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock of the directory, which is made if it is missing."""
-        fd = self._open_lock()
-        try:
-            if not _try_lock(fd):
+        files.make_folder(self.stage.folder)
+        with copies.opened(files.open_lock(self._own(LOCK))) as fd:
+            if not self._try_lock(fd):
                 self.say(f"waiting for another runner that is staging to {self.stage.folder!r}")
-                while not _try_lock(fd):
+                while not self._try_lock(fd):
                     self._check_stop()
+                    self._report(
+                        lambda: f"another runner still holds the lock after {duration(time.monotonic() - self._began)}"
+                    )
                     time.sleep(LOOK_INTERVAL)
             yield
-        finally:
-            os.close(fd)
 
-    def _open_lock(self) -> int:
-        files.make_folder(self.stage.folder)
-        return files.open_lock(self._own(LOCK))
+    def _try_lock(self, fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:  # two runners would write to the same files
+            raise OutputError(
+                f"cannot stage {self.stage.source!r} to {self.stage.folder!r}: its file system does not lock files"
+                f" ({reason(error)}); use a directory on a local disk"
+            ) from error
+        return True
 
     def _remove_damaged(self) -> None:
-        """Remove files whose contents a crash of the machine may have lost although they have their sizes."""
+        """Remove files whose contents a crash of the machine may have lost although they have their sizes.
+
+        If the manifest is lost as well, the source has their names.
+        """
         former = data_sets.summary(self._own(MANIFEST))
-        if os.path.lexists(self._own(MANIFEST)) and not os.path.lexists(self._own(COMPLETE)):
-            for entry in data_sets.listed(self._own(MANIFEST)) if former.get("boot") != self._boot else ():
-                self._check_stop()
-                if entry.kind == FILE:
-                    copies.remove(entry, self.stage.folder)
+        if former.get("boot") == self._boot or os.path.lexists(self._own(COMPLETE)):
+            return
+        if not data_sets.has_contents(self.stage.folder):  # a new directory: the source is listed only once
+            return
+        for entry in (
+            data_sets.listed(self._own(MANIFEST)) if former else data_sets.walk(self.stage.top, self.stage.name)
+        ):
+            self._check_stop()
+            if entry.kind is Kind.FILE:
+                copies.remove(entry, self.stage.folder)
 
     def _write_manifest(self) -> Survey:
         survey = Survey()
@@ -122,13 +138,17 @@ class StageTask:
         """Bring the copy to what the new manifest lists."""
         with suppress(FileNotFoundError):
             os.unlink(self._own(COMPLETE))
-        if data_sets.summary(self._own(MANIFEST)).get("checksum") != _hex(survey.found):
+        if data_sets.summary(self._own(MANIFEST)).get("checksum", _hex(survey.found)) != _hex(survey.found):
             self._remove_vanished()
+        with copies.opened(_open_no_symlink(self._own(NEW_MANIFEST), os.O_RDONLY)) as manifest:
+            os.fsync(manifest)
         os.replace(self._own(NEW_MANIFEST), self._own(MANIFEST))
+        with copies.opened(_open_folder(self.stage.folder)) as folder:  # no file is renamed to its name before
+            os.fsync(folder)
         self._copy(survey.missing)
         for entry in data_sets.listed(self._own(MANIFEST)):
             self._check_stop()
-            if entry.kind == FOLDER:
+            if entry.kind is Kind.FOLDER:
                 copies.finish_folder(entry, os.path.join(self.stage.folder, entry.path))
         for name in os.listdir(self.stage.folder):
             if name.startswith(copies.PART):  # of files that have changed or vanished since
@@ -138,15 +158,13 @@ class StageTask:
 
     def _remove_vanished(self) -> None:
         """Remove what the former manifest lists and the source no longer has. What others have put there stays."""
-        if not os.path.lexists(self._own(MANIFEST)):
-            return
         folders: list[Entry] = []
         for entry in data_sets.listed(self._own(MANIFEST)):
             self._check_stop()
             with suppress(FileNotFoundError, NotADirectoryError):
-                if data_sets.look(self.stage.top, entry.path).kind == entry.kind:
+                if data_sets.look(self.stage.top, entry.path).kind is entry.kind:
                     continue
-            if entry.kind == FOLDER:
+            if entry.kind is Kind.FOLDER:
                 folders.append(entry)
             else:
                 copies.remove(entry, self.stage.folder)
@@ -173,9 +191,9 @@ class StageTask:
         """Yield the files; directories and symlinks are made in between, so that each file finds its directory."""
         for entry in data_sets.listed(self._own(MANIFEST)):
             self._check_stop()
-            if entry.kind == FOLDER:
+            if entry.kind is Kind.FOLDER:
                 copies.make_folder(os.path.join(self.stage.folder, entry.path))
-            elif entry.kind == LINK:
+            elif entry.kind is Kind.LINK:
                 copies.make_link(entry, os.path.join(self.stage.folder, entry.path))
             else:
                 yield entry
@@ -220,26 +238,17 @@ def _hex(total: Total) -> str:
     return f"{total.checksum:032x}"
 
 
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: files are renamed when they are whole, so two copies do no harm
-        return True
-    return True
-
-
 def _open_no_symlink(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, files.FILE_MODE)
 
 
+def _open_folder(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def _sync(folder: str) -> None:
     """Write everything to the disk of a directory: COMPLETE must be true after a crash of the machine as well."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with copies.opened(_open_folder(folder)) as fd:
         if ctypes.CDLL(None, use_errno=True).syncfs(fd):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), folder)
-    finally:
-        os.close(fd)

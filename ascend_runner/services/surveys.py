@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.errors import OutputError
 from ascend_runner.plan.staging import Stage
 from ascend_runner.services import data_sets
-from ascend_runner.services.data_sets import OTHER, Total
+from ascend_runner.services.data_sets import Kind, Total
 from ascend_runner.text import counted, size
 
 LEAST_FREE: Final = 0.1  # of the file system; platforms take a node with a full disk out of service
@@ -34,7 +34,7 @@ def surveying(stage: Stage, survey: Survey) -> Iterator[bytes]:
         OutputError: A symlink leads back to a directory that contains it.
     """
     for entry in data_sets.walk(stage.top, stage.name):
-        if entry.kind == OTHER:
+        if entry.kind is Kind.OTHER:
             survey.skipped = survey.skipped or os.path.join(stage.top, entry.path)
             continue
         line = entry.encode()

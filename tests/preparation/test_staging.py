@@ -133,6 +133,15 @@ def test_copy_of_another_data_set(folder: Path) -> None:
     )
 
 
+def test_copy_whose_manifest_is_lost(folder: Path) -> None:
+    """After a crash of the machine, the lock tells that a directory has a copy."""
+    (folder / "other" / data_sets.LOCK).touch()
+    assert place(folder, "data:other").stages
+
+    (folder / "other" / data_sets.COMPLETE).write_text('{"source": "/another"}\n')
+    assert "the directory has a copy of '/another'" in refusal(folder, "data:other")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
 @pytest.mark.parametrize("named", ["data:locked/copy", "locked:copy"])
 def test_permissions(named: str, folder: Path) -> None:

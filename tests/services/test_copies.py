@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+import types
 from pathlib import Path
 
 import attrs
@@ -74,6 +76,21 @@ def test_source_that_has_changed(data: bytes, copying: Copying) -> None:
         == error(copying.copy(entry))
     )
     assert not (copying.folder / "target" / "file").exists()
+
+
+@pytest.mark.parametrize(("release", "named"), [("4.19.90-2107.6.0.0192.8.oe1", 1), ("5.10.0-60.18.0", 0)])
+def test_failure_of_the_disk(release: str, named: int, copying: Copying, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Linux 5.8, syncfs(2) does not tell that data could not be written: each file is asked for."""
+
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "uname", lambda: types.SimpleNamespace(release=release))
+    copies = copying.copy(copying.entry("file"))
+
+    assert named == (copies.error is not None)
+    assert named != (copying.folder / "target" / "file").exists()
 
 
 def test_source_that_has_vanished(copying: Copying) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import itertools
 import json
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -245,19 +249,86 @@ def test_files_of_others_stay(staging: Staging) -> None:
     assert ["cache.arrow"] == os.listdir(cache.parent)
 
 
+def replace_boot(manifest: Path) -> None:
+    """Let a manifest be that of an earlier boot of the machine."""
+    lines = manifest.read_bytes().splitlines(keepends=True)
+    summary = {**json.loads(lines[-1]), "boot": "an earlier one"}
+    manifest.write_bytes(b"".join(lines[:-1]) + json.dumps(summary).encode() + b"\n")
+
+
 def test_contents_are_not_trusted_after_a_crash(staging: Staging) -> None:
     """A file that was written before the machine has crashed may have its size without its contents."""
     staging.stage()
     (staging.target / data_sets.COMPLETE).unlink()
     manifest = staging.target / data_sets.MANIFEST
-    lines = manifest.read_bytes().splitlines(keepends=True)
-    summary = {**json.loads(lines[-1]), "boot": "an earlier one"}
-    manifest.write_bytes(b"".join(lines[:-1]) + json.dumps(summary).encode() + b"\n")
-
+    replace_boot(manifest)
     result = staging.stage()
 
     assert result.size == result.copied
     assert staging.is_identical
+
+
+def empty(path: Path) -> None:
+    """Cut a file to nothing."""
+    os.truncate(path, 0)
+
+
+def cut(path: Path) -> None:
+    """Cut a file in the middle of a line."""
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, empty, cut])
+def test_manifest_is_lost_in_a_crash(damage: Callable[[Path], None], staging: Staging) -> None:
+    """Without the manifest, no file is trusted that the source has: everything is copied again."""
+    staging.stage()
+    (staging.target / data_sets.COMPLETE).unlink()
+    damage(staging.target / data_sets.MANIFEST)
+    sample = staging.target / "class-2/part-0/sample-2"
+    status = sample.stat()
+    sample.write_bytes(bytes(status.st_size))
+    os.utime(sample, ns=(0, status.st_mtime_ns))
+    result = staging.stage()
+
+    assert result.size == result.copied
+    assert staging.is_identical
+
+
+def test_damaged_manifest(staging: Staging) -> None:
+    """A manifest that cannot be read is named, and can be removed."""
+    staging.stage()
+    manifest = staging.target / data_sets.MANIFEST
+    manifest.write_bytes(b"[7]\n" + manifest.read_bytes())
+    (staging.source / "class-0/further").touch()
+    (staging.target / data_sets.COMPLETE).unlink()
+    replace_boot(manifest)
+    with pytest.raises(OutputError) as refused:
+        staging.stage()
+    assert f"{str(manifest)!r} is damaged; remove it and start again" == str(refused.value)
+
+    manifest.unlink()
+    staging.stage()
+    assert staging.is_identical
+
+
+def test_manifest_is_on_the_disk_before_any_file(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash of the machine leaves no files without a manifest, and no manifest without its contents."""
+    events: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def note_sync(fd: int) -> None:
+        events.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))}")
+        sync(fd)
+
+    def note_replace(source: str, target: str) -> None:
+        events.append(f"name {os.path.basename(target)}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_replace)
+    staging.stage()
+
+    assert ["sync .staging.manifest.new", "name .staging.manifest", "sync copy"] == events[:3]
 
 
 def test_interrupted_file_is_continued(staging: Staging) -> None:
@@ -295,6 +366,46 @@ def test_stop(staging: Staging) -> None:
         StageTask(Stage(str(staging.source), str(staging.target)), stop, lambda _: None, lambda _: None).perform()
 
     assert not (staging.target / data_sets.COMPLETE).exists()
+
+
+def test_waiting_is_repeated(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for another runner says so again and again, with the time."""
+    ticks = itertools.count(time.monotonic(), 60.0)
+    stop, said = threading.Event(), list[str]()
+
+    def say(sentence: str) -> None:
+        said.append(sentence)
+        if len(said) == 3:
+            stop.set()
+
+    staging.target.mkdir(parents=True)
+    task = StageTask(Stage(str(staging.source), str(staging.target)), stop, say, said.append)
+    with open(staging.target / data_sets.LOCK, "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
+        with pytest.raises(CancelledError):
+            task.perform()
+
+    title = f"staging {str(staging.source)!r} to {str(staging.target)!r}"
+    assert 3 == len(set(said))
+    assert all(f"{title}: another runner still holds the lock after " in sentence for sentence in said[1:])
+
+
+def test_file_system_without_locks(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runners would write to the same files, so such a directory is refused."""
+
+    def fail(_fd: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    stage = Stage(str(staging.source), str(staging.target))
+    with pytest.raises(OutputError) as refused:
+        StageTask(stage, threading.Event(), lambda _: None, lambda _: None).perform()
+
+    assert (
+        f"cannot stage {stage.source!r} to {stage.folder!r}: its file system does not lock files"
+        " (no locks available); use a directory on a local disk" == str(refused.value)
+    )
 
 
 def test_room(staging: Staging) -> None:
