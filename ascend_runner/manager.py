@@ -14,11 +14,11 @@ from typing import Final, Optional, Union
 import attrs
 
 from ascend_runner import errors
+from ascend_runner.checkpoint_watch import CheckpointAndLimitWatch
 from ascend_runner.facts import Escaped, Fact, Observer, SignalUnhandled, Swept
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.guardian.sweep import POLL_INTERVAL
 from ascend_runner.hang_watch import HangWatch
-from ascend_runner.job_requests import JobRequests
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.processes import leader
@@ -59,7 +59,7 @@ class Manager:
         self._processes, self._output = node.processes, node.output
         self._clock, self._evidence = node.clock, node.evidence
         self._hangs = HangWatch(job, node, self._tell)
-        self._requests = JobRequests(job, node, self._tell)
+        self._checkpoints = CheckpointAndLimitWatch(job, node, self._tell)
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's
@@ -103,7 +103,7 @@ class Manager:
         before, cause = self._state.phase, self._state.cause
         self._state, actions = machine.transition(self._state, event)
         if before is Phase.CHECKPOINTING is not self._state.phase:
-            self._requests.end(self._state.checkpoint)
+            self._checkpoints.end(self._state.checkpoint)
         is_stop_pending = self._state.phase is Phase.CHECKPOINTING and self._state.cause is not cause
         if self._state.phase is before is Phase.TERMINATING and (
             isinstance(event, DeadlineReached) or (isinstance(event, SignalReceived) and event.signum in STOP_SIGNALS)
@@ -132,7 +132,7 @@ class Manager:
                 self._tell(event)
                 self._events.append(event)
             elif isinstance(action, AskToSave):
-                self._events.append(self._requests.ask(frozenset(action.rank_ids)))
+                self._events.append(self._checkpoints.ask(frozenset(action.rank_ids)))
             elif isinstance(action, SetDeadline):
                 self._deadline = self._clock.now() + action.seconds
         asked = {action.rank_id: action.signum for action in actions if isinstance(action, AskToStop)}
@@ -161,7 +161,7 @@ class Manager:
                 self._deadline = self._clock.now()  # the remaining processes can be neither asked nor killed
             signums = self._clock.wait(0.0 if self._events else self._time_to_next_check())
             is_over = self._deadline is not None and self._clock.now() >= self._deadline
-            events = [self._requests.read(signum) for signum in signums if signum != SIGCHLD]
+            events = [self._checkpoints.read(signum) for signum in signums if signum != SIGCHLD]
             if SIGCHLD in signums or is_over or not (signums or self._events):  # the latter if a process has ended
                 events = self._with_deaths(events)
             if isinstance(self._state.cause, Exited) and self._state.phase is Phase.HOLDING and not events:
@@ -171,12 +171,12 @@ class Manager:
                 events.append(DeadlineReached())
             is_quiet = not (events or self._events)
             events += self._hangs.look(self._state.leaders, is_quiet=is_quiet)
-            events += self._requests.check(self._state)
+            events += self._checkpoints.check(self._state)
             if events or self._events:
                 return events
 
     def _time_to_next_check(self) -> Optional[float]:
-        moments = (self._deadline, self._hangs.next_check, self._requests.next_check(self._state))
+        moments = (self._deadline, self._hangs.next_check, self._checkpoints.next_check(self._state))
         times = [moment - self._clock.now() for moment in moments if moment is not None]
         if self._state.phase is Phase.HOLDING:
             times.append(HOLD_POLL)

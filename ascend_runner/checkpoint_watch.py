@@ -27,8 +27,8 @@ STACKS_AT: Final = 0.1
 STACKS_BEFORE: Final = 6.0
 
 
-class JobRequests:
-    """The requests to one attempt."""
+class CheckpointAndLimitWatch:
+    """Watches one attempt for requests and for the time limit of the job."""
 
     def __init__(self, job: JobSpec, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
         self._job = job
