@@ -25,6 +25,7 @@ RETRY_EVERY: Final = 0.5  # seconds between two signals to ranks that do not han
 # many seconds: reading them takes a while, and must not delay the stop.
 STACKS_AT: Final = 0.1
 STACKS_BEFORE: Final = 6.0
+ASKABLE: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})  # there are ranks to ask
 
 
 class CheckpointAndLimitWatch:
@@ -41,9 +42,15 @@ class CheckpointAndLimitWatch:
         self._stacks_at: Optional[float] = None
         self._stacks = HangSeen(())
 
+    def note(self, phase: Phase) -> None:
+        """Take note of the phase: without ranks to ask, requests for a checkpoint are refused, and dropped."""
+        self._node.requests.is_running = phase in ASKABLE
+        if phase not in ASKABLE:
+            self._node.requests.take_checkpoint_request()
+
     def next_check(self, state: State) -> Optional[float]:
         """Return the moment at which to check again, in seconds of the clock; None: only after a wake-up."""
-        if state.phase not in {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}:
+        if state.phase not in ASKABLE:
             return None
         moments = [self._limit_moment]
         if state.phase is Phase.CHECKPOINTING:
@@ -69,7 +76,7 @@ class CheckpointAndLimitWatch:
             self._tell(LimitChanged(self._limit))
         if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:
             events.append(CheckpointRequested())
-        if state.phase in {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}:
+        if state.phase in ASKABLE:
             events += self._limits(now)
         if state.phase is Phase.CHECKPOINTING and self._asked_at is not None:
             events += self._answers(state.checkpoint, now, self._asked_at)

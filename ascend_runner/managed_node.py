@@ -129,6 +129,8 @@ class Heartbeats(Protocol):
 class Requests(Protocol):
     """The requests to the job that other threads pass on, see `services.requests`."""
 
+    is_running: bool
+
     @property
     def limit(self) -> float | None:
         """The time limit of the job, in seconds since its start; None without one."""

@@ -632,6 +632,17 @@ def test_rank_that_has_just_saved_is_not_asked_again(node: FakeNode) -> None:
     assert [(0, SIGUSR1)] == node.processes.notified
 
 
+def test_request_needs_ranks(node: FakeNode, recording: Recording) -> None:
+    """Before and after the ranks, and while they are stopped, requests for a checkpoint are refused."""
+    node.processes.behaviours = {0: exits(FAILED, 10.0), 1: STUBBORN}
+    seen = [node.requests.is_running]
+    for moment in (5.0, 15.0):
+        node.clock.at(moment, lambda: seen.append(node.requests.is_running))
+    run(node, 2, recording)
+
+    assert [False, True, False, False] == [*seen, node.requests.is_running]
+
+
 def test_rank_gets_the_signal_as_soon_as_it_handles_it(node: FakeNode, recording: Recording) -> None:
     """A rank that imports while a checkpoint is asked for is asked afterwards."""
     node.processes.behaviours = {0: exits(OK, 100.0)}

@@ -14,24 +14,23 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Final, Optional, Protocol
 
-from ascend_runner.errors import AscendRunnerError
+from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import bounded
 from ascend_runner.services.requests import Requests
-from ascend_runner.services.run_folder import CONTROL
+from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
 from ascend_runner.text import duration
 
+LISTENER: Final = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK
 LONGEST: Final = 4096  # bytes of a message
 MOST_CONNECTIONS: Final = 16  # at once; the one that has been silent for longest makes room for another
 PATIENCE: Final = 5.0  # seconds for a connection to send its message, and for an answer
 NAP: Final = 0.05  # seconds between two looks at the sockets, so that a flood costs little
 END_LIMIT: Final = 1.0  # seconds for the thread at the end of the job
-CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of the peer (unix(7), SO_PEERCRED)
 TIMEVAL: Final = struct.Struct("ll")  # seconds and microseconds (socket(7), SO_RCVTIMEO)
 LONGEST_LIMIT: Final = 10 * 365 * 86400.0  # seconds; a time limit beyond it is a mistake
-ROOT: Final = 0
 
 Message = Mapping[str, object]
 
@@ -52,11 +51,13 @@ def listening(folder: str, requests: Requests, messages: Messages) -> Iterator[N
     if not folder:
         yield
         return
-    with closing(Control(requests, messages)) as control:
+    with ExitStack() as stack:
         try:
+            control = stack.enter_context(closing(Control(requests, messages)))
             control.start(os.path.join(folder, CONTROL))
         except (OSError, AscendRunnerError) as error:
-            messages.warning(f"ascend-job cannot change this job: {error}")
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            messages.warning(f"requests from ascend-job are disabled: {why}")
         yield
 
 
@@ -66,7 +67,7 @@ def ask(folder: str, message: Message) -> Message:
     Raises:
         BlockingIOError: It has not answered in time.
         OSError: It does not listen.
-        ValueError: The answer is none.
+        ValueError: The answer is malformed.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         # Limits of the kernel, not settimeout(): with that, connecting fails at once while others are connecting.
@@ -84,10 +85,17 @@ class Control:
     """The socket, and the requests that arrive on it."""
 
     def __init__(self, requests: Requests, messages: Messages) -> None:
+        """Make the sockets.
+
+        Raises:
+            OSError: The limit of descriptors is reached.
+        """
         self._requests, self._messages = requests, messages
         self._path = ""
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        self._waker, self._sleeper = socket.socketpair()
+        with ExitStack() as made:
+            self._listener = made.enter_context(socket.socket(socket.AF_UNIX, LISTENER))
+            self._waker, self._sleeper = socket.socketpair()
+            made.pop_all()
         self._connections: dict[int, tuple[socket.socket, float]] = {}  # by descriptor, with the end of our patience
         self._poll = select.poll()
         self._closing = threading.Event()
@@ -98,7 +106,7 @@ class Control:
         """Listen at a path.
 
         Raises:
-            OSError: The socket cannot be made.
+            OSError: The socket cannot be bound.
             AscendRunnerError: No thread can be started.
         """
         self._listener.bind(path)
@@ -150,7 +158,7 @@ class Control:
             except BlockingIOError:
                 return
             except OSError as error:  # no descriptors left
-                self._complain(str(error))
+                self._complain(reason(error))
                 return
             connection.setblocking(False)
             if len(self._connections) >= MOST_CONNECTIONS:
@@ -192,7 +200,9 @@ class Control:
     def _complain(self, why: str) -> None:
         if not self._has_complained:
             self._has_complained = True
-            self._messages.warning(f"ignored on the control socket of the job: {why}; more of them are not reported")
+            self._messages.warning(
+                f"ignored on the control socket of the job: {why}; further ones will not be reported"
+            )
 
     # --- Requests -----------------------------------------------------------------------------------------------------
 
@@ -242,7 +252,7 @@ class Control:
     def _limit_sentence(self) -> str:
         at = self._limit_at()
         if at is None:
-            return "the job has no time limit any more"
+            return "time limit removed"
         left = at - time.time()
         if left <= 0:
             return "the time limit has passed, so the job is stopped"
@@ -253,7 +263,7 @@ def _seconds(value: object, least: float) -> float:
     """Return a number of seconds.
 
     Raises:
-        AscendRunnerError: It is none.
+        AscendRunnerError: The value is not a number in range.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= LONGEST_LIMIT:
         return float(value)

@@ -27,6 +27,7 @@ class Requests:
         self.has_checkpoint_signal = has_checkpoint_signal
         self.began = now()  # the start of the job, in seconds of the manager's clock
         self.limit = limit
+        self.is_running = False  # whether there are ranks to ask; set by the loop
         self._wake = wake
         self._wants_checkpoint = threading.Event()
 
@@ -40,8 +41,10 @@ class Requests:
         """Ask the ranks for a checkpoint. Several requests before the ranks are asked are one.
 
         Raises:
-            ValueError: The job has no signal to ask with.
+            ValueError: The job has no signal to ask with, or no rank is running.
         """
+        if not self.is_running:
+            raise ValueError("no rank is running, so none can be asked for a checkpoint")
         if not self.has_checkpoint_signal:
             raise ValueError("the job has no signal to ask its ranks with (--checkpoint-signal none)")
         self._wants_checkpoint.set()
@@ -66,5 +69,5 @@ class Requests:
             ValueError: There is no limit.
         """
         if self.limit is None:
-            raise ValueError("the job has no time limit to change; set one, such as 12h")
+            raise ValueError("the job has no time limit to adjust; set one first, for example 12h")
         self.set_limit(max(0.0, self.limit + by))

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import stat
+import struct
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
 REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # as in training.rank_calls
 JOB_FILE: Final = "job.json"
 ROOT: Final = 0  # the user id
+CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of who sends to a socket (unix(7))
 CONTROL: Final = "control"  # the socket of services.control
 JOBS_KEPT: Final = 20  # that have ended
 LONGEST: Final = 80  # bytes of the path: that of a socket in it has at most 107 (unix(7))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import json
 import os
@@ -60,6 +61,7 @@ class Job:
         self.told: list[str] = []
         self.warnings: list[str] = []
         self.requests = Requests(time.monotonic, lambda: self.wakes.append(None), limit)
+        self.requests.is_running = True
 
     def info(self, sentence: str) -> None:
         """Take note of a sentence."""
@@ -107,6 +109,14 @@ def test_checkpoint(job: Job) -> None:
     assert ["ascend-job: asked the ranks for a checkpoint"] == job.told
 
 
+def test_checkpoint_without_ranks(job: Job) -> None:
+    """While no rank is running the request is refused, and not kept for those of the next attempt."""
+    job.requests.is_running = False
+
+    assert {"refused": "no rank is running, so none can be asked for a checkpoint"} == job.ask(request="checkpoint")
+    assert not job.requests.take_checkpoint_request()
+
+
 def test_checkpoint_without_a_signal(job: Job) -> None:
     """A job that has no signal to ask its ranks with refuses the request."""
     job.requests.has_checkpoint_signal = False
@@ -139,7 +149,7 @@ def test_limit(before: float | None, message: dict[str, float | None], after: fl
 @pytest.mark.parametrize(
     ("message", "sentence"),
     [
-        ({"request": "limit", "by": 60}, "the job has no time limit to change"),
+        ({"request": "limit", "by": 60}, "the job has no time limit to adjust"),
         ({"request": "limit", "seconds": -1}, "a time limit must be from 0 seconds to 10 years"),
         ({"request": "limit", "seconds": 1e300}, "a time limit must be"),
         ({"request": "limit", "seconds": float("nan")}, "a time limit must be"),
@@ -257,7 +267,18 @@ def test_job_without_a_directory_has_no_socket() -> None:
         with control.listening(folder, job.requests, job):
             pass
 
-    assert ["ascend-job cannot change this job: [Errno 2] No such file or directory"] == job.warnings
+    assert ["requests from ascend-job are disabled: no such file or directory"] == job.warnings
+
+
+def test_job_without_descriptors_has_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the limit of descriptors is reached before the last socket is made, there is one warning and no error."""
+
+    def refused() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket, "socketpair", refused)
+    with job_with() as job:
+        assert [True] == ["too many open files" in warning for warning in job.warnings]
 
 
 def test_flood_does_not_hold_up_a_job(program: Program) -> None:
