@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -22,6 +21,7 @@ from ascend_runner.facts import Beat, Fact, SavedCheckpoint
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.services.run_folder import CREDENTIALS
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.training import notifications
 
@@ -31,7 +31,6 @@ FULL: Final = 5  # datagrams: half of a queue (net.unix.max_dgram_qlen). A sende
 NAP_PER_WORK: Final = 100.0  # for a second of work: however many datagrams are sent, they cost 1 % of a core
 CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 MOST_AT_ONCE: Final = 64  # datagrams of a rank; its flood waits in the queue, or is refused
-CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of the sender (unix(7), SCM_CREDENTIALS)
 DEEPEST: Final = 30  # processes between a rank and one that speaks for it
 
 
