@@ -1,7 +1,9 @@
-"""The plan of one attempt of a job: the variables from which its ranks learn which attempt it is."""
+"""The plan of one attempt of a job: the variables that tell its ranks which attempt it is, and where they agree."""
 
 from __future__ import annotations
 
+import os
+from signal import Signals
 from typing import Final
 
 import attrs
@@ -13,6 +15,7 @@ RESTART_COUNT: Final = "TORCHELASTIC_RESTART_COUNT"
 # torch takes TORCHELASTIC_RUN_ID as a sign of an agent whose store it may use, so that is never set.
 MAX_RESTARTS: Final = "TORCHELASTIC_MAX_RESTARTS"
 STARTS: Final = "MA_PROC_START_CNT"  # ModelArts: how often the command was started in this container, from 1
+REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # as in training.rank_calls
 
 
 def of_attempt(job: JobSpec, attempt: int, checkpoint: str = "") -> JobSpec:
@@ -32,4 +35,23 @@ def of_attempt(job: JobSpec, attempt: int, checkpoint: str = "") -> JobSpec:
 
     return attrs.evolve(
         job, attempt=attempt, ranks=tuple(map(planned, job.ranks)), beside=tuple(map(planned, job.beside))
+    )
+
+
+def with_requests(job: JobSpec, folder: str) -> JobSpec:
+    """Return the plan with the file in which the ranks agree on the step of a checkpoint."""
+    signal = Signals(job.checkpoint_signum).name[3:] if job.checkpoint_signum else "none"
+    name, value = REQUESTS_VARIABLE, f"{signal}:{os.path.join(folder, 'requests')}"
+    return attrs.evolve(
+        job,
+        ranks=tuple(
+            attrs.evolve(
+                rank,
+                env={
+                    **{known: value for known, value in rank.env.items() if known != name},
+                    **({name: value} if folder else {}),
+                },
+            )
+            for rank in job.ranks
+        ),
     )

@@ -15,10 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from signal import Signals
 from typing import Final
-
-import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError
@@ -27,7 +24,6 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 
 RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
-REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # as in training.rank_calls
 JOB_FILE: Final = "job.json"
 ROOT: Final = 0  # the user id
 CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of who sends to a socket (unix(7))
@@ -112,25 +108,6 @@ def _make(base: str) -> tuple[str, int]:
             if os.fstat(lock).st_nlink:
                 return folder, lock
             os.close(lock)
-
-
-def with_requests(job: JobSpec, folder: str) -> JobSpec:
-    """Return the plan with the file in which the ranks agree on the step of a checkpoint."""
-    signal = Signals(job.checkpoint_signum).name[3:] if job.checkpoint_signum else "none"
-    name, value = REQUESTS_VARIABLE, f"{signal}:{os.path.join(folder, 'requests')}"
-    return attrs.evolve(
-        job,
-        ranks=tuple(
-            attrs.evolve(
-                rank,
-                env={
-                    **{known: value for known, value in rank.env.items() if known != name},
-                    **({name: value} if folder else {}),
-                },
-            )
-            for rank in job.ranks
-        ),
-    )
 
 
 def bases(environ: Mapping[str, str]) -> Iterator[str]:
