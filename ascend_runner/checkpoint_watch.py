@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Optional
 
 from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, LimitChanged, SignalUnhandled
@@ -13,6 +13,7 @@ from ascend_runner.supervision.checkpoints import ANSWER_LIMIT
 from ascend_runner.supervision.events import (
     AskedToSave,
     CheckpointRequested,
+    Ending,
     Event,
     LimitReached,
     Saved,
@@ -36,6 +37,7 @@ class CheckpointAndLimitWatch:
         self._node = node
         self._tell = tell
         self._limit = node.requests.limit
+        self._reached: frozenset[int] = frozenset()  # by the request in progress
         self._near: Optional[float] = None  # the deadline of the job before which a checkpoint was asked for
         self._asked_at: Optional[float] = None  # of the request in progress
         self._retry_at = 0.0
@@ -125,19 +127,31 @@ class CheckpointAndLimitWatch:
 
     def _send(self, rank_ids: frozenset[int]) -> frozenset[int]:
         self._retry_at = self._node.clock.now() + RETRY_EVERY
-        return frozenset(self._node.processes.notify(dict.fromkeys(rank_ids, self._job.checkpoint_signum)))
+        reached = frozenset(self._node.processes.notify(dict.fromkeys(rank_ids, self._job.checkpoint_signum)))
+        self._reached |= reached
+        return reached
 
-    def end(self, request: CheckpointRequest) -> None:
+    def end(self, request: CheckpointRequest, endings: Mapping[int, Ending]) -> None:
         """Tell how the request in progress has ended, if it has reached any rank."""
         asked_at, self._asked_at, self._stacks_at = self._asked_at, None, None
         stacks, self._stacks = self._stacks, HangSeen(())
+        reached, self._reached = self._reached & frozenset(self._node.heartbeats.saving_ranks), frozenset()
         if asked_at is None or not request.has_reached:
             return
         self._node.heartbeats.read()  # of ranks that have ended
         saved = self._node.heartbeats.saved_since(asked_at)
         missing = tuple(sorted(self._expected(request.unsaved - saved.keys())))
-        seconds = self._node.clock.now() - asked_at
-        self._tell(CheckpointEnded(asked_at=asked_at, seconds=seconds, saved=saved, missing=missing, stacks=stacks))
+        unsaved = (reached - saved.keys()) & endings.keys()
+        self._tell(
+            CheckpointEnded(
+                asked_at=asked_at,
+                seconds=self._node.clock.now() - asked_at,
+                saved=saved,
+                missing=missing,
+                stacks=stacks,
+                failed={rank_id: endings[rank_id] for rank_id in sorted(unsaved) if not endings[rank_id].is_success},
+            )
+        )
 
     def _expected(self, rank_ids: frozenset[int]) -> frozenset[int]:
         """Return those of these ranks whose answer is missed: one without a library cannot give any."""

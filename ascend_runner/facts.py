@@ -14,6 +14,7 @@ from ascend_runner.supervision.events import (
     AskedProcessEnded,
     DeadlineReached,
     Emptied,
+    Ending,
     Exited,
     HangDetected,
     SignalReceived,
@@ -114,8 +115,9 @@ class HangSeen:
 class CheckpointEnded:
     """A request for a checkpoint that was made at `asked_at` is over, `seconds` later.
 
-    `saved` are the reports by rank. Those ranks that were expected to report as well, but did not, are `missing`, with
-    their `stacks`, which are empty if they were not read.
+    `saved` are the reports by rank; one without a path says that the rank has gone on without saving. Those ranks that
+    were expected to report as well, but did not, are `missing`, with their `stacks`, which are empty if they were not
+    read; the endings of those that failed before they had reported are in `failed`.
     """
 
     asked_at: float
@@ -123,6 +125,12 @@ class CheckpointEnded:
     saved: Mapping[int, SavedCheckpoint] = {}
     missing: tuple[int, ...] = ()
     stacks: HangSeen = HangSeen(())
+    failed: Mapping[int, Ending] = {}
+
+    @property
+    def parts(self) -> Mapping[int, SavedCheckpoint]:
+        """The parts of the checkpoint that were saved, by rank."""
+        return {rank_id: saved for rank_id, saved in self.saved.items() if saved.path}
 
 
 @attrs.frozen

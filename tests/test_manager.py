@@ -673,6 +673,18 @@ def test_stop_waits_for_the_checkpoint(
     assert node.evidence.looked_at_saving is not bool(saved_at)
 
 
+def test_rank_that_fails_instead_of_saving_is_named(node: FakeNode, recording: Recording) -> None:
+    """It can have been asked before a stop, of which no failure is the cause; one that had saved just ends."""
+    node.processes.behaviours = dict.fromkeys((0, 1, 2), attrs.evolve(SAVER, exits=(3.0, FAILED)))
+    node.heartbeats.saving_ranks = {0, 1}
+    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.at(2.0, lambda: node.heartbeats.save(1))
+    state = run(node, 3, recording, checkpoint_grace=60.0)
+
+    assert SignalReceived(SIGTERM) == state.cause
+    assert ({0: FAILED}, [1]) == (ended(recording).failed, [*ended(recording).saved])
+
+
 def test_second_signal_stops_and_third_one_kills(node: FakeNode) -> None:
     """A second SIGTERM ends the wait for the checkpoint, and a third one the grace."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, dies_of={SIGKILL: 0.0})}

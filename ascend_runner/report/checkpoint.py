@@ -22,15 +22,19 @@ def asking(state: State, job: JobSpec) -> str:
 
 def ended(fact: CheckpointEnded) -> str:
     """Say what came of a request: "checkpoint at step 1200 by ranks 0-7 in 41 s"."""
-    sentences = []
-    if fact.saved:
-        steps = sorted({saved.step for saved in fact.saved.values() if saved.step is not None})
-        at = f" at step{'s' if len(steps) > 1 else ''} {format_numbers(steps)}" if steps else ""
-        seconds = max(saved.at for saved in fact.saved.values()) - fact.asked_at
-        sentences.append(f"checkpoint{at} by {rank_list(fact.saved)} in {duration(seconds)}")
+    sentences, reports = [], fact.parts or fact.saved
+    steps = sorted({saved.step for saved in reports.values() if saved.step is not None})
+    named = f" step{'s' if len(steps) > 1 else ''} {format_numbers(steps)}" if steps else ""
+    if fact.parts:
+        seconds = max(saved.at for saved in fact.parts.values()) - fact.asked_at
+        at = f" at{named}" if named else ""
+        sentences.append(f"checkpoint{at} by {rank_list(fact.parts)} in {duration(seconds)}")
+    elif fact.saved and not fact.missing and not fact.failed:
+        sentences.append("no rank has reported a checkpoint" + (f" for{named}" if named else ""))
     if fact.missing:
         verb = "has" if len(fact.missing) == 1 else "have"
         sentences.append(f"{rank_list(fact.missing)} {verb} not reported a checkpoint within {duration(fact.seconds)}")
+    sentences += [f"rank {rank_id} failed before it had saved ({ending})" for rank_id, ending in fact.failed.items()]
     return "; ".join(sentences)
 
 
@@ -39,12 +43,12 @@ def member(fact: CheckpointEnded, at: str) -> dict[str, object]:
 
     `step` is the highest one that a rank has named, and null if none has. `ranks` have reported it, `missing` have not.
     """
-    steps = [saved.step for saved in fact.saved.values() if saved.step is not None]
+    steps = [saved.step for saved in fact.parts.values() if saved.step is not None]
     return {
         "at": at,
         "step": max(steps, default=None),
-        "path": next((saved.path for _rank, saved in sorted(fact.saved.items()) if saved.path), ""),
-        "ranks": sorted(fact.saved),
-        "missing": list(fact.missing),
+        "path": next((saved.path for _rank, saved in sorted(fact.parts.items())), ""),
+        "ranks": sorted(fact.parts),
+        "missing": sorted({*fact.missing, *fact.failed}),
         "seconds": round(fact.seconds, 3),
     }

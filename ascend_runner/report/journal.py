@@ -101,7 +101,7 @@ class Journal:
             self._remark(events.LIMIT_CHANGED, {"limit": fact.limit})
         elif isinstance(fact, CheckpointEnded):
             self._outcome_of_request = checkpoint.ended(fact)
-            if fact.saved:
+            if fact.parts:
                 self._last_checkpoint = checkpoint.member(fact, build.iso(time.time()))
         elif isinstance(fact, State) and fact.phase in _KINDS:
             kind = _KINDS[fact.phase]

@@ -103,7 +103,7 @@ class Progress:
 
     def _checkpoint_ended(self, fact: CheckpointEnded) -> None:
         sentence = checkpoint.ended(fact)
-        if fact.missing:
+        if fact.missing or fact.failed or (fact.saved and not fact.parts):
             self._messages.warning(sentence)
         elif sentence:
             self._messages.info(sentence)

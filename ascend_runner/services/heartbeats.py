@@ -137,7 +137,7 @@ class Heartbeats:
             new = {pid: saved for pid, saved in reports.copy().items() if saved.at >= moment}
             expected = self._announced.get(rank_id, set()) - new.keys()
             if new and not any(map(_is_alive, expected)):
-                found[rank_id] = max(new.values(), key=lambda saved: saved.at)
+                found[rank_id] = max(new.values(), key=lambda saved: (bool(saved.path), saved.at))
         return found
 
     def of(self, rank_ids: Collection[int]) -> Mapping[int, Beat]:

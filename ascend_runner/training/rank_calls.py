@@ -97,7 +97,7 @@ class CheckpointRequests:
         A step that is lower than the last one begins another epoch, in which the steps are counted anew.
         """
         if self._is_saving:  # and did not call `saved`, as if another rank had saved for this one
-            self.saved("")
+            self.saved(_notifier().saved_path)
         if self._step is not None and step < self._step:
             self._rounds += 1
         self._step = step
@@ -107,6 +107,7 @@ class CheckpointRequests:
         if self._is_saving:
             self._settled_at = self._clock() + COPIES
             self._last = "", step
+            _notifier().saved_path = ""
         return self._is_saving
 
     def saved(self, path: Union[str, os.PathLike[str]]) -> None:
@@ -171,6 +172,7 @@ def beat(step: Optional[int] = None, *, section: str = "", extend: float = 0.0) 
 
 def saved(path: Union[str, os.PathLike[str]], step: Optional[int] = None) -> None:
     """Tell the runner that this rank has saved its part of the checkpoint `path`. Does nothing without a runner."""
+    _notifier().saved_path = os.fspath(path)
     _notifier().send([("X_CHECKPOINT", os.fspath(path)), *_step_line(step)])
 
 
@@ -178,6 +180,7 @@ class _Notifier:
     """The sender of sd_notify's datagrams."""
 
     def __init__(self, address: str) -> None:
+        self.saved_path = ""  # of the last checkpoint
         self._address = "\0" + address[1:] if address[:1] == "@" else address
         self._tokens, self._at = float(MOST_BEATS), time.monotonic()
         self._socket: Optional[socket.socket] = None

@@ -319,6 +319,26 @@ print(asked.at(1), asked.at(2), asked.at(3))
         assert [b"X_SAVES=1", b"X_CHECKPOINT=\nX_STEP=1"] == [receiver.recv(4096) for _ in range(2)]
 
 
+def test_checkpoint_that_another_function_has_reported_counts(tmp_path: Path) -> None:
+    """`ascend_runner.saved()` says it as well as the method of the request does."""
+    script = """
+import os, signal, ascend_runner
+asked = ascend_runner.on_checkpoint()
+for step in range(1, 5):
+    if step in (1, 3):
+        os.kill(os.getpid(), signal.SIGUSR1)
+    if asked.at(step):
+        ascend_runner.saved("mine", step)
+"""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(tmp_path / "notify"))
+        receiver.settimeout(60)
+        env = {**CLEAN, "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        subprocess.run([sys.executable, "-c", script], env=env, cwd=ROOT, check=True, timeout=60)
+
+        assert [b"X_SAVES=1", *[b"X_CHECKPOINT=mine\nX_STEP=1"] * 3] == [receiver.recv(4096) for _ in range(4)]
+
+
 COPY: Final = """
 import os, signal, sys, ascend_runner
 asked = ascend_runner.on_checkpoint(*([lambda mine: mine] if "agree" in sys.argv else []))

@@ -1,0 +1,48 @@
+"""The sentences about what came of a request for a checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.facts import CheckpointEnded, SavedCheckpoint
+from ascend_runner.report import checkpoint
+from ascend_runner.supervision.events import Ending
+
+SAVED = SavedCheckpoint(at=12.0, path="checkpoint-7", step=7)
+NOT_SAVED = SavedCheckpoint(at=13.0, step=7)
+
+
+@pytest.mark.parametrize(
+    ("saved", "missing", "failed", "sentence"),
+    [
+        ({0: SAVED, 1: SAVED}, (), {}, "checkpoint at step 7 by ranks 0, 1 in 2.0 s"),
+        ({0: SAVED, 1: NOT_SAVED}, (), {}, "checkpoint at step 7 by rank 0 in 2.0 s"),
+        ({0: NOT_SAVED, 1: NOT_SAVED}, (), {}, "no rank has reported a checkpoint for step 7"),
+        ({0: NOT_SAVED}, (1,), {}, "rank 1 has not reported a checkpoint within 5.0 s"),
+        ({1: NOT_SAVED}, (), {0: Ending(1)}, "rank 0 failed before it had saved (exit status 1)"),
+        ({}, (), {}, ""),
+    ],
+)
+def test_only_ranks_with_a_path_have_saved(
+    saved: dict[int, SavedCheckpoint], missing: tuple[int, ...], failed: dict[int, Ending], sentence: str
+) -> None:
+    """A rank that has gone on without saving has answered, but is not named as one that has saved."""
+    fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved=saved, missing=missing, failed=failed)
+
+    assert sentence == checkpoint.ended(fact)
+
+
+def test_report_has_the_ranks_that_have_saved() -> None:
+    """Those that failed instead are missing."""
+    fact = CheckpointEnded(
+        asked_at=10.0, seconds=5.0, saved={0: NOT_SAVED, 1: SAVED}, missing=(3,), failed={2: Ending(1)}
+    )
+
+    assert {
+        "at": "now",
+        "step": 7,
+        "path": "checkpoint-7",
+        "ranks": [1],
+        "missing": [2, 3],
+        "seconds": 5.0,
+    } == checkpoint.member(fact, "now")
