@@ -97,6 +97,8 @@ def _text(data: Mapping[str, object]) -> str:
         limit = number(data.get("limit"))
         after = "was removed" if limit is None else f"is now {duration(limit)} after the start"
         text = f"the time limit of the job {after}"
+    elif kind == "stop_requested" and data["state"] == "failed" and isinstance(signum, int):
+        text = f"released by {signal_name(signum)}"
     else:
         text = text or WORDS.get(kind, kind.replace("_", " "))
         text += f" ({signal_name(signum)})" if isinstance(signum, int) and signum else ""

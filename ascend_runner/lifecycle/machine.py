@@ -68,7 +68,7 @@ class Kind(enum.Enum):
 
 
 class Restart(enum.Enum):
-    """How far a failure speaks for a restart."""
+    """Whether a restart makes sense after a failure."""
 
     NEVER = "never"  # it would fail again
     CONFIRM = "confirm"  # it would probably fail again: one restart shows it

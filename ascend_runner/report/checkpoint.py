@@ -16,8 +16,16 @@ def asking(state: State, job: JobSpec) -> str:
         name = signal_name(state.cause.signum)
         return f"received {name}; {request}, up to {job.checkpoint_grace:g} s ({name} again to stop the job now)"
     if state.checkpoint.before_limit:
-        return f"time limit of {duration(state.checkpoint.before_limit.seconds)} almost reached; {request}"
+        return f"the time limit of {duration(state.checkpoint.before_limit.seconds)} is near; {request}"
     return request
+
+
+def why(state: State) -> str:
+    """Say for the events why the ranks are asked; "" if somebody has asked for it."""
+    if isinstance(state.cause, SignalReceived):
+        return f"{signal_name(state.cause.signum)} received; the ranks save a checkpoint first"
+    is_near = state.checkpoint.before_limit
+    return "the ranks are asked for a checkpoint because the time limit is near" if is_near else ""
 
 
 def ended(fact: CheckpointEnded) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -42,6 +43,8 @@ _KINDS: Final = {
     Phase.KILLING: Kind.TEARDOWN,
 }
 _OF_AN_ATTEMPT: Final = {JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING, JobState.STOPPING}
+TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
+LONGEST_CAUSE: Final = 4096  # bytes of it that Kubernetes reads
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
 
@@ -55,6 +58,7 @@ class Journal:
         """Once `is_cut` returns true, a disk that does not respond is hardly waited for."""
         self.spec = spec
         self.job = Job(policy=spec.restarts)
+        self.termination_log = TERMINATION_LOG
         self.staged: Sequence[Staged] = ()
         self._last_checkpoint: Mapping[str, object] | None = None
         self._outcome_of_request = ""  # that is over, until an event has told it
@@ -107,7 +111,8 @@ class Journal:
             kind = _KINDS[fact.phase]
             if kind is Kind.ALL_STARTED and self.job.state is JobState.CHECKPOINTING:
                 kind = Kind.CHECKPOINT_OVER
-            self.feed(Event(kind=kind, sentence=str(fact.cause or "")))
+            is_request = fact.phase is Phase.CHECKPOINTING
+            self.feed(Event(kind=kind, sentence=checkpoint.why(fact) if is_request else str(fact.cause or "")))
 
     def feed(self, event: Event) -> tuple[Action, ...]:
         """Record an event; return the actions to perform. `finish` follows if that ends an attempt or the job."""
@@ -140,6 +145,7 @@ class Journal:
             self.feed(Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error)))
         self._replace(self._with_last_failure(build.unfinished(self.spec, self.job.state, self._began, error)))
         self.flush()
+        self._tell_kubernetes(REPORT_LIMIT)
 
     def finish(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Mapping[str, object]:
         """Write the report of an attempt or job that has ended, and return it; its disk has `limit` seconds.
@@ -152,6 +158,8 @@ class Journal:
             self._ended = None
         self._replace(self._with_last_failure(document) if outcome.last_failure else document)
         self.flush(limit)
+        if self.job.state is not JobState.RESTARTING:
+            self._tell_kubernetes(limit)
         return self._report
 
     def with_reruns(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Outcome:
@@ -192,6 +200,11 @@ class Journal:
         path = self.spec.events_path
         self._disk.put(path, lambda: files.append(path, line))
 
+    def _tell_kubernetes(self, limit: float) -> None:
+        cause = self._report["cause"]
+        if isinstance(cause, Mapping):
+            bounded.call(limit, functools.partial(write_last_cause, self.termination_log, str(cause["sentence"])))
+
     def _with_last_failure(self, report: Mapping[str, object]) -> Mapping[str, object]:
         """Return the report of a job that has ended between two attempts, with why the last one has failed."""
         last = self._attempts[-1]["cause"] if self._attempts else None
@@ -221,3 +234,12 @@ class Journal:
     def _write(self, path: str, report: Mapping[str, object]) -> None:
         if report is self._report:  # otherwise a newer one follows, behind its event
             files.write_atomically(path, build.encode(report))
+
+
+def write_last_cause(path: str, sentence: str) -> None:
+    """Replace the content of a file by the cause of a job's end, if the file exists and can be written."""
+    content = sentence.encode(errors="backslashreplace")[:LONGEST_CAUSE].decode(errors="ignore").encode()
+    with suppress(OSError), open(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "wb", buffering=0) as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.truncate(0)
+            file.write(content)

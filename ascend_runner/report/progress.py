@@ -160,7 +160,7 @@ class Progress:
         if fact.signum not in self._unhandled_signals:
             self._unhandled_signals.add(fact.signum)
             name = signal_name(fact.signum)
-            self._messages.warning(f"{name} was not sent to the ranks: no process of this job handles it")
+            self._messages.warning(f"{name} was not sent to the ranks: no process of this job handles it yet")
 
     def _hanging(self, fact: HangDetected) -> None:
         if self._job.hang_action is HangAction.WARN:

@@ -12,7 +12,7 @@ from ascend_runner.facts import LimitChanged
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Policy, Restart
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.report.journal import Journal
+from ascend_runner.report.journal import Journal, write_last_cause
 from ascend_runner.supervision.events import Ending, Exited, SignalReceived, Spawned
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.job_files import contradictions
@@ -162,3 +162,30 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
     assert {"sentence": "stopped by SIGTERM; the last failure: rank 0 failed: exit status 7"}.items() <= dict(
         document["cause"]  # type: ignore[call-overload]  # JSON
     ).items()
+
+
+def test_cause_for_kubernetes(tmp_path: Path) -> None:
+    """The file gets the cause of the end, not that of a failure before a restart, and is not made where it is missing."""
+    file = tmp_path / "termination-log"
+    for max_restarts, expected in ((1, "before"), (0, "rank 0 failed: exit status 7")):
+        file.write_text("before")
+        journal = begun(tmp_path, [], max_restarts=max_restarts)
+        journal.termination_log = str(file)
+        start(journal, Phase.STARTING, Phase.RUNNING)
+        journal.feed(ENDED)
+        journal.finish(FAILED, {}, LIMIT)
+
+        assert expected == file.read_text()
+    file.unlink()
+    journal.fail(OutputError("no room"))
+
+    assert not file.exists()
+
+
+def test_cause_for_kubernetes_is_cut(tmp_path: Path) -> None:
+    """Kubernetes reads 4096 bytes; no character is cut in two."""
+    file = tmp_path / "termination-log"
+    file.touch()
+    write_last_cause(str(file), "a" + "\u00e4" * 4096)
+
+    assert "a" + "\u00e4" * 2047 == file.read_text(encoding="utf-8")
