@@ -135,6 +135,10 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
             "stopped     stop requested (SIGTERM)",
         ),
         (
+            {"state": "failed", "attempt": 0, "event": "stop_requested", "signum": 15},
+            "failed      released by SIGTERM",
+        ),
+        (
             {
                 "state": "running",
                 "attempt": 0,

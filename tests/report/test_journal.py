@@ -165,7 +165,7 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
 
 
 def test_cause_for_kubernetes(tmp_path: Path) -> None:
-    """The file gets the cause of the end, not that of a failure before a restart, and is not made where it is missing."""
+    """The file gets the cause of the end, not that of a failure before a restart, and is never made."""
     file = tmp_path / "termination-log"
     for max_restarts, expected in ((1, "before"), (0, "rank 0 failed: exit status 7")):
         file.write_text("before")
@@ -180,6 +180,17 @@ def test_cause_for_kubernetes(tmp_path: Path) -> None:
     journal.fail(OutputError("no room"))
 
     assert not file.exists()
+
+
+def test_reason_for_a_last_checkpoint(tmp_path: Path) -> None:
+    """The events say that the ranks save first, not that they were stopped."""
+    journal = begun(tmp_path, [])
+    start(journal, Phase.STARTING, Phase.RUNNING)
+    journal.observe(State(grace=1.0, phase=Phase.CHECKPOINTING, cause=SignalReceived(15)), 0.0)
+    journal.flush(LIMIT)
+    last = json.loads((tmp_path / "job-events.jsonl").read_bytes().splitlines()[-1])
+
+    assert "SIGTERM received; the ranks save a checkpoint first" == last["data"]["sentence"]
 
 
 def test_cause_for_kubernetes_is_cut(tmp_path: Path) -> None:
