@@ -73,6 +73,8 @@ class CheckpointAndLimitWatch:
         """Return the events that follow from the requests and answers so far."""
         now = self._node.clock.now()
         events: list[Event] = []
+        is_asking = state.checkpoint.is_being_sent and state.checkpoint.before_limit is not None
+        self._node.requests.is_being_stopped = is_asking or isinstance(state.cause, (SignalReceived, LimitReached))
         if self._limit != self._node.requests.limit:
             self._limit = self._node.requests.limit
             self._tell(LimitChanged(self._limit))

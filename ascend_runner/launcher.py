@@ -57,6 +57,7 @@ class Launcher:
             signals.wake,
             None if settings.check else settings.time_limit,
             has_checkpoint_signal=settings.checkpoint_signal != NONE,
+            checkpoint_grace=settings.checkpoint_grace,
         )
         self.log_dir = ExitStack()  # holds the log directory and the run directory
         self.run_folder = ""  # of the job, once it has begun

@@ -130,6 +130,7 @@ class Requests(Protocol):
     """The requests to the job that other threads pass on, see `services.requests`."""
 
     is_running: bool
+    is_being_stopped: bool  # whether it is too late to change the limit
 
     @property
     def limit(self) -> float | None:

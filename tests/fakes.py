@@ -48,13 +48,13 @@ class FakeClock:
     def __init__(self) -> None:
         self._now = 0.0
         self._order = itertools.count()
-        self._happenings: list[tuple[float, int, Callable[[], None]]] = []
+        self._happenings: list[tuple[float, int, Callable[[], object]]] = []
         self._signals: list[int] = []
         self._is_woken = False
         self.late_by = 0.0  # seconds by which the first wait without a signal returns late
         self._waits = 0
 
-    def at(self, moment: float, happen: Callable[[], None]) -> None:
+    def at(self, moment: float, happen: Callable[[], object]) -> None:
         """Let something happen at a moment; what happens at the same moment does so in the order of these calls."""
         heapq.heappush(self._happenings, (moment, next(self._order), happen))
 

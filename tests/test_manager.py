@@ -726,6 +726,22 @@ def test_checkpoint_before_the_limit(
     assert [(0, SIGUSR1)] == node.processes.notified
 
 
+def test_limit_is_final_once_the_ranks_were_asked(node: FakeNode) -> None:
+    """A later one would be confirmed, and the job would end all the same when its ranks have saved."""
+
+    def extend() -> None:
+        with pytest.raises(ValueError, match="the job is being stopped, so its time limit cannot be changed any more"):
+            node.requests.change_limit(100.0)
+
+    node.processes.behaviours = {0: SAVER}
+    node.requests.limit = 100.0
+    node.clock.at(50.0, extend)
+    node.clock.at(60.0, lambda: node.heartbeats.save(0))
+    state = run(node, 1, checkpoint_grace=60.0)
+
+    assert (LimitReached(100.0), 60.0) == (state.cause, node.clock.now())
+
+
 def test_limit_that_is_extended_in_time_ends_nothing(node: FakeNode) -> None:
     """Until a rank handles the signal, a request before the limit is no end."""
     node.processes.behaviours = {0: exits(OK, 150.0)}

@@ -16,7 +16,15 @@ from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.report import build
-from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, SpawnFailed, signal_name
+from ascend_runner.supervision.events import (
+    Cause,
+    Ending,
+    Exited,
+    LimitReached,
+    SignalReceived,
+    SpawnFailed,
+    signal_name,
+)
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
 from ascend_runner.text import counted, duration, printable, rank_list
@@ -46,6 +54,8 @@ def reason(cause: Cause, job: JobSpec) -> str:
     if isinstance(cause, Exited):
         title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
         return f"{title} failed ({_how(cause.ending)})"
+    if isinstance(cause, LimitReached):
+        return f"time limit of {duration(cause.seconds)} (--time-limit)"
     return f"received {signal_name(cause.signum)}" if isinstance(cause, SignalReceived) else str(cause)
 
 

@@ -21,7 +21,7 @@ from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import bounded
 from ascend_runner.services.requests import Requests
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
-from ascend_runner.text import duration
+from ascend_runner.text import LONGEST_DURATION, duration
 
 LISTENER: Final = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK
 LONGEST: Final = 4096  # bytes of a message
@@ -30,7 +30,6 @@ PATIENCE: Final = 5.0  # seconds for a connection to send its message, and for a
 NAP: Final = 0.05  # seconds between two looks at the sockets, so that a flood costs little
 END_LIMIT: Final = 1.0  # seconds for the thread at the end of the job
 TIMEVAL: Final = struct.Struct("ll")  # seconds and microseconds (socket(7), SO_RCVTIMEO)
-LONGEST_LIMIT: Final = 10 * 365 * 86400.0  # seconds; a time limit beyond it is a mistake
 
 Message = Mapping[str, object]
 
@@ -237,12 +236,14 @@ class Control:
             return "asked the ranks for a checkpoint"
         if name != "limit":
             raise AscendRunnerError(f"this runner does not know the request {name!r}")
+        if ("by" in message) is ("seconds" in message):
+            raise AscendRunnerError("a request for a time limit must have either 'seconds' or 'by'")
         if "by" in message:
-            self._requests.change_limit(_seconds(message["by"], -LONGEST_LIMIT))
+            is_put_off = self._requests.change_limit(_seconds(message["by"], -LONGEST_DURATION))
         else:
-            seconds = message.get("seconds")
-            self._requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))
-        return self._limit_sentence()
+            seconds = message["seconds"]
+            is_put_off = self._requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))
+        return self._limit_sentence() + (" (not earlier because of --checkpoint-grace)" if is_put_off else "")
 
     def _limit_at(self) -> Optional[float]:
         """Return the end of the time limit on the wall clock."""
@@ -265,6 +266,6 @@ def _seconds(value: object, least: float) -> float:
     Raises:
         AscendRunnerError: The value is not a number in range.
     """
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= LONGEST_LIMIT:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= LONGEST_DURATION:
         return float(value)
     raise AscendRunnerError("a time limit must be from 0 seconds to 10 years")

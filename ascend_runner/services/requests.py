@@ -23,11 +23,14 @@ class Requests:
         limit: Optional[float] = None,
         *,
         has_checkpoint_signal: bool = True,
+        checkpoint_grace: float = 0.0,
     ) -> None:
         self.has_checkpoint_signal = has_checkpoint_signal
         self.began = now()  # the start of the job, in seconds of the manager's clock
         self.limit = limit
         self.is_running = False  # whether there are ranks to ask; set by the loop
+        self.is_being_stopped = False  # by a signal or at the limit, or asked for its last checkpoint before that
+        self._now, self._checkpoint_grace = now, checkpoint_grace
         self._wake = wake
         self._wants_checkpoint = threading.Event()
 
@@ -57,17 +60,28 @@ class Requests:
         self._wants_checkpoint.clear()
         return True
 
-    def set_limit(self, seconds: Optional[float]) -> None:
-        """Set the time limit of the job, in seconds since its start (None: no limit). A limit in the past stops it."""
-        self.limit = seconds
-        self._wake()
+    def set_limit(self, seconds: Optional[float]) -> bool:
+        """Set the time limit of the job, in seconds since its start (None: no limit). A limit in the past stops it.
 
-    def change_limit(self, by: float) -> None:
-        """Change the time limit by so many seconds; a negative number brings it forward.
+        Return whether it was put off because it would have left less than the time for a checkpoint.
 
         Raises:
-            ValueError: There is no limit.
+            ValueError: The job is being stopped.
+        """
+        if self.is_being_stopped:
+            raise ValueError("the job is being stopped, so its time limit cannot be changed any more")
+        earliest = self._now() - self.began + self._checkpoint_grace
+        is_put_off = seconds is not None and bool(self._checkpoint_grace) and seconds < earliest
+        self.limit = earliest if is_put_off else seconds
+        self._wake()
+        return is_put_off
+
+    def change_limit(self, by: float) -> bool:
+        """Change the time limit by so many seconds, see `set_limit`; a negative number brings it forward.
+
+        Raises:
+            ValueError: There is no limit, or the job is being stopped.
         """
         if self.limit is None:
             raise ValueError("the job has no time limit to adjust; set one first, for example 12h")
-        self.set_limit(max(0.0, self.limit + by))
+        return self.set_limit(max(0.0, self.limit + by))

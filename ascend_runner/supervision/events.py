@@ -150,7 +150,7 @@ class HangDetected:
 
 @attrs.frozen
 class LimitReached:
-    """The time limit of the job, which was `seconds` from its start, is reached."""
+    """The time limit of the job, `seconds` from its start, ends it: then, or as soon as its ranks have saved."""
 
     seconds: float
 
@@ -160,7 +160,7 @@ class LimitReached:
         return TIMED_OUT
 
     def __str__(self) -> str:
-        return f"time limit of {duration(self.seconds)} reached (--time-limit)"
+        return f"stopped by the time limit of {duration(self.seconds)} (--time-limit)"
 
 
 @attrs.frozen

@@ -55,12 +55,14 @@ for number in itertools.count():
 class Job:
     """A job that listens: its requests, and what it has told."""
 
-    def __init__(self, folder: str, limit: float | None) -> None:
+    def __init__(self, folder: str, limit: float | None, checkpoint_grace: float = 0.0) -> None:
         self.folder = folder
         self.wakes: list[None] = []
         self.told: list[str] = []
         self.warnings: list[str] = []
-        self.requests = Requests(time.monotonic, lambda: self.wakes.append(None), limit)
+        self.requests = Requests(
+            time.monotonic, lambda: self.wakes.append(None), limit, checkpoint_grace=checkpoint_grace
+        )
         self.requests.is_running = True
 
     def info(self, sentence: str) -> None:
@@ -84,10 +86,10 @@ class Job:
 
 
 @contextmanager
-def job_with(limit: float | None = None) -> Iterator[Job]:
+def job_with(limit: float | None = None, checkpoint_grace: float = 0.0) -> Iterator[Job]:
     """Listen for requests to a job."""
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(folder, limit)
+        job = Job(folder, limit, checkpoint_grace)
         with control.listening(folder, job.requests, job):
             yield job
 
@@ -146,6 +148,20 @@ def test_limit(before: float | None, message: dict[str, float | None], after: fl
         assert [after is None, after] == [answer["limit_at"] is None, answer["limit"]]
 
 
+@pytest.mark.parametrize("message", [{"seconds": 5}, {"by": -7200}])
+def test_limit_leaves_the_time_for_a_checkpoint(message: dict[str, object]) -> None:
+    """It is put off if it would come earlier, and the answer says so; a later one is left alone."""
+    with job_with(3600.0, checkpoint_grace=600.0) as job:
+        early = job.ask(request="limit", **message)
+        assert isinstance(job.requests.limit, float)
+        assert 600.0 <= job.requests.limit < 3600.0
+        later = job.ask(request="limit", seconds=7200)
+
+        assert str(early["answer"]).endswith(" (not earlier because of --checkpoint-grace)")
+        assert "--checkpoint-grace" not in str(later["answer"])
+        assert 7200.0 == job.requests.limit
+
+
 @pytest.mark.parametrize(
     ("message", "sentence"),
     [
@@ -155,6 +171,8 @@ def test_limit(before: float | None, message: dict[str, float | None], after: fl
         ({"request": "limit", "seconds": float("nan")}, "a time limit must be"),
         ({"request": "limit", "seconds": 10**4000}, "a time limit must be"),
         ({"request": "limit", "seconds": "1"}, "a time limit must be"),
+        ({"request": "limit"}, "a request for a time limit must have either 'seconds' or 'by'"),
+        ({"request": "limit", "seconds": 3, "by": 4}, "a request for a time limit must have either"),
         ({"request": "dance"}, "this runner does not know the request 'dance'"),
     ],
 )
