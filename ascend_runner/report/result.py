@@ -5,7 +5,9 @@ Both run the same package, and the file between them has no name, so no other us
 
 from __future__ import annotations
 
+import io
 import pickle
+import sys
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError
@@ -32,10 +34,17 @@ def decode(data: bytes, status: int) -> Outcome:
         raise AscendRunnerError(f"the runner {ended} before it could report the outcome of the job")
 
     result: Outcome | tuple[type[AscendRunnerError], str, dict[str, object]]
-    result = pickle.loads(data)  # noqa: S301  our own child has written it
+    result = _Unpickler(io.BytesIO(data)).load()
     if isinstance(result, Outcome):
         return result
     kind, sentence, facts = result
     error = kind.__new__(kind, sentence)
     vars(error).update(facts)
     raise error
+
+
+class _Unpickler(pickle.Unpickler):
+    """Interns the names of classes: Python's cache of attributes would keep those of each outcome."""
+
+    def find_class(self, module_name: str, global_name: str) -> object:
+        return super().find_class(module_name, sys.intern(global_name))
