@@ -22,10 +22,10 @@ from ascend_runner.supervision.events import (
 from ascend_runner.supervision.state import CheckpointRequest, Phase, State
 
 RETRY_EVERY: Final = 0.5  # seconds between two signals to ranks that do not handle it so far
-# Of the time for a checkpoint, this share is left when the stacks of ranks that have not saved are read, at most this
-# many seconds: reading them takes a while, and must not delay the stop.
-STACKS_AT: Final = 0.1
-STACKS_BEFORE: Final = 6.0
+# The stacks of ranks that have not saved are read in the last tenth of the time for a checkpoint, so that this does not
+# delay the stop, and within at most so many seconds.
+STACKS_SHARE: Final = 0.1
+STACKS_LIMIT: Final = 6.0
 ASKABLE: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})  # there are ranks to ask
 
 
@@ -42,6 +42,7 @@ class CheckpointAndLimitWatch:
         self._asked_at: Optional[float] = None  # of the request in progress
         self._retry_at = 0.0
         self._stacks_at: Optional[float] = None
+        self._stacks_limit = 0.0  # seconds to read them
         self._stacks = HangSeen(())
 
     def note(self, phase: Phase) -> None:
@@ -113,7 +114,7 @@ class CheckpointAndLimitWatch:
         pids = self._node.processes.pids()
         if missing:
             own = {rank_id: pids[rank_id] for rank_id in missing & pids.keys()}
-            self._stacks = self._node.evidence().find_stacks(own, (), are_saving=True)
+            self._stacks = self._node.evidence().find_stacks_while_saving(own, self._stacks_limit)
 
     def ask(self, rank_ids: frozenset[int]) -> AskedToSave:
         """Ask ranks for a checkpoint."""
@@ -121,7 +122,8 @@ class CheckpointAndLimitWatch:
             self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
             self._asked_at = self._node.clock.now()
         now, time = self._node.clock.now(), self._job.checkpoint_grace or ANSWER_LIMIT
-        self._stacks_at = now + time - min(STACKS_BEFORE, STACKS_AT * time)
+        self._stacks_limit = min(STACKS_LIMIT, STACKS_SHARE * time)
+        self._stacks_at = now + time - self._stacks_limit
         reached = self._send(rank_ids)
         if not reached:
             self._tell(SignalUnhandled(self._job.checkpoint_signum))

@@ -169,12 +169,13 @@ class Evidence(Protocol):
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Whether a failure only reports a lost peer, and no living rank has reported the cause yet."""
 
-    def find_stacks(
-        self, pids: Mapping[int, int], earlier: Sequence[RankStack], *, are_saving: bool = False
-    ) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their first processes.
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
+        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their first processes."""
 
-        Ranks that `are_saving` are not paused, and a stop signal, which may be the reason, does not end the search.
+    def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
+        """Return the stacks of these ranks within about `seconds`, without pausing them.
+
+        A stop signal, which may be the reason for saving, does not end the search.
         """
 
     def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:

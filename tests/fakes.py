@@ -322,11 +322,15 @@ class FakeEvidence:
         assert not failure[0].ending.is_success
         return self._clock.now() < self.open_until
 
-    def find_stacks(
-        self, pids: Mapping[int, int], earlier: Sequence[RankStack], *, are_saving: bool = False
-    ) -> HangSeen:
+    def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
+        """Return no stacks, after all of the time."""
+        self.looked_at, self.looked_at_saving = dict(pids), True
+        self._clock.spend(seconds)
+        return HangSeen(())
+
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
         """Return no stacks."""
-        self.looked_at, self.looked_at_saving = dict(pids), are_saving
+        self.looked_at, self.looked_at_saving = dict(pids), False
         self.compared_with += [self.noted_at[stack.rank_id] for stack in earlier]
         self.when_looking()
         return HangSeen(())

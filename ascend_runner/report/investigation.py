@@ -109,15 +109,15 @@ class Investigation:
             restart = Restart.EXCLUDED
         return restart, failure.fingerprint(outcome.cause, ending, finding)
 
-    def find_stacks(
-        self, pids: Mapping[int, int], earlier: Sequence[RankStack], *, are_saving: bool = False
-    ) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their leaders.
-
-        Ranks that `are_saving` are not paused, and the search ends only when `is_cut` returns true.
-        """
-        collector = self._collector(self.is_cut if are_saving else self.is_stopped, may_pause=not are_saving)
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
+        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their leaders."""
+        collector = self._collector(self.is_stopped, may_pause=True)
         return HangSeen(stack_groups.group(collector.collect(pids), earlier), collector.refusal)
+
+    def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
+        """Return the stacks of these ranks within about `seconds`, without pausing them; only `is_cut` ends it."""
+        collector = self._collector(self.is_cut, may_pause=False)
+        return HangSeen(stack_groups.group(collector.collect(pids, min(seconds, STACKS_LIMIT))), collector.refusal)
 
     def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:
         """Return the stacks of all ranks within about `seconds`, without stopping a process to read its own."""
