@@ -151,7 +151,7 @@ class Masker:
         return hidden
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=256)  # more than the variables of a node's ranks that differ
 def _is_harmless(name: str, value: str) -> bool:
     """Whether a variable has no secret. Cached, since most ranks have the same variables, and those in each attempt."""
     return not is_secret(name, value) and Masker().text(value) == value

@@ -123,7 +123,7 @@ def test_wrong_lines_are_refused_before_anything_starts(batch: Batch) -> None:
 
     assert 2 == status
     assert [f"line {number}" for number in range(2, 8)] == [
-        line.split(", ")[1].split(":")[0] for line in screen.splitlines()
+        line.split(", ")[1].split(":")[0] for line in screen.strip().splitlines()
     ]
     assert [] == batch.noted
     assert not list(batch.folder.glob("sweep*state*"))
