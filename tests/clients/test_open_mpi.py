@@ -69,7 +69,7 @@ def test_process_per_card_is_not_multiplied(tmp_path: Path) -> None:
 
     assert 0 == ended.status, ended.screen
     assert [f"{rank} of 4" for rank in range(4)] == ended.lines
-    assert 4 == sum(name.endswith(".json") for name in os.listdir(tmp_path / "log"))
+    assert 4 == sum(name.endswith("-report.json") for name in os.listdir(tmp_path / "log"))
 
 
 def test_mpirun_as_launcher(tmp_path: Path) -> None:
