@@ -134,7 +134,7 @@ def idle() -> Iterator[Row]:
             own = pids[launcher.name] = stack.enter_context(measure.sleeping(launcher, RANKS))
             sizes[launcher.name] = sum(map(measure.pss, own))  # ours first: it shares no page with others then
         traced = stack.enter_context(measure.sleeping(OURS, RANKS))
-        time.sleep(1)  # until all are idle
+        time.sleep(3)  # until all are idle: the runner prepares for a failure after the first second
         before = {name: sum(map(measure.context_switches, own)) for name, own in pids.items()}
         calls = measure.system_calls(traced, IDLE_SECONDS)
         switches = {name: sum(map(measure.context_switches, own)) - before[name] for name, own in pids.items()}

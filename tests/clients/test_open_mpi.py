@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Callable
 
@@ -69,7 +68,7 @@ def test_process_per_card_is_not_multiplied(tmp_path: Path) -> None:
 
     assert 0 == ended.status, ended.screen
     assert [f"{rank} of 4" for rank in range(4)] == ended.lines
-    assert 4 == sum(name.endswith("-report.json") for name in os.listdir(tmp_path / "log"))
+    assert 4 == len(list((tmp_path / "log").glob("sh-report-rank-*.json")))
 
 
 def test_mpirun_as_launcher(tmp_path: Path) -> None:
