@@ -80,7 +80,7 @@ class JobRunner:
         return self._outcome
 
     def fail(self, error: AscendRunnerError) -> None:
-        """Report that the runner has failed, and why the last attempt had before."""
+        """Report an error of the runner, after the failure of the last attempt if there was one."""
         if self._outcome.cause:
             last = self.journal.with_reruns(self._outcome, self._launcher.environ, self._limit)
             self._messages.error(f"the last failure: {screen.last_failure(last)}")

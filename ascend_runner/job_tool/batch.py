@@ -125,7 +125,7 @@ def _run(entry: Entry, environ: Mapping[str, str], signals: _Signals) -> Result:
 
 
 class _Signals:
-    """Passes signals on to the command that is running. `signum` is the first one."""
+    """Forwards signals to the running command. `signum` is the first signal received, or 0."""
 
     def __init__(self) -> None:
         self.signum = 0
@@ -145,7 +145,7 @@ class _Signals:
         """Wait for a command, and return its exit status."""
         self._child = child
         try:
-            if self.signum:  # it came before the child was known
+            if self.signum:  # received before the child was started
                 child.send_signal(self.signum)
             return child.wait()
         finally:

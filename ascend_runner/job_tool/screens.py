@@ -120,7 +120,9 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     held_until = epoch(snapshot.text("held_until")) if snapshot.is_alive is not False else 0.0
     yield "held", f"until {clock(held_until)}; ascend-job release {shlex.quote(job.name)} ends it" if held_until else ""
     limit_at = snapshot.limit_at
-    yield "limit", f"{clock(limit_at)}, in {duration(max(0.0, limit_at - now))}" if limit_at else ""
+    if limit_at:
+        left = f"{duration(limit_at - now)} left" if limit_at > now else "reached"
+        yield "limit", f"{clock(limit_at)} ({left})"
     yield "checkpoint", _checkpoint(snapshot, now)
     yield "attempts", _attempts(snapshot)
     yield "logs", job.log_dir

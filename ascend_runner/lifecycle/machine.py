@@ -272,7 +272,7 @@ def _verdict(job: Job, event: Event) -> Verdict:
 
 
 def _class(policy: Policy, event: Event) -> Optional[Restart]:
-    """Return the class of a failure, which the user's lists overrule."""
+    """Return the class of a failure. The user's lists of exit statuses take precedence over the diagnosis."""
     if event.status in policy.never:
         return Restart.EXCLUDED
     return Restart.TRANSIENT if event.status in policy.always else event.restart

@@ -9,7 +9,7 @@ from ascend_runner.text import printable, rank_list
 
 FRAMES_SHOWN: Final = 12
 ALL: Final = "stacks of all ranks, outliers first:"
-UNSAVED: Final = "stacks of the ranks that have not saved:"
+UNSAVED: Final = "stacks of the ranks that have not saved a checkpoint:"
 _CHANGES: Final = {
     None: "",
     False: ", same stack at half of the limit",

@@ -154,12 +154,12 @@ def opened(fd: int) -> Iterator[int]:
 
 
 def part_name(entry: Entry, boot: str) -> str:
-    """Return the name of the file to which a file is copied first; it is another one after the file has changed."""
+    """Return the name of the temporary copy of a file. It changes when the file does."""
     return PART + hashlib.sha256(entry.encode() + boot.encode()).hexdigest()[:32]
 
 
 def make_folder(path: str) -> None:
-    """Make a directory that can be written to, instead of whatever else is there."""
+    """Make a writable directory, replacing any other kind of file at `path`."""
     with suppress(FileNotFoundError):
         status = os.lstat(path)
         if stat.S_ISDIR(status.st_mode):
@@ -170,7 +170,7 @@ def make_folder(path: str) -> None:
 
 
 def make_link(entry: Entry, path: str) -> None:
-    """Make a symlink, instead of whatever else is there."""
+    """Make a symlink, replacing any file at `path`."""
     with suppress(FileNotFoundError):
         if os.path.islink(path) and os.readlink(path) == entry.target:
             return
@@ -186,7 +186,7 @@ def finish_folder(entry: Entry, path: str) -> None:
 
 
 def remove(entry: Entry, top: str) -> None:
-    """Remove what is no longer a part of the data set; a directory only if it is empty."""
+    """Remove a file that is no longer in the data set, or a directory if it is empty."""
     path = os.path.join(top, entry.path)
     with suppress(FileNotFoundError, NotADirectoryError):
         above = os.path.dirname(path)

@@ -34,9 +34,10 @@ LONGEST: Final = 80  # bytes of the path: that of a socket in it has at most 107
 
 @contextmanager
 def opened(environ: Mapping[str, str]) -> Iterator[str]:
-    """Make a directory for one job; afterwards only its job.json stays. Yields "" if no place is usable.
+    """Create a run directory for one job and yield its path, or "" if no location is usable.
 
-    It is locked as long as this process lives. What killed runners have left is removed as well.
+    The directory is locked while this process runs. Afterwards only its job.json is kept. Directories that killed
+    runners left behind are cleaned up as well.
     """
     for base in filter(_is_usable, bases(environ)):
         _tidy(base)

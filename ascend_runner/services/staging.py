@@ -33,7 +33,7 @@ def running(stages: Sequence[Stage], say: Callable[[str], None], warn: Callable[
 
 
 class Staging:
-    """Performs stages one after the other."""
+    """Copies the data sets in a thread, one after the other."""
 
     def __init__(self, stages: Sequence[Stage], say: Callable[[str], None], warn: Callable[[str], None]) -> None:
         """`say` and `warn` are called in the thread."""

@@ -26,18 +26,18 @@ ANSWER_LIMIT: Final = 300.0  # seconds for the ranks to answer if the user has s
 
 
 def remember(state: State, event: CheckpointRequested) -> Step:
-    """Take a request while ranks are still being started: they are asked when all were."""
+    """Remember a request that arrives while ranks are being started. They are asked once all have started."""
     return attrs.evolve(state, requested=event), ()
 
 
 def ask(state: State, event: CheckpointRequested) -> Step:
-    """Ask all ranks. If the limit is near, the stop follows their answers."""
+    """Ask all ranks for a checkpoint. If the time limit is near, they are stopped once they have answered."""
     request = CheckpointRequest(unreached=state.alive, before_limit=event.limit)
     return _asking(attrs.evolve(state, phase=Phase.CHECKPOINTING, requested=None, checkpoint=request))
 
 
 def ask_again(state: State, event: CheckpointRequested) -> Step:
-    """Ask those that have not answered, unless they were asked before the stop: a save answers both requests."""
+    """Ask the ranks that have not answered yet, unless a stop is pending: one save answers both requests."""
     if state.cause:
         return state, ()
     request = attrs.evolve(state.checkpoint, before_limit=event.limit or state.checkpoint.before_limit)
@@ -45,7 +45,7 @@ def ask_again(state: State, event: CheckpointRequested) -> Step:
 
 
 def ask_before_stop(state: State, event: SignalReceived) -> Step:
-    """Ask for a checkpoint because of SIGTERM: it is the cause of whatever follows, unless there is one."""
+    """Ask for a checkpoint because of SIGTERM, which becomes the cause of the stop unless there is one already."""
     has_cause, was_asked = state.cause is not None, state.phase is Phase.CHECKPOINTING
     state = _stopping(attrs.evolve(state, is_interrupted=True), event)
     if has_cause:
@@ -54,7 +54,7 @@ def ask_before_stop(state: State, event: SignalReceived) -> Step:
 
 
 def asked(state: State, event: AskedToSave) -> Step:
-    """Note which ranks were reached."""
+    """Record which ranks were reached."""
     request, reached = state.checkpoint, event.reached & state.alive
     request = attrs.evolve(
         request,
@@ -70,20 +70,20 @@ def asked(state: State, event: AskedToSave) -> Step:
 
 
 def saved(state: State, event: Saved) -> Step:
-    """Note that a rank has saved its part; it may also have learned of the request from another rank."""
+    """Record that a rank has saved its part. It may have learned of the request from another rank."""
     state = attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, has_reached=True))
     return answered(state, event.rank_id)
 
 
 def answered(state: State, rank_id: int, actions: tuple[Action, ...] = ()) -> Step:
-    """Expect nothing of a rank any more, because it has saved or ended."""
+    """Stop waiting for a rank that has saved or ended."""
     request = state.checkpoint
     request = attrs.evolve(request, unreached=request.unreached - {rank_id}, unsaved=request.unsaved - {rank_id})
     return _proceed(attrs.evolve(state, checkpoint=request), actions)
 
 
 def time_is_over(state: State, _event: DeadlineReached) -> Step:
-    """Wait no longer: go on, or stop."""
+    """End the wait: continue running, or stop."""
     return tear_down(state, None) if state.cause else settle(attrs.evolve(state, phase=Phase.RUNNING))
 
 
@@ -92,7 +92,7 @@ def _stopping(state: State, cause: SignalReceived | LimitReached) -> State:
 
 
 def _asking(state: State) -> Step:
-    """Ask those that have not answered so far."""
+    """Ask the ranks that have not answered yet."""
     request = state.checkpoint
     ranks = tuple(sorted(request.unsaved | request.unreached))
     state = attrs.evolve(state, checkpoint=attrs.evolve(request, is_being_sent=True))
@@ -100,7 +100,7 @@ def _asking(state: State) -> Step:
 
 
 def _proceed(state: State, actions: tuple[Action, ...] = ()) -> Step:
-    """Go on, or stop, if no answer is awaited any more."""
+    """Continue running, or stop, once no rank is waited for."""
     request = state.checkpoint
     if request.is_being_sent or request.unsaved or not (request.has_reached or state.cause):
         return state, actions

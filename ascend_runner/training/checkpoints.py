@@ -61,7 +61,7 @@ class Checkpoint:
         self.number = tuple(map(int, digits)) if found or len(digits) == 1 else ()
 
     def is_newer_than(self, other: Checkpoint) -> bool:
-        """Compare the step numbers, or the modification times if the names are of different kinds."""
+        """Return whether this one is newer: by step number, or by modification time if the names differ in kind."""
         if self.number and self.kind == other.kind:
             return self.number > other.number
         return self.written_at > other.written_at

@@ -44,4 +44,4 @@ def test_text() -> None:
 
 def test_ranks_that_have_not_saved() -> None:
     """The title says that the others are left out."""
-    assert "stacks of the ranks that have not saved:" == stacks.text(HangSeen(()), stacks.UNSAVED)
+    assert "stacks of the ranks that have not saved a checkpoint:" == stacks.text(HangSeen(()), stacks.UNSAVED)
