@@ -87,6 +87,7 @@ def output() -> Iterator[Row]:
     """Time much output to files and one console: a pipe that `cat` copies to /dev/null, for both contestants.
 
     The ranks are `cat`, too, and print prepared lines, so that writing costs little. All files are in memory.
+    What the output itself costs is the difference to the same run without any, for both contestants.
     """
     warnings = 0
     with folder(in_memory=True) as path:
@@ -95,6 +96,7 @@ def output() -> Iterator[Row]:
         tee = _for_each_rank(f"cat {lines.path}-$rank | tee {path}/log/$rank")
         alone = _for_each_rank(f"cat {lines.path}-$rank | cat >/dev/null")
         nothing = OURS.command(f"{path}/log", "true", ranks=RANKS)
+        tee_nothing = _for_each_rank(f"true | tee {path}/log/$rank")
 
         def run(command: list[str], console: str = os.devnull) -> float:
             nonlocal warnings
@@ -110,6 +112,7 @@ def output() -> Iterator[Row]:
                 "tee": (9, functools.partial(run, tee)),
                 "alone": (9, functools.partial(run, alone)),
                 "nothing": (9, functools.partial(run, nothing)),
+                "tee_nothing": (9, functools.partial(run, tee_nothing)),
             }
         )
         shown = f"{path}/console"
@@ -118,7 +121,9 @@ def output() -> Iterator[Row]:
 
     what = f"{RANKS} ranks write 20 MB each, to files and a console"
     yield Row(what, medians["ours"], seconds, f"{RANKS} x tee, unprefixed", medians["tee"], 1.5, is_ratio=True)
-    yield Row("  of this, start to exit of ranks that write nothing", medians["nothing"], seconds)
+    yield Row("  start to exit of ranks that write nothing", medians["nothing"], seconds, "tee", medians["tee_nothing"])
+    own, peers_own = medians["ours"] - medians["nothing"], medians["tee"] - medians["tee_nothing"]
+    yield Row("  the difference: what the output costs", own, seconds, "tee", peers_own, 1.4, is_ratio=True)
     yield Row("  the writers alone, to /dev/null", medians["alone"], seconds)
     yield Row("  lines cut, merged, missing in files and console", wrong, count, reach=0)
     yield Row("  warnings (lines skipped on the console), in all runs", warnings, count, reach=0)
