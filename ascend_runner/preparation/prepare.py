@@ -36,7 +36,6 @@ from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Collector, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.settings import command_line
-from ascend_runner.text import counted, rank_list
 
 RESTARTS_OF_A_PART: Final = (
     "--max-restarts cannot be used for a part of a job, because ranks that are restarted alone wait for the others"
@@ -83,6 +82,8 @@ class Preparer:
         self.context = attrs.evolve(self.context, environ={**self.context.environ, **made})
         if misplaced := command_line.misplaced_options(self.context.command):
             self.messages.note(misplaced)
+        for sentence in self.context.settings.without_effect():
+            self._warn(Subject.SETTINGS, sentence)
         plan = self._plan()
         if plan:
             self._check_plan(plan)
@@ -259,13 +260,9 @@ class Preparer:
         if os.path.lexists(plan.checkpoint_dir) and not os.path.isdir(plan.checkpoint_dir):
             sentence = f"--checkpoint-dir {plan.checkpoint_dir!r} is not a directory"
             self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
-        settings = self.context.settings
-        stdin = () if settings.stdin is None else (settings.stdin,)
-        for option, named in (("--console", settings.console or ()), ("--stdin", stdin)):
-            missing = [rank for rank in sorted(named) if rank >= plan.rank_size > 0]
-            if missing and plan.ranks:
-                size = f"the job has only {counted(plan.rank_size, 'rank')}"
-                self._warn(Subject.SETTINGS, f"{option} selects {rank_list(missing)}, but {size}")
+        if plan.ranks and plan.rank_size:
+            for sentence in self.context.settings.selects_beyond(plan.rank_size):
+                self._warn(Subject.SETTINGS, sentence)
 
     def _refuse_restarts(self, *, of_a_part: bool) -> None:
         """Refuse to restart some ranks of a job: they would wait for ranks that are in another attempt."""

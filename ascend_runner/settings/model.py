@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import attrs
 
@@ -12,6 +13,17 @@ from ascend_runner.settings.option import SEPARATOR, Option
 from ascend_runner.settings.options import OPTIONS
 from ascend_runner.settings.parsing import NONE
 from ascend_runner.supervision.silence import HangAction
+from ascend_runner.text import counted, rank_list
+
+# The options that have no effect without any of others.
+REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "hang_action": ("hang_timeout",),
+    "max_same_failures": ("max_restarts",),
+    "restart_delay": ("max_restarts",),
+    "restart_on": ("max_restarts", "exit_verdict"),
+    "no_restart_on": ("max_restarts", "exit_verdict"),
+    "log_backups": ("log_max_size",),
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -86,6 +98,25 @@ class Settings:
     def names_this_node(self) -> bool:
         """Whether the user says which part of the rank table is this node's, regardless of the platform's variables."""
         return bool(self.pod_name or self.server_id) or None not in {self.nnodes, self.node_rank}
+
+    def without_effect(self) -> Iterator[str]:
+        """Yield a sentence about each option that has no effect because another one is not set."""
+        defaults = Settings()
+        changed = {
+            name for name, value in attrs.asdict(self, recurse=False).items() if value != getattr(defaults, name)
+        }
+        flags = {option.name: option.flag for option in OPTIONS}
+        for name, others in REQUIRED.items():
+            if name in changed and changed.isdisjoint(others):
+                yield f"{flags[name]} has no effect without {' or '.join(flags[other] for other in others)}"
+
+    def selects_beyond(self, rank_size: int) -> Iterator[str]:
+        """Yield a sentence about each option that selects ranks which a job of this size does not have."""
+        stdin = () if self.stdin is None else (self.stdin,)
+        for option, named in (("--console", self.console or ()), ("--stdin", stdin)):
+            missing = [rank for rank in sorted(named) if rank >= rank_size]
+            if missing:
+                yield f"{option} selects {rank_list(missing)}, but the job has only {counted(rank_size, 'rank')}"
 
     @property
     def overrides(self) -> Overrides:

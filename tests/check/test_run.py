@@ -116,6 +116,17 @@ def test_settings_that_a_start_would_refuse(tmp_path: Path) -> None:
     assert ["error"] == [verdict for verdict, _ in found["settings"]]
 
 
+def test_option_without_effect(tmp_path: Path) -> None:
+    """A check lists it, and a start warns once."""
+    options = ("--nproc-per-node", "1", "--hang-action", "stop")
+    found = lines_of(run_to_end(*options, "--check", "true", cwd=tmp_path))
+    started = run_to_end(*options, "true", cwd=tmp_path)
+
+    assert ["warning"] == [verdict for verdict, text in found["settings"] if "--hang-action" in text]
+    assert 0 == started.returncode
+    assert 1 == started.stderr.count("--hang-action")
+
+
 def test_each_refusal_is_told(tmp_path: Path) -> None:
     """One problem does not hide the next, and each is listed once."""
     (tmp_path / "table.json").write_text('{"status": "completed", "server_list": 5}')

@@ -232,6 +232,31 @@ def test_checkpoint_options_that_contradict_each_other(flags: dict[str, str], se
     assert sentence == str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("flags", "sentences"),
+    [
+        ({"hang_action": "stop"}, ["--hang-action has no effect without --hang-timeout"]),
+        ({"hang_action": "stop", "hang_timeout": "off"}, ["--hang-action has no effect without --hang-timeout"]),
+        ({"hang_action": "stop", "hang_timeout": "auto"}, []),
+        (
+            {"max_same_failures": "9", "restart_delay": "0"},
+            [
+                "--max-same-failures has no effect without --max-restarts",
+                "--restart-delay has no effect without --max-restarts",
+            ],
+        ),
+        ({"restart_on": "7"}, ["--restart-on has no effect without --max-restarts or --exit-verdict"]),
+        ({"no_restart_on": "7"}, ["--no-restart-on has no effect without --max-restarts or --exit-verdict"]),
+        ({"no_restart_on": "7", "exit_verdict": "1"}, []),
+        ({"restart_on": "7", "restart_delay": "0", "max_same_failures": "9", "max_restarts": "1"}, []),
+        ({"log_backups": "0"}, ["--log-backups has no effect without --log-max-size"]),
+    ],
+)
+def test_options_without_effect(flags: dict[str, str], sentences: list[str]) -> None:
+    """An option that only changes what another one does is told if that one is not set."""
+    assert sentences == list(model.decode(flags, {}).without_effect())
+
+
 def test_option_that_is_repeated() -> None:
     """Each value of a repeated option counts; a variable has one in each line, and the option overrides all of them."""
     lines = {"ASCEND_RUNNER_STAGE": "/a:/x\n/b:/y/"}
