@@ -52,6 +52,8 @@ class RankOutput:
     the first of them at offset `lost_from` of it (None: it lacks none).
     With `is_disk_hung`, its disk did not respond at the end, so that nothing on it should be waited for.
     With `is_cut_off`, the last bytes were still unread when time ran out.
+    The rank wrote at `first_at` and `last_at` in seconds of the manager's clock, None if it wrote nothing; `activity`
+    are the bytes in each span of `cell_seconds` since the start of the job.
     """
 
     rank_id: int
@@ -62,11 +64,22 @@ class RankOutput:
     lost_from: Optional[int] = None
     is_disk_hung: bool = False
     is_cut_off: bool = False
+    first_at: Optional[float] = None
+    last_at: Optional[float] = None
+    activity: tuple[int, ...] = ()
+    cell_seconds: float = 0.0
 
     @property
     def is_all_in_tail(self) -> bool:
         """Whether `tail` is the entire output."""
         return self.size <= len(self.tail)
+
+
+@attrs.frozen
+class SignalsSent:
+    """Ranks were sent signals, by rank. A signal is repeated for processes that have appeared since."""
+
+    signums: Mapping[int, int]
 
 
 @attrs.frozen
@@ -172,6 +185,7 @@ Fact = Union[
     RankReaped,
     RankOutput,
     SignalReceived,
+    SignalsSent,
     SignalUnhandled,
     HangDetected,
     HangSeen,

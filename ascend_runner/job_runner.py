@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from ascend_runner import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.facts import Fact, Swept
 from ascend_runner.frameworks import hccl
@@ -118,24 +119,24 @@ class JobRunner:
         self._due.add(hooks.AFTER_ATTEMPT)
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
         progress = Progress(spec, self._messages, self._signals.is_orphaned)
-        output = RankOutputs(spec, self._console, self._messages.warning)
+        folder = self._launcher.run_folder
         with ExitStack() as beside:
-            folder = self._launcher.run_folder
             beside.callback(run_folder.end_attempt, folder)
+            shown = board.opened(folder, spec, lambda: self._launcher.requests.deadline)
             spec = with_requests(spec, folder)
             spec, heartbeats = beside.enter_context(receiving(spec, folder, self._messages.warning, self._signals.wake))
             processes = beside.enter_context(closing(RankProcesses()))
             self._signals.watch(processes.exits)
             node = ManagedNode(
                 processes=processes,
-                output=output,
+                output=RankOutputs(spec, self._console, self._messages.warning, shown.activities),
                 clock=self._signals,
                 evidence=recorder.investigation,
                 heartbeats=heartbeats,
                 requests=self._launcher.requests,
             )
             try:
-                Manager(spec, node, observers=(progress, self.journal, self, recorder, heartbeats)).run()
+                Manager(spec, node, observers=(shown, progress, self.journal, self, recorder, heartbeats)).run()
             finally:
                 self._signals.unwatch(processes.exits)
 
@@ -186,8 +187,7 @@ class JobRunner:
             self._messages.warning(problem)
 
     def _look_for_checkpoints(self) -> Checkpoints | None:
-        folder = self.journal.spec.checkpoint_dir
-        return checkpoint_dir.look(folder, self._signals.is_stopped, self._signals.is_hurried)
+        return checkpoint_dir.look(self.journal.spec.checkpoint_dir, self._signals.is_stopped, self._signals.is_hurried)
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
@@ -213,9 +213,8 @@ class JobRunner:
 
     def _has_progressed(self) -> bool | None:
         """Whether there is a newer checkpoint than before the attempt; None if that is unknown."""
-        folder = self.journal.spec.checkpoint_dir
-        restarts = self.journal.spec.restarts
-        if not (folder and (restarts.max_restarts or restarts.gives_verdict)):
+        spec = self.journal.spec
+        if not (spec.checkpoint_dir and (spec.restarts.max_restarts or spec.restarts.gives_verdict)):
             return False
         found = self._look_for_checkpoints()
         return found.is_progress_since(self._checkpoints) if found and self._checkpoints else None

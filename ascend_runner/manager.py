@@ -15,7 +15,7 @@ import attrs
 
 from ascend_runner import errors
 from ascend_runner.checkpoint_watch import CheckpointAndLimitWatch
-from ascend_runner.facts import Escaped, Fact, Observer, SignalUnhandled, Swept
+from ascend_runner.facts import Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.guardian.sweep import POLL_INTERVAL
 from ascend_runner.hang_watch import HangWatch
@@ -140,12 +140,15 @@ class Manager:
         asked = {action.rank_id: action.signum for action in actions if isinstance(action, AskToStop)}
         if asked:
             self._processes.ask_to_stop(asked)
+            self._tell(SignalsSent(asked))
         notified = {action.rank_id: action.signum for action in actions if isinstance(action, Notify)}
-        if notified and not self._processes.notify(notified):
-            self._tell(SignalUnhandled(next(iter(notified.values()))))
+        if notified:
+            reached = {rank_id: notified[rank_id] for rank_id in self._processes.notify(notified)}
+            self._tell(SignalsSent(reached) if reached else SignalUnhandled(next(iter(notified.values()))))
         signalled = {action.rank_id: action.signum for action in actions if isinstance(action, SignalGroup)}
         if signalled:
             self._processes.signal(signalled)
+            self._tell(SignalsSent(signalled))
 
     def _spawn(self, spec: RankSpec) -> Union[Spawned, SpawnFailed]:
         try:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 class RankState(enum.Enum):
-    """The state of a rank after a job."""
+    """The state of a rank, while its job runs or after it."""
 
+    RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"  # asked to stop by the runner, and ended, with whatever exit status
@@ -38,11 +39,16 @@ class RankRecord:
     `log_size` bytes that the rank wrote, the first at `log_lost_from`; they begin at `log_start`, behind those of
     earlier attempts. `rerun` is a shell command that runs
     the rank again ("" if its script was not written), `finding` is why it failed, None if it did not.
+
+    The first and the last output are in seconds since the start of the job as well, None without any, as is the first
+    time of each of the `signals` that the rank was sent. `activity` are the bytes that it wrote in each span of
+    `cell_seconds` since then.
     """
 
     rank_id: int
     ending: Optional[Ending] = None
     is_started: bool = True
+    is_running: bool = False
     is_stopped: bool = False  # asked to stop by the runner, without having failed before
     name: str = ""
     pid: int = 0
@@ -51,6 +57,11 @@ class RankRecord:
     max_rss: Optional[int] = None
     user_seconds: Optional[float] = None
     system_seconds: Optional[float] = None
+    first_output_after: Optional[float] = None
+    last_output_after: Optional[float] = None
+    signals: tuple[tuple[int, float], ...] = ()
+    activity: tuple[int, ...] = ()
+    cell_seconds: float = 0.0
     log_path: str = ""
     log_start: int = 0
     log_size: int = 0
@@ -66,7 +77,7 @@ class RankRecord:
         if not self.is_started:
             return RankState.NOT_STARTED
         if self.ending is None:
-            return RankState.NOT_KILLED
+            return RankState.RUNNING if self.is_running else RankState.NOT_KILLED
         if self.is_stopped:
             return RankState.STOPPED
         return RankState.SUCCEEDED if self.ending.is_success else RankState.FAILED

@@ -13,6 +13,7 @@ from typing import Protocol, Union
 
 import pytest
 
+from ascend_runner.activity import Activity
 from ascend_runner.managed_node import Clock, Output, Processes
 from ascend_runner.output.console import Console
 from ascend_runner.output.rank_output import RankOutputs
@@ -73,7 +74,8 @@ class RealBench:
         self.clock: Clock = signals
         self.processes: Processes = processes
         console = Console(lambda _lines: b"", lambda _error: b"")
-        self.output: Output = RankOutputs(job_spec(ranks), console, lambda _sentence: None)
+        activities = {rank.rank_id: Activity(0.0) for rank in ranks}
+        self.output: Output = RankOutputs(job_spec(ranks), console, lambda _sentence: None, activities)
 
     def start(self, rank_id: int, does: Does) -> int:
         """Start a rank."""

@@ -10,6 +10,7 @@ memory.oom_control with oom_kill since 4.13, memory.limit_in_bytes, memory.max_u
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import Final
 
@@ -18,6 +19,7 @@ import attrs
 from ascend_runner.host import cgroup
 from ascend_runner.host.host import Host
 
+TMPFS: Final = 0x01021994  # statfs(2)
 UNLIMITED: Final = 1 << 60  # bytes; without a limit v1 reports a number near 2**63
 
 # The files in which a memory cgroup counts its OOM kills, holds its limit, and its peak.
@@ -91,3 +93,10 @@ def _oom_kills(text: bytes) -> int | None:
 def _number(host: Host, path: str) -> int | None:
     text = host.read_bytes(path).strip()
     return int(text) if text.isdigit() and int(text) < UNLIMITED else None  # v2 says "max"
+
+
+def is_tmpfs(folder: str) -> bool:
+    """Whether a directory is in memory, and not on a disk."""
+    status = ctypes.create_string_buffer(256)  # a struct statfs, which is shorter, and begins with the type
+    failed = ctypes.CDLL(None).statfs(os.fsencode(folder), status)
+    return not failed and ctypes.c_long.from_buffer(status).value == TMPFS

@@ -48,7 +48,12 @@ def status(options: Namespace) -> int:
 
 
 def _limit_at(seen: Snapshot) -> Optional[float]:
-    """Ask a running job when its time limit ends, in seconds since the epoch; None without one, or if it is unknown."""
+    """Return when the time limit of a running job ends, in seconds since the epoch; None without one, or if unknown.
+
+    A job without a board is asked, which wakes its runner.
+    """
+    if seen.board:
+        return seen.board.limit_at
     if not seen.is_alive:
         return None
     with suppress(OSError, ValueError):

@@ -16,6 +16,8 @@ from ascend_runner.text import columns, counted, duration, printable, shown, siz
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
 LARGEST_LOG: Final = 1 << 63  # bytes
+LONG_QUIET: Final = 10.0  # seconds without output, and
+ODD_FACTOR: Final = 3  # times those of the median rank, beyond which a rank is shown before others
 LABEL: Final = 12  # characters of the longest label, with a space
 ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these ranks come first, then the others
 NOT_KNOWN: Final = {Condition.DIED, Condition.UNKNOWN}  # when, or whether, it has ended
@@ -27,9 +29,9 @@ def status(snapshot: Snapshot, now: float) -> str:
     job = snapshot.job
     lines = [f"{job.name}: {_headline(snapshot, now)}"]
     lines += [f"  {label:{LABEL}}{shown(text)}" for label, text in _facts(snapshot, now) if text]
-    rows = sorted((_Row(rank, snapshot.gone) for rank in snapshot.ranks), key=lambda row: row.order)
+    rows = _rows(snapshot, now)
     if rows:
-        heads = ("rank", "device", "pid", "state", "time", "output", "last output")
+        heads = ("rank", "device", "pid", "state", "time", "output", "quiet for", "last line")
         cells = [row.cells(snapshot, now) for row in rows[:MOST_RANKS]]
         lines += ["", *(f"  {line}" for line in columns(heads, cells))]
     if len(rows) > MOST_RANKS:
@@ -83,8 +85,9 @@ def document(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _rank(rank: Mapping[str, object], gone: Collection[object]) -> dict[str, object]:
-    shown_ones = {name: rank.get(name) for name in ("rank_id", "local_rank", "pid", "exit_code", "signal", "log_path")}
-    return {**shown_ones, "state": "ended" if rank.get("rank_id") in gone else rank.get("state")}
+    names = ("rank_id", "local_rank", "pid", "exit_code", "signal", "log_path", "log_size", "log_lost", "last_line")
+    state = "ended" if rank.get("rank_id") in gone else rank.get("state")
+    return {**{name: rank.get(name) for name in names}, "state": state}
 
 
 def clock(at: float) -> str:
@@ -101,12 +104,16 @@ def _headline(snapshot: Snapshot, now: float) -> str:
         return f"ended; the reason is unknown; started {clock(job.began)}"
     if snapshot.condition is Condition.DIED:
         when = f"started {clock(job.began)}"
-        return f"died: its runner was killed while its state was {state or 'unknown'}, {when}"
+        return f"died: its runner was killed while its state was {state or _phase(snapshot)}, {when}"
     if snapshot.condition is Condition.RUNNING:
         return f"{state or 'running'}, started {clock(job.began)}, {took} ago"
     status = snapshot.number("status")
     how = f" (exit status {status:.0f})" if status else ""
     return f"{state}{how} after {took}, ended {_ended(snapshot)}"
+
+
+def _phase(snapshot: Snapshot) -> str:
+    return snapshot.board.phase.value if snapshot.board else "unknown"
 
 
 def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
@@ -160,13 +167,20 @@ def _attempts(snapshot: Snapshot) -> str:
 
 
 class _Row:
-    """A rank in the table of `status`."""
+    """A rank in the table of `status`. `quiet` are the seconds without output of one that is running."""
 
-    def __init__(self, rank: Mapping[str, object], gone: Collection[int]) -> None:
+    def __init__(self, rank: Mapping[str, object], snapshot: Snapshot, now: float) -> None:
         self._rank = rank
         self._rank_id = int(str(rank["rank_id"]))
-        self.state = "ended" if self._rank_id in gone else str(rank.get("state", ""))
-        self.order = (ORDER.index(self.state) if self.state in ORDER else len(ORDER), self._rank_id)
+        self.state = "ended" if self._rank_id in snapshot.gone else str(rank.get("state", ""))
+        last = snapshot.logs.get(self._rank_id, (0, 0.0))[1]
+        self.quiet = max(0.0, now - last) if last and not rank.get("ended_at") else None
+
+    def order(self, usual: float) -> tuple[int, int, int]:
+        """Return the key to sort by: ranks that have failed first, then those that are quiet for unusually long."""
+        place = ORDER.index(self.state) if self.state in ORDER else len(ORDER)
+        is_odd = self.quiet is not None and self.quiet > LONG_QUIET + ODD_FACTOR * usual
+        return place, not is_odd, self._rank_id
 
     def cells(self, snapshot: Snapshot, now: float) -> tuple[str, ...]:
         """Return the cells of a line."""
@@ -174,20 +188,30 @@ class _Row:
         began = epoch(str(rank.get("started_at", "")))
         seconds = number(rank.get("seconds")) if is_over else began and now - began
         bytes_, last = snapshot.logs.get(self._rank_id, (0, 0.0))
+        is_running = snapshot.board is not None and not is_over  # as long as the job
         log_size = rank.get("log_size") or bytes_
         return (
             str(rank.get("name") or self._rank_id),
             str(rank.get("local_rank", "")),
             str(rank.get("pid") or ""),
             f"{WORDS.get(self.state, self.state)}{self._how()}",
-            duration(seconds) if seconds is not None and began else "",
+            duration(seconds) if seconds is not None and began and not is_running else "",
             size(log_size) if isinstance(log_size, int) and 0 <= log_size < LARGEST_LOG and last else "",
-            f"{duration(max(0.0, now - last))} ago" if last and not is_over else "",
+            duration(self.quiet) if self.quiet is not None else "",
+            shown(str(rank.get("last_line", ""))),
         )
 
     def _how(self) -> str:
         code, signum = self._rank.get("exit_code"), self._rank.get("signal")
         return f" (signal {signum})" if signum else f" (exit status {code})" if code else ""
+
+
+def _rows(snapshot: Snapshot, now: float) -> list[_Row]:
+    """Return the ranks, the odd ones first."""
+    rows = [_Row(rank, snapshot, now) for rank in snapshot.ranks]
+    quiet = sorted(row.quiet for row in rows if row.quiet is not None)
+    usual = quiet[len(quiet) // 2] if quiet else 0.0
+    return sorted(rows, key=lambda row: row.order(usual))
 
 
 def _states(rows: Sequence[_Row]) -> str:

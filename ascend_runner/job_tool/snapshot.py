@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -12,16 +13,19 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner import files
+from ascend_runner import board, board_reader, files
+from ascend_runner.board_reader import View
 from ascend_runner.errors import reason
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
 from ascend_runner.job_tool.jobs import LARGEST_PID, FoundJob, UnknownJobError, number, with_its_logs
 from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.rank_record import RankRecord
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
 LARGEST: Final = 1 << 28  # bytes of a report
 RUNNING: Final = "running"  # the state of a rank
+OF_AN_ATTEMPT: Final = {JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING, JobState.STOPPING}
 STATES: Final = {state.value: state for state in JobState}
 
 
@@ -39,7 +43,8 @@ class Condition(enum.Enum):
 class Snapshot:
     """A job at a moment. `report` is {} if it cannot be read; `why` says why.
 
-    `logs` has the size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
+    `board` is what the runner shows of an attempt that is running, or was when the runner was killed. `logs` has the
+    size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
     `gone` are the ranks that were running when the report was written, and whose first process has ended since.
     `limit_at` is the end of the time limit of a running job, in seconds since the epoch, as its runner has told.
     """
@@ -48,6 +53,7 @@ class Snapshot:
     is_alive: Optional[bool]
     report: Mapping[str, object] = {}
     why: str = ""
+    board: Optional[View] = None
     logs: Mapping[int, tuple[int, float]] = {}
     gone: frozenset[int] = frozenset()
     limit_at: Optional[float] = None
@@ -58,7 +64,7 @@ class Snapshot:
         state = STATES.get(self.text("state"))
         if state and state.is_final:
             return Condition.SUCCEEDED if state is JobState.SUCCEEDED else Condition.ENDED_BADLY
-        if self.is_alive is None or (not self.is_alive and not state):
+        if self.is_alive is None or not (self.is_alive or state or self.board):
             return Condition.UNKNOWN
         return Condition.RUNNING if self.is_alive else Condition.DIED
 
@@ -70,10 +76,14 @@ class Snapshot:
 
     @property
     def ranks(self) -> Sequence[Mapping[str, object]]:
-        """The records of the ranks that have a number, as many as the report has."""
+        """The records of the ranks that have a number, as many as the report has, or else the board."""
         ranks = self.report.get("ranks")
         found = [rank for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
-        return [rank for rank in found if type(rank.get("rank_id")) is int]
+        numbered = [rank for rank in found if type(rank.get("rank_id")) is int]
+        if not self.board:
+            return numbered
+        known = {rank["rank_id"]: rank for rank in numbered}
+        return [{**known.get(rank.rank_id, {}), **_members(rank, self.board)} for rank in self.board.ranks]
 
     def text(self, member: str) -> str:
         """Return a member of the report, "" if it is missing or no text."""
@@ -88,7 +98,8 @@ class Snapshot:
 def take(job: FoundJob) -> Snapshot:
     """Look at a job. Its report is read after its lock, so that the end of a job is never taken for a death."""
     is_alive = job.is_alive()
-    found = [Snapshot(job=job, is_alive=is_alive, why=f"no response from its disk within {DISK_LIMIT:g} s")]
+    seen = Snapshot(job=job, is_alive=is_alive, board=None if is_alive is None else _read_board(job))
+    found = [attrs.evolve(seen, why=f"no response from its disk within {DISK_LIMIT:g} s")]
 
     def read() -> None:
         try:
@@ -98,13 +109,61 @@ def take(job: FoundJob) -> Snapshot:
             why = "it is not valid JSON"
             if isinstance(error, (OSError, UnknownJobError)):
                 why = reason(error) if isinstance(error, OSError) else str(error)
-            found.append(Snapshot(job=job, is_alive=is_alive, why=why))
+            found.append(attrs.evolve(seen, why=why))
         else:
-            seen = Snapshot(job=here, is_alive=is_alive, report=report)
-            found.append(attrs.evolve(seen, logs=_logs(seen.ranks), gone=_gone(seen)))
+            is_shown = STATES.get(str(report.get("state"))) in OF_AN_ATTEMPT
+            complete = attrs.evolve(seen, job=here, report=report, board=seen.board if is_shown else None)
+            found.append(attrs.evolve(complete, logs=_logs(complete.ranks)))
 
     bounded.call(DISK_LIMIT, read)
-    return found[-1]
+    seen = found[-1]
+    return attrs.evolve(seen, gone=_gone(seen), logs=_outputs(seen.board) if seen.board else seen.logs)
+
+
+def _read_board(job: FoundJob) -> Optional[View]:
+    """Return the board of a job; None if there is none that can be read."""
+    with suppress(OSError, ValueError):
+        fd = os.open(os.path.join(job.run_folder, board.NAME), files.READ_FLAGS)
+        with open(fd, "rb", buffering=0) as file:
+            size = os.fstat(fd).st_size
+            view = board_reader.decode(file.read(size) if size <= board_reader.LARGEST else b"", time.monotonic())
+            return view if view.runner_pid == job.runner_pid else None
+    return None
+
+
+def _outputs(view: View) -> dict[int, tuple[int, float]]:
+    """Return the bytes that ranks have written, and when they last did so, or else when they started."""
+    began = time.time() - view.seconds
+    return {
+        rank.rank_id: (rank.log_size, began + (rank.last_output_after or rank.started_after))
+        for rank in view.ranks
+        if rank.is_started
+    }
+
+
+def _members(rank: RankRecord, view: View) -> dict[str, object]:
+    """Return what a board has of a rank as members of a report."""
+    began = view.began + rank.started_after
+    ending = rank.ending
+    return {
+        "rank_id": rank.rank_id,
+        "local_rank": view.local_ranks[rank.rank_id],
+        "name": rank.name,
+        "pid": rank.pid,
+        "state": rank.state.value,
+        "exit_code": None if ending is None or ending.signum else ending.exit_code,
+        "signal": ending.signum if ending and ending.signum else None,
+        "started_at": _iso(began) if rank.is_started else "",
+        "ended_at": _iso(began + rank.seconds) if ending else "",
+        "seconds": rank.seconds,
+        "log_size": rank.log_size,
+        "log_lost": rank.log_lost,
+        "last_line": "".join(rank.last_lines),
+    }
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds")
 
 
 def _read(path: str) -> Mapping[str, object]:

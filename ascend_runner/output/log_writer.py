@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ascend_runner.activity import Activity
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
 from ascend_runner.output.log_file import LAST_PIECE, DiskWarnings, Gap, LogFile, add_gap
@@ -35,10 +36,17 @@ class LogWriter:
     """
 
     def __init__(
-        self, file: LogFile, limit: int, warnings: DiskWarnings, *, now: Callable[[], float] = time.monotonic
+        self,
+        file: LogFile,
+        limit: int,
+        activity: Activity,
+        warnings: DiskWarnings,
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`limit` is the size of the queue in bytes, which one read may exceed."""
+        """`limit` is the size of the queue in bytes, which one read may exceed; `activity` counts what is lost."""
         self.file = file
+        self.activity = activity
         self._limit = limit
         self._warnings = warnings
         self._now = now
@@ -86,6 +94,7 @@ class LogWriter:
         if self.is_hung():
             self._to_skip += len(data)
             add_gap(self._dropped, Gap(start, len(data)))
+            self.activity.lose(sum(gap.size for gap in self.gaps))
             self._warnings.warn_once(
                 "hangs",
                 f"cannot write {self.file.path!r}: its disk has not responded for {STALL_LIMIT:g} s; the job continues,"
@@ -165,7 +174,10 @@ class LogWriter:
             self._skipped += item
             self._warnings.warn_once("responds again", f"{self.file.path!r} is writable again; {item} bytes were lost")
             return
+        newest = self.file.gaps[-1:]
         self.file.write(item)
+        if self.file.gaps[-1:] != newest:
+            self.activity.lose(sum(gap.size for gap in self.gaps))
         self._written += len(item)
         if self._when_room:
             self._call_if_room()

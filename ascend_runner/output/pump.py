@@ -50,7 +50,7 @@ class Stream:
         self.show_after = show_after
         self._cutter = cutter
         self._timeless = cutter.prefix if cutter and has_timestamps else None
-        self.size = 0  # bytes read so far
+        self.activity = log.activity
         self._tail: list[bytes] = []
         self._tail_size = 0
 
@@ -65,9 +65,9 @@ class Stream:
         """The last `TAIL_SIZE` bytes of the output, or all of it."""
         return b"".join(self._tail)[-TAIL_SIZE:]
 
-    def remember(self, data: bytes) -> None:
-        """Count `data` and keep its end."""
-        self.size += len(data)
+    def remember(self, data: bytes, at: float) -> None:
+        """Count `data`, which was read at a time of the pump's clock, and keep its end."""
+        self.activity.add(data, at)
         data = data[-TAIL_SIZE:]
         self._tail.append(data)
         self._tail_size += len(data)
@@ -197,7 +197,7 @@ class Pump:
             return 0
 
         self.last_activity = self._now()
-        stream.remember(data)
+        stream.remember(data, self.last_activity)
         try:
             cutter = stream.cutter_now()
             if cutter:

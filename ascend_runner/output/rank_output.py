@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Callable, Final
 
+from ascend_runner.activity import Activity
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.facts import RankOutput
 from ascend_runner.host import bounded
@@ -23,9 +24,12 @@ HUNG_DISK_LIMIT: Final = 0.2  # seconds for other files, when the disk of some h
 class RankOutputs:
     """Gives each rank a pipe, and moves its output to its log file and the console."""
 
-    def __init__(self, job: JobSpec, console: Console, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, job: JobSpec, console: Console, warn: Callable[[str], None], activities: Mapping[int, Activity]
+    ) -> None:
+        """`activities` count the output of each rank."""
         self._job = job
-        self._warn = warn
+        self._warn, self._activities = warn, activities
         self._pump = Pump(console)
         self._hung: set[int] = set()  # ranks whose disk did not respond at the end
         self._streams: dict[int, Stream] = {}
@@ -55,7 +59,7 @@ class RankOutputs:
             cutter = None if spec.prefix is None else LineCutter(spec.prefix, folds=folds)
             # A person waits for a prompt.
             show_after = 0.0 if spec.has_stdin else SHOW_AFTER
-            writer = LogWriter(file, limit, warnings)
+            writer = LogWriter(file, limit, self._activities[spec.rank_id], warnings)
             has_timestamps = self._job.has_timestamps and not spec.has_stdin
             self._streams[spec.rank_id] = Stream(
                 spec.rank_id, writer, cutter, show_after=show_after, has_timestamps=has_timestamps
@@ -82,15 +86,19 @@ class RankOutputs:
     def read_so_far(self, rank_id: int) -> RankOutput:
         """Return the output of a rank that was read so far."""
         stream = self._streams[rank_id]
-        gaps = stream.log.gaps
+        gaps, activity = stream.log.gaps, stream.activity
         return RankOutput(
             rank_id=rank_id,
             start=stream.log.file.start,
-            size=stream.size,
+            size=activity.size,
             tail=stream.tail,
             lost=sum(gap.size for gap in gaps),
             lost_from=min((gap.offset for gap in gaps), default=None),
             is_disk_hung=rank_id in self._hung,
+            first_at=activity.first_at,
+            last_at=activity.last_at,
+            activity=activity.counts,
+            cell_seconds=activity.seconds,
         )
 
     def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:

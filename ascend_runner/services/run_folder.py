@@ -20,6 +20,7 @@ from typing import Final
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
+from ascend_runner.host import memory
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 
@@ -112,13 +113,13 @@ def _make(base: str) -> tuple[str, int]:
 
 
 def bases(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the places for the directories of jobs, the best first."""
+    """Yield the places for the directories of jobs, the best first: in containers, /run is often on a disk."""
     if environ.get(RUN_DIR_VARIABLE):
         yield environ[RUN_DIR_VARIABLE]
+    places = ["/run/ascend-runner", f"/dev/shm/ascend-runner-{os.getuid()}"]  # noqa: S108  only this user's own is used
     if environ.get("XDG_RUNTIME_DIR"):
-        yield os.path.join(environ["XDG_RUNTIME_DIR"], "ascend-runner")
-    yield "/run/ascend-runner"
-    yield f"/dev/shm/ascend-runner-{os.getuid()}"  # noqa: S108  only a directory of this user is used
+        places.insert(0, os.path.join(environ["XDG_RUNTIME_DIR"], "ascend-runner"))
+    yield from sorted(places, key=lambda place: not memory.is_tmpfs(os.path.dirname(place)))
 
 
 def _is_usable(base: str) -> bool:

@@ -20,8 +20,8 @@ Tool = Callable[..., tuple[int, str]]
 
 @pytest.fixture(name="run_dir")
 def fixture_run_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the directory that holds those of the jobs; its path is short enough for sockets."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Return the directory that holds those of the jobs, in memory; its path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         monkeypatch.setenv(run_folder.RUN_DIR_VARIABLE, folder)
         yield Path(folder)
 

@@ -82,6 +82,45 @@ def test_running_job(start: Start, tool: Tool, program: Program) -> None:
     assert ["job", "running", str(run.popen.pid)] == listed[1].split()[:3]
 
 
+def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None:
+    """`status` shows what ranks print as soon as they do, also when the disk of the report is gone."""
+    run = start('printf "\\033[31mstep $RANK\\033[0m"; exec sleep 60')
+    wait_until(lambda: "step 1" in tool()[1] and "step 0" in tool()[1])
+    screen = tool()[1].splitlines()
+    ranks = document(tool)["ranks"]
+    (program_report,) = [line.split()[-1] for line in screen if line.startswith("  report")]
+    os.unlink(program_report)
+    without = tool()[1].splitlines()
+    os.kill(run.runner_pid, signal.SIGKILL)
+    run.finish()
+    afterwards = tool()
+
+    assert ["rank", "device", "pid", "state", "output", "quiet for", "last line"] == re.split("  +", screen[-3].strip())
+    assert all(line.endswith(f"  step {rank}") for rank, line in enumerate(screen[-2:]))
+    assert ["15 B", "15 B"] == [re.split("  +", line.strip())[4] for line in without[-2:]]
+    assert ["step 0", "step 1"] == [rank["last_line"] for rank in ranks]
+    assert "\x1b" not in "".join(screen)
+    assert afterwards[1].startswith("job: died: its runner was killed while its state was running")
+    assert 2 == afterwards[1].count("  ended  ")
+    assert 1 == len(list(run_dir.glob("*/board")))
+
+
+def test_board_of_another_layout(start: Start, tool: Tool, run_dir: Path) -> None:
+    """A board that cannot be decoded is as none: the report and the logs tell the same as before."""
+    run = running(start, tool)
+    (board,) = run_dir.glob("*/board")
+    board.rename(board.with_name("taken"))
+    for content in (b"", b"ASCBOARD" * 100):
+        board.write_bytes(content)
+        assert ["running", "running"] == [rank["state"] for rank in document(tool)["ranks"]]
+    board.unlink()
+    os.mkfifo(board)
+    assert ["running", "running"] == [rank["state"] for rank in document(tool)["ranks"]]
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+
+
 @pytest.mark.parametrize(
     ("script", "expected", "word"),
     [

@@ -53,7 +53,7 @@ def test_running_job() -> None:
     assert ["command", "node", "runner", "limit", "logs", "report"] == [line.split()[0] for line in lines[1:7]]
     assert "  node        10.0.0.1, pod pod-1, host host-7" == lines[2]
     assert "python train.py --name 'a b'" in lines[1]
-    assert ["1", "1", "5001", "ended", "1.0", "GiB", "1.0", "s", "ago"] == lines[-1].split()
+    assert ["1", "1", "5001", "ended", "1.0", "GiB", "1.0", "s"] == lines[-1].split()
     assert max(map(len, lines)) <= 80
 
 

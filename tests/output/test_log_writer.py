@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ascend_runner.activity import Activity
 from ascend_runner.output.log_file import DiskWarnings, Gap, LogFile
 from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter, drain, queue_limit
 from ascend_runner.plan.job import Rotation
@@ -27,7 +28,7 @@ class Writing:
         self.now = 0.0
         warnings = DiskWarnings(self.warnings.append)
         file = LogFile(str(path), Rotation(), warnings, self.disk)
-        self.writer = LogWriter(file, QUEUE, warnings, now=lambda: self.now)
+        self.writer = LogWriter(file, QUEUE, Activity(0.0), warnings, now=lambda: self.now)
 
     def hang(self) -> None:
         """Let the disk hang in the write of "0123"."""

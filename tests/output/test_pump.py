@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ascend_runner.activity import Activity
 from ascend_runner.output.console import QUEUE_LIMIT, Console
 from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_file import Disk, DiskWarnings, LogFile
@@ -44,7 +45,7 @@ class Pumping:
         """Add a rank whose log is on a disk of its own; return its write end."""
         warnings = DiskWarnings(print)
         file = LogFile(str(self.folder / str(rank_id)), Rotation(), warnings, disk)
-        self.writers.append(LogWriter(file, QUEUE, warnings, now=lambda: self.now))
+        self.writers.append(LogWriter(file, QUEUE, Activity(self.now), warnings, now=lambda: self.now))
         self.streams[rank_id] = Stream(rank_id, self.writers[-1], cutter)
         return self.pump.add(self.streams[rank_id])
 
@@ -112,7 +113,7 @@ def test_files_are_exact_under_random_writes_of_several_ranks(pumping: Pumping, 
     for rank_id, chunks in written.items():
         data = b"".join(chunks)
         assert (data == pumping.log(rank_id)) is True
-        assert len(data) == pumping.streams[rank_id].size
+        assert len(data) == pumping.streams[rank_id].activity.size
         assert data[-TAIL_SIZE:] == pumping.streams[rank_id].tail
 
 
@@ -175,16 +176,16 @@ def test_rank_with_a_full_queue_is_not_read_until_there_is_room(pumping: Pumping
     writer = pumping.add_writer(0, None, disk)
     thread = threading.Thread(target=write_all, args=(os.dup(writer), b"x" * (QUEUE + 1)))
     thread.start()
-    wait_until(lambda: pumping.streams[0].size == QUEUE + 1)
+    wait_until(lambda: pumping.streams[0].activity.size == QUEUE + 1)
     pumping.pump.settle(LIMIT)
     os.write(writer, b"two")
     write_all(pumping.add(1), b"other")
-    wait_until(lambda: pumping.streams[1].size == 5)
+    wait_until(lambda: pumping.streams[1].activity.size == 5)
     pumping.pump.settle(LIMIT)
 
-    assert QUEUE + 1 == pumping.streams[0].size
+    assert QUEUE + 1 == pumping.streams[0].activity.size
     disk.answers.set()
-    wait_until(lambda: pumping.streams[0].size == QUEUE + 4)
+    wait_until(lambda: pumping.streams[0].activity.size == QUEUE + 4)
     assert [] == pumping.writers[0].gaps
     os.close(writer)
     thread.join(LIMIT)
@@ -272,7 +273,7 @@ def test_settle_waits_for_what_was_written_before(pumping: Pumping) -> None:
     for writer in writers:
         os.write(writer, b"x" * 1000)
     pumping.pump.settle(LIMIT)
-    sizes = [stream.size for stream in pumping.streams.values()]
+    sizes = [stream.activity.size for stream in pumping.streams.values()]
     for writer in writers:
         os.close(writer)
 
@@ -304,10 +305,10 @@ def test_tail_is_the_last_64_kib(pumping: Pumping, written: list[bytes], tail: b
     os.close(pumping.add())
     stream = pumping.streams[0]
     for data in written:
-        stream.remember(data)
+        stream.remember(data, 0.0)
 
     assert (tail == stream.tail) is True
-    assert sum(map(len, written)) == stream.size
+    assert sum(map(len, written)) == stream.activity.size
 
 
 # --- Unfinished lines -------------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from tests.helpers.program import WORKERS, Program
 
 @pytest.fixture(name="tmp_path")
 def short_folder() -> Iterator[Path]:
-    """Return a directory with a path that is short enough for sockets."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Return a directory in memory with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)
 
 
@@ -111,7 +111,7 @@ def test_each_attempt_has_its_own_files(program: Program) -> None:
     run = program.start(*options, "sh", "-c", script, env=env)
 
     assert 7 == run.finish()
-    assert 2 == run.screen.count("[rank 0] control, job.json, notify-0\n")
+    assert 2 == run.screen.count("[rank 0] board, control, job.json, notify-0\n")
     assert ["job.json"] == [path.name for path in (program.folder / "run").glob("*/*")]
 
 

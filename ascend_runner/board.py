@@ -1,0 +1,138 @@
+"""The board of a running job: a small file in memory, into which the runner stores facts for others to read.
+
+An observer of the manager's facts. A store is no system call, wakes nobody and never blocks, so an idle runner stays
+idle however many are looking. Where there is no room for the file, or no file system in memory, the job runs without.
+The runner never reads it. Each attempt has its own; `board_reader` decodes it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from ascend_runner import activity
+from ascend_runner.activity import Activity
+from ascend_runner.facts import Fact, LimitChanged, RankOutput, SignalsSent
+from ascend_runner.host import memory
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.supervision.events import Exited, Spawned
+from ascend_runner.supervision.state import Phase, State
+
+NAME: Final = "board"  # of the file, in the directory of the job
+MAGIC: Final = b"ASCBOARD"
+LAYOUT: Final = 1  # of everything below
+PHASES: Final = tuple(Phase)
+NO_LIMIT: Final = 0.0
+SIGNALS: Final = 8  # different ones that were sent to a rank
+
+# All times are in seconds of the monotonic clock, except the first one, which is that of the wall clock. In a structure
+# with a time, the time is stored last: a reader that finds it finds the rest.
+HEAD: Final = struct.Struct("=8sIIIII4xdd")  # MAGIC, LAYOUT, RECORD, ranks, attempt, pid of the runner; start, twice
+PHASE: Final = struct.Struct("=I4xd")  # index in PHASES, since when
+LIMIT: Final = struct.Struct("=d")  # the end of the time limit
+PHASE_AT: Final = HEAD.size
+LIMIT_AT: Final = PHASE_AT + PHASE.size
+RANKS_AT: Final = LIMIT_AT + LIMIT.size
+
+WHO: Final = struct.Struct("=ii32s")  # rank, local rank, name of an auxiliary process
+STARTED: Final = struct.Struct("=I4xd")  # pid
+ENDED: Final = struct.Struct("=iII4xd")  # exit code, signal, whether core was dumped
+STOPPED: Final = struct.Struct("=Q")  # whether it was asked to stop
+SENT: Final = struct.Struct("=I4xd")  # a signal
+STARTED_AT: Final = WHO.size
+ENDED_AT: Final = STARTED_AT + STARTED.size
+STOPPED_AT: Final = ENDED_AT + ENDED.size
+SENT_AT: Final = STOPPED_AT + STOPPED.size
+ACTIVITY_AT: Final = SENT_AT + SIGNALS * SENT.size
+RECORD: Final = ACTIVITY_AT + activity.SIZE  # bytes of a rank
+
+
+class Board:
+    """The facts of one attempt, in memory that others may see. Only `activities` is used by other threads."""
+
+    def __init__(self, spec: JobSpec, deadline: Callable[[], float | None], room: memoryview) -> None:
+        """Write what is known before ranks start; `room` has `size_of(spec)` zero bytes."""
+        now = time.monotonic()
+        self._room, self._deadline = room, deadline
+        self._places: dict[int, int] = {}  # of the ranks
+        self._ended: set[int] = set()
+        self._sent: dict[int, list[int]] = {}
+        self.activities: dict[int, Activity] = {}
+        for index, rank in enumerate(spec.processes):
+            place = RANKS_AT + index * RECORD
+            self._places[rank.rank_id], self._sent[rank.rank_id] = place, []
+            self.activities[rank.rank_id] = Activity(now, room[place + ACTIVITY_AT : place + RECORD])
+            WHO.pack_into(room, place, rank.rank_id, rank.local_rank, rank.name.encode(errors="replace"))
+        PHASE.pack_into(room, PHASE_AT, 0, now)
+        LIMIT.pack_into(room, LIMIT_AT, deadline() or NO_LIMIT)
+        counts = (RECORD, len(self._places), spec.attempt, os.getpid())
+        HEAD.pack_into(room, 0, MAGIC, LAYOUT, *counts, time.time(), now)
+
+    def observe(self, fact: Fact, at: float) -> None:
+        """Store one fact."""
+        if isinstance(fact, State):
+            PHASE.pack_into(self._room, PHASE_AT, PHASES.index(fact.phase), at)
+            is_failure = isinstance(fact.cause, Exited)
+            for rank_id in fact.stopped - (self._ended if is_failure else set()):
+                STOPPED.pack_into(self._room, self._places[rank_id] + STOPPED_AT, 1)
+        elif isinstance(fact, Spawned):
+            STARTED.pack_into(self._room, self._places[fact.rank_id] + STARTED_AT, fact.pid, at)
+        elif isinstance(fact, Exited):
+            self._ended.add(fact.rank_id)
+            ending = fact.ending
+            place = self._places[fact.rank_id] + ENDED_AT
+            ENDED.pack_into(self._room, place, ending.exit_code, ending.signum, ending.core_dumped, at)
+        elif isinstance(fact, SignalsSent):
+            self._store_signals(fact.signums, at)
+        elif isinstance(fact, RankOutput):
+            self.activities[fact.rank_id].lose(fact.lost)
+        elif isinstance(fact, LimitChanged):
+            LIMIT.pack_into(self._room, LIMIT_AT, self._deadline() or NO_LIMIT)
+
+    def _store_signals(self, signums: Mapping[int, int], at: float) -> None:
+        """Store the first time at which each signal was sent to each rank."""
+        for rank_id, signum in signums.items():
+            sent = self._sent[rank_id]
+            if signum not in sent and len(sent) < SIGNALS:
+                SENT.pack_into(self._room, self._places[rank_id] + SENT_AT + len(sent) * SENT.size, signum, at)
+                sent.append(signum)
+
+
+def size_of(spec: JobSpec) -> int:
+    """Return the bytes of the board of a job."""
+    return RANKS_AT + len(spec.processes) * RECORD
+
+
+def opened(folder: str, spec: JobSpec, deadline: Callable[[], float | None]) -> Board:
+    """Return the board of an attempt: a file in the directory of the job if possible, or else memory of this process.
+
+    `deadline` returns the end of the time limit on the monotonic clock.
+    """
+    if folder and memory.is_tmpfs(folder):
+        with suppress(OSError, ValueError):
+            return Board(spec, deadline, _mapped(os.path.join(folder, NAME), size_of(spec)))
+    return Board(spec, deadline, memoryview(bytearray(size_of(spec))))
+
+
+def _mapped(path: str, size: int) -> memoryview:
+    """Make a file with room for all of it, so that no store can find the file system full (SIGBUS).
+
+    Nobody but root can open it to write, since a file that was truncated has the same effect.
+
+    Raises:
+        OSError: There is no room.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
+    try:
+        os.posix_fallocate(fd, 0, size)
+        return memoryview(mmap.mmap(fd, size))
+    except OSError:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)

@@ -1,0 +1,143 @@
+"""Decodes the board of a job. Pure: bytes and the time in, records out.
+
+Anybody may have written the bytes, and the runner may be writing while they are read. So every field may have any
+value; what is out of range counts as unknown, and text is escaped.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner import activity, board
+from ascend_runner.plan.secrets import Masker
+from ascend_runner.rank_record import RankRecord
+from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.state import Phase
+from ascend_runner.text import last_lines, printable
+
+LARGEST: Final = 1 << 24  # bytes of a board, enough for 10,000 ranks
+LARGEST_PID: Final = 1 << 22  # of the kernel (proc(5), pid_max)
+LARGEST_SIGNAL: Final = 64
+LARGEST_CODE: Final = 255
+LARGEST_NUMBER: Final = float(1 << 33)  # of seconds: the year 2242
+
+
+@attrs.frozen(kw_only=True)
+class View:
+    """The board of an attempt at a moment, `seconds` after the start of the attempt.
+
+    `began` and `limit_at`, the end of the time limit (None: no limit), are in seconds since the epoch. `local_ranks`
+    are by rank.
+    """
+
+    phase: Phase
+    attempt: int
+    runner_pid: int
+    began: float
+    seconds: float
+    limit_at: Optional[float]
+    ranks: tuple[RankRecord, ...]
+    local_ranks: dict[int, int]
+
+
+def decode(data: bytes, now: float) -> View:
+    """Decode a board; `now` is the time on the monotonic clock.
+
+    Raises:
+        ValueError: It is not a board of this layout.
+    """
+    try:
+        magic, *numbers, wall, zero = board.HEAD.unpack_from(data)
+        phase, _since = board.PHASE.unpack_from(data, board.PHASE_AT)
+        (deadline,) = board.LIMIT.unpack_from(data, board.LIMIT_AT)
+    except struct.error:
+        raise ValueError("the board is too short") from None
+    layout, size, count, attempt, runner_pid = numbers
+    began, start, limit = _number(wall), _number(zero), _after(deadline, zero)
+    if (magic, layout, size) != (board.MAGIC, board.LAYOUT, board.RECORD) or phase >= len(board.PHASES):
+        raise ValueError("it is not a board, or that of another version")
+    if len(data) != board.RANKS_AT + count * size or began is None or start is None:
+        raise ValueError("the board is damaged")
+
+    places = range(board.RANKS_AT, len(data), size)
+    seconds = max(0.0, now - start)
+    ranks = {rank.rank_id: rank for rank in (_rank(data[place : place + size], start, seconds) for place in places)}
+    who = (board.WHO.unpack_from(data, place) for place in places)
+    return View(
+        phase=board.PHASES[phase],
+        attempt=attempt,
+        runner_pid=runner_pid if runner_pid <= LARGEST_PID else 0,
+        began=began,
+        seconds=seconds,
+        limit_at=None if limit is None else began + limit,
+        ranks=tuple(rank for _rank_id, rank in sorted(ranks.items())),
+        local_ranks={rank_id: local_rank for rank_id, local_rank, _name in who},
+    )
+
+
+def _rank(data: bytes, began: float, now: float) -> RankRecord:
+    rank_id, _local_rank, name = board.WHO.unpack_from(data)
+    pid, started_at = board.STARTED.unpack_from(data, board.STARTED_AT)
+    started = _after(started_at, began)
+    ending, ended = _ending(data, began)
+    (stopped,) = board.STOPPED.unpack_from(data, board.STOPPED_AT)
+    output = data[board.ACTIVITY_AT :]
+    first_at, lost, cell_seconds, latest = activity.HEAD.unpack_from(output)
+    last_at, size, end = activity.LATEST.unpack(latest)
+    counts = struct.unpack_from(f"={activity.CELLS}Q", output, activity.HEAD.size)
+    return RankRecord(
+        rank_id=rank_id,
+        ending=ending,
+        is_started=started is not None,
+        is_running=started is not None and ending is None,
+        is_stopped=bool(stopped),
+        name=printable(name.rstrip(b"\0").decode(errors="replace")).replace("\t", " "),
+        pid=pid if pid <= LARGEST_PID else 0,
+        started_after=started or 0.0,
+        seconds=max(0.0, (now if ended is None else ended) - started) if started is not None else 0.0,
+        first_output_after=_after(first_at, began),
+        last_output_after=_after(last_at, began),
+        signals=_signals(data, began),
+        activity=counts,
+        cell_seconds=_number(cell_seconds) or 0.0,
+        log_size=size,
+        log_lost=lost,
+        last_lines=_last_line(end, size),
+    )
+
+
+def _ending(data: bytes, began: float) -> tuple[Optional[Ending], Optional[float]]:
+    exit_code, signum, core_dumped, at = board.ENDED.unpack_from(data, board.ENDED_AT)
+    ended = _after(at, began)
+    if ended is None or not (0 <= exit_code <= LARGEST_CODE and signum <= LARGEST_SIGNAL):
+        return None, None
+    return Ending(exit_code, signum, bool(core_dumped)), ended
+
+
+def _signals(data: bytes, began: float) -> tuple[tuple[int, float], ...]:
+    places = range(board.SENT_AT, board.ACTIVITY_AT, board.SENT.size)
+    sent = (board.SENT.unpack_from(data, place) for place in places)
+    known = ((signum, _after(at, began)) for signum, at in sent if 0 < signum <= LARGEST_SIGNAL)
+    return tuple((signum, after) for signum, after in known if after is not None)
+
+
+def _last_line(end: bytes, size: int) -> tuple[str, ...]:
+    """Return the last line without secrets. Of one that is cut off, the first word may be part of a secret."""
+    end = end[: min(size, len(end))]
+    if size > len(end):
+        end = end.partition(b"\n")[2] if b"\n" in end.rstrip() else end.partition(b" ")[2]
+    return tuple(line.replace("\t", " ") for line in last_lines(Masker().data(end))[-1:])
+
+
+def _after(at: float, began: float) -> Optional[float]:
+    """Return a time in seconds since the start; None if it is unknown."""
+    number = _number(at)
+    return number - began if number and number >= began else None
+
+
+def _number(value: float) -> Optional[float]:
+    """Return a number if it is in range, which NaN is not."""
+    return value if 0 <= value <= LARGEST_NUMBER else None
