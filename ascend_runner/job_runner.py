@@ -196,7 +196,6 @@ class JobRunner:
         if cause is None or isinstance(cause, (SignalReceived, LimitReached)):
             kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
             return Event(kind=kind, status=outcome.status, sentence=str(cause or ""))
-
         has_progressed = self._has_progressed()
         restart, fingerprint = recorder.investigation().judge(outcome, has_progressed=has_progressed)
         return Event(
@@ -233,6 +232,7 @@ class JobRunner:
         self._messages.info(holding.released(event, self.journal.job))
         document = self.journal.finish(self._outcome, self._launcher.environ, RELEASE_LIMIT)
         self._outcome = attrs.evolve(self._outcome, report=document)
+        self.journal.write_page(self._messages.debug)
 
     def _report(self, event: Event) -> None:
         """Report an attempt that has ended, or a job that was stopped between two."""
@@ -267,6 +267,7 @@ class JobRunner:
             way_in = self._launcher.way_in(journal.spec)
             text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
         show(text)
+        journal.write_page(self._messages.info)
         if job.policy.hold and not event.is_local:
             self._messages.info(holding.not_held())
 

@@ -58,6 +58,7 @@ class Options(TypedDict, total=False):
     log_runs: int | None
     log_max_size: int | str | None
     log_backups: int | None
+    html: str | None
     console: str | Iterable[int] | None
     no_prefix: bool
     timestamps: bool

@@ -40,6 +40,7 @@ FLOORS: Final = {
     "processes": 5,
     "output": 5,
     "evidence": 5,
+    "html_report": 5,
     "report": 5,
     "services": 5,
     "tool": 4,
@@ -68,6 +69,7 @@ ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "rank_table_to
 # Rooms of one floor do not import each other, with these exceptions.
 NEIGHBOURS: Final = {
     ("diagnosis", "supervision"): "a diagnosis explains how a rank ended, which is a record of supervision",
+    ("report", "html_report"): "the journal writes the report as HTML, too",
     ("report", "evidence"): "a report shows the records that evidence has gathered",
     ("manager", "hang_watch"): "the part of the loop that looks for hangs",
     ("manager", "checkpoint_watch"): "the part of the loop that looks at what is asked of the job",
@@ -122,7 +124,9 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("rank_table_tool.__main__", "rank_table_tool.main"): "Ctrl-C during the imports must not print a traceback",
     ("job_tool.__main__", "job_tool.main"): "as above",
     ("job_tool.commands", "job_tool.batch"): "the options of jobs, half of all imports; a viewer does without",
+    ("job_tool.commands", "job_tool.html_reports"): "jinja2, which no other command needs",
     ("cli", "check.run"): "`--check` reads a whole machine, and jobs do not need it",
+    ("report.journal", "html_report.page"): "jinja2, when all ranks have ended; a job that succeeds does without",
     ("report.recorder", "report.investigation"): "only a failure needs it; loaded in the background in longer jobs",
     ("preparation.prepare", "preparation.staging"): "only --stage needs it",
     ("launcher", "services.staging"): "as above",

@@ -75,6 +75,12 @@ def _add_viewers(add: Adder) -> None:
     events = add("events", commands.events, "show each change of the state of a job", "-f train")
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
+    report = add("report", commands.report, "write the report of a job as an HTML file", "train -o train.html")
+    _add_job(report, "; or a JSON report")
+    text = "the file to write (default: beside the JSON report)"
+    report.add_argument("-o", "--output", metavar="OUT.html", help=text)
+    text = "leave out arguments, hosts, output, and variables but those that number the ranks; requires -o"
+    report.add_argument("--public", action="store_true", help=text)
 
 
 def _add_changers(add: Adder) -> None:
@@ -88,8 +94,8 @@ def _add_changers(add: Adder) -> None:
     _add_job(add("release", commands.release, "end the wait of a job that is held after a failure", "train"))
 
 
-def _add_job(command: ArgumentParser) -> None:
-    command.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP)
+def _add_job(command: ArgumentParser, more: str = "") -> None:
+    command.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP + more)
 
 
 def time_limit(text: str) -> dict[str, Optional[float]]:

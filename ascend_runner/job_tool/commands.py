@@ -78,6 +78,15 @@ def events(options: Namespace) -> int:
     return DONE
 
 
+def report(options: Namespace) -> int:
+    """Write the report of a job as an HTML file."""
+    from ascend_runner.job_tool import html_reports  # noqa: PLC0415  jinja2, which no other command needs
+
+    sentence = html_reports.make(options.job, options.output, options.environ, is_public=options.public)
+    write_text(f"{printable(sentence)}\n")
+    return DONE
+
+
 def batch(options: Namespace) -> int:
     """Run the commands of a file one after the other."""
     from ascend_runner.job_tool import batch as batches  # noqa: PLC0415  half of all imports, with the options of jobs

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.lifecycle.machine import Policy
+from ascend_runner.lifecycle.machine import JobState, Policy
 from ascend_runner.supervision.silence import HangAction
 
 NO_RESTARTS: Final = Policy()
@@ -78,7 +78,8 @@ class JobSpec:
     stopped (0: they are not asked then). `node_number` tells the files of several nodes apart (None: there is one
     node, or its number is unknown). `nodes` is how many take part, and how many could, see --min-nodes. `restarts` says
     when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and
-    `attempt` counts its starts from 0. `hooks` are events with shell commands. `runner_version` is for the report.
+    `attempt` counts its starts from 0. `hooks` are events with shell commands. In one of `html_states`
+    the report is also written as HTML. `runner_version` is for the report.
     `notes` are sentences about the plan.
     """
 
@@ -111,6 +112,7 @@ class JobSpec:
     hooks: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     attempt: int = 0
+    html_states: frozenset[JobState] = frozenset()
     runner_version: str = ""
     notes: tuple[str, ...] = ()
 
@@ -149,6 +151,11 @@ class JobSpec:
     def report_path(self) -> str:
         """The report of this part of the job."""
         return os.path.join(self.log_dir, f"{self.job_id}-report{self.part}.json")
+
+    @property
+    def html_path(self) -> str:
+        """The report as a page for people."""
+        return os.path.join(self.log_dir, f"{self.job_id}-report{self.part}.html")
 
     @property
     def events_path(self) -> str:

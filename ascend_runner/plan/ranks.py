@@ -11,18 +11,22 @@ import attrs
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import NONE, patch_environment
-from ascend_runner.lifecycle.machine import Policy
+from ascend_runner.lifecycle.machine import JobState, Policy
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
-from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, STOP_SIGNUMS
+from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS
 from ascend_runner.supervision.silence import HangAction
 from ascend_runner.text import colored
 
 COLORS: Final = ("36", "32", "35", "34", "33", "96")  # of prefixes; red is for errors
 TIME_WIDTH: Final = len("03:12:45 ")
+_BAD_ENDS: Final = frozenset({JobState.FAILED, JobState.HOLDING, JobState.EXPIRED})
+# A job that a signal stops has little time, and no failure that would have to be explained.
+_ALL_ENDS: Final = _BAD_ENDS | {JobState.SUCCEEDED, JobState.STOPPED}
+HTML_STATES: Final = dict(zip(HTML, (_BAD_ENDS, _ALL_ENDS, frozenset[JobState]())))
 
 
 def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: TableFile | None) -> JobSpec:
@@ -131,12 +135,14 @@ def plan_job(
         hooks=settings.hook,
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
     )
-    return _with_signals(job, settings)
+    return _with_ends(job, settings)
 
 
-def _with_signals(job: JobSpec, settings: Settings) -> JobSpec:
+def _with_ends(job: JobSpec, settings: Settings) -> JobSpec:
+    """Return the plan with how its ranks are asked for an end or a checkpoint, and when the HTML report is written."""
     return attrs.evolve(
         job,
+        html_states=HTML_STATES[settings.html],
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
         checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
         checkpoint_grace=settings.checkpoint_grace,

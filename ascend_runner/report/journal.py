@@ -45,6 +45,7 @@ _KINDS: Final = {
 _OF_AN_ATTEMPT: Final = {JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING, JobState.STOPPING}
 TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
 LONGEST_CAUSE: Final = 4096  # bytes of it that Kubernetes reads
+PAGE_LIMIT: Final = 0.5  # seconds that the runner stays to write the report as HTML
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
 
@@ -180,6 +181,29 @@ class Journal:
         done = dict(written)  # a copy, because the thread may still be running
         ranks = tuple(attrs.evolve(rank, rerun=done.get(rank.rank_id, "")) for rank in outcome.ranks)
         return attrs.evolve(outcome, ranks=ranks)
+
+    def write_page(self, tell: Callable[[str], None]) -> None:
+        """Write the report as HTML if the plan has one for this state, and tell where it is.
+
+        It is given up after PAGE_LIMIT seconds.
+        """
+        if self.job.state not in self.spec.html_states:
+            return
+        source, path, report = self.spec.report_path, self.spec.html_path, self._report
+        written: list[str] = []
+
+        def write() -> None:
+            try:
+                from ascend_runner.html_report import page  # noqa: PLC0415  jinja2: 50 ms, when all ranks have ended
+            except ImportError as error:
+                raise OutputError(f"cannot write {path!r}: {error}") from error
+            files.write_atomically(path, page.make(report, source))
+            written.append(path)
+
+        self._disk.put(path, write)
+        self._disk.flush(PAGE_LIMIT, f"{PAGE_LIMIT:g} s were not enough; use ascend-job report")
+        if written:
+            tell(f"HTML report: {path}")
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
         """Wait until everything was written, at most `limit` seconds."""

@@ -59,6 +59,7 @@ class Settings:
     log_runs: int = 10
     log_max_size: int = 0
     log_backups: int = 3
+    html: str = "failure"
     console: frozenset[int] | None = None
     no_prefix: bool = False
     timestamps: bool = False

@@ -21,6 +21,7 @@ HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a co
 WORKDIR_DEVICE: Final = "device"
 WORKDIR_INHERIT: Final = "inherit"
 FOLD: Final = "fold"
+HTML: Final = ("failure", "always", "never")
 PROGRESS_BARS: Final = (FOLD, "pass")
 STOP_SIGNUMS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 COLOR_AUTO: Final = "auto"
@@ -258,6 +259,15 @@ OPTIONS: Final = (
         parse=parsing.number,
         default=3,
         help="number of rotated log files to keep",
+    ),
+    Option(
+        name="html",
+        topic=Topic.OUTPUT,
+        parse=parsing.one_of(HTML),
+        default=HTML[0],
+        metavar="|".join(HTML),
+        help="when to write the report of the job as an HTML file, too; failure: unless it succeeds or is stopped by a"
+        " signal",
     ),
     Option(
         name="console",

@@ -75,6 +75,7 @@ WITH_VARIABLE = [
     ("log_max_size", "1.5 GiB", 3 << 29),
     ("log_max_size", "2tb", 2 << 40),
     ("progress_bars", "pass", "pass"),
+    ("html", "always", "always"),
     ("timestamps", "1", True),
     ("color", "always", "always"),
     ("stdin", "3", 3),

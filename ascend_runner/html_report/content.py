@@ -1,0 +1,259 @@
+"""The content of a page: the verdict and its evidence, and what is known of the ranks, in the words of a page. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.html_report import likeness, ranks, timeline
+from ascend_runner.html_report.likeness import Group
+from ascend_runner.html_report.members import Members
+from ascend_runner.html_report.ranks import Rank
+from ascend_runner.html_report.sources import Sources
+from ascend_runner.html_report.timeline import Timeline
+from ascend_runner.text import counted, duration, format_numbers, rank_list
+
+# Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
+# below 50 KB, 200 KB and 2 MB.
+LOG_ENDS: Final = (12_000, 900)  # for all, and for each rank in addition
+FINDINGS: Final = (4_000, 200)
+EVIDENCE: Final = 10_000
+MOST_COLUMNS: Final = 8  # of variables that differ by rank
+
+CERTAINTY: Final = {"likely": "likely the cause", "open": "the cause is unclear"}
+GOOD: Final = "succeeded"
+FINAL: Final = {GOOD: "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """What has become of the job. `mood` is "good", "bad" or "open"; `facts` are pairs of a label and a text."""
+
+    mood: str
+    state: str
+    remarks: tuple[str, ...]
+    sentence: str
+    facts: tuple[tuple[str, str], ...]
+    commands: tuple[tuple[str, str], ...]
+
+
+@attrs.frozen(kw_only=True)
+class Evidence:
+    """Why a rank has failed: its traceback or its last lines, where they come from, and what they mean."""
+
+    rank: Optional[Rank]
+    lines: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+@attrs.frozen(kw_only=True)
+class Variables:
+    """The variables that the runner has set or changed: those that all ranks share, and those that differ."""
+
+    shared: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...]
+    differing: tuple[tuple[str, tuple[str, ...]], ...]
+    left_out: str
+
+
+@attrs.frozen(kw_only=True)
+class Content:
+    """Everything on a page. The members are its sections."""
+
+    job: str
+    verdict: Verdict
+    evidence: Optional[Evidence]
+    findings: tuple[Group, ...]
+    timeline: Optional[Timeline]
+    ranks: tuple[Rank, ...]
+    states: tuple[tuple[str, str], ...]
+    stacks: tuple[Members, ...]
+    log_ends: tuple[Group, ...]
+    logs_left_out: str
+    attempts: tuple[tuple[str, ...], ...]
+    variables: Variables
+    masked: int
+    made_at: str
+    versions: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+    links_logs: bool
+    is_public: bool
+
+
+def content_of(sources: Sources) -> Content:
+    """Return the content of a page."""
+    report, found = sources.report, ranks.ranks_of(sources.report)
+    count = len(found)
+    culprit = _rank(found, report.child("cause").whole("rank_id"))
+    first = _rank(found, report.child("cause").whole("first_exit"))
+    evidence = _evidence(report, culprit)
+    ends = likeness.group(sources.log_ends, first=[culprit.rank_id] if culprit else [])
+    log_ends, left_out = likeness.within(ends, LOG_ENDS[0] + LOG_ENDS[1] * count)
+    findings, _rest = likeness.within(list(_findings(report, culprit)), FINDINGS[0] + FINDINGS[1] * count)
+    return Content(
+        job=report.text("job_id"),
+        verdict=_verdict(sources, found, culprit),
+        evidence=evidence,
+        findings=tuple(findings),
+        timeline=timeline.draw(found, _seconds(sources), first or culprit),
+        ranks=tuple(found),
+        states=tuple((words, rank_list(rank_ids)) for words, rank_ids in ranks.states(found)),
+        stacks=report.children("hang"),
+        log_ends=tuple(log_ends),
+        logs_left_out=rank_list(left_out),
+        attempts=tuple(_attempts(report)),
+        variables=_variables(report, found),
+        masked=report.whole("secrets_masked") or 0,
+        made_at=clock(sources.made_at),
+        versions=(("ascend-runner", report.text("runner_version")), ("report", str(report.whole("schema_version")))),
+        warnings=report.texts("warnings"),
+        links_logs=sources.links_logs and not sources.is_public,
+        is_public=sources.is_public,
+    )
+
+
+def _seconds(sources: Sources) -> float:
+    """Return how long the job has taken so far."""
+    report = sources.report
+    began = report.moment("started_at") or sources.made_at
+    return report.number("seconds") or max(0.0, (report.moment("ended_at") or sources.made_at) - began)
+
+
+def _rank(found: Sequence[Rank], rank_id: Optional[int]) -> Optional[Rank]:
+    return next((rank for rank in found if rank.rank_id == rank_id), None)
+
+
+def _verdict(sources: Sources, found: Sequence[Rank], culprit: Optional[Rank]) -> Verdict:
+    report = sources.report
+    state, cause, status = report.text("state"), report.child("cause"), report.whole("status")
+    seconds = _seconds(sources)
+    remarks = (
+        f"after {duration(seconds)}" if seconds else "",
+        f"exit status {status}" if status else "",
+        CERTAINTY.get(cause.text("certainty"), "") if len(found) > 1 else "",
+        f"attempt {(report.whole('attempt') or 0) + 1}" if report.whole("attempt") else "",
+    )
+    rerun = next((rank.text("rerun") for rank in report.children("ranks") if _is(rank, culprit)), "")
+    commands = (("Command", shlex.join(sources.command)), ("Run the rank again", rerun))
+    return Verdict(
+        mood="bad" if sources.has_died else FINAL.get(state, "open"),
+        state="died" if sources.has_died else state or "unknown",
+        remarks=tuple(filter(None, remarks)),
+        sentence=_sentence(state, cause.text("sentence"), len(found), has_died=sources.has_died),
+        facts=tuple((label, text) for label, text in _facts(report) if text),
+        commands=tuple((label, text) for label, text in commands if text),
+    )
+
+
+def _is(members: Members, rank: Optional[Rank]) -> bool:
+    return rank is not None and members.whole("rank_id") == rank.rank_id
+
+
+def _sentence(state: str, sentence: str, count: int, *, has_died: bool) -> str:
+    if has_died:
+        return f"The runner was killed while the state of the job was {state or 'unknown'}"
+    if sentence:
+        return sentence[0].upper() + sentence[1:]
+    if state == GOOD:
+        return f"All {count} ranks succeeded" if count > 1 else "The rank succeeded"
+    return "The job has not ended"
+
+
+def _facts(report: Members) -> Iterator[tuple[str, str]]:
+    pod, size = report.text("pod_name"), report.whole("rank_size")
+    here = [rank.whole("rank_id") or 0 for rank in report.children("ranks") if not rank.text("name")]
+    yield "Started", clock(report.moment("started_at"))
+    yield "Ended", clock(report.moment("ended_at"))
+    yield "Node", report.text("server_id") + (f", pod {pod}" if pod else "")
+    yield "Ranks", f"{format_numbers(sorted(here))} of {size}" if size and here else format_numbers(sorted(here))
+    yield "Logs", report.text("log_dir")
+    last = report.child("last_checkpoint")
+    step = f"step {last.whole('step')}" if last.whole("step") is not None else ""
+    yield "Last checkpoint", ", ".join(filter(None, (step, last.text("path"))))
+    yield "Held until", clock(report.moment("held_until"))
+
+
+def _evidence(report: Members, culprit: Optional[Rank]) -> Optional[Evidence]:
+    found = next((rank for rank in report.children("ranks") if _is(rank, culprit)), Members())
+    finding = found.child("finding")
+    lines = finding.texts("excerpt") or finding.texts("last_lines")
+    shown, _rest = likeness.within(likeness.group({0: lines}), EVIDENCE)
+    facts = tuple((label, text) for label, text in _meanings(report, found) if text)
+    return Evidence(rank=culprit, lines=shown[0].lines if shown else (), facts=facts) if lines or facts else None
+
+
+def _meanings(report: Members, rank: Members) -> Iterator[tuple[str, str]]:
+    finding, cause = rank.child("finding"), report.child("cause")
+    place, code = finding.text("origin_place"), finding.text("code")
+    yield "Origin", finding.text("origin") + (f" ({place})" if place and finding.text("origin") else "")
+    yield "Meaning", finding.text("meaning")
+    yield "Code", f"{code} ({finding.text('code_kind')}): {finding.text('code_meaning')}" if code else ""
+    yield "Points at", ", ".join(filter(None, map(peer, finding.children("points_at"))))
+    yield "Check first", peer(cause.child("suspected_peer"))
+    first, culprit = cause.whole("first_exit"), cause.whole("rank_id")
+    yield "Ended first", f"rank {first}" if first not in {None, culprit} else ""
+    candidates = [rank_id for rank_id in cause.wholes("candidates") if rank_id != culprit]
+    yield "Also possible", rank_list(candidates)
+    yield "Plog", finding.text("plog_path")
+    yield "First error", finding.text("plog_error")
+
+
+def peer(members: Members) -> str:
+    """Name a peer by all that is known of it: "rank 3, device 3, server 10.0.0.5"."""
+    rank_id, device = members.whole("rank_id"), members.whole("device_id")
+    parts = (
+        "" if rank_id is None else f"rank {rank_id}",
+        "" if device is None else f"device {device}",
+        f"server {members.text('server_id')}" if members.text("server_id") else "",
+        f"address {members.text('device_ip')}" if members.text("device_ip") else "",
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _findings(report: Members, culprit: Optional[Rank]) -> Iterator[Group]:
+    """Yield what the other ranks that failed have reported, equal reports once."""
+    said: dict[int, Sequence[str]] = {}
+    for rank in report.children("ranks"):
+        finding = rank.child("finding")
+        line = finding.text("exception") or finding.text("code_line") or finding.text("meaning")
+        if line and not _is(rank, culprit):
+            said[rank.whole("rank_id") or 0] = (line,)
+    yield from likeness.group(said)
+
+
+def _attempts(report: Members) -> Iterator[tuple[str, ...]]:
+    for one in report.children("attempts"):
+        seconds, delay = one.number("seconds"), one.number("delay")
+        verdict = one.text("verdict").replace("_", " ")
+        yield (
+            str((one.whole("attempt") or 0) + 1),
+            clock(one.moment("started_at")),
+            "" if seconds is None else duration(seconds),
+            one.child("cause").text("sentence") or GOOD,
+            f"{verdict} in {duration(delay)}" if verdict == "restart" and delay else verdict,
+        )
+
+
+def _variables(report: Members, found: Sequence[Rank]) -> Variables:
+    of_rank = {rank.whole("rank_id"): rank.child("variables") for rank in report.children("ranks")}
+    names = sorted({name for variables in of_rank.values() for name in variables.members})
+    values = {name: {variables.text(name) for variables in of_rank.values()} for name in names}
+    shown = sorted(found[:MOST_COLUMNS], key=lambda rank: rank.rank_id)
+    left_out = len(found) - len(shown)
+    return Variables(
+        shared=tuple((name, next(iter(values[name]))) for name in names if len(values[name]) == 1),
+        columns=tuple(rank.title for rank in shown),
+        differing=tuple(
+            (name, tuple(of_rank[rank.rank_id].text(name) for rank in shown)) for name in names if len(values[name]) > 1
+        ),
+        left_out=f"{counted(left_out, 'further rank')}: see the JSON report" if left_out else "",
+    )
+
+
+def clock(moment: Optional[float]) -> str:
+    """Write a time of the wall clock: "2026-11-22 09:47:36 +0800"; "" for None."""
+    return "" if moment is None else f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M:%S %z}"

@@ -1,0 +1,62 @@
+"""Groups ranks whose texts are alike, so that a report has each text once, however many ranks there are. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner.text import printable
+
+_NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?")
+ESCAPED: Final = re.compile(r"[&<>\"']")  # each becomes about five characters in HTML
+
+
+@attrs.frozen(kw_only=True)
+class Group:
+    """Ranks whose lines are alike but for their numbers; `lines` are those of the first one."""
+
+    rank_ids: tuple[int, ...]
+    lines: tuple[str, ...]
+
+
+def group(texts: Mapping[int, Sequence[str]], first: Iterable[int] = ()) -> list[Group]:
+    """Group the ranks; those of `first` come first and have their group for themselves."""
+    alone = [rank_id for rank_id in dict.fromkeys(first) if texts.get(rank_id)]
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for rank_id, lines in texts.items():
+        if rank_id not in alone and lines:
+            alike.setdefault(tuple(_NUMBER.sub("#", line) for line in lines), []).append(rank_id)
+    return [
+        *(Group(rank_ids=(rank_id,), lines=tuple(texts[rank_id])) for rank_id in alone),
+        *(Group(rank_ids=tuple(rank_ids), lines=tuple(texts[rank_ids[0]])) for rank_ids in alike.values()),
+    ]
+
+
+def within(groups: Sequence[Group], limit: int) -> tuple[list[Group], tuple[int, ...]]:
+    """Keep groups until they take `limit` bytes in a file; return them and the ranks of those that were left out.
+
+    A group that is too long for the rest loses its first lines.
+    """
+    kept: list[Group] = []
+    for index, one in enumerate(groups):
+        lines: list[str] = []
+        for line in reversed(one.lines):
+            limit -= size(line)
+            if limit < 0:
+                break
+            lines.insert(0, line)
+        if lines:
+            kept.append(attrs.evolve(one, lines=tuple(lines)))
+        if limit < 0:
+            left = groups[index + bool(lines) :]
+            return kept, tuple(sorted(rank_id for more in left for rank_id in more.rank_ids))
+    return kept, ()
+
+
+def size(line: str) -> int:
+    """Return about how many bytes a line takes in the file, or a little more."""
+    clean = printable(line)
+    return len(clean.encode(errors="backslashreplace")) + 4 * len(ESCAPED.findall(clean)) + 1

@@ -1,0 +1,69 @@
+"""Reads members of JSON objects that anybody may have written: what has another type counts as missing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Optional
+
+import attrs
+
+LARGEST: Final = float(1 << 53)  # whole numbers up to here are exact, and can be formatted
+
+
+@attrs.frozen
+class Members:
+    """The members of one object."""
+
+    members: Mapping[str, object] = {}
+
+    def text(self, name: str) -> str:
+        """Return a text; "" if it is missing."""
+        value = self.members.get(name)
+        return value if isinstance(value, str) else ""
+
+    def number(self, name: str) -> Optional[float]:
+        """Return a number from 0 on; None if it is missing or out of range."""
+        value = self.members.get(name)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return value if is_number and 0 <= value <= LARGEST else None  # type: ignore[operator,return-value]
+
+    def whole(self, name: str) -> Optional[int]:
+        """Return a whole number, which may be negative; None if it is missing or out of range."""
+        return _whole(self.members.get(name))
+
+    def flag(self, name: str) -> bool:
+        """Whether a member is true."""
+        return self.members.get(name) is True
+
+    def moment(self, name: str) -> Optional[float]:
+        """Return a time in seconds since the epoch; None if it is missing."""
+        try:
+            return datetime.fromisoformat(self.text(name)).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return None
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return the texts of an array."""
+        return tuple(item for item in self._items(name) if isinstance(item, str))
+
+    def wholes(self, name: str) -> tuple[int, ...]:
+        """Return the whole numbers of an array."""
+        return tuple(item for item in map(_whole, self._items(name)) if item is not None)
+
+    def child(self, name: str) -> Members:
+        """Return an object; one without members if it is missing."""
+        value = self.members.get(name)
+        return Members(value) if isinstance(value, dict) else Members()
+
+    def children(self, name: str) -> tuple[Members, ...]:
+        """Return the objects of an array."""
+        return tuple(Members(item) for item in self._items(name) if isinstance(item, dict))
+
+    def _items(self, name: str) -> tuple[object, ...]:
+        value = self.members.get(name)
+        return tuple(value) if isinstance(value, (list, tuple)) else ()
+
+
+def _whole(value: object) -> Optional[int]:
+    return value if type(value) is int and abs(value) <= LARGEST else None

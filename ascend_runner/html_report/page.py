@@ -1,0 +1,59 @@
+"""Renders a page with jinja2. Pure but for the templates, which are read from the package."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Mapping
+from importlib import resources
+
+import attrs
+import jinja2
+
+from ascend_runner.html_report import public
+from ascend_runner.html_report.content import content_of
+from ascend_runner.html_report.members import Members
+from ascend_runner.html_report.sources import Sources, gather
+from ascend_runner.text import printable, rank_list
+
+
+def make(report: Mapping[str, object], path: str) -> bytes:
+    """Return the page about a report for its own directory; `path` is that of the JSON report."""
+    return render(attrs.evolve(gather(Members(report), path), links_logs=True))
+
+
+def render(sources: Sources) -> bytes:
+    """Return the page, in UTF-8."""
+    style = _template("style.css")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    content = content_of(public.reduced(sources) if sources.is_public else sources)
+    page = _environment().get_template("report.html").render(page=content, style=style, digest=digest)
+    return page.encode(errors="backslashreplace")
+
+
+@functools.lru_cache
+def _environment() -> jinja2.Environment:
+    """Return the environment, in which the templates are compiled once."""
+    environment = jinja2.Environment(
+        autoescape=True,
+        finalize=_shown,
+        loader=jinja2.FunctionLoader(_template),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["rank_list"] = rank_list
+    return environment
+
+
+def _template(name: str) -> str:
+    return (resources.files(__package__) / "templates" / name).read_text(encoding="utf-8")
+
+
+def _shown(value: object) -> object:
+    """Escape whatever is not printable in a text of the report: control characters, bidi marks, surrogates.
+
+    Texts of the templates themselves are marked as safe, and stay.
+    """
+    return printable(value) if type(value) is str else value

@@ -1,0 +1,118 @@
+"""What an HTML report is made from: a JSON report, and the events, the run file and the logs beside it.
+
+Only files in the directory of the report are read, whatever paths it names, and secrets in them are masked again: the
+report may come from another version, and logs are what the ranks have written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.errors import UnreadableError, reason
+from ascend_runner.html_report.members import Members
+from ascend_runner.plan.secrets import Masker
+from ascend_runner.text import last_lines
+
+LARGEST: Final = 1 << 28  # bytes of a JSON report
+LARGEST_NEIGHBOUR: Final = 1 << 20  # bytes of the events and of a run file
+LOG_END: Final = 16 * 1024  # bytes of each log
+KIND: Final = "-report"  # in the name of a report, which that of its neighbours has another word for
+
+
+@attrs.frozen(kw_only=True)
+class Sources:
+    """The content of one HTML report. `log_ends` has the last lines of each rank's log, by rank.
+
+    It was gathered at `made_at`, in seconds since the epoch. With `has_died`, the runner was killed and could not
+    report an end. With `links_logs`, the HTML file is beside the logs. With `is_public`, what could identify people,
+    machines or data is left out.
+    """
+
+    report: Members
+    command: tuple[str, ...] = ()
+    events: tuple[Members, ...] = ()
+    log_ends: Mapping[int, tuple[str, ...]] = {}
+    made_at: float = 0.0
+    has_died: bool = False
+    links_logs: bool = False
+    is_public: bool = False
+
+
+def read_report(path: str) -> Members:
+    """Read a JSON report.
+
+    Raises:
+        UnreadableError: It cannot be read, or it is not a report.
+    """
+    try:
+        with open(os.open(path, files.READ_FLAGS), "rb") as file:
+            document = json.loads(file.read(LARGEST))
+    except OSError as error:
+        raise UnreadableError(f"cannot read the report {path!r}: {reason(error)}") from error
+    except (ValueError, RecursionError):
+        document = None
+    if not (isinstance(document, dict) and isinstance(document.get("ranks"), list) and "job_id" in document):
+        raise UnreadableError(f"{path!r} is not the JSON report of a job")
+    return Members(document)
+
+
+def gather(report: Members, path: str) -> Sources:
+    """Return the report with what is beside it; `path` is that of the JSON report."""
+    folder, name = os.path.split(path)
+    masker = Masker()
+    run = _objects(os.path.join(folder, _neighbour(name, "-run")))[:1]
+    events = _objects(os.path.join(folder, _neighbour(f"{os.path.splitext(name)[0]}.jsonl", "-events")))
+    log_ends = {}
+    for rank in report.children("ranks"):
+        rank_id, log = rank.whole("rank_id"), os.path.basename(rank.text("log_path"))
+        if rank_id is not None and log:
+            with suppress(ValueError):  # a NUL or half of a surrogate pair in the name
+                end = files.read_end(os.path.join(folder, log), LOG_END)
+                log_ends[rank_id] = tuple(last_lines(masker.data(end)))
+    return Sources(
+        report=Members(_masked_object(report.members, masker)),
+        command=masker.arguments(run[0].texts("command")) if run else (),
+        events=tuple(Members(_masked_object(event.members, masker)) for event in events),
+        log_ends=log_ends,
+        made_at=time.time(),
+    )
+
+
+def _neighbour(name: str, kind: str) -> str:
+    """Return the name of another file of a job: that of a part of it ends in "-report-node-1.json"."""
+    before, _kind, after = name.rpartition(KIND)
+    return f"{before}{kind}{after}"
+
+
+def _objects(path: str) -> list[Members]:
+    """Return the JSON objects in the lines of a file; none if it cannot be read."""
+    found = []
+    for line in files.read_end(path, LARGEST_NEIGHBOUR).splitlines():
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                found.append(Members(value))
+    return found
+
+
+def _masked(value: object, masker: Masker) -> object:
+    if isinstance(value, str):
+        return masker.text(value)
+    if isinstance(value, (list, tuple)):
+        return [_masked(item, masker) for item in value]
+    return _masked_object(value, masker) if isinstance(value, dict) else value
+
+
+def _masked_object(members: Mapping[str, object], masker: Masker) -> dict[str, object]:
+    return {
+        name: masker.variables({name: value})[name] if isinstance(value, str) else _masked(value, masker)
+        for name, value in members.items()
+    }

@@ -1,0 +1,157 @@
+"""The page: what it shows, how large it is, and that nothing in a report becomes a part of it that is not text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from tests.html_report.conftest import Elements, Write, document, rank, rendered
+
+HOSTILE = (
+    "</pre><script>alert(1)</script><img src=x onerror=alert(1)>",
+    '" onload="alert(1)" x=\'',
+    "' onfocus='alert(1)",
+    "]]><!-- <style>*{display:none}</style>",
+    "{{ 7 * 7 }}{% for x in y %}{{ config }}",
+    "&lt;b&gt;&#60;script&#62;",
+    "javascript:alert(1)//../../",
+    "\x1b[31mred\x1b[0m\x00\x08\x7f\x9b31m",
+    "\u202eevil\u2066\u200f\ufeff\u2028",
+    "\ud800\udcff",
+    "</style></title></svg></details></table></html>",
+)
+
+
+def log(rank_id: int, text: str = "") -> bytes:
+    """Return the log of a rank."""
+    lines = "".join(f"step:[ {step}/ 1563], loss: 2.{step}{text}\n" for step in range(30))
+    end = "ValueError: loss is nan\n" if rank_id == 5 else ""
+    return (lines + end).encode(errors="surrogatepass")
+
+
+def differing(rank_id: int) -> bytes:
+    """Return a log of long lines, which is unlike any other."""
+    word = "".join(chr(ord("a") + int(digit)) for digit in str(rank_id))
+    return "".join(f"{word} <&> {'x' * 500} {word * line}\n" for line in range(30)).encode()
+
+
+def test_sections(write: Write) -> None:
+    """The cause comes first; evidence, ranks and the ends of logs follow, each text once."""
+    page = Elements(rendered(write(document(8), log, command=("python", "train.py", "--lr", "1e-3"))))
+    texts = "\n".join(page.texts)
+    wanted = [
+        "Rank 5 failed: exit status 1 (ValueError: loss is nan at step 17)",
+        "python train.py --lr 1e-3",
+        "Evidence",
+        "Traceback (most recent call last):",
+        "EI0006 (may be a consequence): a connection timed out",
+        "Timeline",
+        "Ranks",
+        "ranks 0-4, 6, 7",
+        "Stacks",
+        "step (train.py:7)",
+        "Ends of the logs",
+        "Attempts",
+        "Environment",
+        "a warning",
+    ]
+    place = 0
+    for text in wanted:
+        place = texts.find(text, place) + 1
+        assert place, text
+
+    assert [] == page.open
+    assert 2 == texts.count("step:[ 29/ 1563]")  # of rank 5, and of all others
+    assert "./job-proc-rank-5-device-5.txt" in page.links
+
+
+@pytest.mark.parametrize("state", ["preparing", "running", "succeeded", "stopped", "expired", "holding", "other", ""])
+def test_states(state: str, write: Write) -> None:
+    """A page can be made at any time, also before there are ranks."""
+    running: dict[str, Any] = {"state": "running", "exit_code": None, "signal": None, "ended_at": "", "seconds": 0.0}
+    reports = (
+        document(8, state=state, cause=None, status=None, ended_at="", seconds=0.0, ranks=[]),
+        document(2, state=state, cause=None, ranks=[rank(0, **running), {"rank_id": 1, "state": "running"}]),
+    )
+    pages = [Elements(rendered(write(report))) for report in reports]
+
+    assert [[], []] == [page.open for page in pages]
+
+
+def test_strange_members(write: Write) -> None:
+    """Members of another type, or out of range, count as missing."""
+    odd: list[object] = [None, True, -1, 1e300, "x" * 10, [], {}, [[]], [{}], "9999-12-31T23:59:59-12:00"]
+    report = document(2)
+    for index, name in enumerate(sorted(report.keys() - {"job_id", "ranks"}) * 3):
+        ranks = [{**rank(0), key: odd[(index + place) % len(odd)]} for place, key in enumerate(rank(0))]
+        one = {**report, name: odd[(index * 7) % len(odd)], "ranks": [*ranks, {"rank_id": 0}]}
+        page = Elements(rendered(write(one)))
+
+        assert [] == page.open
+
+
+@pytest.mark.parametrize(("count", "limit"), [(8, 50_000), (64, 200_000), (1024, 2_000_000)])
+@pytest.mark.parametrize("logs", [log, differing])
+def test_size(count: int, limit: int, logs: Callable[[int], bytes], write: Write) -> None:
+    """A page stays within its limit, even if no two logs are alike."""
+    finding = {"exception": "RuntimeError: <" + "&" * 500, "excerpt": ["&" * 600] * 20, "code": "EI0006"}
+    report = document(count)
+    if logs is differing:
+        report["ranks"] = [rank(one, state="failed", exit_code=1, signal=None, finding=finding) for one in range(count)]
+    size = len(rendered(write(report, logs)).encode())
+
+    assert size <= limit
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("is_public", [False, True])
+def test_hostile_text(text: str, is_public: bool, write: Write) -> None:  # noqa: FBT001  pytest gives it
+    """Whatever is in a report or a log: no element, attribute or comment more, no other link, no control character."""
+    plain = Elements(
+        rendered(write(document(8, "x"), lambda one: log(one, "x"), command=("x", "x")), is_public=is_public)
+    )
+    shown = rendered(write(document(8, text), lambda one: log(one, text), (text, text)), is_public=is_public)
+    page = Elements(shown)
+
+    assert plain.elements == page.elements
+    assert all(link.startswith(("#", "./")) for link in page.links)
+    assert all(char.isprintable() or char == "\n" for char in shown)
+
+
+def test_long_line(write: Write) -> None:
+    """A line of a megabyte is cut."""
+    page = rendered(write(document(8), lambda _rank: b"x" * (1 << 20) + b"\n"))
+
+    assert len(page) < 50_000
+
+
+def test_nothing_is_loaded_or_run(write: Write) -> None:
+    """The policy permits only the style that the page has; there is no script, no other address, no inline style."""
+    text = rendered(write(document(8), log))
+    page = Elements(text)
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert style
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in text
+    assert not {"script", "link", "iframe", "object", "form", "img", "base"} & {element[0] for element in page.elements}
+    assert not [element for element in page.elements for name in element[1:] if name == "style" or name[:2] == "on"]
+    assert not re.search(r"url\((?!#)|@import|https?:", text)
+
+
+def test_only_files_beside_the_report_are_read(write: Write, tmp_path: Path) -> None:
+    """A report that names files elsewhere shows nothing of them."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "log.txt").write_text("private\n")
+    (tmp_path / "link.txt").symlink_to(elsewhere / "log.txt")
+    paths = (str(elsewhere / "log.txt"), "/etc/passwd", "../elsewhere/log.txt", str(tmp_path / "link.txt"))
+    page = rendered(write(document(4, ranks=[rank(one, log_path=path) for one, path in enumerate(paths)])))
+
+    assert "private" not in page
+    assert "root:" not in page

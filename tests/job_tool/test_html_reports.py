@@ -1,0 +1,94 @@
+"""The HTML report: the runner writes it after a failure, and `ascend-job report` at any time."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.program import Program
+from tests.job_tool.conftest import Start, Tool
+from tests.job_tool.test_main import running
+
+FAILS = "echo about to fail; exit 3"
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "is_written"),
+    [
+        (FAILS, (), True),
+        (FAILS, ("--html", "never"), False),
+        ("exit 0", (), False),
+        ("exit 0", ("--html", "always"), True),
+    ],
+)
+def test_runner(command: str, options: tuple[str, ...], is_written: object, start: Start, program: Program) -> None:
+    """The runner writes it beside the JSON report, by default only after a failure, when it has shown the cause."""
+    run = start(command, *options)
+    run.finish()
+    page = program.log_dir / "job-report.html"
+    last = run.screen.splitlines()[-1]
+    if is_written and f"cannot write '{page}'" in run.screen:
+        pytest.skip("this machine is too busy to write it within the limit")
+
+    assert is_written == page.exists()
+    assert is_written == last.endswith(f"HTML report: {page}")
+    assert not is_written or "Ranks" in page.read_text()
+
+
+def test_jobs(start: Start, tool: Tool, program: Program, tmp_path: Path) -> None:
+    """A job, a directory, a run file and a JSON report lead to the same page."""
+    start(FAILS, "--html", "never").finish()
+    json_report = program.log_dir / "job-report.json"
+    pages: list[str] = []
+    for word in ("job", str(program.log_dir), f"{program.log_dir}/job-run.json", str(json_report)):
+        path = tmp_path / f"page-{len(pages)}.html"
+        assert 0 == tool("report", word, "-o", str(path))[0]
+        pages.append(path.read_text().partition("<footer>")[0])
+    status, shown = tool("report")
+
+    assert 1 == len(set(pages))
+    assert "about to fail" in pages[0]
+    assert (0, True) == (status, shown.startswith(f"wrote {program.log_dir}/job-report.html ("))
+
+
+def test_running_job(start: Start, tool: Tool, tmp_path: Path) -> None:
+    """The page about a job that is running tells so, and that about one whose runner was killed as well."""
+    run = running(start, tool)
+    page = tmp_path / "page.html"
+    assert 0 == tool("report", "-o", str(page))[0]
+    so_far = page.read_text()
+    run.send(signal.SIGTERM)
+    run.finish()
+
+    assert "<strong>running</strong>" in so_far
+
+
+def test_killed_runner(tmp_path: Path, tool: Tool) -> None:
+    """The page about a job whose runner was killed tells so."""
+    job = {"part": "", "host": "", "pid_namespace": "", "pid": 1, "started": 1, "runner_pid": 1, "began": 1.0}
+    members = {**job, "job_id": "job", "log_dir": "/", "run_folder": str(tmp_path), "command": []}
+    (tmp_path / "job-run.json").write_text(json.dumps(members))
+    (tmp_path / "job-report.json").write_text(json.dumps({"job_id": "job", "state": "running", "ranks": []}))
+
+    assert 0 == tool("report", str(tmp_path))[0]
+    assert "<strong>died</strong>" in (tmp_path / "job-report.html").read_text()
+
+
+def test_usage(tool: Tool, tmp_path: Path) -> None:
+    """What cannot be read, or must not be overwritten, is one sentence, and nothing is written."""
+    report = tmp_path / "job-report.json"
+    report.write_text("[]")
+    answers = [
+        tool("report", str(report)),
+        tool("report", str(report), "--public"),
+        tool("report", str(report), "-o", str(report)),
+        tool("report", str(tmp_path / "missing")),
+    ]
+
+    assert [2, 2, 2, 4] == [status for status, _text in answers]
+    assert [1, 1, 1, 1] == [text.count("\n") for _status, text in answers]
+    assert [report] == list(tmp_path.iterdir())
+    assert "[]" == report.read_text()
