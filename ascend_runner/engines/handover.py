@@ -9,7 +9,7 @@ import attrs
 from ascend_runner.platforms.node import Node
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Request:
     """A command for an engine, which is to start `nproc` processes on each node.
 

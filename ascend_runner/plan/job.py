@@ -63,7 +63,7 @@ class Rotation:
     backups: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class JobSpec:
     """The plan for this node's part of a job.
 

@@ -26,7 +26,7 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Settings:
     """The value of each option; None: not set, the platform or other settings decide."""
 
