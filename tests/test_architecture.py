@@ -109,7 +109,7 @@ IMPURE_BUILTINS: Final = {"open", "print", "input", "exec", "eval", "breakpoint"
 
 ORJSON_USERS: Final = {
     "rank_table.codec": "reads and writes rank tables",
-    "report.build": "writes the report",
+    "report.document": "writes the report",
 }
 
 # Everything else is imported at the top of its file.

@@ -1,4 +1,4 @@
-"""Builds the report file `<log dir>/<job id>-report.json` of a job on one node, and encodes it as JSON. Pure.
+"""Builds the report file `<log dir>/<job id>-report.json` of a job on one node. Pure.
 
 Sizes are in bytes, durations in seconds of the monotonic clock; what does not apply is null or "". Times are ISO 8601
 with an offset: the wall clock at the start of the job plus monotonic seconds, so that a change of the clock in between
@@ -7,20 +7,17 @@ does not distort them. Values of variables that look secret are masked.
 
 from __future__ import annotations
 
-import enum
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, cast
-
-import attrs
-import orjson
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.lifecycle.machine import Event, Job, JobState
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
+from ascend_runner.report.document import plain_members
 from ascend_runner.supervision.events import (
     Cause,
     Ending,
@@ -117,36 +114,6 @@ def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, o
     )
 
 
-def encode(document: Mapping[str, object]) -> bytes:
-    """Encode the document for people, grep and jq alike: one line per member, and one per item of an array."""
-    lines = []
-    for name, value in document.items():
-        text = orjson.dumps(value)
-        if isinstance(value, (list, tuple)) and value:
-            text = b"[\n  " + b",\n  ".join(map(orjson.dumps, value)) + b"\n ]"
-        lines.append(b' "%s": %s' % (name.encode(), text))
-    return b"{\n" + b",\n".join(lines) + b"\n}\n"
-
-
-def plain_members(report: Mapping[str, object]) -> dict[str, object]:
-    """Convert the values of a report to what JSON has."""
-    return {name: _plain(value) for name, value in report.items()}
-
-
-def _plain(value: object) -> object:
-    """Convert records to objects, and escape the bytes of names and paths that are not UTF-8: JSON has neither."""
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, (list, tuple)):
-        return list(map(_plain, value))
-    members = value if isinstance(value, Mapping) else attrs.asdict(value, recurse=False)  # type: ignore[arg-type]  # a record
-    return {str(_plain(name)): _plain(member) for name, member in members.items()}
-
-
 def _members(job: JobSpec, began: float) -> dict[str, object]:
     """Return all members of a report, with the values of a job that began at a time.
 
@@ -241,7 +208,8 @@ def _rank(
     and of the processes it waited for (getrusage(2)). The log lacks `log_lost` of the `log_size` bytes that the rank
     wrote, the first at `log_lost_from`; they begin at `log_start`, behind those of earlier attempts. `variables` are
     those that the runner set or changed, `rerun` is a shell command that runs the rank again ("" if no script was
-    written), `finding` is why it failed.
+    written), `finding` is why it failed. `signals` are those that it was sent, with the first time of each; `activity`
+    are the bytes that it wrote in each span of `cell_seconds` since the start of the job.
     """
     started_at = job_started_at + rank.started_after
 
@@ -254,6 +222,7 @@ def _rank(
         "started_at": iso(started_at) if rank.is_started else "",
         "ended_at": iso(started_at + rank.seconds) if rank.ending else "",
         "seconds": round(rank.seconds, 3),
+        **_times(rank, job_started_at),
         "max_rss": rank.max_rss,
         "user_seconds": _rounded(rank.user_seconds),
         "system_seconds": _rounded(rank.system_seconds),
@@ -293,6 +262,20 @@ def _ending(ending: Ending | None) -> dict[str, object]:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
+
+
+def _times(rank: RankRecord, job_started_at: float) -> dict[str, object]:
+    return {
+        "first_output_at": _moment(job_started_at, rank.first_output_after),
+        "last_output_at": _moment(job_started_at, rank.last_output_after),
+        "signals": [(signum, _moment(job_started_at, after)) for signum, after in rank.signals],
+        "activity": rank.activity,
+        "cell_seconds": rank.cell_seconds,
+    }
+
+
+def _moment(job_started_at: float, after: float | None) -> str:
+    return "" if after is None else iso(job_started_at + after)
 
 
 def iso(epoch: float) -> str:

@@ -27,7 +27,7 @@ from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
 from ascend_runner.plan import rerun
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import build, checkpoint
+from ascend_runner.report import build, checkpoint, document
 from ascend_runner.report.disk import Disk
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
@@ -251,13 +251,13 @@ class Journal:
             "held_until": build.iso(self.held_until) if self.held_until else "",
             "attempts": tuple(self._attempts),
             **({"ended_at": self._over_at} if self._over_at else {}),
-            **build.plain_members({"staged": self.staged, "last_checkpoint": self._last_checkpoint}),
+            **document.plain_members({"staged": self.staged, "last_checkpoint": self._last_checkpoint}),
         }
         self._disk.put(self.spec.report_path, functools.partial(self._write, self.spec.report_path, self._report))
 
     def _write(self, path: str, report: Mapping[str, object]) -> None:
         if report is self._report:  # otherwise a newer one follows, behind its event
-            files.write_atomically(path, build.encode(report))
+            files.write_atomically(path, document.encode(report))
 
 
 def write_last_cause(path: str, sentence: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped
+from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent
 from ascend_runner.host import bounded, memory
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
@@ -53,6 +53,7 @@ class Recorder:
         self._reaped: dict[int, RankReaped] = {}
         self._outputs: dict[int, RankOutput] = {}
         self._written: dict[int, RankOutput] = {}  # by the ranks that were asked to stop, before they were asked
+        self._signals: dict[int, dict[int, float]] = {}  # the first time of each signal, by rank
         self._hang: tuple[StackGroup, ...] = ()
         self._began = (time.time(), time.monotonic())  # on the wall clock and on the manager's
         self._state = State(grace=job.grace)
@@ -64,13 +65,7 @@ class Recorder:
     def observe(self, fact: Fact, at: float) -> None:
         """Record one fact."""
         if isinstance(fact, State):
-            self._state, self._state_since = fact, at
-            if fact.phase is Phase.STARTING:
-                self._began = (time.time(), at)
-                with suppress(RuntimeError):  # no thread can be started here: it is only a precaution
-                    self._loading.start()
-            elif fact.phase is Phase.DONE:
-                self._loading.cancel()
+            self._follow(fact, at)
         elif isinstance(fact, Spawned):
             self._spawned[fact.rank_id] = fact, at
         elif isinstance(fact, Exited):
@@ -82,8 +77,20 @@ class Recorder:
         elif isinstance(fact, RankOutput):
             self._outputs[fact.rank_id] = fact
             self._written.setdefault(fact.rank_id, fact)
+        elif isinstance(fact, SignalsSent):
+            for rank_id, signum in fact.signums.items():
+                self._signals.setdefault(rank_id, {}).setdefault(signum, at)
         elif isinstance(fact, HangSeen):
             self._hang = fact.stacks
+
+    def _follow(self, state: State, at: float) -> None:
+        self._state, self._state_since = state, at
+        if state.phase is Phase.STARTING:
+            self._began = (time.time(), at)
+            with suppress(RuntimeError):  # no thread can be started here: it is only a precaution
+                self._loading.start()
+        elif state.phase is Phase.DONE:
+            self._loading.cancel()
 
     def investigation(self) -> Investigation:
         """Return an investigation of why ranks fail or hang, with the facts that are known so far."""
@@ -176,6 +183,11 @@ class Recorder:
             max_rss=reaped.max_rss if reaped else None,
             user_seconds=reaped.user_seconds if reaped else None,
             system_seconds=reaped.system_seconds if reaped else None,
+            first_output_after=self._after(output.first_at),
+            last_output_after=self._after(output.last_at),
+            signals=tuple((signum, at - self._began[1]) for signum, at in self._signals.get(rank_id, {}).items()),
+            activity=output.activity,
+            cell_seconds=output.cell_seconds,
             log_path=spec.log_path,
             log_start=output.start,
             log_size=output.size,
@@ -184,6 +196,10 @@ class Recorder:
             last_lines=finding.last_lines if finding else tuple(last_lines(masker.data(output.tail[-SHOWN_END:]))),
             finding=finding,
         )
+
+    def _after(self, at: float | None) -> float | None:
+        """Return a time in seconds since the start of the job."""
+        return None if at is None else max(0.0, at - self._began[1])
 
 
 def _load() -> type[Investigation]:

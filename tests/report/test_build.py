@@ -15,7 +15,7 @@ from ascend_runner.errors import OutputError
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.report import build
+from ascend_runner.report import build, document
 from ascend_runner.supervision.events import Ending, Exited, SignalReceived, SpawnFailed
 from tests.helpers import plans
 
@@ -92,7 +92,7 @@ FAILED = Outcome(
 
 def report_of(outcome: Outcome) -> Any:  # Any: what JSON contains
     """Build the report of a job of two ranks, write it, and read it again."""
-    return json.loads(build.encode(build.build(outcome, job(), ENVIRON)))
+    return json.loads(document.encode(build.build(outcome, job(), ENVIRON)))
 
 
 def test_failed_job() -> None:
@@ -187,7 +187,7 @@ def test_job_that_has_not_ended() -> None:
 
 def test_job_that_the_runner_could_not_run() -> None:
     """The error is the cause, with the members that every cause has."""
-    made = json.loads(build.encode(build.unfinished(job(), JobState.FAILED, 60.0, OutputError("no room"))))
+    made = json.loads(document.encode(build.unfinished(job(), JobState.FAILED, 60.0, OutputError("no room"))))
 
     assert ("failed", 125) == (made["state"], made["status"])
     assert made["started_at"] < made["ended_at"]
@@ -214,7 +214,7 @@ def test_document() -> None:
 
 def test_one_line_for_each_rank() -> None:
     """Grep finds a rank's part of the file on one line."""
-    lines = build.encode(build.build(FAILED, job(), ENVIRON)).splitlines()
+    lines = document.encode(build.build(FAILED, job(), ENVIRON)).splitlines()
 
     assert 2 == sum(line.startswith(b'  {"rank_id":') for line in lines)
 

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.facts import RankOutput, RankReaped
+from ascend_runner.facts import RankOutput, RankReaped, SignalsSent
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.rank_record import Outcome, RankState
 from ascend_runner.report.recorder import Recorder
@@ -79,6 +79,32 @@ def test_records_of_ranks(recorder: Recorder) -> None:
     assert "ValueError: loss is nan" == failed.finding.exception
     assert "ValueError: loss is nan" == failed.last_lines[-1]
     assert (RankState.STOPPED, None) == (stopped_rank.state, stopped_rank.finding)
+
+
+def test_times_of_output_and_signals(recorder: Recorder) -> None:
+    """A record has when its rank has written, and the first time of each signal that it was sent."""
+    for at, signum in ((141.0, 15), (142.0, 15), (150.0, 9)):
+        recorder.observe(SignalsSent({1: signum}), at)
+    written = RankOutput(rank_id=1, first_at=103.0, last_at=139.0, activity=(7, 0, 5), cell_seconds=16.0)
+    recorder.observe(State(grace=15.0), 100.0)
+    recorder.observe(Spawned(1, 4711), 101.0)
+    for output in (RankOutput(rank_id=-1), RankOutput(rank_id=0), written):
+        recorder.observe(output, 150.0)
+    _scheduler, silent, rank = recorder.finish(pytest.fail).ranks
+
+    assert (3.0, 39.0, (7, 0, 5), 16.0) == (
+        rank.first_output_after,
+        rank.last_output_after,
+        rank.activity,
+        rank.cell_seconds,
+    )
+    assert ((15, 41.0), (9, 50.0)) == rank.signals
+    assert (None, None, (), ()) == (
+        silent.first_output_after,
+        silent.last_output_after,
+        silent.activity,
+        silent.signals,
+    )
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])

@@ -1,0 +1,39 @@
+"""Encodes reports as JSON. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+import orjson
+
+
+def encode(document: Mapping[str, object]) -> bytes:
+    """Encode the document for people, grep and jq alike: one line per member, and one per item of an array."""
+    lines = []
+    for name, value in document.items():
+        text = orjson.dumps(value)
+        if isinstance(value, (list, tuple)) and value:
+            text = b"[\n  " + b",\n  ".join(map(orjson.dumps, value)) + b"\n ]"
+        lines.append(b' "%s": %s' % (name.encode(), text))
+    return b"{\n" + b",\n".join(lines) + b"\n}\n"
+
+
+def plain_members(report: Mapping[str, object]) -> dict[str, object]:
+    """Convert the values of a report to what JSON has."""
+    return {name: _plain(value) for name, value in report.items()}
+
+
+def _plain(value: object) -> object:
+    """Convert records to objects, and escape the bytes of names and paths that are not UTF-8: JSON has neither."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return list(map(_plain, value))
+    members = value if isinstance(value, Mapping) else attrs.asdict(value, recurse=False)  # type: ignore[arg-type]  # a record
+    return {str(_plain(name)): _plain(member) for name, member in members.items()}
