@@ -16,6 +16,7 @@ from ascend_runner.facts import Fact, Swept
 from ascend_runner.frameworks import hccl
 from ascend_runner.host import npu
 from ascend_runner.host.host import Host
+from ascend_runner.job_hooks import JobHooks
 from ascend_runner.launcher import Launcher
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
 from ascend_runner.managed_node import ManagedNode
@@ -53,8 +54,7 @@ class JobRunner:
         self._limit = REPORT_LIMIT  # seconds for the disk with the report
         self._checkpoints: Checkpoints | None = None  # before the attempt; None: unknown
         self._has_survivors = False  # whether processes of the attempt are alive
-        self._hooks = hooks.Hooks(environ=launcher.environ, warn=self._messages.warning)
-        self._due = {hooks.BEFORE_START, hooks.BEFORE_EXIT}  # events whose hooks may run
+        self._hooks = JobHooks(launcher, journal)
 
     def run(self) -> Outcome:
         """Run the job to its end.
@@ -116,7 +116,6 @@ class JobRunner:
         """Run an attempt."""
         spec = self.journal.spec
         self._has_survivors = False
-        self._due.add(hooks.AFTER_ATTEMPT)
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
         progress = Progress(spec, self._messages, self._signals.is_orphaned)
         folder = self._launcher.run_folder
@@ -125,7 +124,7 @@ class JobRunner:
             shown = board.opened(folder, spec, lambda: self._launcher.requests.deadline)
             spec = with_requests(spec, folder)
             spec, heartbeats = beside.enter_context(receiving(spec, folder, self._messages.warning, self._signals.wake))
-            processes = beside.enter_context(closing(RankProcesses()))
+            processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt())))
             self._signals.watch(processes.exits)
             node = ManagedNode(
                 processes=processes,
@@ -136,7 +135,8 @@ class JobRunner:
                 requests=self._launcher.requests,
             )
             try:
-                Manager(spec, node, observers=(shown, progress, self.journal, self, recorder, heartbeats)).run()
+                observers = (shown, progress, self.journal, self, recorder, heartbeats, self._hooks)
+                Manager(spec, node, observers=observers).run()
             finally:
                 self._signals.unwatch(processes.exits)
 
@@ -172,19 +172,11 @@ class JobRunner:
             self._messages.warning(screen.held_devices(holders))
 
     def _run_hooks(self, event: str) -> None:
-        """Run the hooks of an event, those of an end only once. After a second stop signal, none is run."""
-        spec, job = self.journal.spec, self.journal.job
-        if event not in self._due & dict(spec.hooks).keys() or self._signals.is_hurried():
-            return
-        self._due -= {event} - {hooks.BEFORE_START}
-        is_running_on = job.state in {JobState.PREPARING, JobState.RESTARTING}
-        wait = self._launcher.wait_in_time if is_running_on else self._signals.wait_unless_stopped
-        found = self._checkpoints if event == hooks.BEFORE_START else self._look_for_checkpoints()
-        newest = found.newest.path if found and found.newest else ""
-        for problem in self._hooks.run(spec, event, hooks.variables(spec, job, self.journal.report, newest), wait):
-            if event == hooks.BEFORE_START:
-                raise AscendRunnerError(f"{problem}; no {'further attempt' if job.attempt else 'rank'} was started")
-            self._messages.warning(problem)
+        if event == hooks.AFTER_ATTEMPT:
+            self._hooks.end_attempt()
+        if self._hooks.are_due(event):
+            found = self._checkpoints if event == hooks.BEFORE_START else self._look_for_checkpoints()
+            self._hooks.run(event, found.newest.path if found and found.newest else "")
 
     def _look_for_checkpoints(self) -> Checkpoints | None:
         return checkpoint_dir.look(self.journal.spec.checkpoint_dir, self._signals.is_stopped, self._signals.is_hurried)

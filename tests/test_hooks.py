@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.helpers.job_files import contradictions
+from tests.helpers.package_source import PACKAGE
 from tests.helpers.program import Program, Run
+from tests.helpers.waiting import is_gone, wait_until
 
 TELL = (
     'echo "$ASCEND_RUNNER_EVENT $ASCEND_RUNNER_STATE $ASCEND_RUNNER_ATTEMPT [$ASCEND_RUNNER_STATUS]'
     ' $ASCEND_RUNNER_CAUSE" >> told; test -e "$ASCEND_RUNNER_REPORT" && test -d "$ASCEND_RUNNER_LOG_DIR"'
 )
+TELL_SAVED = (
+    'echo "$ASCEND_RUNNER_EVENT $ASCEND_RUNNER_STATE [$ASCEND_RUNNER_CHECKPOINT] [$ASCEND_RUNNER_STEP]'
+    ' [$ASCEND_RUNNER_RANKS] [$ASCEND_RUNNER_MISSING] [$ASCEND_RUNNER_CAUSE]" >> saved'
+)
+TRAINS = (sys.executable, str(Path(__file__).parent / "workers" / "trains.py"))
 FAILED = "rank 0 failed: exit status 7"
 
 
@@ -121,7 +130,7 @@ def test_stop_signal_ends_a_hook_before_the_start(program: Program) -> None:
 
 @pytest.mark.parametrize("event", ["after-attempt", "before-exit"])
 def test_stop_signal_ends_a_hook_at_the_end(program: Program, event: str) -> None:
-    """A hook that hangs at the end of a job is ended by a stop signal, and the exit status stays that of the job."""
+    """A hook that hangs at the end is ended by a stop signal, which is told, and the exit status stays the job's."""
     options = ("--hook", f"{event}=touch up; trap '' TERM; sleep 60; sleep 60")
     run = program.start("--nproc-per-node", "1", *options, "sh", "-c", "exit 7")
     program.shell("while ! [ -e up ]; do sleep 0.05; done")
@@ -129,6 +138,7 @@ def test_stop_signal_ends_a_hook_at_the_end(program: Program, event: str) -> Non
 
     assert 7 == run.finish()
     assert "failed" == program.report()["state"]
+    assert f"WARNING hook {event} was killed: SIGTERM received\n" in run.screen
 
 
 def test_stop_signal_during_a_hook_prevents_a_restart(program: Program) -> None:
@@ -140,6 +150,90 @@ def test_stop_signal_during_a_hook_prevents_a_restart(program: Program) -> None:
 
     assert 143 == run.finish()
     assert [f"before-exit stopped 0 [143] stopped by SIGTERM; the last failure: {FAILED}"] == told(program)
+
+
+# --- Checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def train(program: Program, *words: str, hook: str, options: tuple[str, ...] = ()) -> Run:
+    """Start two ranks that save when they are asked, with a hook for checkpoints."""
+    env = {"PYTHONPATH": str(PACKAGE.parent)}
+    options = ("--nproc-per-node", "2", "--hook", f"checkpoint={hook}", *options)
+    return program.start(*options, *TRAINS, "0.1", *words, env=env)
+
+
+def test_hook_for_a_checkpoint(program: Program) -> None:
+    """It runs beside the ranks, and is told what was saved; each checkpoint has one."""
+    run = train(program, hook=f"{TELL_SAVED}; touch up; while ! [ -e down ]; do sleep 0.01; done")
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    program.shell("while ! [ -e up ]; do sleep 0.01; done")
+    last = program.report()["last_checkpoint"]
+    assert "running" == program.report()["state"]
+    run.send(signal.SIGUSR1)
+    run.wait_for("by ranks 0, 1 in ", times=2)
+    program.shell("touch down; while ! [ 2 = $(wc -l < saved) ]; do sleep 0.01; done")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    (first, _second) = (program.folder / "saved").read_text().splitlines()
+    assert f"checkpoint checkpointing [{last['path']}] [{last['step']}] [0,1] [] []" == first
+    assert "WARNING" not in run.screen
+
+
+def test_hook_for_the_last_checkpoint_ends_before_the_job(program: Program) -> None:
+    """It runs beside the stop, and the job waits for it; it is told why the ranks had to save."""
+    hook = f"while kill -0 $PPID && ! grep -q stopped job-events.jsonl; do sleep 0.01; done; {TELL_SAVED}"
+    run = train(program, hook=f'cd "$ASCEND_RUNNER_LOG_DIR"; {hook}', options=("--checkpoint-grace", "600"))
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    why = "SIGTERM received; the ranks save a checkpoint first"
+    assert (program.log_dir / "saved").read_text().endswith(f"[0,1] [] [{why}]\n")
+
+
+def test_hook_for_a_checkpoint_fails_or_leaves_processes(program: Program) -> None:
+    """Its failure is a warning, and what it leaves behind is killed at once; neither disturbs the ranks."""
+    run = train(program, hook="setsid sleep 1000 & echo $! > left; echo no room; exit 3")
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    run.wait_for("WARNING hook checkpoint failed: exit status 3 (no room); see ")
+    pid = int((program.folder / "left").read_text())
+    wait_until(lambda: is_gone(pid))
+    assert "running" == program.report()["state"]
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+
+
+def test_stop_signal_ends_a_hook_for_a_checkpoint(program: Program) -> None:
+    """The first signal stops the ranks, the second one the hook that the job waits for."""
+    run = train(program, hook="trap '' TERM; touch up; sleep 1000; sleep 1000")
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    program.shell("while ! [ -e up ]; do sleep 0.01; done")
+    run.send(signal.SIGTERM)
+    run.wait_for("stopped by SIGTERM")
+    run.send(signal.SIGHUP)
+
+    assert 143 == run.finish()
+    assert "WARNING hook checkpoint was killed: SIGHUP received\n" in run.screen
+
+
+def test_no_hook_without_a_checkpoint(program: Program) -> None:
+    """If no rank has saved, there is nothing to tell."""
+    run = train(program, "deaf", hook=TELL_SAVED)
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    run.wait_for("SIGUSR1 was not sent to the ranks")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert not (program.folder / "saved").exists()
+
+
+# --- Signals, holds and refusals --------------------------------------------------------------------------------------
 
 
 def test_second_stop_signal_skips_hooks(program: Program) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from signal import SIGCONT
 from typing import Union
 
 from ascend_runner.facts import RankReaped
 from ascend_runner.guardian import process_tree, sweep
+from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.host import cgroup
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import RankSpec
@@ -23,7 +24,9 @@ from ascend_runner.supervision.signal_targets import Identity, RankProcess
 class RankProcesses:
     """Starts, watches, signals and reaps ranks. This process must be their subreaper (see `guardian.process_tree`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: Collection[int] = ()) -> None:
+        """`others` are the pids of children that are not the ranks': they and what is below them is left alone."""
+        self._others = others
         self._leaders: dict[int, Leader] = {}  # not reaped, so their pids cannot be reused
         self.exits = ExitWatch()
         self._asked: set[Identity] = set()  # processes that were asked to stop
@@ -69,11 +72,11 @@ class RankProcesses:
     def _living_sessions(self, endings: Mapping[int, Ending]) -> Collection[int]:
         """Return the sessions that have a living process, of those that are needed."""
         # The orphans of a leader become children of this process, their subreaper: without any there is no straggler.
-        adopted = sweep.reap_adopted(keep=self._leader_pids())
+        adopted = sweep.reap_adopted(keep=self._kept_pids())
         if not adopted or not (endings or self._with_stragglers):
             return ()
         needed = {self._leaders[rank_id].pid for rank_id in (*endings, *self._with_stragglers)}
-        living = [found for found in process_tree.descendants(os.getpid()) if not found.is_zombie]
+        living = [found for found in self._descendants() if not found.is_zombie]
         for found in living:
             if found.session in needed and found.parent != os.getpid():  # no SIGCHLD will report its end
                 self.exits.add(found.pid)
@@ -120,7 +123,7 @@ class RankProcesses:
 
     def _children(self) -> tuple[RankProcess, ...]:
         if self._tree is None:
-            self._tree = rank_tree.read(process_tree.descendants(os.getpid()))
+            self._tree = rank_tree.read(self._descendants())
         return self._tree
 
     def signal(self, signums: Mapping[int, int]) -> None:
@@ -131,7 +134,7 @@ class RankProcesses:
             leader.signal_group(signum)
             by_session[leader.pid] = signum
         # A session may hold more groups than its leader's: the jobs of a shell, timeout(1).
-        for found in process_tree.descendants(os.getpid()):
+        for found in self._descendants():
             if found.session in by_session and found.pgid != found.session and not found.is_zombie:
                 process_tree.send(found.identity, by_session[found.session])
 
@@ -145,38 +148,38 @@ class RankProcesses:
 
     def has_killable(self) -> bool:
         """Whether any process is alive that this user may signal."""
-        return self._has_killable_but(frozenset())
+        return self._has_killable_but(frozenset(self._others))
 
     def has_escaped(self) -> bool:
         """Whether any process outside the ranks' own sessions is alive that may be signalled. Reaps ended ones."""
         self._tree = None
         self.exits.take_ended()
-        leaders = self._leader_pids()
+        kept = self._kept_pids()
         # A chain of processes that each start the next one and exit may be missed by a walk through the tree.
-        adopted = sweep.reap_adopted(keep=leaders)
-        return any(map(process_tree.may_signal, adopted)) or (bool(adopted) and self._has_killable_but(leaders))
+        adopted = sweep.reap_adopted(keep=kept)
+        return any(map(process_tree.may_signal, adopted)) or (bool(adopted) and self._has_killable_but(kept))
 
     @staticmethod
-    def _has_killable_but(leaders: frozenset[int]) -> bool:
-        found = process_tree.descendants(os.getpid(), leaders)
+    def _has_killable_but(kept: frozenset[int]) -> bool:
+        found = process_tree.descendants(os.getpid(), kept)
         return any(process_tree.may_signal(process.pid) for process in found if not process.is_zombie)
 
     def is_held(self) -> bool:
         """Whether any process of the ranks is not allowed to run: stopped, traced, or in a frozen control group."""
         host = Host()
-        living = (found for found in process_tree.descendants(os.getpid()) if not found.is_zombie)
+        living = (found for found in self._descendants() if not found.is_zombie)
         return any(found.state in {"T", "t"} or cgroup.is_frozen(host, found.pid) for found in living)
 
     def kill_escaped(self) -> Mapping[int, str]:
         """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""
-        return {found.pid: found.name for found in sweep.kill_all(keep=self._leader_pids())}
+        return {found.pid: found.name for found in sweep.kill_all(keep=self._kept_pids())}
 
     def survivors(self) -> tuple[str, ...]:
         """Describe all processes that are still alive, of whatever session."""
         owners = {leader.pid: f"{leader.spec.title}: " for leader in self._leaders.values()}
         return tuple(
             owners.get(found.session, "") + process_tree.describe(found)
-            for found in process_tree.descendants(os.getpid())
+            for found in self._descendants()
             if not found.is_zombie
         )
 
@@ -184,5 +187,8 @@ class RankProcesses:
         """Stop watching. May be called twice."""
         self.exits.close()
 
-    def _leader_pids(self) -> frozenset[int]:
-        return frozenset(leader.pid for leader in self._leaders.values())
+    def _descendants(self) -> Iterator[Descendant]:
+        return process_tree.descendants(os.getpid(), frozenset(self._others))
+
+    def _kept_pids(self) -> frozenset[int]:
+        return frozenset((*(leader.pid for leader in self._leaders.values()), *self._others))

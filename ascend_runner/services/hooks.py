@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from ascend_runner import files
-from ascend_runner.errors import OutputError, reason
+from ascend_runner.errors import AscendRunnerError, OutputError, StopRequestedError, reason
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.host import bounded
 from ascend_runner.lifecycle.machine import Job
@@ -25,12 +25,13 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.settings.command_line import VARIABLES
 from ascend_runner.settings.option import VARIABLE_PREFIX
-from ascend_runner.supervision.events import Ending
-from ascend_runner.text import last_lines
+from ascend_runner.supervision.events import Ending, signal_name
+from ascend_runner.text import format_numbers, last_lines
 
 Value = TypeVar("Value")
 
 BEFORE_START: Final = "before-start"
+CHECKPOINT: Final = "checkpoint"
 AFTER_ATTEMPT: Final = "after-attempt"
 BEFORE_EXIT: Final = "before-exit"
 
@@ -59,22 +60,28 @@ class Hooks:
 
         `wait` blocks until a child has ended, at most so many seconds. What it raises ends the hook.
         """
+        env = self.env(event, variables)
+        for command in commands(job, event):
+            path = job.hook_log_path(event)
+            output = self.open(path)
+            try:
+                problem = self._run(command, env, output, wait)
+            except AscendRunnerError as end:
+                self.warn(cut(event, end))
+                raise
+            finally:
+                _on_disk(functools.partial(os.close, output))
+            if problem:
+                yield failed(event, problem, path)
+
+    def env(self, event: str, variables: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a hook: ours without options of the runner, and the variables."""
         env = {name: value for name, value in self.environ.items() if name not in VARIABLES}
-        env |= {**variables, f"{VARIABLE_PREFIX}EVENT": event}
-        for name, command in job.hooks:
-            if name == event:
-                path = job.hook_log_path(event)
-                output = self._open(path)
-                try:
-                    problem = self._run(command, env, output, wait)
-                finally:
-                    _on_disk(functools.partial(os.close, output))
-                if problem:
-                    yield f"hook {event} failed: {problem}; see {path}"
+        return {**env, **variables, f"{VARIABLE_PREFIX}EVENT": event}
 
     def _run(self, command: str, env: Mapping[str, str], output: int, wait: Callable[[float], None]) -> str:
         """Run a command; return what is wrong with its end, "" after a success."""
-        start, deadline = _on_disk(lambda: os.fstat(output).st_size), time.monotonic() + self.limit
+        start, deadline = size_of(output), time.monotonic() + self.limit
         others = frozenset(process_tree.children(os.getpid()))
         try:
             # Its own session: Ctrl-C reaches the runner alone.
@@ -92,14 +99,14 @@ class Hooks:
             while hook.poll() is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    return f"timed out after {self.limit:g} s and was killed"
+                    return timed_out(self.limit)
                 wait(left)
         finally:
             is_over = hook.returncode is not None
             hook.returncode = hook.returncode or 0  # or subprocess would reap it, which the sweep does
             self._sweep(others)
         status = hook.returncode if is_over else 0
-        return "" if status == 0 else f"{_ending(status)}{_last_line(output, start)}"
+        return explained(_ending(status), output, start)
 
     def _sweep(self, others: frozenset[int]) -> None:
         """Kill all processes of a hook that are left."""
@@ -113,7 +120,7 @@ class Hooks:
                 return
             time.sleep(SWEEP_POLL)
 
-    def _open(self, path: str) -> int:
+    def open(self, path: str) -> int:
         """Open a log, or /dev/null with a warning."""
 
         def open_log() -> int | str:
@@ -147,6 +154,52 @@ def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: st
         "CHECKPOINT": checkpoint,
     }
     return {f"{VARIABLE_PREFIX}{name}": value for name, value in facts.items()}
+
+
+def commands(job: JobSpec, event: str) -> tuple[str, ...]:
+    """Return the hooks of an event."""
+    return tuple(command for name, command in job.hooks if name == event)
+
+
+def failed(event: str, problem: str, path: str) -> str:
+    """Say that a hook has failed; `path` is that of its log."""
+    return f"hook {event} failed: {problem}; see {path}"
+
+
+def timed_out(limit: float) -> str:
+    """Say that a hook has run for too long."""
+    return f"timed out after {limit:g} s and was killed"
+
+
+def explained(ending: Ending, output: int, start: int | None) -> str:
+    """Say how a hook has failed, with its last line; "" after a success. Its output begins at `start` of its log."""
+    return "" if ending.is_success else f"{ending}{_last_line(output, start)}"
+
+
+def size_of(output: int) -> int | None:
+    """Return the size of a log; None if its disk fails, or does not respond."""
+    return _on_disk(lambda: os.fstat(output).st_size)
+
+
+def of_checkpoint(saved: Mapping[str, Any], why: str) -> dict[str, str]:
+    """Return what a hook is told of a checkpoint; `saved` is its record in the report, `why` the ranks were asked."""
+    facts = {
+        "CAUSE": why,
+        "STEP": "" if saved["step"] is None else str(saved["step"]),
+        "RANKS": _numbers(saved["ranks"]),
+        "MISSING": _numbers(saved["missing"]),
+    }
+    return {f"{VARIABLE_PREFIX}{name}": value for name, value in facts.items()}
+
+
+def _numbers(ranks: Sequence[int]) -> str:
+    return format_numbers(ranks).replace(" ", "")
+
+
+def cut(event: str, end: AscendRunnerError) -> str:
+    """Say that a hook was killed because the wait for it has ended."""
+    why = f"{signal_name(end.signum)} received" if isinstance(end, StopRequestedError) else str(end)
+    return f"hook {event} was killed: {why}"
 
 
 def _ending(returncode: int) -> Ending:

@@ -30,7 +30,10 @@ ATTEMPT: Final = f"{VARIABLE_PREFIX}ATTEMPT"  # which attempt a rank belongs to,
 CHECKPOINT: Final = f"{VARIABLE_PREFIX}CHECKPOINT"  # the newest complete checkpoint, for a rank
 STAGED: Final = f"{VARIABLE_PREFIX}STAGED_"  # with a number: where the copy of a data set is, for a rank
 # Where the runner and its ranks share files, and what the ranks and hooks of a runner around this one are told.
-_TOLD: Final = ("RUN_DIR", "CHECKPOINT_REQUESTS", "EVENT", "JOB", "STATE", "STATUS", "CAUSE", "REPORT")
+_TOLD: Final = (
+    *("RUN_DIR", "CHECKPOINT_REQUESTS", "EVENT", "JOB", "STATE", "STATUS", "CAUSE", "REPORT"),
+    *("STEP", "RANKS", "MISSING"),
+)
 NO_OPTIONS: Final = frozenset({*(f"{VARIABLE_PREFIX}{name}" for name in _TOLD), ATTEMPT, CHECKPOINT})
 
 # Kubernetes makes these for each service, hence for one that is called ascend-runner.

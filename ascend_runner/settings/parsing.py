@@ -24,7 +24,7 @@ ALL: Final = "all"
 NONE: Final = "none"
 AUTO: Final = "auto"
 OFF: Final = "off"
-HOOKS: Final = ("before-start", "after-attempt", "before-exit")
+HOOKS: Final = ("before-start", "checkpoint", "after-attempt", "before-exit")
 
 
 def switch(text: str) -> bool:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Ending, Exited
 from tests.helpers.plans import rank_spec
-from tests.helpers.waiting import LIMIT, wait_until
+from tests.helpers.waiting import LIMIT, is_gone, wait_until
 
 
 @pytest.fixture
@@ -51,6 +51,28 @@ def test_death_of_a_straggler_that_is_no_child_is_noticed(processes: RankProcess
     processes.reap(0)
     while processes.has_escaped():
         processes.kill_escaped()
+
+
+def test_processes_that_are_not_the_ranks_are_left_alone(tmp_path: Path) -> None:
+    """A child that was named to it, and what is below that child, is neither asked, counted, killed nor reaped."""
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", "sleep 1000 & exec setsid sleep 999"], os.environ)
+    try:
+        wait_until(lambda: names() == ["sleep", "sleep"])
+        with closing(RankProcesses({pid})) as processes:
+            spawn(processes, tmp_path, "exit 7")
+            wait_until(lambda: processes.look()[0])
+            processes.ask_escaped(signal.SIGTERM)
+
+            assert (False, False, ()) == (processes.has_killable(), processes.has_escaped(), processes.survivors())
+            assert {} == processes.kill_escaped()
+            assert (0, 0) == os.waitpid(pid, os.WNOHANG)
+            processes.reap(0)
+    finally:
+        pids = [found.pid for found in process_tree.descendants(os.getpid())]
+        for each in pids:
+            os.kill(each, signal.SIGKILL)
+        wait_until(lambda: all(map(is_gone, pids)))
+        sweep.reap_adopted()
 
 
 def names() -> list[str]:

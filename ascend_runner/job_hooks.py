@@ -1,0 +1,85 @@
+"""Runs the hooks of a job when its runner says so, and those for checkpoints when the ranks have saved one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.facts import CheckpointEnded, Fact
+from ascend_runner.launcher import Launcher
+from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.report import checkpoint
+from ascend_runner.report.journal import Journal
+from ascend_runner.services import hooks
+from ascend_runner.supervision.state import Phase, State
+
+if TYPE_CHECKING:
+    from ascend_runner.services.checkpoint_hooks import CheckpointHooks
+
+
+class JobHooks:
+    """The hooks of one job. An observer of the manager's facts."""
+
+    def __init__(self, launcher: Launcher, journal: Journal) -> None:
+        self._launcher, self._journal = launcher, journal
+        self._hooks = hooks.Hooks(environ=launcher.environ, warn=launcher.messages.warning)
+        self._due = {hooks.BEFORE_START, hooks.BEFORE_EXIT}  # events whose hooks may run
+        self._for_checkpoints: CheckpointHooks | None = None
+        self._why = ""  # the ranks were asked for the newest checkpoint
+
+    def begin_attempt(self) -> Collection[int]:
+        """Prepare for an attempt; return the set of the pids of children that will not be the ranks'."""
+        self._due.add(hooks.AFTER_ATTEMPT)
+        if not hooks.commands(self._journal.spec, hooks.CHECKPOINT):
+            return ()
+        from ascend_runner.services.checkpoint_hooks import CheckpointHooks  # noqa: PLC0415  only these need it
+
+        self._for_checkpoints = CheckpointHooks(self._hooks, self._journal.spec)
+        return self._for_checkpoints.pids
+
+    def observe(self, fact: Fact, _at: float) -> None:
+        """Run the hooks for a checkpoint, beside the ranks, when one was saved on request."""
+        if isinstance(fact, State) and fact.phase is Phase.CHECKPOINTING:
+            self._why = checkpoint.why(fact)
+        elif isinstance(fact, CheckpointEnded) and fact.parts and self._for_checkpoints:
+            saved = checkpoint.member(fact, "")
+            told = hooks.variables(self._journal.spec, self._journal.job, self._journal.report, str(saved["path"]))
+            self._for_checkpoints.start({**told, **hooks.of_checkpoint(saved, self._why)})
+
+    def are_due(self, event: str) -> bool:
+        """Whether there are hooks of an event to run: those of an end only once, none after a second stop signal."""
+        is_due = event in self._due & dict(self._journal.spec.hooks).keys()
+        return is_due and not self._launcher.signals.is_hurried()
+
+    def run(self, event: str, newest: str) -> None:
+        """Run the hooks of an event; `newest` is the newest complete checkpoint.
+
+        Raises:
+            AscendRunnerError: A hook before the start has failed.
+            StopRequestedError: A stop signal has arrived, and ended a hook.
+        """
+        spec, job = self._journal.spec, self._journal.job
+        self._due -= {event} - {hooks.BEFORE_START}
+        told = hooks.variables(spec, job, self._journal.report, newest)
+        for problem in self._hooks.run(spec, event, told, self._wait):
+            if event == hooks.BEFORE_START:
+                raise AscendRunnerError(f"{problem}; no {'further attempt' if job.attempt else 'rank'} was started")
+            self._launcher.messages.warning(problem)
+
+    def end_attempt(self) -> None:
+        """Wait for the hooks for checkpoints, unless a second stop signal has arrived.
+
+        Raises:
+            StopRequestedError: A stop signal has arrived, and ended them.
+        """
+        running, self._for_checkpoints = self._for_checkpoints, None
+        if running and self._launcher.signals.is_hurried():
+            running.close()
+        elif running:
+            running.finish(self._wait)
+
+    def _wait(self, seconds: float) -> None:
+        is_running_on = self._journal.job.state in {JobState.PREPARING, JobState.RESTARTING}
+        wait = self._launcher.wait_in_time if is_running_on else self._launcher.signals.wait_unless_stopped
+        wait(seconds)

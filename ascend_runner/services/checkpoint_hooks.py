@@ -1,0 +1,172 @@
+"""Runs the hooks for a checkpoint in the background, while the ranks go on.
+
+A process of ours above each hook adopts whatever the hook leaves behind, so that it is not taken for a rank's. These
+processes are started by the runner's loop alone, which must know them before it looks at its children.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from signal import SIGKILL
+from typing import IO, Final
+
+from ascend_runner.errors import AscendRunnerError, reason
+from ascend_runner.guardian import process_tree
+from ascend_runner.host import bounded
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.services import hooks
+from ascend_runner.services.hooks import CHECKPOINT, Hooks
+from ascend_runner.supervision.events import Ending
+
+# Runs commands one after the other, each when a line permits it, and prints the exit status of each. It stays until it
+# is killed, as the parent of what they leave behind: it is a subreaper, which exec(2) does not change.
+HOLDER: Final = (
+    "exec 3>&2 2>/dev/null;"  # where a shell writes that a command was killed
+    'for one; do read -r _ || exit; (exec /bin/sh -c "$one" </dev/null >&3 2>&3 3>&-); echo $?; done; read -r _'
+)
+BECOME_HOLDER: Final = (
+    "import ctypes, os, sys;"
+    f" ctypes.CDLL(None).prctl({process_tree.PR_SET_CHILD_SUBREAPER}, ctypes.c_ulong(1), 0, 0, 0);"
+    " os.execv('/bin/sh', ['sh', '-c', *sys.argv[1:]])"
+)
+POLL_INTERVAL: Final = 0.1  # seconds between two checks at the end of an attempt
+SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook whose shell has not told it
+
+
+class CheckpointHooks:
+    """The hooks for the checkpoints of one attempt. `pids` are those of the processes above them.
+
+    The hooks of a checkpoint begin when those of the one before have ended. If a third one is saved meanwhile, the
+    hooks of the second one are skipped.
+    """
+
+    def __init__(self, runner: Hooks, job: JobSpec) -> None:
+        self.pids: set[int] = set()
+        self._runner = runner
+        self._commands = hooks.commands(job, CHECKPOINT)
+        self._path = job.hook_log_path(CHECKPOINT)
+        self._output = runner.open(self._path)
+        self._lock = threading.Lock()
+        self._next: subprocess.Popen[bytes] | None = None
+        self._is_busy = False
+        self._is_cut = False
+        self._current = 0  # the pid above the hook that runs; 0: none does
+
+    def start(self, variables: Mapping[str, str]) -> None:
+        """Run the hooks soon. Called in the thread of the runner's loop."""
+        try:
+            holder = subprocess.Popen(
+                [sys.executable, "-ISc", BECOME_HOLDER, HOLDER, "sh", *self._commands],
+                env=self._runner.env(CHECKPOINT, variables),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._output,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._runner.warn(hooks.failed(CHECKPOINT, f"cannot start {sys.executable}: {reason(error)}", self._path))
+            return
+        self.pids.add(holder.pid)
+        with self._lock:
+            skipped, self._next = self._next, holder
+            is_idle, self._is_busy = not self._is_busy, True
+        if skipped:
+            self._runner.warn("a hook checkpoint was skipped because the one before took too long")
+            self._remove(skipped)
+        if is_idle:
+            try:
+                bounded.start_thread(self._work)
+            except AscendRunnerError as error:
+                self._runner.warn(hooks.failed(CHECKPOINT, str(error), self._path))
+                self._is_cut = True
+                self._work()
+
+    def finish(self, wait: Callable[[float], None]) -> None:
+        """Wait until all hooks have ended; what `wait` raises kills them.
+
+        Raises:
+            AscendRunnerError: A stop signal has arrived, or the time limit of the job is reached.
+        """
+        try:
+            while self._is_busy:
+                wait(POLL_INTERVAL)
+        except AscendRunnerError as end:
+            self._runner.warn(hooks.cut(CHECKPOINT, end))
+            raise
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Kill the hooks that still run. May be called twice."""
+        self._is_cut = True
+        deadline = time.monotonic() + hooks.SWEEP_LIMIT
+        while self._is_busy and time.monotonic() < deadline:
+            if self._current:
+                _kill_below(self._current)
+            time.sleep(hooks.SWEEP_POLL)
+        if self._output >= 0 and not self._is_busy:
+            bounded.call(hooks.DISK_LIMIT, lambda: os.close(self._output))
+            self._output = -1
+
+    def _work(self) -> None:
+        """Run the hooks of all checkpoints that wait."""
+        while True:
+            with self._lock:
+                holder, self._next = self._next, None
+                self._is_busy = holder is not None
+            if holder is None:
+                return
+            self._current = holder.pid
+            for _ in self._commands:
+                problem = "" if self._is_cut else self._run_next(holder)
+                if problem and not self._is_cut:
+                    self._runner.warn(hooks.failed(CHECKPOINT, problem, self._path))
+            self._current = 0
+            self._remove(holder)
+
+    def _run_next(self, holder: subprocess.Popen[bytes]) -> str:
+        """Run the next hook below a process; return what is wrong with its end, "" after a success."""
+        if not (holder.stdin and holder.stdout):
+            raise ValueError("the process has no pipes")
+        start = hooks.size_of(self._output)
+        with suppress(BrokenPipeError):
+            holder.stdin.write(b"\n")
+        is_over = _is_readable(holder.stdout, self._runner.limit)
+        _kill_below(holder.pid)
+        status = holder.stdout.readline() if is_over or _is_readable(holder.stdout, hooks.SWEEP_LIMIT) else b""
+        if not is_over:
+            return hooks.timed_out(self._runner.limit)
+        return hooks.explained(Ending(exit_code=int(status or SHELL_KILLED)), self._output, start)
+
+    def _remove(self, holder: subprocess.Popen[bytes]) -> None:
+        """Kill what is left below a process, and the process itself."""
+        _kill_below(holder.pid)
+        holder.kill()
+        holder.wait()
+        for pipe in (holder.stdin, holder.stdout):
+            if pipe:
+                pipe.close()
+        self.pids.discard(holder.pid)
+
+
+def _is_readable(pipe: IO[bytes], seconds: float) -> bool:
+    return bool(select.select([pipe], [], [], seconds)[0])
+
+
+def _kill_below(pid: int) -> None:
+    """Kill everything that a process has started, within the time that SIGKILL may take."""
+    deadline = time.monotonic() + hooks.SWEEP_LIMIT
+    while found := [process for process in process_tree.descendants(pid) if not process.is_zombie]:
+        for process in found:
+            process_tree.send(process.identity, SIGKILL)
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(hooks.SWEEP_POLL)
