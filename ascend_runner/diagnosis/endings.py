@@ -143,7 +143,7 @@ def _memory(circumstances: Circumstances) -> str:
 
 
 def beside(code: str, circumstances: Circumstances) -> str:
-    """Return the present state of the machine as far as it confirms an error (a full disk); "" if it does not."""
+    """Return what the present state of the machine says about an error, such as a full disk; "" if nothing."""
     if code in _OF_DISKS and circumstances.full_disks:
         return f"full now: {', '.join(circumstances.full_disks)}"
     usage = _shm_usage(circumstances)
@@ -151,7 +151,8 @@ def beside(code: str, circumstances: Circumstances) -> str:
         return f"/dev/shm {'is full' if _is_shm_full(circumstances) else 'now'}: {usage}"  # noqa: S108  only named
     if code in _OF_MEMORY and circumstances.own_oom_kills:
         return f"the OOM killer was active {_memory(circumstances)}"
-    return ""
+    is_excluded = circumstances.own_oom_kills == circumstances.machine_oom_kills == 0
+    return "but the kernel reports no OOM kill" if code in _OF_MEMORY and is_excluded else ""
 
 
 _OF_DISKS: Final = frozenset({"No space left on device", "file write failed"})

@@ -111,16 +111,17 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
 def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]) -> Found | None:
     """Find the first code or telling phrase of the error, else around it, else at the end of the log.
 
-    What surrounds an error of the program itself (a ValueError) does not explain it. The plog counts only if the log
-    contains nothing: a rank that raised an exception has usually failed because of it, and HCCL's errors during its
-    teardown are a consequence.
+    What surrounds an error of the program itself (a ValueError), or one whose message says that it is the cause (out of
+    memory), does not explain it. The plog counts only if the log contains nothing: a rank that raised an exception has
+    usually failed because of it, and HCCL's errors during its teardown are a consequence.
     """
     message = told.message if told else ()
     found = first_code(message)
     if found and not found.code.is_wrapper:
         return found
-    if told and statements.is_of_the_program(told):
-        return first_phrase(message) or found
+    phrase = first_phrase(message)
+    if told and (statements.is_of_the_program(told) or (phrase and phrase.code.kind is Kind.ROOT and not found)):
+        return phrase or found
 
     near = lines[max(0, told.start - LAST_LINES) : told.end + LAST_LINES] if told else lines
     around = first_code(near)
@@ -131,7 +132,12 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
 
 
 def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None) -> Found | None:
-    """Let the line of a code that says nothing itself be the first of CANN's details around it, the innermost."""
+    """Let the line of a code that says nothing itself be the first of CANN's details around it, the innermost.
+
+    The line of a timeout is that of HCCL's heartbeat, if there is one: it names the device, and says what is wrong.
+    """
+    if found and found.code.kind is Kind.SECONDARY:
+        return Found(found.code, next((line for line in lines if "Cluster Exception Location[" in line), found.line))
     if found is None or not (found.code.is_wrapper or found.code.name.isdigit()):
         return found
     at = told.end - 1 if told else next((number for number, line in enumerate(lines) if line == found.line), 0)

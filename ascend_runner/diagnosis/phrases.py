@@ -45,7 +45,7 @@ root malloc device memory failed = not enough device memory: use a smaller batch
     (?:malloc|alloc\w*) (?:\w+ )?device memory failed|memory not enough
 # CUDA error strings; CANN task scheduler (RTS_HWTS)
 root device-side assert = an index is out of range or an assertion failed in a kernel
-    device-side assert
+    device-side assert(?!ions)
 root aicore exception = exception in a kernel on the AI core
     \baicore exception
 # Linux mm/oom_kill.c; Kubernetes; ray memory_monitor

@@ -122,7 +122,8 @@ _TABLE_RULE: Final = re.compile(r"={10,}\s*$")
 _RULE: Final = re.compile(r"-{10,}\s*$")
 _RECORD: Final = re.compile(  # what begins something else: a log record, a crash
     r"\[?\d{4}-\d\d-\d\d[ T]\d|[IW]\d{4} \d|\[?(?:INFO|WARNING|DEBUG)\b|wandb: "
-    r"|\[[\w.-]+:\d+\] \*\*\*|\*\*\* SIG|Fatal Python error|terminate called"
+    r"|(?:\[rank\d+\]: ?)?\[[IW](?:\d{3,4} [\d:.]+)? \S+:\d+\]"  # of c10, with its time since torch 2.3
+    r"|\[[\w.-]+:\d+\] \*\*\*|\*\*\* SIG|Fatal Python error|terminate called|Exception in thread "
 )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.diagnosis.passing_on import only_passes_on
 from ascend_runner.diagnosis.traceback_block import FRAME, GAP, GROUP_HEADER, HEADER, INNER_HEADER, Block, read_block
 
 CHAIN_LINKS: Final = 4  # exceptions kept of a chain, counted from the last
@@ -118,12 +119,12 @@ def _traceback(chain: Chain) -> Traceback:
 def _telling(chain: Chain) -> Block:
     """Choose the exception of a chain that says why.
 
-    That is the last one, which the program has chosen to end with, unless a clean-up on the way out (`__exit__`,
-    `close`) has failed as well: then it is the one that was under way.
+    That is the last one, which the program has chosen to end with, unless it only passes on the one before, or a
+    clean-up on the way out (`__exit__`, `close`) has failed as well: then it is the one that was under way.
     """
     told = chain[-1][0]
     for (earlier, link), (later, _link) in zip(chain[-2::-1], chain[:0:-1]):
-        if earlier.exception == later.exception:  # a pool has passed on what its worker raised
+        if earlier.exception == later.exception or only_passes_on(later.message):  # of a pool, or of its worker
             told = earlier
             continue
         if link != _CONTEXT or later.source.startswith("raise ") or not any(map(_CLEANUP.search, later.frames)):

@@ -33,6 +33,11 @@ GIB = 1 << 30
             Circumstances(own_oom_kills=0, shm_size=GIB, shm_used=GIB, full_disks=("/tmp",)),
             "a data loader worker was killed, usually by the OOM killer",
         ),
+        (
+            "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",
+            Circumstances(own_oom_kills=0, machine_oom_kills=0),
+            "usually by the OOM killer; but the kernel reports no OOM kill",
+        ),
     ],
 )
 def test_facts_beside_a_code(error: str, circumstances: Circumstances, fact: str) -> None:

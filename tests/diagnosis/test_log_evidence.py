@@ -108,6 +108,47 @@ subprocess.CalledProcessError: Command '['make']' returned non-zero exit status 
     assert len(tail.splitlines()) == len(read(tail, Ending(exit_code=1)).excerpt)
 
 
+OUT_OF_MEMORY: Final = b"""Traceback (most recent call last):
+  File "/job/train.py", line 212, in train_step
+    loss = model(batch)
+RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 2; 60.97 GiB total capacity)
+"""
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"[W compiler_depend.ts:487] Warning: NPU warning, error code is 507013[Error]:",
+        b"[W321 02:07:08.408271257 compiler_depend.ts:487] Warning: NPU warning, error code is 507013[Error]:",
+        b"[rank2]:[W321 02:07:08.408271257 compiler_depend.ts:487] Warning: NPU warning, error code is 507013[Error]:",
+    ],
+)
+def test_record_after_an_exception_that_says_why(record: bytes) -> None:
+    """What torch_npu warns of while it tears down does not explain an exception that states its cause."""
+    evidence = read(OUT_OF_MEMORY + record + b"\n", Ending(exit_code=1))
+
+    assert evidence.code
+    assert "NPU out of memory" == evidence.code.name
+
+
+def test_hint_of_torch_about_assertions() -> None:
+    """The hint that torch appends to each CUDA error is not a failed assertion."""
+    message = b"RuntimeError: CUDA error: invalid device ordinal\n"
+    hint = b"Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+    evidence = read(b"".join([*OUT_OF_MEMORY.splitlines(keepends=True)[:-1], message, hint]), Ending(exit_code=1))
+
+    assert evidence.code
+    assert "invalid device ordinal" == evidence.code.name
+
+
+def test_heartbeat_of_hccl() -> None:
+    """The line of a timeout is the one that names the device and says what is wrong with it."""
+    heartbeat = b"Cluster Exception Location[IP/ID]:[10.0.0.5/3], ExceptionType:[Stuck Occurred]"
+    evidence = read(HCCL_TIMEOUT.replace(b"EI0006", b"EI0002") + heartbeat + b"\n", Ending(exit_code=1))
+
+    assert heartbeat.decode() == evidence.code_line
+
+
 def test_phrase_without_a_code() -> None:
     """A telling phrase counts if there is no code."""
     evidence = read(b"OSError: [Errno 28] No space left on device\n")

@@ -357,6 +357,20 @@ Traceback (most recent call last):
     self.out.write_end()
 RuntimeError: unexpected position 64
 """
+WORKER: Final = b"""\
+Traceback (most recent call last):
+  File "/opt/python/queue.py", line 3, in get
+    return self.poll()
+RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/job/train.py", line 3, in <module>
+    for batch in loader:
+RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly
+Exception in thread monitor:
+"""
 TABLE: Final = b"""\
 Traceback (most recent call last):
   File "/opt/bin/torchrun", line 8, in <module>
@@ -399,6 +413,16 @@ def test_clean_up_that_fails_as_well() -> None:
 
     assert ("OSError: [Errno 28] No space left on device", "save.py:5 in save") == (found.exception, found.place)
     assert "RuntimeError: unexpected position 64" == found.lines[-1]
+
+
+def test_exception_that_only_passes_on_its_cause() -> None:
+    """An exception that says only that a worker has ended yields to the one that it was raised from."""
+    assert "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed." == find(WORKER).exception
+
+
+def test_thread_that_fails_next() -> None:
+    """The exception of a thread does not belong to the message of the one before."""
+    assert "Exception in thread monitor:" not in find(WORKER).lines
 
 
 def test_table_of_torchrun_is_kept_to_its_end() -> None:
