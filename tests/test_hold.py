@@ -13,7 +13,7 @@ import pytest
 from ascend_runner.guardian import process_tree
 from ascend_runner.lifecycle import events
 from tests.helpers.job_files import contradictions
-from tests.helpers.program import Program, Run
+from tests.helpers.program import FAIL_BESIDE_A_DEAF_RANK, Program, Run
 from tests.helpers.surroundings import permitted
 from tests.helpers.waiting import wait_until
 
@@ -141,8 +141,7 @@ def test_stopped_job_is_not_held(program: Program) -> None:
 
 def test_signal_during_the_teardown_prevents_the_hold(program: Program) -> None:
     """A stop signal that arrives after the failure, before the ranks have ended, ends the job as well."""
-    script = "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
-    run = hold(program, script, "--grace", "2")
+    run = hold(program, FAIL_BESIDE_A_DEAF_RANK, "--grace", "2")
     run.wait_for("stopping the other rank")
     run.send(signal.SIGTERM)
 

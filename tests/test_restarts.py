@@ -12,7 +12,7 @@ import pytest
 from ascend_runner.host.host import Host
 from ascend_runner.host.npu import await_release
 from ascend_runner.lifecycle import events
-from tests.helpers.program import Program, Run
+from tests.helpers.program import FAIL_BESIDE_A_DEAF_RANK, Program, Run
 
 RESTARTS = ("--max-restarts", "9", "--restart-delay", "0")
 # Rank 0 fails when the other one, which is started last, runs.
@@ -306,8 +306,7 @@ def test_other_signals_do_not_end_the_delay(program: Program) -> None:
 
 def test_stop_signal_during_the_teardown(program: Program) -> None:
     """A signal while the other ranks of a failed attempt are being stopped prevents the next attempt."""
-    script = "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
-    run = start(program, script, "--grace", "2")
+    run = start(program, FAIL_BESIDE_A_DEAF_RANK, "--grace", "2")
     run.wait_for("stopping the other rank")
     run.send(signal.SIGTERM)
 

@@ -19,6 +19,10 @@ from tests.helpers.waiting import LIMIT
 
 WORKERS: Final = Path(__file__).parents[1] / "workers"
 ACTOR: Final = [sys.executable, "-S", str(WORKERS / "actor.py")]
+# The script of two ranks: the first fails when the second ignores SIGTERM, so that the teardown takes the whole grace.
+FAIL_BESIDE_A_DEAF_RANK: Final = (
+    "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
+)
 
 
 def run_to_end(
