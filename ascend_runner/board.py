@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ascend_runner import activity
 from ascend_runner.activity import Activity
@@ -23,11 +23,15 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import Exited, Spawned
 from ascend_runner.supervision.state import Phase, State
 
+if TYPE_CHECKING:
+    from ascend_runner.training.steps import Step
+
 NAME: Final = "board"  # of the file, in the directory of the job
 MAGIC: Final = b"ASCBOARD"
 LAYOUT: Final = 1  # of everything below
 PHASES: Final = tuple(Phase)
 NO_LIMIT: Final = 0.0
+LARGEST_STEP: Final = (1 << 63) - 1
 SIGNALS: Final = 8  # different ones that were sent to a rank
 
 # All times are in seconds of the monotonic clock, except the first one, which is that of the wall clock. In a structure
@@ -37,7 +41,9 @@ PHASE: Final = struct.Struct("=I4xd")  # index in PHASES, since when
 LIMIT: Final = struct.Struct("=d")  # the end of the time limit
 PHASE_AT: Final = HEAD.size
 LIMIT_AT: Final = PHASE_AT + PHASE.size
-RANKS_AT: Final = LIMIT_AT + LIMIT.size
+STEP: Final = struct.Struct("=QQdd")  # of the training, steps until its end, seconds of a step, when; 0: unknown
+STEP_AT: Final = LIMIT_AT + LIMIT.size
+RANKS_AT: Final = STEP_AT + STEP.size
 
 WHO: Final = struct.Struct("=ii32s")  # rank, local rank, name of an auxiliary process
 STARTED: Final = struct.Struct("=I4xd")  # pid
@@ -53,7 +59,7 @@ RECORD: Final = ACTIVITY_AT + activity.SIZE  # bytes of a rank
 
 
 class Board:
-    """The facts of one attempt, in memory that others may see. Only `activities` is used by other threads."""
+    """The facts of one attempt, in memory that others may see. `activities` and `store_step` are for other threads."""
 
     def __init__(self, spec: JobSpec, deadline: Callable[[], float | None], room: memoryview) -> None:
         """Write what is known before ranks start; `room` has `size_of(spec)` zero bytes."""
@@ -93,6 +99,11 @@ class Board:
             self.activities[fact.rank_id].lose(fact.lost)
         elif isinstance(fact, LimitChanged):
             LIMIT.pack_into(self._room, LIMIT_AT, self._deadline() or NO_LIMIT)
+
+    def store_step(self, step: Step, at: float) -> None:
+        """Store the last step of the training."""
+        number, steps = (min(count or 0, LARGEST_STEP) for count in (step.step, step.steps))
+        STEP.pack_into(self._room, STEP_AT, number, steps, step.seconds or 0.0, at)
 
     def _store_signals(self, signums: Mapping[int, int], at: float) -> None:
         """Store the first time at which each signal was sent to each rank."""

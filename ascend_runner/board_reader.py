@@ -7,6 +7,7 @@ value; what is out of range counts as unknown, and text is escaped.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final, Optional
 
 import attrs
@@ -30,7 +31,7 @@ class View:
     """The board of an attempt at a moment, `seconds` after the start of the attempt.
 
     `began` and `limit_at`, the end of the time limit (None: no limit), are in seconds since the epoch. `local_ranks`
-    are by rank.
+    are by rank. `last_step` is as in the report, if the steps of the training are read.
     """
 
     phase: Phase
@@ -39,6 +40,7 @@ class View:
     began: float
     seconds: float
     limit_at: Optional[float]
+    last_step: Optional[Mapping[str, object]]
     ranks: tuple[RankRecord, ...]
     local_ranks: dict[int, int]
 
@@ -73,9 +75,18 @@ def decode(data: bytes, now: float) -> View:
         began=began,
         seconds=seconds,
         limit_at=None if limit is None else began + limit,
+        last_step=_step(data, began, start),
         ranks=tuple(rank for _rank_id, rank in sorted(ranks.items())),
         local_ranks={rank_id: local_rank for rank_id, local_rank, _name in who},
     )
+
+
+def _step(data: bytes, began: float, start: float) -> Optional[Mapping[str, object]]:
+    step, steps, seconds, at = board.STEP.unpack_from(data, board.STEP_AT)
+    after = _after(at, start)
+    if after is None:
+        return None
+    return {"step": step or None, "steps": steps or None, "seconds": _number(seconds) or None, "at": began + after}
 
 
 def _rank(data: bytes, began: float, now: float) -> RankRecord:

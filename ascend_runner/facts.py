@@ -18,6 +18,7 @@ from ascend_runner.supervision.events import (
     Exited,
     HangDetected,
     SignalReceived,
+    Slowdown,
     Spawned,
     SpawnFailed,
 )
@@ -173,7 +174,8 @@ class Swept:
 
 # A State is reported whenever the phase changes; DONE comes last, after the output is complete. While ranks are
 # asked to stop, DeadlineReached is the next step of the back-off, and SignalReceived a signal that changes nothing.
-# HangDetected comes before the stacks of the ranks are read, which takes a while.
+# HangDetected comes before the stacks of the ranks are read, which takes a while. A Slowdown is reported when it begins
+# and when it is over, whether it ends the job or not.
 Fact = Union[
     State,
     Spawned,
@@ -189,6 +191,7 @@ Fact = Union[
     SignalUnhandled,
     HangDetected,
     HangSeen,
+    Slowdown,
     CheckpointEnded,
     LimitChanged,
     Escaped,

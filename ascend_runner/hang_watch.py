@@ -1,7 +1,7 @@
-"""Detects hangs: the part of the manager's loop that looks at how long the ranks have been silent.
+"""Detects hangs and slow training: the part of the manager's loop that looks at how the ranks get on.
 
-At half of the limit it has the stacks of the ranks read without stopping them, once in each silence, so that those at
-the limit can be compared with them: a rank that was elsewhere then is slow, or goes round in circles.
+At half of the limit of a silence it has the stacks of the ranks read without stopping them, once in each silence, so
+that those at the limit can be compared with them: a rank that was elsewhere then is slow, or goes round in circles.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 from ascend_runner.facts import Fact
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.supervision.events import HangDetected
+from ascend_runner.supervision.events import HangDetected, Slowdown
 from ascend_runner.supervision.silence import HangAction, Silence
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class HangWatch:
         self._job = job
         self._node = node
         self._tell = tell
+        self._steps = node.steps
         self._silence: Optional[Silence] = None  # while it can become a hang
         self._read_in: Optional[float] = None  # the begin of the silence in which stacks were read
         self._earlier: tuple[RankStack, ...] = ()  # these stacks
@@ -46,8 +47,22 @@ class HangWatch:
     def end(self) -> None:
         """Watch no more. Ranks that are being stopped do not hang: reading their stacks would only delay SIGKILL."""
         self._silence = None
+        if self._steps:
+            self._steps.stop()
+            self._steps = None
 
-    def look(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
+    def look(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected | Slowdown]:
+        """Return what ends the job, and tell what does not."""
+        return [*self._slowdowns(), *self._hang(living, is_quiet=is_quiet)]
+
+    def _slowdowns(self) -> list[Slowdown]:
+        """Tell that the training has become slow, or no longer is."""
+        found = list(self._steps.take()) if self._steps else []
+        for slow in found:
+            self._tell(slow)
+        return [slow for slow in found if not slow.is_over and self._job.perf_action is not HangAction.WARN]
+
+    def _hang(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
         """Detect that no rank has written for too long, or has sent a heartbeat where any of the living ones has.
 
         Anything else that has happened (not `is_quiet`) is handled first.

@@ -13,9 +13,6 @@ import attrs
 from ascend_runner import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.facts import Fact, Swept
-from ascend_runner.frameworks import hccl
-from ascend_runner.host import npu
-from ascend_runner.host.host import Host
 from ascend_runner.job_hooks import JobHooks
 from ascend_runner.launcher import Launcher
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
@@ -37,6 +34,7 @@ from ascend_runner.services.heartbeats import receiving
 from ascend_runner.supervision.events import LimitReached, SignalReceived
 
 if TYPE_CHECKING:
+    from ascend_runner.services.step_reader import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
 
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
@@ -114,8 +112,7 @@ class JobRunner:
 
     def _start(self) -> Event:
         """Run an attempt."""
-        spec = self.journal.spec
-        self._has_survivors = False
+        spec, self._has_survivors = self.journal.spec, False
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
         progress = Progress(spec, self._messages, self._signals.is_orphaned)
         folder = self._launcher.run_folder
@@ -126,23 +123,34 @@ class JobRunner:
             spec, heartbeats = beside.enter_context(receiving(spec, folder, self._messages.warning, self._signals.wake))
             processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt())))
             self._signals.watch(processes.exits)
+            beside.callback(self._signals.unwatch, processes.exits)
+            output = RankOutputs(spec, self._console, self._messages.warning, shown.activities)
             node = ManagedNode(
                 processes=processes,
-                output=RankOutputs(spec, self._console, self._messages.warning, shown.activities),
+                output=output,
                 clock=self._signals,
                 evidence=recorder.investigation,
                 heartbeats=heartbeats,
                 requests=self._launcher.requests,
+                steps=self._read_steps(beside, output, shown),
             )
-            try:
-                observers = (shown, progress, self.journal, self, recorder, heartbeats, self._hooks)
-                Manager(spec, node, observers=observers).run()
-            finally:
-                self._signals.unwatch(processes.exits)
+            observers = (shown, progress, self.journal, self, recorder, heartbeats, self._hooks)
+            Manager(spec, node, observers=observers).run()
 
         self._outcome = recorder.finish(self._messages.warning)
         self._limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         return self._end_of_attempt(recorder)
+
+    def _read_steps(self, beside: ExitStack, output: RankOutputs, shown: board.Board) -> StepReader | None:
+        """Watch the performance of the training, if that is asked for."""
+        if not self.journal.spec.watches_performance:
+            return None
+        from ascend_runner.services import step_reader  # noqa: PLC0415  only --perf-* needs it
+
+        environ, warn, wake = self._launcher.environ, self._messages.warning, self._signals.wake
+        steps = beside.enter_context(step_reader.reading(self.journal.spec, environ, warn, wake))
+        output.tap, self.journal.last_step, steps.show = steps.tap, steps.last_step, shown.store_step
+        return steps
 
     def _hold(self) -> Event:
         """Keep the job, whatever its time limit, until a stop signal arrives. The time includes that of the hooks."""
@@ -159,17 +167,8 @@ class JobRunner:
         return Event(kind=Kind.DELAY_OVER)
 
     def _prepare_again(self) -> Event:
-        self._await_release()
+        machine.await_release(self.journal.spec, self._launcher.environ, self._launcher.pause, self._messages)
         return self._make(self._launcher.prepare_again())
-
-    def _await_release(self) -> None:
-        """Wait until no process has the NPUs of the job open."""
-        host, spec = Host(), self.journal.spec
-        visible = hccl.visible_devices(self._launcher.environ)
-        device_ids = npu.of_ranks(host, len(spec.ranks), visible) if spec.ranks else npu.devices(host)
-        holders = npu.await_release(host, device_ids, self._launcher.pause)
-        if holders:
-            self._messages.warning(screen.held_devices(holders))
 
     def _run_hooks(self, event: str) -> None:
         if event == hooks.AFTER_ATTEMPT:

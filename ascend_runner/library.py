@@ -81,6 +81,10 @@ class Options(TypedDict, total=False):
     exit_verdict: bool
     linger: float | None
     checkpoint_dir: str | os.PathLike[str] | None
+    perf_pattern: str | Iterable[str] | None
+    perf_threshold: float | None
+    perf_drop: float | None
+    perf_action: str | None
     stage: str | Iterable[str] | None
     hold: float | None
     hook: str | Iterable[str] | None

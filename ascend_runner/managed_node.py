@@ -6,7 +6,7 @@ tests/test_manager_protocols.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +14,7 @@ import attrs
 
 from ascend_runner.facts import Beat, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.plan.job import RankSpec
-from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited
+from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited, Slowdown
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.stack_groups import RankStack
@@ -126,6 +126,16 @@ class Heartbeats(Protocol):
         """Return the ranks of which every process that has announced it has reported a checkpoint since then."""
 
 
+class Steps(Protocol):
+    """The steps of a training, see `services.step_reader`."""
+
+    def take(self) -> Iterable[Slowdown]:
+        """Return what was found since the last call."""
+
+    def stop(self) -> None:
+        """Read no more, because the ranks are stopped or have ended. May be called twice."""
+
+
 class Requests(Protocol):
     """The requests to the job that other threads pass on, see `services.requests`."""
 
@@ -192,3 +202,4 @@ class ManagedNode:
     evidence: Callable[[], Evidence]
     heartbeats: Heartbeats
     requests: Requests
+    steps: Steps | None = None

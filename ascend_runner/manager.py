@@ -87,6 +87,7 @@ class Manager:
             self._events.extend(self._observe())
             self._handle(self._events.popleft())
 
+        self._hangs.end()
         # A signal that arrived together with the last exit can still explain it.
         for signum in set(self._clock.wait(0.0)) & STOP_SIGNALS:
             self._state, _ = machine.transition(self._state, SignalReceived(signum))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Optional
 import attrs
 
 from ascend_runner.errors import JobFailedError
-from ascend_runner.supervision.events import Cause, Ending, HangDetected
+from ascend_runner.supervision.events import Cause, Ending, HangDetected, Slowdown
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
@@ -130,7 +130,7 @@ class Outcome:
         It was not if all that is known is that ranks have lost a peer, and that peer is none of them.
         """
         peer = self.suspected_peer
-        if isinstance(self.cause, HangDetected):
+        if isinstance(self.cause, (HangDetected, Slowdown)):
             return None  # it may be any rank that the others wait for
         if not (self.root and self.root.may_be_a_peer):
             return True

@@ -27,6 +27,7 @@ DEVICE_LOOKS: Final = 150  # at the NPUs in this time
 
 # Of `npu-smi info`: "| 0     910B3    | OK     | 93.6 ..." is a device, "| 0       0   | 4711 | python ..." a process.
 _DEVICE: Final = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]+)\s*\|", re.MULTILINE)
+_TEMPERATURE: Final = re.compile(r"^\|\s*(\d+)\s+\S+\s*\|\s*[A-Za-z]+\s*\|\s*\S+\s+(\d+)\s", re.MULTILINE)
 _PROCESS: Final = re.compile(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|\s*(\S+)", re.MULTILINE)
 
 
@@ -97,6 +98,11 @@ def find_npu_smi(host: Host, environ: Mapping[str, str]) -> str:
 def parse_npu_smi(output: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
     """Parse `npu-smi info`: each device's number, chip and health, and each process's device, pid and name."""
     return _DEVICE.findall(output), _PROCESS.findall(output)
+
+
+def parse_temperatures(output: str) -> dict[int, int]:
+    """Parse `npu-smi info`: the temperature of each device in degrees Celsius, as far as it is known."""
+    return {int(number): int(degrees) for number, degrees in _TEMPERATURE.findall(output)}
 
 
 def _of_class(host: Host, device_id: int) -> list[str]:

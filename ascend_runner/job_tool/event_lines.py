@@ -40,6 +40,18 @@ KNOWN: Final = {"state", "event", "attempt", "sentence", "verdict", "delay", "st
     "is_local",
     "checkpoint",
     "limit",
+    # Of a slow training.
+    "condition",
+    "rule",
+    "rank_id",
+    "own",
+    "reference",
+    "name",
+    "usual",
+    "unit",
+    "step",
+    "device",
+    "temperature",
 }
 
 

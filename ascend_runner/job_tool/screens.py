@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Optional
 
 from ascend_runner.job_tool.jobs import number
 from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
@@ -73,6 +73,8 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "runner_pid": job.runner_pid,
         "began": job.began,
         "ended_at": snapshot.text("ended_at") or None,
+        "conditions": snapshot.report.get("conditions", []),
+        "last_step": _last_step(snapshot),
         "last_checkpoint": snapshot.report.get("last_checkpoint"),
         "held_until": snapshot.text("held_until") or None,
         "limit_at": snapshot.limit_at,
@@ -130,10 +132,46 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     if limit_at:
         left = f"{duration(limit_at - now)} left" if limit_at > now else "reached"
         yield "limit", f"{clock(limit_at)} ({left})"
+    yield "step", _step(snapshot, now)
+    yield from _conditions(snapshot)
     yield "checkpoint", _checkpoint(snapshot, now)
     yield "attempts", _attempts(snapshot)
     yield "logs", job.log_dir
     yield "report", f"cannot be read: {snapshot.why}" if snapshot.why else job.path("report", "json")
+
+
+def _last_step(snapshot: Snapshot) -> Optional[Mapping[str, object]]:
+    """Return the last step, with its time in seconds since the epoch: of the board while the job runs."""
+    if snapshot.board and snapshot.board.last_step:
+        return snapshot.board.last_step
+    last = snapshot.report.get("last_step")
+    return {**last, "at": epoch(str(last.get("at")))} if isinstance(last, Mapping) else None
+
+
+def _step(snapshot: Snapshot, now: float) -> str:
+    """Describe the last step of a training: "1200 of 5000, 0.615 s per step, 12 s ago"."""
+    last = _last_step(snapshot) or {}
+    step, steps, seconds, at = (number(last.get(name)) for name in ("step", "steps", "seconds", "at"))
+    if step is None:
+        return ""
+    parts = (
+        f"{step:.0f} of {steps:.0f}" if steps else f"{step:.0f}",
+        f"{seconds:.3g} s per step" if seconds else "",
+        f"{duration(max(0.0, now - at))} ago" if at else "",
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _conditions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Describe in what the training is slow."""
+    found = snapshot.report.get("conditions")
+    for one in found if isinstance(found, list) else []:
+        if isinstance(one, Mapping):
+            since = epoch(str(one.get("since")))
+            yield (
+                str(one.get("condition", "")),
+                f"{one.get('sentence', '')}{f', since {clock(since)}' if since else ''}",
+            )
 
 
 def _checkpoint(snapshot: Snapshot, now: float) -> str:

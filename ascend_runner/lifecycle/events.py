@@ -22,13 +22,16 @@ BEGUN: Final = "begun"  # in place of an event's kind, with the policy of the jo
 # Likewise, and in place of the state in the type. These change no state.
 RESIZED: Final = "resized"
 LIMIT_CHANGED: Final = "limit-changed"
+SLOW: Final = "slow"
+SLOW_OVER: Final = "slow-over"
+WITHOUT_STATE: Final = {RESIZED, LIMIT_CHANGED, SLOW, SLOW_OVER}
 NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
     Verdict.RESTART: "",
     Verdict.NOT_WANTED: "",
     Verdict.USED_UP: "--max-restarts is used up",
     Verdict.SAME_FAILURE: "the same failure came too often",
     Verdict.POINTLESS: "it would fail again",
-    Verdict.EXCLUDED: "--no-restart-on or --hang-action excludes it",
+    Verdict.EXCLUDED: "--no-restart-on, --hang-action or --perf-action excludes it",
     Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
     Verdict.STOPPED: "the job was stopped",
 }
@@ -75,7 +78,7 @@ def encode(job: Job, event: Event | None, origin: Origin, *, number: int, at: st
 
 
 def encode_note(name: str, data: Mapping[str, object], origin: Origin, *, number: int, at: str) -> bytes:
-    """Encode something that changes no state, RESIZED or LIMIT_CHANGED, as a line."""
+    """Encode something that changes no state, one of `WITHOUT_STATE`, as a line."""
     return _line(_document(name, {**data, "event": name}, origin, number=number, at=at))
 
 
@@ -100,7 +103,7 @@ def replay(lines: Iterable[bytes]) -> Job | None:
         data = json.loads(line)["data"]
         if data["event"] == BEGUN:
             job = Job(policy=_policy(data["policy"]))
-        elif job and data["event"] not in {RESIZED, LIMIT_CHANGED}:
+        elif job and data["event"] not in WITHOUT_STATE:
             job, _actions = machine.transition(job, _event(data))
     return job
 

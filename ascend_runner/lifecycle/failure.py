@@ -14,7 +14,7 @@ from ascend_runner.diagnosis.endings import signal_behind
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, RETRY_IS_VAIN
 from ascend_runner.lifecycle.machine import Restart
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, signal_name
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, Slowdown, signal_name
 
 USAGE: Final = 2  # the exit status of argparse, and of most programs, if their arguments are wrong
 LONGEST_FINGERPRINT: Final = 200  # characters
@@ -45,7 +45,7 @@ def judge(
     """
     if isinstance(cause, Exited):
         restart = _of_rank(ending, finding or Finding(), may_import=has_progressed is not False)
-    elif isinstance(cause, HangDetected):
+    elif isinstance(cause, (HangDetected, Slowdown)):
         restart = Restart.TRANSIENT
     else:
         restart = _of_status(cause.exit_status if cause else 0) or Restart.CONFIRM
@@ -92,6 +92,8 @@ def fingerprint(cause: Cause | None, ending: Ending, finding: Finding | None) ->
     """
     if isinstance(cause, HangDetected):
         return "hang"
+    if isinstance(cause, Slowdown):
+        return f"slow: {cause.rule.value}"
     if not isinstance(cause, Exited):
         return f"not started: exit status {cause.exit_status if cause else 0}"
     return _of_evidence(finding or Finding(), signal_behind(ending))[:LONGEST_FINGERPRINT] or str(ending)

@@ -48,6 +48,7 @@ class Stream:
         self.rank_id = rank_id
         self.log = log
         self.show_after = show_after
+        self.tap: Callable[[bytes], None] | None = None  # also gets all that is read
         self._cutter = cutter
         self._timeless = cutter.prefix if cutter and has_timestamps else None
         self.activity = log.activity
@@ -198,6 +199,8 @@ class Pump:
 
         self.last_activity = self._now()
         stream.remember(data, self.last_activity)
+        if stream.tap:
+            stream.tap(data)
         try:
             cutter = stream.cutter_now()
             if cutter:

@@ -30,6 +30,7 @@ class RankOutputs:
         """`activities` count the output of each rank."""
         self._job = job
         self._warn, self._activities = warn, activities
+        self.tap: Callable[[int], Callable[[bytes], None]] | None = None  # returns what also takes a rank's output
         self._pump = Pump(console)
         self._hung: set[int] = set()  # ranks whose disk did not respond at the end
         self._streams: dict[int, Stream] = {}
@@ -61,9 +62,10 @@ class RankOutputs:
             show_after = 0.0 if spec.has_stdin else SHOW_AFTER
             writer = LogWriter(file, limit, self._activities[spec.rank_id], warnings)
             has_timestamps = self._job.has_timestamps and not spec.has_stdin
-            self._streams[spec.rank_id] = Stream(
+            self._streams[spec.rank_id] = stream = Stream(
                 spec.rank_id, writer, cutter, show_after=show_after, has_timestamps=has_timestamps
             )
+            stream.tap = self.tap and self.tap(spec.rank_id)
         self._pump.start()
 
     @contextmanager

@@ -68,7 +68,8 @@ class JobSpec:
     """The plan for this node's part of a job.
 
     `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit, or
-    "auto") are in seconds; `hang_action` is what a hang leads to. `folders` must be made and `host_files`
+    "auto") are in seconds; `hang_action` is what a hang leads to, and `perf_action` a slow training; the
+    other `perf_*` say when it is slow, see `supervision.performance`. `folders` must be made and `host_files`
     (content by path) written before the first process starts. `beside` holds at most one auxiliary process.
     `is_passed_through` means that another launcher has started this process, and others of the job beside it or on
     other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and with `has_timestamps` each line on
@@ -98,6 +99,10 @@ class JobSpec:
     beside: tuple[RankSpec, ...] = ()
     host_files: Mapping[str, bytes] = {}
     hang_action: HangAction = HangAction.STOP
+    perf_patterns: tuple[str, ...] = ()
+    perf_threshold: float | None = None
+    perf_drop: float | None = None
+    perf_action: HangAction = HangAction.WARN
     is_passed_through: bool = False
     folds_progress_bars: bool = True
     has_timestamps: bool = False
@@ -120,6 +125,11 @@ class JobSpec:
     def processes(self) -> tuple[RankSpec, ...]:
         """All processes in the order in which they start: the auxiliary one first, because ranks connect to it."""
         return (*self.beside, *self.ranks)
+
+    @property
+    def watches_performance(self) -> bool:
+        """Whether the ranks' lines about their steps are read."""
+        return bool(self.perf_patterns or self.perf_threshold or self.perf_drop)
 
     @property
     def has_all_ranks(self) -> bool:

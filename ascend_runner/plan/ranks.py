@@ -118,7 +118,6 @@ def plan_job(
         pod_name=share.pod_name,
         grace=settings.grace,
         hang_timeout=settings.hang_timeout,
-        hang_action=_hang_action(settings),
         rotation=Rotation(max_size=settings.log_max_size, backups=settings.log_backups),
         log_dir=context.log_dir,
         has_own_process_logs=not context.environ.get("ASCEND_PROCESS_LOG_PATH"),
@@ -139,10 +138,15 @@ def plan_job(
 
 
 def _with_ends(job: JobSpec, settings: Settings) -> JobSpec:
-    """Return the plan with how its ranks are asked for an end or a checkpoint, and when the HTML report is written."""
+    """Return the plan with what can end a job or ask it for a checkpoint, and when the HTML report is written."""
     return attrs.evolve(
         job,
         html_states=HTML_STATES[settings.html],
+        hang_action=_hang_action(settings),
+        perf_patterns=settings.perf_pattern,
+        perf_threshold=settings.perf_threshold,
+        perf_drop=settings.perf_drop,
+        perf_action=HangAction(settings.perf_action or HangAction.WARN),
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
         checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
         checkpoint_grace=settings.checkpoint_grace,

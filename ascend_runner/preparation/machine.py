@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -16,6 +16,7 @@ from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec, with_cores
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.node import FREE_PORT
+from ascend_runner.report import screen
 
 
 def bind(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
@@ -40,6 +41,17 @@ def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], Non
     say(f"port {node.master_port} is in use; using port {port} instead")
     sources = {**node.sources, "master_port": FREE_PORT}
     return attrs.evolve(share, node=attrs.evolve(node, master_port=port, sources=sources))
+
+
+def await_release(
+    spec: JobSpec, environ: Mapping[str, str], pause: Callable[[float], None], messages: Messages
+) -> None:
+    """Wait until no process has the NPUs of a job open."""
+    host = Host()
+    device_ids = npu.of_ranks(host, len(spec.ranks), hccl.visible_devices(environ)) if spec.ranks else npu.devices(host)
+    holders = npu.await_release(host, device_ids, pause)
+    if holders:
+        messages.warning(screen.held_devices(holders))
 
 
 def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:

@@ -25,6 +25,7 @@ from ascend_runner.supervision.events import (
     HangDetected,
     LimitReached,
     SignalReceived,
+    Slowdown,
     SpawnFailed,
 )
 
@@ -38,6 +39,7 @@ _KINDS = {
     SpawnFailed: "rank_not_started",
     SignalReceived: "interrupted",
     HangDetected: "hang",
+    Slowdown: "slow",
     LimitReached: "expired",
 }
 
@@ -120,13 +122,13 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     `status` is null until the job has ended. `exit_verdict` is the exit status of the runner if that is not `status`:
     with --exit-verdict, 75 if a retry may help, 93 if it will not. `ranks` is in rank order; until the attempt has
     ended, it has those that were started, with the state "running" and few members. A job that is held has ended, and
-    stays on its node until `held_until`, "" for others. `attempt` counts from 0;
-    `attempts` has a record of each that has ended (see `attempt`), and the other members are about the newest one.
-    `last_checkpoint` is the last one that was asked for (see `checkpoint.member`), null if there is none. `rank_size`
-    is 0 if unknown. `staged` has a record of each data set that was copied before the ranks started (see
-    `plan.staging.Staged`). `hang` is where the ranks of a job that hung were, outliers first (see
-    `diagnosis.finding.StackGroup`). `secrets_masked` is how many secrets in variables and in the ends of logs were
-    replaced by ***.
+    stays on its node until `held_until`, "" for others. `attempt` counts from 0; `attempts` has a record of each that
+    has ended (see `attempt`), and the other members are about the newest one. `conditions` say in what the training is
+    slow (see `supervision.events.Slowdown`), `last_step` has its last figures (see `training.steps.Step`), and
+    `last_checkpoint` is the last one that was asked for (see `checkpoint.member`); null: none. `rank_size` is 0 if
+    unknown. `staged` has a record of each data set that was copied (see `plan.staging.Staged`). `hang` is where the
+    ranks of a job that hung were, outliers first (see `diagnosis.finding.StackGroup`). `secrets_masked` is how many
+    secrets in variables and in the ends of logs were replaced by ***.
     """
     return {
         "job_id": job.job_id,
@@ -147,6 +149,8 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
         "hang": [],
         "attempts": [],
         "staged": [],
+        "conditions": [],
+        "last_step": None,
         "last_checkpoint": None,
         "warnings": [],
         "runner_version": job.runner_version,
@@ -170,7 +174,7 @@ _NO_CAUSE: Final = {
 def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
     """Say why the job failed, as `sentence` explains.
 
-    `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "expired" (at its time limit) or
+    `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "slow", "expired" (at its time limit) or
     "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` the one that ended first, whose exit
     status is the job's. `certainty` is "certain", "likely" or "open", `candidates` are the ranks that may have caused
     it if that is open. `signal` is the one that stopped the runner. `suspected_peer` is set if all failed ranks only
@@ -224,8 +228,8 @@ def _rank(
         "seconds": round(rank.seconds, 3),
         **_times(rank, job_started_at),
         "max_rss": rank.max_rss,
-        "user_seconds": _rounded(rank.user_seconds),
-        "system_seconds": _rounded(rank.system_seconds),
+        "user_seconds": rank.user_seconds and round(rank.user_seconds, 3),
+        "system_seconds": rank.system_seconds and round(rank.system_seconds, 3),
         "log_path": rank.log_path,
         "log_start": rank.log_start,
         "log_size": rank.log_size,
@@ -258,10 +262,6 @@ def _ending(ending: Ending | None) -> dict[str, object]:
         "signal": ending.signum if ending and ending.signum else None,
         "core_dumped": bool(ending and ending.core_dumped),
     }
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
 
 
 def _times(rank: RankRecord, job_started_at: float) -> dict[str, object]:

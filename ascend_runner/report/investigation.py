@@ -26,7 +26,7 @@ from ascend_runner.lifecycle.machine import Restart
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome
-from ascend_runner.supervision.events import Ending, Exited, HangDetected
+from ascend_runner.supervision.events import Ending, Exited, HangDetected, Slowdown
 from ascend_runner.supervision.silence import HangAction
 from ascend_runner.text import lines_of
 
@@ -105,7 +105,8 @@ class Investigation:
         finding = failed.finding if failed else None
         is_alike = root is not None and len(root.alike) == len(outcome.ranks) > 1
         restart = failure.judge(outcome.cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike)
-        if isinstance(outcome.cause, HangDetected) and self.job.hang_action is HangAction.STOP:
+        actions = {HangDetected: self.job.hang_action, Slowdown: self.job.perf_action}
+        if actions.get(type(outcome.cause)) is HangAction.STOP:
             restart = Restart.EXCLUDED
         return restart, failure.fingerprint(outcome.cause, ending, finding)
 

@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 
@@ -29,7 +29,7 @@ from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome
 from ascend_runner.report import build, checkpoint, document
 from ascend_runner.report.disk import Disk
-from ascend_runner.supervision.events import Spawned
+from ascend_runner.supervision.events import Rule, Slowdown, Spawned
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import printable
 
@@ -61,6 +61,8 @@ class Journal:
         self.job = Job(policy=spec.restarts)
         self.termination_log = TERMINATION_LOG
         self.staged: Sequence[Staged] = ()
+        self.last_step: Callable[[], Mapping[str, object] | None] = lambda: None
+        self._conditions: dict[tuple[Rule, int], Mapping[str, object]] = {}  # of the newest attempt
         self._last_checkpoint: Mapping[str, object] | None = None
         self._outcome_of_request = ""  # that is over, until an event has told it
         self._disk = Disk(warn, is_cut)
@@ -104,6 +106,8 @@ class Journal:
             self._started[fact.rank_id] = fact.pid, time.time()
         elif isinstance(fact, LimitChanged):
             self._remark(events.LIMIT_CHANGED, {"limit": fact.limit})
+        elif isinstance(fact, Slowdown):
+            self._note_slowdown(fact)
         elif isinstance(fact, CheckpointEnded):
             self._outcome_of_request = checkpoint.ended(fact)
             if fact.parts:
@@ -115,6 +119,18 @@ class Journal:
             is_request = fact.phase is Phase.CHECKPOINTING
             self.feed(Event(kind=kind, sentence=checkpoint.why(fact) if is_request else str(fact.cause or "")))
 
+    def _note_slowdown(self, slow: Slowdown) -> None:
+        """Begin or end a condition of the job. A training can be slow by several rules, and several ranks can be."""
+        known = attrs.asdict(slow, filter=lambda field, value: field.name != "is_over" and value not in {None, ""})
+        member = document.plain_members({"condition": events.SLOW, **known, "sentence": str(slow)})
+        key = slow.rule, slow.rank_id if slow.rule.is_about_a_rank else 0
+        if slow.is_over:
+            self._conditions.pop(key, None)
+        else:
+            self._conditions[key] = {**member, "since": build.iso(time.time())}
+        self._remark(events.SLOW_OVER if slow.is_over else events.SLOW, member)
+        self._replace_unfinished()
+
     def feed(self, event: Event) -> tuple[Action, ...]:
         """Record an event; return the actions to perform. `finish` follows if that ends an attempt or the job."""
         before, event = self.job.state, attrs.evolve(event, checkpoint=self._outcome_of_request)
@@ -124,6 +140,7 @@ class Journal:
         if self.job.state is JobState.PREPARING:
             self._began = time.time()
             self._started = {}
+            self._conditions = {}
         is_held = self.job.state is JobState.HOLDING
         self.held_until = time.time() + self.job.delay if is_held else 0.0
         is_end = event.kind is Kind.ENDED or (event.kind is Kind.LIMIT_REACHED and before in _OF_AN_ATTEMPT)
@@ -251,9 +268,20 @@ class Journal:
             "held_until": build.iso(self.held_until) if self.held_until else "",
             "attempts": tuple(self._attempts),
             **({"ended_at": self._over_at} if self._over_at else {}),
-            **document.plain_members({"staged": self.staged, "last_checkpoint": self._last_checkpoint}),
+            **document.plain_members(
+                {
+                    "staged": self.staged,
+                    "conditions": tuple(self._conditions.values()),
+                    "last_step": self._last_step(),
+                    "last_checkpoint": self._last_checkpoint,
+                }
+            ),
         }
         self._disk.put(self.spec.report_path, functools.partial(self._write, self.spec.report_path, self._report))
+
+    def _last_step(self) -> Mapping[str, object] | None:
+        last = self.last_step()
+        return last and {**last, "at": build.iso(cast("float", last["at"]))}
 
     def _write(self, path: str, report: Mapping[str, object]) -> None:
         if report is self._report:  # otherwise a newer one follows, behind its event

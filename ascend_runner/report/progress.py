@@ -16,6 +16,7 @@ from ascend_runner.supervision.events import (
     HangDetected,
     LimitReached,
     SignalReceived,
+    Slowdown,
     Spawned,
     signal_name,
 )
@@ -66,6 +67,7 @@ class Progress:
             SignalUnhandled: self._unhandled,
             HangDetected: self._hanging,
             HangSeen: self._stacks,
+            Slowdown: self._slow,
             CheckpointEnded: self._checkpoint_ended,
             Escaped: self._waiting_for_escaped,
             Swept: self._swept,
@@ -173,6 +175,12 @@ class Progress:
 
     def _stacks(self, fact: HangSeen) -> None:
         self._messages.error(stacks.text(fact))
+
+    def _slow(self, fact: Slowdown) -> None:
+        if fact.is_over:
+            self._messages.info(str(fact))
+        elif self._job.perf_action is HangAction.WARN:
+            self._messages.warning(str(fact))
 
     def _waiting_for_escaped(self, fact: Escaped) -> None:
         self._messages.info(

@@ -18,6 +18,7 @@ from ascend_runner.text import counted, rank_list
 # The options that have no effect without any of others.
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "hang_action": ("hang_timeout",),
+    "perf_action": ("perf_threshold", "perf_drop", "perf_pattern"),
     "max_same_failures": ("max_restarts",),
     "restart_delay": ("max_restarts",),
     "restart_on": ("max_restarts", "exit_verdict"),
@@ -82,6 +83,10 @@ class Settings:
     exit_verdict: bool = False
     linger: float | None = None
     checkpoint_dir: str | None = None
+    perf_pattern: tuple[str, ...] = ()
+    perf_threshold: float | None = None
+    perf_drop: float | None = None
+    perf_action: str | None = None
     stage: tuple[tuple[str, str], ...] = ()
     hold: float = 0.0
     hook: tuple[tuple[str, str], ...] = ()
@@ -155,13 +160,18 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
         raise SettingsError("--quiet and --verbose cannot be used together")
     if settings.json and not settings.check:
         raise SettingsError("--json requires --check")
-    if settings.hang_action == HangAction.RESTART.value and not settings.max_restarts:
-        raise SettingsError("--hang-action restart requires --max-restarts")
+    _check_actions(settings)
     _check_checkpoints(settings)
     both = (settings.restart_on or frozenset()) & (settings.no_restart_on or frozenset())
     if both:
         raise SettingsError(f"--restart-on and --no-restart-on both contain {min(both)}")
     return settings
+
+
+def _check_actions(settings: Settings) -> None:
+    for name, action in (("--hang-action", settings.hang_action), ("--perf-action", settings.perf_action)):
+        if action == HangAction.RESTART.value and not settings.max_restarts:
+            raise SettingsError(f"{name} restart requires --max-restarts")
 
 
 def _check_checkpoints(settings: Settings) -> None:

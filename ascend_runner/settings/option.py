@@ -23,6 +23,7 @@ class Topic(enum.Enum):
     OUTPUT = "output"
     STOPPING = "stopping"
     RESTARTS = "restarts"
+    PERFORMANCE = "performance"
     DATA = "data"
     HOOKS = "hooks"
     CHECKS = "checks"
@@ -41,6 +42,7 @@ _TITLES: Final = {
     Topic.OUTPUT: "logs and console",
     Topic.STOPPING: "stopping",
     Topic.RESTARTS: "restarts after a failure",
+    Topic.PERFORMANCE: "slow training",
     Topic.DATA: "data sets",
     Topic.HOOKS: "hooks, and a hold after a failure",
     Topic.CHECKS: "dry run and checks",

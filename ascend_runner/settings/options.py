@@ -26,7 +26,7 @@ PROGRESS_BARS: Final = (FOLD, "pass")
 STOP_SIGNUMS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 COLOR_AUTO: Final = "auto"
 COLOR_ALWAYS: Final = "always"
-HANG_ACTIONS: Final = tuple(action.value for action in HangAction)
+ACTIONS: Final = tuple(action.value for action in HangAction)
 COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, "never")
 CHECKPOINT_SIGNUMS: Final = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2, "TERM": signal.SIGTERM, parsing.NONE: 0}
 BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
@@ -338,8 +338,8 @@ OPTIONS: Final = (
     Option(
         name="hang_action",
         topic=Topic.STOPPING,
-        metavar="|".join(HANG_ACTIONS),
-        parse=parsing.one_of(HANG_ACTIONS),
+        metavar="|".join(ACTIONS),
+        parse=parsing.one_of(ACTIONS),
         default_text="restart with --max-restarts, otherwise stop",
         help="what --hang-timeout does after it has shown the stacks; stop ends the job even with --max-restarts",
     ),
@@ -434,6 +434,43 @@ OPTIONS: Final = (
         default_text="unknown",
         help="directory where the training saves its checkpoints: a newer one is progress, and the newest complete one"
         " is passed to the ranks in ASCEND_RUNNER_CHECKPOINT",
+    ),
+    Option(
+        name="perf_pattern",
+        topic=Topic.PERFORMANCE,
+        metavar="REGEX",
+        parse=parsing.perf_pattern,
+        default=(),
+        default_text="the lines of common frameworks",
+        help="regular expression for further lines about a step, with groups named step, seconds or ms, hardware, e2e"
+        " (both in ms); repeatable",
+        is_repeatable=True,
+    ),
+    Option(
+        name="perf_threshold",
+        topic=Topic.PERFORMANCE,
+        metavar="RATIO",
+        parse=parsing.ratio,
+        default_text="off",
+        help="the training is slow if hardware time / end-to-end time is above RATIO in three steps in a row",
+    ),
+    Option(
+        name="perf_drop",
+        topic=Topic.PERFORMANCE,
+        metavar="RATIO",
+        parse=parsing.ratio,
+        default_text="off",
+        help="the training is slow if it has lost this part of its best speed, such as 0.3; the speed is that of the"
+        " median of 20 steps",
+    ),
+    Option(
+        name="perf_action",
+        topic=Topic.PERFORMANCE,
+        metavar="|".join(ACTIONS),
+        parse=parsing.one_of(ACTIONS),
+        default_text=HangAction.WARN.value,
+        help="what follows when the training is slow, or one rank of a node slower than the others; stop ends the job"
+        " even with --max-restarts",
     ),
     Option(
         name="stage",

@@ -50,6 +50,7 @@ from ascend_runner.supervision.events import (
     LimitReached,
     Saved,
     SignalReceived,
+    Slowdown,
     Spawned,
     SpawnFailed,
 )
@@ -154,7 +155,7 @@ def _signalled(state: State, event: SignalReceived) -> Step:
     return tear_down(attrs.evolve(state, is_interrupted=True, cause=cause_beside(state, event)), event)
 
 
-def _ended_from_outside(state: State, event: HangDetected | LimitReached) -> Step:
+def _ended_from_outside(state: State, event: HangDetected | Slowdown | LimitReached) -> Step:
     return tear_down(state, event)
 
 
@@ -176,7 +177,7 @@ def _signalled_while_saving(state: State, event: SignalReceived) -> Step:
     return _signalled(state, event)
 
 
-def _hung_while_saving(state: State, event: HangDetected) -> Step:
+def _hung_while_saving(state: State, event: HangDetected | Slowdown) -> Step:
     return (state, ()) if state.cause else tear_down(state, event)
 
 
@@ -217,6 +218,7 @@ def _give_up(state: State, _event: Event) -> Step:
 
 
 _IGNORED: Final[Mapping[type[Event], Handler]] = dict.fromkeys(get_args(Event), _ignore)
+_ENDED_FROM_OUTSIDE: Final = dict.fromkeys((HangDetected, Slowdown, LimitReached), _ended_from_outside)
 
 TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
     Phase.STARTING: {
@@ -226,8 +228,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         Exited: _exited,
         Emptied: _emptied,
         SignalReceived: _signalled,
-        HangDetected: _ended_from_outside,
-        LimitReached: _ended_from_outside,
+        **_ENDED_FROM_OUTSIDE,
         CheckpointRequested: checkpoints.remember,
     },
     Phase.RUNNING: {
@@ -235,8 +236,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         Exited: _exited,
         Emptied: _emptied,
         SignalReceived: _signalled,
-        HangDetected: _ended_from_outside,
-        LimitReached: _ended_from_outside,
+        **_ENDED_FROM_OUTSIDE,
         CheckpointRequested: checkpoints.ask,
     },
     Phase.CHECKPOINTING: {
@@ -245,6 +245,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         Emptied: _emptied,
         SignalReceived: _signalled_while_saving,
         HangDetected: _hung_while_saving,
+        Slowdown: _hung_while_saving,
         LimitReached: _ended_from_outside,
         CheckpointRequested: checkpoints.ask_again,
         AskedToSave: checkpoints.asked,

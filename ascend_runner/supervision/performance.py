@@ -1,53 +1,34 @@
 """Decides from the figures of its steps whether a training is slow. What follows is decided elsewhere.
 
-There are three rules. Each reports its third breach in a row, and the next one only after a step that was none:
+There are three rules. Each reports its third breach in a row, and then the third step or window in a row that is none:
 
 - The ratio of hardware time to end-to-end time is above a threshold, as guides of platforms define it. It also rises
-  when the host gets faster, so a report has both times.
+  when the host gets faster, so a report has both times, and those that were usual before.
 - The speed has dropped: the median time of the last steps is longer than the best one of as many steps so far.
 - A rank is slower than the others: the median of their hardware times is a small part of its own. Times of whole steps
   would prove nothing, because ranks that exchange gradients wait for the slowest one.
+
+The first two rules are about the training: they report the first rank that breaks them, and the last one that recovers.
 """
 
 from __future__ import annotations
 
-import enum
+import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final, Optional
 
 import attrs
 
+from ascend_runner.supervision.events import Rule, Slowdown
 from ascend_runner.training.steps import Step
 
 IN_A_ROW: Final = 3
 WINDOW: Final = 20  # steps whose median counts
-WARM_UP: Final = 20  # steps of a rank before them: the first ones compile graphs
+WARM_UP: Final = 20  # steps before the first speed that can be the best: graphs are compiled then
+MOST_SERIES: Final = 16  # of a rank
 STRAGGLER: Final = 0.7  # the part of its own time that the others take; a rank with less is a straggler
 FEWEST_RANKS: Final = 3  # of two that differ, either may be the slow one
-
-
-class Rule(enum.Enum):
-    """A way in which a training is slow."""
-
-    RATIO = "ratio"  # hardware / end-to-end time
-    DROP = "drop"
-    STRAGGLER = "straggler"
-
-
-@attrs.frozen(kw_only=True)
-class Breach:
-    """A rule that a rank has broken `IN_A_ROW` times, with the last times in seconds.
-
-    `own` is its hardware time, or a median of its times, and `reference` its end-to-end time, its best median, or the
-    median of all ranks.
-    """
-
-    rule: Rule
-    rank_id: int
-    own: float
-    reference: float
-    step: Optional[int] = None
 
 
 def median(values: Iterable[float]) -> float:
@@ -56,20 +37,58 @@ def median(values: Iterable[float]) -> float:
     return ordered[len(ordered) // 2]
 
 
+def _window() -> deque[float]:
+    return deque(maxlen=WINDOW)
+
+
 @attrs.define
-class _Rank:
-    """What is known of a rank: its last times of steps and of the hardware, in seconds, and its breaches in a row."""
+class _Row:
+    """Breaches in a row, or what is none in a row after them."""
+
+    is_broken: bool = False
+    _length: int = 0
+
+    def turns(self, *, is_breach: bool) -> bool:
+        """Take the next one; return whether that makes the rule broken or unbroken."""
+        self._length = 0 if is_breach is self.is_broken else self._length + 1
+        if self._length < IN_A_ROW:
+            return False
+        self.is_broken, self._length = is_breach, 0
+        return True
+
+
+@attrs.define
+class _Series:
+    """The times of steps that one kind of line gives, in seconds."""
 
     to_warm_up: int = WARM_UP
-    seconds: deque[float] = attrs.field(factory=lambda: deque(maxlen=WINDOW))
-    best: float = float("inf")
-    hardware: deque[float] = attrs.field(factory=lambda: deque(maxlen=WINDOW))
-    in_a_row: dict[Rule, int] = attrs.field(factory=lambda: dict.fromkeys(Rule, 0))
+    times: deque[float] = attrs.field(factory=_window)
+    best: float = math.inf
+    row: _Row = attrs.field(factory=_Row)
 
-    def is_reported(self, rule: Rule, *, is_breach: bool) -> bool:
-        """Count a breach, or end the row; return whether this breach is to be reported."""
-        self.in_a_row[rule] = self.in_a_row[rule] + 1 if is_breach else 0
-        return self.in_a_row[rule] == IN_A_ROW
+    def add(self, time: float) -> Optional[float]:
+        """Take the next time; return the median of the last ones once there are enough."""
+        if self.to_warm_up:
+            self.to_warm_up -= 1
+            return None
+        self.times.append(time)
+        if len(self.times) < WINDOW:
+            return None
+        now = median(self.times)
+        self.best = min(self.best, now)
+        return now
+
+
+@attrs.define
+class _Rank:
+    """What is known of a rank. Times are in seconds, and `usual` has those of steps that have not broken the ratio."""
+
+    ratio: _Row = attrs.field(factory=_Row)
+    usual: tuple[deque[float], deque[float]] = attrs.field(factory=lambda: (_window(), _window()))
+    series: dict[Hashable, _Series] = attrs.field(factory=dict)
+    hardware: deque[float] = attrs.field(factory=_window)
+    straggling: _Row = attrs.field(factory=_Row)
+    last: tuple[int, float] = (0, math.inf)  # the last step that came without a time, and when it came
 
 
 @attrs.define
@@ -83,40 +102,63 @@ class Performance:
     threshold: Optional[float] = None
     drop: Optional[float] = None
     _ranks: dict[int, _Rank] = attrs.field(init=False, factory=dict)
+    _broken: dict[Rule, set[Hashable]] = attrs.field(init=False, factory=lambda: {rule: set() for rule in Rule})
 
-    def note(self, rank_id: int, step: Step) -> tuple[Breach, ...]:
-        """Take the figures of a rank's step; return what is to be reported now."""
+    def note(self, rank_id: int, step: Step, at: float = 0.0) -> tuple[Slowdown, ...]:
+        """Take the figures of a rank's step, printed at a moment; return what is to be reported now."""
         rank = self._ranks.setdefault(rank_id, _Rank())
-        if rank.to_warm_up:
-            rank.to_warm_up -= 1
-            return ()
-        own = [*self._ratio(rank, step), *self._drop(rank, step)]
-        found = [Breach(rule=rule, rank_id=rank_id, own=a, reference=b, step=step.step) for rule, a, b in own]
-        return (*found, *self._stragglers(rank, step))
+        return (*self._ratio(rank_id, rank, step), *self._drop(rank_id, rank, step, at), *self._stragglers(rank, step))
 
-    def _ratio(self, rank: _Rank, step: Step) -> Iterable[tuple[Rule, float, float]]:
-        if self.threshold is None or step.hardware is None or not step.e2e:
+    def _ratio(self, rank_id: int, rank: _Rank, step: Step) -> Iterator[Slowdown]:
+        hardware, e2e = _time(step.hardware), _time(step.e2e)
+        if self.threshold is None or hardware is None or e2e is None:
             return
-        if rank.is_reported(Rule.RATIO, is_breach=step.hardware / step.e2e > self.threshold):
-            yield Rule.RATIO, step.hardware, step.e2e
+        is_breach = hardware / e2e > self.threshold
+        if rank.ratio.turns(is_breach=is_breach) and self._is_first_or_last(Rule.RATIO, rank_id, is_breach=is_breach):
+            own, reference = rank.usual
+            usual = (median(own), median(reference)) if own and is_breach else None
+            yield Slowdown(
+                rule=Rule.RATIO,
+                rank_id=rank_id,
+                own=hardware,
+                reference=e2e,
+                usual=usual,
+                step=step.step,
+                is_over=not is_breach,
+            )
+        if not is_breach:
+            for times, time in zip(rank.usual, (hardware, e2e)):
+                times.append(time)
 
-    def _drop(self, rank: _Rank, step: Step) -> Iterable[tuple[Rule, float, float]]:
-        seconds = step.e2e if step.seconds is None else step.seconds
-        if self.drop is None or not seconds:
+    def _drop(self, rank_id: int, rank: _Rank, step: Step, at: float) -> Iterator[Slowdown]:
+        found = _speed(rank, step, at) if self.drop is not None else None
+        if found is None or self.drop is None:
             return
-        rank.seconds.append(seconds)
-        if len(rank.seconds) < WINDOW:
+        kind, unit, time = found
+        series = rank.series.setdefault(kind, _Series()) if len(rank.series) < MOST_SERIES else rank.series.get(kind)
+        now = series and series.add(time)
+        if not (series and now):
             return
-        now = median(rank.seconds)
-        rank.best = min(rank.best, now)
-        if rank.is_reported(Rule.DROP, is_breach=rank.best / now < 1 - self.drop):
-            yield Rule.DROP, now, rank.best
+        is_breach = series.best / now < 1 - self.drop
+        if series.row.turns(is_breach=is_breach) and self._is_first_or_last(
+            Rule.DROP, (rank_id, kind), is_breach=is_breach
+        ):
+            yield Slowdown(
+                rule=Rule.DROP,
+                rank_id=rank_id,
+                own=now,
+                reference=series.best,
+                unit=unit,
+                step=step.step,
+                is_over=not is_breach,
+            )
 
-    def _stragglers(self, rank: _Rank, step: Step) -> Iterable[Breach]:
+    def _stragglers(self, rank: _Rank, step: Step) -> Iterator[Slowdown]:
         """Compare the ranks whenever one of them has enough times; a rank with less than half of them is left out."""
-        if not step.hardware:
+        hardware = _time(step.hardware)
+        if hardware is None:
             return
-        rank.hardware.append(step.hardware)
+        rank.hardware.append(hardware)
         if len(rank.hardware) < WINDOW:
             return
         medians = {
@@ -127,5 +169,45 @@ class Performance:
         reference = median(medians.values())
         for number, own in medians.items():
             self._ranks[number].hardware.clear()
-            if self._ranks[number].is_reported(Rule.STRAGGLER, is_breach=reference / own < STRAGGLER):
-                yield Breach(rule=Rule.STRAGGLER, rank_id=number, own=own, reference=reference, step=step.step)
+            is_breach = reference / own < STRAGGLER
+            if self._ranks[number].straggling.turns(is_breach=is_breach):
+                yield Slowdown(
+                    rule=Rule.STRAGGLER,
+                    rank_id=number,
+                    own=own,
+                    reference=reference,
+                    step=step.step,
+                    is_over=not is_breach,
+                )
+
+    def _is_first_or_last(self, rule: Rule, subject: Hashable, *, is_breach: bool) -> bool:
+        """Record that a subject breaks a rule or has recovered; return whether the training does so with it."""
+        broken = self._broken[rule]
+        was_broken = bool(broken)
+        (broken.add if is_breach else broken.discard)(subject)
+        return bool(broken) is not was_broken
+
+
+def _time(seconds: Optional[float]) -> Optional[float]:
+    """Return a time that can be compared; None for any other number."""
+    return seconds if seconds is not None and 0 < seconds < math.inf else None
+
+
+def _speed(rank: _Rank, step: Step, at: float) -> Optional[tuple[Hashable, str, float]]:
+    """Return the kind of a figure, the unit of a throughput, and the time of the step; None if nothing tells it.
+
+    Bars of a training and of its evaluation differ in their number of steps, and so in their kind. The time of a line
+    without any is measured between two of them. The inverse of a throughput serves as a time.
+    """
+    for name, seconds in (("seconds", step.seconds), ("e2e", step.e2e)):
+        time = _time(seconds)
+        if time is not None:
+            return (name, step.steps), "", time
+    throughput = _time(step.throughput)
+    if throughput is not None:
+        return step.unit, step.unit, 1 / throughput
+    if step.step is None:
+        return None
+    (before, began), rank.last = rank.last, (step.step, at)
+    time = _time((at - began) / (step.step - before)) if step.step > before else None
+    return None if time is None else (("between lines", step.steps), "", time)

@@ -108,7 +108,9 @@ def parse(line: bytes, forms: tuple[Form, ...] = FORMS) -> Optional[Step]:
     """Return what a line tells of a step, None if nothing. Of a progress bar, the last state counts."""
     for form in forms:
         if form.literal in line:
-            return _read(line.rstrip(b"\r\n").rpartition(b"\r")[2][:LONGEST], form)
+            step = _read(line.rstrip(b"\r\n").rpartition(b"\r")[2][:LONGEST], form)
+            if step:
+                return step
     return None
 
 
@@ -120,10 +122,15 @@ def _read(line: bytes, form: Form) -> Optional[Step]:
             return None
         if match:
             found.update((name, value) for name, value in match.groupdict().items() if value is not None)
-    return _step(found, form.unit)
+    return step_of(found, form.unit)
 
 
-def _step(found: Mapping[str, bytes], unit: str) -> Step:
+def step_of(found: Mapping[str, bytes], unit: str = "") -> Step:
+    """Return the figures of a line from the groups of an expression, see `Form`.
+
+    Raises:
+        ValueError: One is not a number.
+    """
     whole = {name: int(found[name]) for name in ("step", "steps", "epoch", "epochs", "each") if name in found}
     figures = {name: float(value) for name, value in found.items() if name not in whole}
     if "each" in whole:

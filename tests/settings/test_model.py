@@ -8,7 +8,7 @@ import pytest
 from ascend_runner.engines import registry as engines
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import registry as frameworks
-from ascend_runner.settings import command_line, model
+from ascend_runner.settings import command_line, model, parsing
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import OPTIONS
 
@@ -24,6 +24,10 @@ NUMBER = "a whole number from 0 to 999999"
 COUNT = "a whole number from 1 to 999999"
 SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
 RANKS = "'all', 'none' or ranks such as '0,8-15'"
+ERROR = "a regular expression, but there is an error in it: "
+GROUPS = "a regular expression with one or more of the named groups step, seconds, ms, hardware, e2e and no others"
+FIXED = "a regular expression with at least 3 fixed characters in a row outside of groups, such as 'step time'"
+RATIO = "a number above 0 and below 1, such as 0.3"
 WITH_VARIABLE = [
     ("rank_table", "/a", "/a"),
     ("rank_table_timeout", "0.5", 0.5),
@@ -55,6 +59,10 @@ WITH_VARIABLE = [
     ("hang_timeout", "auto", "auto"),
     ("hang_timeout", "off", None),
     ("hang_action", "warn", "warn"),
+    ("perf_pattern", r"step (?P<step>\d+)", (r"step (?P<step>\d+)",)),
+    ("perf_threshold", "0.8", 0.8),
+    ("perf_drop", "3e-1", 0.3),
+    ("perf_action", "stop", "stop"),
     ("checkpoint_signal", "USR2", "USR2"),
     ("checkpoint_grace", "5m", 300.0),
     ("time_limit", "72h", 259200.0),
@@ -129,6 +137,18 @@ BAD = [
     ("hang_timeout", "3651d", f"'auto', 'off' or {TEN_YEARS}"),
     ("hang_timeout", "never", f"'auto', 'off' or {ABOVE_0}"),
     ("hang_action", "ask", "one of warn, restart, stop"),
+    ("perf_pattern", "step (?P<step>", ERROR + "missing ), unterminated subpattern at position 5"),
+    ("perf_pattern", r"took (?P<ms>\d{99999999999})", ERROR + "the repetition number is too large"),
+    ("perf_pattern", r"step (\d+)", GROUPS),
+    ("perf_pattern", r"step (?P<number>\d+)", GROUPS),
+    ("perf_pattern", r"(?P<step>\d+) s", FIXED),
+    ("perf_pattern", r"time (?P<ms>\d+)|(?P<step>\d+)", FIXED),
+    ("perf_pattern", r"time (?P<ms>\d+)" + 1000 * " ", "a regular expression of at most 1000 characters"),
+    ("perf_threshold", "0", RATIO),
+    ("perf_threshold", "nan", RATIO),
+    ("perf_drop", "30%", RATIO),
+    ("perf_drop", "1", RATIO),
+    ("perf_action", "kill", "one of warn, restart, stop"),
     ("checkpoint_signal", "HUP", "one of USR1, USR2, TERM, none"),
     ("checkpoint_grace", "-1", SECONDS),
     ("time_limit", "0", ABOVE_0),
@@ -198,14 +218,32 @@ def test_switches_of_one_run_have_no_variable(name: str) -> None:
     assert DEFAULTS == attrs.asdict(model.decode({}, {_variable(name): "1"}), recurse=False)
 
 
-@pytest.mark.parametrize("environ", [{}, {_variable("hang_timeout"): "60"}])
-def test_restart_after_a_hang_requires_restarts(environ: dict[str, str]) -> None:
+@pytest.mark.parametrize("environ", [{}, {_variable("hang_timeout"): "60", _variable("perf_drop"): "0.3"}])
+@pytest.mark.parametrize("name", ["hang_action", "perf_action"])
+def test_restart_requires_restarts(name: str, environ: dict[str, str]) -> None:
     """Without --max-restarts, which is 0 by default, --hang-action restart could only be ignored."""
-    assert model.decode({"hang_action": "restart", "max_restarts": "1"}, environ)
+    assert model.decode({name: "restart", "max_restarts": "1", "perf_drop": "0.3"}, environ)
     with pytest.raises(SettingsError) as refused:
-        model.decode({"hang_action": "restart"}, environ)
+        model.decode({name: "restart"}, environ)
 
-    assert "--hang-action restart requires --max-restarts" == str(refused.value)
+    assert f"--{name.replace('_', '-')} restart requires --max-restarts" == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"step (?P<step>\d+) took (?P<ms>\d+) ms", b" took "),
+        (r"\[step\] (?P<step>\d+)", b"[step] "),
+        (r"abc?d{2}ef+g(hijk)?", b""),
+        (r"(?i)step (?P<step>\d+)", b""),
+        (r"[abc]def\x41ghijk\d", b"ghijk"),
+        (r"it{0,2}ers\Bx", b"ers"),
+        (r"a(b(c)d)efgh[]ijkl]", b"efgh"),
+    ],
+)
+def test_fixed_text_of_an_expression(pattern: str, text: bytes) -> None:
+    """Every match contains it, so a line without it need not be searched."""
+    assert text == parsing.fixed_text(pattern)
 
 
 @pytest.mark.parametrize(
@@ -239,6 +277,10 @@ def test_checkpoint_options_that_contradict_each_other(flags: dict[str, str], se
         ({"hang_action": "stop"}, ["--hang-action has no effect without --hang-timeout"]),
         ({"hang_action": "stop", "hang_timeout": "off"}, ["--hang-action has no effect without --hang-timeout"]),
         ({"hang_action": "stop", "hang_timeout": "auto"}, []),
+        (
+            {"perf_action": "stop"},
+            ["--perf-action has no effect without --perf-threshold or --perf-drop or --perf-pattern"],
+        ),
         (
             {"max_same_failures": "9", "restart_delay": "0"},
             [

@@ -29,6 +29,7 @@ from ascend_runner.supervision.events import (
     LimitReached,
     Saved,
     SignalReceived,
+    Slowdown,
     Spawned,
     SpawnFailed,
 )
@@ -386,6 +387,7 @@ def test_table_is_total() -> None:
         AskedProcessEnded,
         SignalReceived,
         HangDetected,
+        Slowdown,
         LimitReached,
         CheckpointRequested,
         AskedToSave,

@@ -1,0 +1,135 @@
+"""Searches lines for the user's regular expressions, in a child process: only that can be given up within a search.
+
+Python's `re` may take exponential time, and holds the interpreter's lock meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.services.matching_child import REQUEST
+from ascend_runner.settings.parsing import fixed_text
+
+CPU_LIMIT: Final = 1.0  # seconds of CPU time for a search
+ANSWER_LIMIT: Final = 30.0  # seconds for an answer, and for the start of the child; a machine may be overloaded
+CHILD: Final = ("ascend_runner.services", "matching_child.py")
+
+
+@attrs.frozen
+class Pattern:
+    """An expression, and a text that is in every line that it matches."""
+
+    text: str
+    literal: bytes
+
+
+class Matcher:
+    """The expressions that are still in use, and the child that searches for them, once one is needed."""
+
+    def __init__(self, patterns: Sequence[str], warn: Callable[[str], None]) -> None:
+        self.patterns = tuple(Pattern(text, fixed_text(text)) for text in patterns)
+        self._warn = warn
+        self._child: Optional[subprocess.Popen[bytes]] = None
+        self._texts = tuple(patterns)  # as the child knows them
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def has_child(self) -> bool:
+        """Whether the child was started, and not given up."""
+        return self._child is not None
+
+    def search(self, line: bytes) -> Optional[Mapping[str, bytes]]:
+        """Return the groups of the first expression that matches; None if none does.
+
+        An expression that takes too long is not used again, which is told.
+        """
+        for pattern in self.patterns:
+            if pattern.literal in line:
+                try:
+                    found = self._ask(pattern, line)
+                except OSError as error:
+                    self._give_up(pattern, str(error))
+                    continue
+                if found is not None:
+                    return found
+        return None
+
+    def drop(self, why: str) -> None:
+        """Use none of the expressions any more."""
+        for pattern in self.patterns:
+            self._give_up(pattern, why)
+
+    def stop(self) -> None:
+        """Kill the child, and start no other one. A search in another thread ends then."""
+        with self._lock:
+            self._is_closed = True
+            if self._child:
+                self._child.kill()
+
+    def close(self) -> None:
+        """End the child. May be called twice."""
+        self.stop()
+        self._end_child()
+
+    def _give_up(self, pattern: Pattern, why: str) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            self._end_child()
+        self.patterns = tuple(one for one in self.patterns if one is not pattern)
+        self._warn(f"--perf-pattern {pattern.text!r} is no longer used: {why}")
+
+    def _ask(self, pattern: Pattern, line: bytes) -> Optional[Mapping[str, bytes]]:
+        """Let the child search a line.
+
+        Raises:
+            OSError: There is no answer.
+        """
+        child = self._started_child()
+        if not (child and child.stdin and child.stdout):
+            return None
+        child.stdin.write(REQUEST.pack(self._texts.index(pattern.text), len(line)) + line)
+        child.stdin.flush()
+        poll = select.poll()
+        poll.register(child.stdout, select.POLLIN)
+        answer = child.stdout.readline() if poll.poll(ANSWER_LIMIT * 1000) else b""
+        if not answer.endswith(b"\n"):
+            raise TimeoutError(f"a search took more than {CPU_LIMIT:g} s")
+        found = json.loads(answer)
+        return found and {name: value.encode("latin-1") for name, value in found.items()}
+
+    def _started_child(self) -> Optional[subprocess.Popen[bytes]]:
+        with self._lock:
+            if self._is_closed or self._child:
+                return self._child
+            source = pkgutil.get_data(*CHILD) or b""
+            self._child = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", source, str(CPU_LIMIT), *map(os.fsencode, self._texts)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            return self._child
+
+    def _end_child(self) -> None:
+        child, self._child = self._child, None
+        if child:
+            child.kill()
+            child.wait()
+            for pipe in (child.stdin, child.stdout):
+                with suppress(OSError):  # what could not be written is lost
+                    if pipe:
+                        pipe.close()

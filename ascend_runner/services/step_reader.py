@@ -1,0 +1,234 @@
+"""Reads the lines of the ranks about their steps, and finds out when the training is slow.
+
+The pump hands on what the ranks write. There, a line is only searched for texts that every line about a step has; the
+rest is done in a thread, which sleeps until there is such a line.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.frameworks import hccl
+from ascend_runner.host import bounded, npu
+from ascend_runner.host.host import Host
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.services.matching import Matcher
+from ascend_runner.supervision.events import Rule, Slowdown
+from ascend_runner.supervision.performance import Performance
+from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
+
+# What is searched of the output of all ranks, in bytes a second, and at once after a pause: a flood is read in parts,
+# so that it costs less than 1 % of a core. Steps that are lost so come too fast to be those of a training.
+RATE: Final = 1 << 20
+BURST: Final = 1 << 18
+SHORTEST_BURST: Final = 4 * LONGEST  # of a rank, however many there are
+MOST_LINES: Final = 100  # of one read
+MOST_WAITING: Final = 1000  # lines
+LINE_END: Final = re.compile(rb"[\r\n]")  # a progress bar ends a state with a carriage return
+CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
+NPU_SMI_LIMIT: Final = 5.0  # seconds
+
+
+@attrs.frozen
+class _Line:
+    rank_id: int
+    text: bytes
+    at: float  # in seconds of the monotonic clock
+
+
+class LineTap:
+    """Finds the lines about steps in the output of one rank. Used by the pump's thread only."""
+
+    def __init__(self, literals: tuple[bytes, ...], put: Callable[[bytes], None], share: float) -> None:
+        """`put` receives each line. `share` is the part of the limits that this rank has."""
+        self._literals = literals
+        self._put = put
+        self._rate, self._burst = RATE * share, max(BURST * share, SHORTEST_BURST)
+        self._allowed, self._at = self._burst, time.monotonic()
+        self._rest = b""  # the begin of an unfinished line
+
+    def __call__(self, data: bytes) -> None:
+        """Take what was read."""
+        now = time.monotonic()
+        self._allowed = min(self._burst, self._allowed + (now - self._at) * self._rate)
+        self._at = now
+        if len(data) > self._allowed:
+            data = data[len(data) - int(self._allowed) :].partition(b"\n")[2]
+            self._rest = b""
+        self._allowed -= len(data)
+        if self._rest:
+            data = self._rest + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        self._rest = data[end : end + LONGEST]
+        for literal in self._literals:
+            if literal in data:
+                self._put_lines(data[:end])
+                return
+
+    def _put_lines(self, data: bytes) -> None:
+        found = (line for line in LINE_END.split(data) if any(literal in line for literal in self._literals))
+        for line, _number in zip(found, range(MOST_LINES)):
+            self._put(line[:LONGEST])
+
+
+class StepReader:
+    """Reads the steps of one attempt. `wake` is called when something is to be taken."""
+
+    def __init__(
+        self, job: JobSpec, devices: Devices, warn: Callable[[str], None], wake: Callable[[], None] = lambda: None
+    ) -> None:
+        self._job, self._devices = job, devices
+        self._warn, self._wake = warn, wake
+        self._specs = {spec.rank_id: spec for spec in job.processes}
+        self._performance = Performance(threshold=job.perf_threshold, drop=job.perf_drop)
+        self._matcher = Matcher(job.perf_patterns, warn)
+        self._lines: queue.SimpleQueue[Optional[_Line]] = queue.SimpleQueue()
+        self._found: queue.SimpleQueue[Slowdown] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self.show: Callable[[Step, float], None] = lambda _step, _at: None  # is called with the last figures
+        self._last = Step()
+        self._last_at = 0.0  # in seconds since the epoch
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            AscendRunnerError: The limit of processes is reached.
+        """
+        self._thread = bounded.start_thread(self._run)
+
+    def tap(self, rank_id: int) -> LineTap:
+        """Return what takes the output of a rank."""
+        patterns = self._matcher.patterns
+        literals = (*(pattern.literal for pattern in patterns), *(form.literal for form in FORMS))
+
+        def put(line: bytes) -> None:
+            if self.waiting < MOST_WAITING:
+                self._lines.put(_Line(rank_id, line, time.monotonic()))
+
+        return LineTap(tuple(dict.fromkeys(literals)), put, 1 / len(self._specs))
+
+    def take(self) -> Iterator[Slowdown]:
+        """Return what was found since the last call."""
+        with suppress(queue.Empty):
+            while True:
+                yield self._found.get_nowait()
+
+    @property
+    def waiting(self) -> int:
+        """The number of lines that were found and not read so far."""
+        return self._lines.qsize()
+
+    def last_step(self) -> Optional[Mapping[str, object]]:
+        """The last figures of a step, for the report; None before the first ones."""
+        if not self._last_at:
+            return None
+        return {**self._last._asdict(), "at": self._last_at}
+
+    def stop(self) -> None:
+        """Read no more, and kill the child process if there is one. May be called twice."""
+        self._closing.set()
+        self._matcher.stop()
+        self._lines.put(None)
+        if self._thread:
+            self._thread.join(CLOSE_LIMIT)
+
+    def close(self) -> None:
+        """Stop, and release everything. May be called twice."""
+        self.stop()
+        if not (self._thread and self._thread.is_alive()):
+            self._matcher.close()
+
+    # --- In the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            line = self._lines.get()
+            step = line and self._read(line.text)
+            if line and step:
+                self._note(step, line.at)
+                for slow in self._performance.note(line.rank_id, step, line.at):
+                    self._found.put(self._placed(slow))
+                    self._wake()
+
+    def _read(self, line: bytes) -> Optional[Step]:
+        groups = self._matcher.search(line)
+        if groups is None:
+            return parse(line)
+        try:
+            return step_of(groups)
+        except ValueError as error:
+            self._matcher.drop(f"a group is not a number: {error}")
+            return None
+
+    def _note(self, step: Step, at: float) -> None:
+        """Record the figures that a line has; the others stay."""
+        told = {name: value for name, value in step._asdict().items() if value not in {None, ""}}
+        if _is_shorter(step, self._last):
+            told = {}
+        self._last = self._last._replace(**told)
+        self._last_at = time.time()
+        self.show(self._last, at)
+
+    def _placed(self, slow: Slowdown) -> Slowdown:
+        """Return a finding with the name of its process, and the NPU of a straggler."""
+        spec = self._specs[slow.rank_id]
+        slow = attrs.evolve(slow, name=spec.name)
+        if slow.rule is not Rule.STRAGGLER:
+            return slow
+        temperature = None if slow.is_over else self._devices.temperature(spec.local_rank, self._closing.is_set)
+        return attrs.evolve(slow, device=spec.local_rank, temperature=temperature)
+
+
+def _is_shorter(step: Step, last: Step) -> bool:
+    """Whether a line is of a shorter sequence of steps than an unfinished one: of an evaluation within a training."""
+    if step.steps is None or last.steps is None or last.step is None:
+        return False
+    return step.steps < last.steps and last.step < last.steps
+
+
+@attrs.frozen
+class Devices:
+    """The NPUs of this node's ranks. `visible` are the devices that ASCEND_RT_VISIBLE_DEVICES lists."""
+
+    host: Host
+    environ: Mapping[str, str]
+    visible: tuple[str, ...] = ()
+
+    def temperature(self, local_rank: int, is_cut: Callable[[], bool]) -> Optional[int]:
+        """Return the temperature of a rank's NPU in degrees Celsius, as npu-smi says; None if that is unknown."""
+        devices = npu.of_ranks(self.host, local_rank + 1, self.visible)
+        tool = npu.find_npu_smi(self.host, self.environ)
+        if not tool or len(devices) <= local_rank:
+            return None
+        try:
+            run = bounded.run([tool, "info"], NPU_SMI_LIMIT, dict(self.environ), is_cut)
+        except OSError:
+            return None
+        return npu.parse_temperatures(run.stdout).get(devices[local_rank]) if run else None
+
+
+@contextmanager
+def reading(
+    job: JobSpec, environ: Mapping[str, str], warn: Callable[[str], None], wake: Callable[[], None]
+) -> Iterator[StepReader]:
+    """Read the steps of an attempt while the context lasts.
+
+    Raises:
+        AscendRunnerError: The limit of processes is reached.
+    """
+    reader = StepReader(job, Devices(Host(), environ, tuple(hccl.visible_devices(environ))), warn, wake)
+    reader.start()
+    try:
+        yield reader
+    finally:
+        reader.close()

@@ -1,0 +1,56 @@
+"""Lines are searched for the user's expressions in a child process, which is given up if that takes too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ascend_runner.services.matching import Matcher
+
+STEP = r"step (?P<step>\d+) took (?P<ms>\d+)"
+ENDLESS = r"iteration (?P<step>\d+) (a+)+$"
+
+
+@contextmanager
+def matching(*patterns: str) -> Iterator[tuple[Matcher, list[str]]]:
+    """Yield a matcher, and its warnings."""
+    warnings: list[str] = []
+    matcher = Matcher(patterns, warnings.append)
+    try:
+        yield matcher, warnings
+    finally:
+        matcher.close()
+
+
+def test_groups_of_the_first_match() -> None:
+    """Expressions are tried in their order; a group that is not in the match is left out, and so is any other line."""
+    with matching(STEP, r"loss \d+ at (?P<step>\d+)( in (?P<seconds>\S+))?") as (matcher, warnings):
+        found = [matcher.search(line) for line in (b"step 7 took 12 ms", b"loss 2 at 5", b"step 7 of 12", b"\xff\0")]
+
+    assert ([{"step": b"7", "ms": b"12"}, {"step": b"5"}, None, None], []) == (found, warnings)
+
+
+def test_bytes_that_are_no_text() -> None:
+    """A group has the bytes of the line, and an expression may have any byte."""
+    with matching("took \udcff (?P<ms>.+)") as (matcher, _warnings):
+        assert {"ms": b"\xfe\0"} == matcher.search(b"took \xff \xfe\0")
+
+
+def test_search_that_does_not_end() -> None:
+    """The expression is not used again, which is told once, and the others are."""
+    with matching(ENDLESS, STEP) as (matcher, warnings):
+        line = b"iteration 7 " + b"a" * 60 + b"! step 7 took 12"
+        found = [matcher.search(line), matcher.search(line)]
+
+    assert [{"step": b"7", "ms": b"12"}] * 2 == found
+    assert [f"--perf-pattern {ENDLESS!r} is no longer used: a search took more than 1 s"] == warnings
+
+
+def test_no_child_without_a_line_for_it() -> None:
+    """Nor after the end."""
+    with matching(STEP) as (matcher, _warnings):
+        assert matcher.search(b"nothing") is None
+        assert not matcher.has_child
+        matcher.stop()
+        assert matcher.search(b"step 7 took 12") is None
+        assert not matcher.has_child

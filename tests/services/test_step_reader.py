@@ -1,0 +1,192 @@
+"""Lines about steps are found in the output of ranks, however it is cut, and cost little."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.host.host import Host
+from ascend_runner.services.step_reader import (
+    BURST,
+    MOST_LINES,
+    MOST_WAITING,
+    SHORTEST_BURST,
+    Devices,
+    LineTap,
+    StepReader,
+)
+from ascend_runner.supervision.events import Rule, Slowdown
+from ascend_runner.training.steps import LONGEST
+from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.waiting import wait_until
+
+GUIDE = b"this iteration hardware time is 2201.521 and e2e time is 3317.794921875 ms.\n"
+SCREEN = """\
+| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|
+| 0     910B3               | OK            | 93.6        40                0    / 0             |
+| 0                         | 0000:01:00.0  | 0           0    / 0          3161 / 65536         |
+| 3     910B3               | Alarm         | 93.6        71                0    / 0             |
+"""
+
+
+def tap(share: float = 1.0) -> tuple[LineTap, list[bytes]]:
+    """Return a tap for two texts, and the lines that it finds."""
+    lines: list[bytes] = []
+    return LineTap((b"took ", b"%|"), lines.append, share), lines
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_lines_in_pieces(size: int) -> None:
+    """A line is whole, whatever pieces it comes in; states of a progress bar are lines, too."""
+    data = b"nothing\nstep 1 took 2\n\nx\r\n 1%| 1/9\r 2%| 2/9\rtook 3\r\nend took "
+    found, lines = tap()
+    for start in range(0, len(data), size):
+        found(data[start : start + size])
+
+    assert [b"step 1 took 2", b" 1%| 1/9", b" 2%| 2/9", b"took 3"] == lines
+
+
+def test_long_line() -> None:
+    """Of a line that is too long, the begin is read, and the memory for it is bounded."""
+    found, lines = tap()
+    found(b"took 7")
+    for _ in range(10):
+        found(b"." * LONGEST)
+    found(b"\nx\n")
+
+    assert [b"took 7".ljust(LONGEST, b".")] == lines
+
+
+def test_flood() -> None:
+    """Of output that comes faster than that of a training, only a part is searched, from the begin of a line on."""
+    found, lines = tap()
+    flood = b"took 7\n" * BURST
+    found(flood)
+    found(flood)
+
+    assert lines
+    assert {b"took 7"} == set(lines)
+    assert len(lines) <= 2 * MOST_LINES
+
+
+def test_many_ranks_share_the_limits() -> None:
+    """A rank has at least as much as a few lines need."""
+    found, lines = tap(share=1e-6)
+    found(b"x" * (SHORTEST_BURST - 20) + b"\ntook 7")
+    found(b"\n")
+
+    assert [b"took 7"] == lines
+
+
+@contextmanager
+def reading(ranks: int, devices: Devices | None = None, **perf: object) -> Iterator[tuple[StepReader, list[str]]]:
+    """Read the steps of a job; yield the reader and its warnings."""
+    warnings: list[str] = []
+    job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], **perf)
+    reader = StepReader(job, devices or Devices(Host("/nowhere"), {"PATH": "/nowhere"}), warnings.append)
+    reader.start()
+    try:
+        yield reader, warnings
+    finally:
+        reader.close()
+
+
+def found_by(reader: StepReader, count: int) -> list[Slowdown]:
+    """Wait until so many reports were found, and return them."""
+    found: list[Slowdown] = []
+
+    def has_enough() -> bool:
+        found.extend(reader.take())
+        return len(found) >= count
+
+    wait_until(has_enough)
+    return found
+
+
+def test_guide_to_the_letter() -> None:
+    """Three lines above the threshold are a slow training."""
+    with reading(1, perf_threshold=0.66) as (reader, _warnings):
+        reader.tap(0)(GUIDE * 3)
+
+        assert [(Rule.RATIO, 0, 2.201521, 3.317794921875)] == [
+            (slow.rule, slow.rank_id, slow.own, slow.reference) for slow in found_by(reader, 1)
+        ]
+
+
+def test_last_step_of_several_lines() -> None:
+    """Each line tells what it has; the bar of an evaluation does not tell the step of the training."""
+    lines = (
+        b"  3%|3   | 30/1000 [01:00<20:00,  1.20s/it]\n",
+        b"{'loss': 0.5, 'grad_norm': 1.0}\n",
+        b" 50%|5   | 5/10 [00:01<00:01,  0.20s/it]\n",
+        b"my step 31 took 7\n",
+    )
+    with reading(1, perf_patterns=(r"my step (?P<step>\d+) took",)) as (reader, _warnings):
+        assert reader.last_step() is None
+        for line in lines:
+            reader.tap(0)(line)
+        wait_until(lambda: (reader.last_step() or {}).get("step") == 31)
+        last = dict(reader.last_step() or {})
+
+    assert (31, 1000, 1.2, 0.5) == tuple(last[name] for name in ("step", "steps", "seconds", "loss"))
+
+
+def test_group_that_is_not_a_number() -> None:
+    """That is told once, and the pattern is not used any more."""
+    with reading(1, perf_patterns=("step (?P<step>.+) done",)) as (reader, warnings):
+        reader.tap(0)(b"step one done\nstep two done\nX_STEP=7\n")
+        wait_until(lambda: reader.last_step() is not None)
+
+    assert 1 == len(warnings)
+    assert "a group is not a number" in warnings[0]
+
+
+def test_device_and_temperature_of_a_slow_rank(tmp_path: Path) -> None:
+    """A slow rank is named with its NPU, as npu-smi knows it."""
+    for number in range(4):
+        device = tmp_path / "dev" / f"davinci{number}"
+        device.parent.mkdir(exist_ok=True)
+        device.touch()
+    tool = tmp_path / "npu-smi"
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{SCREEN}END\n")
+    tool.chmod(0o755)
+    devices = Devices(Host(str(tmp_path)), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    with reading(4, devices, perf_threshold=0.9) as (reader, _warnings):
+        taps = [reader.tap(rank_id) for rank_id in range(4)]
+        for _ in range(70):
+            for rank_id, take in enumerate(taps):
+                take(b"hardware time is %d and e2e time is 9999 ms\n" % (200 if rank_id == 3 else 100))
+        found = found_by(reader, 1)
+
+    assert [(Rule.STRAGGLER, 3, 3, 71)] == [(one.rule, one.rank_id, one.device, one.temperature) for one in found]
+
+
+def test_npu_smi_that_cannot_be_read(tmp_path: Path) -> None:
+    """Without it, or if it says something else, the temperature is unknown."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "davinci0").touch()
+    tool = tmp_path / "npu-smi"
+    devices = Devices(Host(str(tmp_path)), {"PATH": str(tmp_path)})
+    found = [devices.temperature(0, lambda: False)]
+    for script in ("#!/bin/sh\necho 'dcmi module initialize failed'\n", "#!/bin/nothing\n"):
+        tool.write_text(script)
+        tool.chmod(0o755)
+        found.append(devices.temperature(0, lambda: False))
+
+    assert [None, None, None] == found
+    assert devices.temperature(8, lambda: False) is None
+
+
+def test_lines_are_dropped_rather_than_kept() -> None:
+    """A reader that is late keeps a bounded number of lines."""
+    reader = StepReader(job_spec([rank_spec(0)], perf_drop=0.3), Devices(Host("/nowhere"), {}), print)
+    take = reader.tap(0)
+    for _ in range(2 * MOST_WAITING // MOST_LINES):
+        take(b"X_STEP=7\n" * MOST_LINES)
+
+    assert MOST_WAITING == reader.waiting
+    reader.close()
