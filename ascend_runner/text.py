@@ -10,6 +10,7 @@ LINE_LIMIT: Final = 600  # characters of one line that a report shows: enough fo
 LAST_LINES: Final = 20  # of a rank's output that a report shows
 CUT: Final = " [...] "
 SPACE: Final = "  "  # between the columns of a table
+PREFIX_STYLES: Final = ("36", "32", "35", "34", "33", "96")  # ECMA-48, of the prefixes of ranks; red is for errors
 NAMES_SHOWN: Final = 8  # of a list in a sentence: enough to see the pattern
 
 # ECMA-48: control sequences (colours, cursor moves), operating system commands (titles, links), two-byte escapes.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping
 from typing import Final, Optional
 
 import ascend_runner
 from ascend_runner.job_tool import commands
+from ascend_runner.job_tool.log_lines import EVERYTHING
 from ascend_runner.settings import parsing
+from ascend_runner.text import is_whole_number, parse_numbers
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
@@ -72,6 +75,12 @@ def _add_viewers(add: Adder) -> None:
     listed = add("list", commands.list_jobs, "list the jobs of this machine, running and ended", "")
     for command in (status, listed):
         command.add_argument("--json", action="store_true", help="print JSON")
+    _add_logs(add("logs", commands.show_logs, "show the logs of the ranks of a job", "train -f -r 0,5"))
+    stacks = add(
+        "stacks", commands.stacks, "show the stacks of the ranks of a running job, outliers first", "train -r 0-7"
+    )
+    _add_job(stacks)
+    _add_ranks(stacks)
     events = add("events", commands.events, "show each change of the state of a job", "-f train")
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
@@ -81,6 +90,22 @@ def _add_viewers(add: Adder) -> None:
     report.add_argument("-o", "--output", metavar="OUT.html", help=text)
     text = "leave out arguments, hosts, output, and variables but those that number the ranks; requires -o"
     report.add_argument("--public", action="store_true", help=text)
+
+
+def _add_logs(command: ArgumentParser) -> None:
+    _add_job(command)
+    text = "show further lines as they are written, until the job ends"
+    command.add_argument("-f", "--follow", action="store_true", help=text)
+    _add_ranks(command)
+    text = "the last LINES lines of each rank, or all (default: 10; with --since or --grep all)"
+    command.add_argument("-n", "--lines", metavar="LINES", type=line_count, help=text)
+    text = "what was written in the last DURATION, such as 10m, by the times in the lines"
+    command.add_argument("--since", metavar="DURATION", type=duration, help=text)
+    command.add_argument("--grep", metavar="PATTERN", type=pattern, help="the lines that match a regular expression")
+
+
+def _add_ranks(command: ArgumentParser) -> None:
+    command.add_argument("-r", "--ranks", metavar="RANKS", type=rank_ids, help="ranks, such as 0,8-15 (default: all)")
 
 
 def _add_changers(add: Adder) -> None:
@@ -96,6 +121,39 @@ def _add_changers(add: Adder) -> None:
 
 def _add_job(command: ArgumentParser, more: str = "") -> None:
     command.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP + more)
+
+
+def rank_ids(text: str) -> frozenset[int]:
+    """Return ranks like "0,8-15"."""
+    try:
+        return frozenset(parse_numbers(text))
+    except ValueError as error:
+        raise ArgumentTypeError(f"invalid value {text!r}: {error}") from None
+
+
+def line_count(text: str) -> int:
+    """Return a number of lines."""
+    if text == parsing.ALL:
+        return EVERYTHING
+    if is_whole_number(text):
+        return int(text)
+    raise ArgumentTypeError(f"invalid value {text!r}: expected a number of lines or {parsing.ALL}")
+
+
+def duration(text: str) -> float:
+    """Return a duration in seconds."""
+    try:
+        return parsing.seconds(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"invalid value {text!r}: expected {error}") from None
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """Return a regular expression."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ArgumentTypeError(f"invalid regular expression {text!r}: {error}") from None
 
 
 def time_limit(text: str) -> dict[str, Optional[float]]:

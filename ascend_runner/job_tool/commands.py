@@ -13,16 +13,19 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.errors import AscendRunnerError, reason
-from ascend_runner.job_tool import event_lines, jobs, screens, snapshot
+from ascend_runner.host import terminal
+from ascend_runner.job_tool import event_lines, jobs, logs, rank_stacks, screens, snapshot
 from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.log_lines import EVERYTHING, View
 from ascend_runner.job_tool.snapshot import Condition, Snapshot
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.services import control
 from ascend_runner.services.control import Message
-from ascend_runner.text import printable
+from ascend_runner.text import printable, rank_list
 from ascend_runner.tool import write_text
 
 DONE: Final = 0
+DEFAULT_LINES: Final = 10  # of each rank's log, as tail(1)
 STATUSES: Final = {
     Condition.RUNNING: 0,
     Condition.SUCCEEDED: 3,
@@ -84,6 +87,39 @@ def report(options: Namespace) -> int:
 
     sentence = html_reports.make(options.job, options.output, options.environ, is_public=options.public)
     write_text(f"{printable(sentence)}\n")
+    return DONE
+
+
+def show_logs(options: Namespace) -> int:
+    """Show the logs of a job."""
+    lines = options.lines
+    if lines is None:
+        lines = EVERYTHING if options.since is not None or options.grep else DEFAULT_LINES
+    query = logs.Query(
+        ranks=options.ranks,
+        since=None if options.since is None else time.time() - options.since,
+        view=View(lines=lines, pattern=options.grep),
+        follows=options.follow,
+        has_colors=terminal.has_colors(1, options.environ),
+    )
+    job = jobs.find(options.job, options.environ, may_be_any_part=True)
+    logs.LogViewer(jobs.parts(job), query, options.tell).run()
+    return DONE
+
+
+def stacks(options: Namespace) -> int:
+    """Show where the ranks of a job are in their programs."""
+    job = _running(options)
+    found = rank_stacks.leaders(snapshot.take(job))
+    wanted = options.ranks or found.keys()
+    missing = wanted - found.keys()
+    if not found:
+        raise RefusedError(f"no rank of {job.name} is running")
+    if missing:
+        raise RefusedError(f"not running on this node: {rank_list(missing)} of {job.name}")
+    title = f"stacks of {rank_list(wanted)}, outliers first:"
+    pids = {rank_id: found[rank_id] for rank_id in wanted}
+    write_text(rank_stacks.text(pids, title, options.environ.get("PATH", os.defpath)) + "\n")
     return DONE
 
 

@@ -93,10 +93,11 @@ class FoundJob:
         return found is not None and found.started == self.started and owner == self.owner
 
 
-def find(word: Optional[str], environ: Mapping[str, str]) -> FoundJob:
+def find(word: Optional[str], environ: Mapping[str, str], *, may_be_any_part: bool = False) -> FoundJob:
     """Return the job that a word means: a job id or its beginning, a pid, a directory with logs, or a run file.
 
-    Without a word it is the running one, or else the most recent one.
+    Without a word it is the running one, or else the most recent one. Of several parts of a job in one directory, any
+    is returned if it `may_be_any_part`.
 
     Raises:
         SettingsError: It could be several jobs.
@@ -124,7 +125,19 @@ def find(word: Optional[str], environ: Mapping[str, str]) -> FoundJob:
     named = named or [job for job in found if job.name.startswith(word)]
     if not named:
         raise UnknownJobError(f"no job {word!r} on this machine; see ascend-job list")
+    if may_be_any_part and len({(job.job_id, job.log_dir) for job in named}) == 1:
+        return named[0]
     return _chosen([job for job in named if job.is_alive()] or named, word)
+
+
+def parts(job: FoundJob) -> list[FoundJob]:
+    """Return all parts of a job, such as those of several nodes, that have their logs in the same directory.
+
+    Raises:
+        UnknownJobError: The logs have been removed.
+    """
+    here = with_its_logs(job)
+    return [part for part in _in_directory(here.log_dir) if part.job_id == here.job_id] or [here]
 
 
 def with_its_logs(job: FoundJob) -> FoundJob:

@@ -19,9 +19,8 @@ from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS
 from ascend_runner.supervision.silence import HangAction
-from ascend_runner.text import colored
+from ascend_runner.text import PREFIX_STYLES, colored
 
-COLORS: Final = ("36", "32", "35", "34", "33", "96")  # of prefixes; red is for errors
 TIME_WIDTH: Final = len("03:12:45 ")
 _BAD_ENDS: Final = frozenset({JobState.FAILED, JobState.HOLDING, JobState.EXPIRED})
 # A job that a signal stops has little time, and no failure that would have to be explained.
@@ -95,7 +94,7 @@ def _with_console(spec: RankSpec, context: PlanContext) -> RankSpec:
     if settings.stdin is not None:
         env = {"PYTHONBREAKPOINT": "0", **env}  # without a terminal, breakpoint() does nothing
     if prefix and context.has_colors:
-        prefix = colored(prefix, COLORS[spec.rank_id % len(COLORS)])
+        prefix = colored(prefix, PREFIX_STYLES[spec.rank_id % len(PREFIX_STYLES)])
     is_shown = settings.console is None or spec.rank_id in settings.console
     return attrs.evolve(spec, env=env, prefix=prefix.encode() if is_shown else None)
 
