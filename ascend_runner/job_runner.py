@@ -20,7 +20,7 @@ from ascend_runner.managed_node import ManagedNode
 from ascend_runner.manager import Manager
 from ascend_runner.output.console import Console
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
-from ascend_runner.plan.attempts import of_attempt, with_requests
+from ascend_runner.plan.attempts import of_attempt, with_checkpoint_requests
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.preparation import machine
 from ascend_runner.processes.rank_processes import RankProcesses
@@ -119,7 +119,7 @@ class JobRunner:
         with ExitStack() as beside:
             beside.callback(run_folder.end_attempt, folder)
             shown = board.opened(folder, spec, lambda: self._launcher.requests.deadline)
-            spec = with_requests(spec, folder)
+            spec = with_checkpoint_requests(spec, folder)
             spec, heartbeats = beside.enter_context(receiving(spec, folder, self._messages.warning, self._signals.wake))
             processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt())))
             self._signals.watch(processes.exits)

@@ -15,7 +15,7 @@ RESTART_COUNT: Final = "TORCHELASTIC_RESTART_COUNT"
 # torch takes TORCHELASTIC_RUN_ID as a sign of an agent whose store it may use, so that is never set.
 MAX_RESTARTS: Final = "TORCHELASTIC_MAX_RESTARTS"
 STARTS: Final = "MA_PROC_START_CNT"  # ModelArts: how often the command was started in this container, from 1
-REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # as in training.rank_calls
+CHECKPOINT_REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # as in training.rank_calls
 
 
 def of_attempt(job: JobSpec, attempt: int, checkpoint: str = "") -> JobSpec:
@@ -38,10 +38,10 @@ def of_attempt(job: JobSpec, attempt: int, checkpoint: str = "") -> JobSpec:
     )
 
 
-def with_requests(job: JobSpec, folder: str) -> JobSpec:
+def with_checkpoint_requests(job: JobSpec, folder: str) -> JobSpec:
     """Return the plan with the file in which the ranks agree on the step of a checkpoint."""
     signal = Signals(job.checkpoint_signum).name[3:] if job.checkpoint_signum else "none"
-    name, value = REQUESTS_VARIABLE, f"{signal}:{os.path.join(folder, 'requests')}"
+    name, value = CHECKPOINT_REQUESTS_VARIABLE, f"{signal}:{os.path.join(folder, 'checkpoint-requests')}"
     return attrs.evolve(
         job,
         ranks=tuple(

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Final, Optional, Union
 
-REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # the signal and the file: "USR1:/run/.../requests"
+# The signal and the file: "USR1:/run/.../checkpoint-requests".
+CHECKPOINT_REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"
 SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
 MOST_BEATS: Final = 10  # a second
 ROUND: Final = 10**15  # more steps than an epoch has
@@ -50,7 +51,7 @@ def on_checkpoint(agree: Optional[Callable[[int], int]] = None, every: int = 1) 
     """
     if every < 1:
         raise ValueError(f"every must be at least 1, not {every}")
-    name, _, path = os.environ.get(REQUESTS_VARIABLE, "USR1").partition(":")
+    name, _, path = os.environ.get(CHECKPOINT_REQUESTS_VARIABLE, "USR1").partition(":")
     requests = CheckpointRequests(path, agree, every)
     if hasattr(signal, f"SIG{name}"):
         signum = signal.Signals[f"SIG{name}"]

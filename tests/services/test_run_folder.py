@@ -32,7 +32,7 @@ def test_directory_is_private_and_goes_with_the_run(tmp_path: Path) -> None:
     """It is this user's alone, in the place that a variable names, and removed with what is in it."""
     environ = {run_folder.RUN_DIR_VARIABLE: str(tmp_path / "run")}
     with run_folder.opened(environ) as first, run_folder.opened(environ) as second:
-        Path(first, "requests").touch()
+        Path(first, "checkpoint-requests").touch()
         modes = [stat.S_IMODE(os.stat(path).st_mode) for path in (tmp_path / "run", first, second)]
 
     assert [0o700] * 3 == modes
@@ -74,7 +74,7 @@ def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
             job_file = Path(folder, run_folder.JOB_FILE)
             job_file.write_text(f"{number}")
             os.utime(job_file, (number, number))
-            Path(folder, "requests").touch()
+            Path(folder, "checkpoint-requests").touch()
     killed = tmp_path / "run-killed"
     killed.mkdir()
     (killed / "job.json").write_text("killed")

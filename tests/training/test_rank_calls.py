@@ -357,7 +357,8 @@ def test_copy_is_answered_with_the_checkpoint_of_its_original(tmp_path: Path, wa
         receiver.bind(str(tmp_path / "notify"))
         receiver.settimeout(60)
         path = "" if way == "alone" else str(tmp_path / "requests")
-        env = {**CLEAN, "NOTIFY_SOCKET": str(tmp_path / "notify"), rank_calls.REQUESTS_VARIABLE: f"USR1:{path}"}
+        variables = {"NOTIFY_SOCKET": str(tmp_path / "notify"), rank_calls.CHECKPOINT_REQUESTS_VARIABLE: f"USR1:{path}"}
+        env = {**CLEAN, **variables}
         subprocess.run([sys.executable, "-c", COPY, way], env=env, cwd=ROOT, check=True, timeout=60)
         told = [receiver.recv(4096) for _ in range(4)]
         receiver.setblocking(False)
