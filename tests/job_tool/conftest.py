@@ -6,14 +6,29 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Final
 
 import pytest
 
+from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.main import main
 from ascend_runner.services import run_folder
 from tests.helpers.program import Program, Run
 
+JOB: Final = FoundJob(
+    job_id="job",
+    part="",
+    command=("true",),
+    host=os.uname().nodename,
+    pid_namespace=run_folder.pid_namespace(),
+    pid=os.getpid(),
+    started=0,
+    runner_pid=0,
+    began=0.0,
+    log_dir="/nowhere/logs",
+    run_folder="/nowhere/run",
+    owner=os.getuid(),
+)  # of this process, which is not its first one: it has started at another time
 Start = Callable[..., Run]
 Tool = Callable[..., tuple[int, str]]
 

@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 
-from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.rank_stacks import leaders
 from ascend_runner.job_tool.snapshot import Snapshot
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
-from tests.job_tool.conftest import Start, Tool
+from tests.job_tool.conftest import JOB, Start, Tool
 
 SCRIPT = """\
 import os, time
@@ -44,16 +43,10 @@ def test_outlier_comes_first(program: Program, start: Start, tool: Tool) -> None
 
 def test_pids_of_other_processes() -> None:
     """A report that names a process that is not the job's gives no access to it."""
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["/bin/sleep", "60"])
     pids = {0: child.pid, 1: 1, 2: os.getppid(), 3: "x", 4: None}
     ranks = [{"rank_id": rank_id, "state": "running", "pid": pid} for rank_id, pid in pids.items()]
-    job = FoundJob(
-        **dict.fromkeys(("job_id", "part", "host", "pid_namespace", "log_dir", "run_folder"), ""),
-        **dict.fromkeys(("started", "runner_pid", "began", "owner"), 0),
-        pid=os.getpid(),
-        command=(),
-    )
-    found = leaders(Snapshot(job=job, is_alive=True, report={"ranks": ranks}))
+    found = leaders(Snapshot(job=JOB, is_alive=True, report={"ranks": ranks}))
     child.kill()
     child.wait()
 

@@ -7,20 +7,11 @@ import os
 import select
 from pathlib import Path
 
+import attrs
 import pytest
 
-from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.watching import DirectoryWatch, JobEnd
-
-HERE = (os.uname().nodename, os.readlink("/proc/self/ns/pid"))
-
-
-def job(folder: Path) -> FoundJob:
-    """Return a job of this machine with this run directory."""
-    host, namespace = HERE
-    numbers = {"pid": 1 << 22, "started": 1, "runner_pid": 1 << 22, "began": 1.0, "owner": 0}
-    texts = {"job_id": "x", "part": "", "host": host, "pid_namespace": namespace, "log_dir": "/nowhere"}
-    return FoundJob(**texts, **numbers, command=(), run_folder=str(folder))  # type: ignore[arg-type]  # of two types
+from tests.job_tool.conftest import JOB
 
 
 def test_changes_of_files(tmp_path: Path) -> None:
@@ -67,7 +58,7 @@ def test_end_of_a_runner(tmp_path: Path) -> None:
     """It is told when the lock is free."""
     lock = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    end = JobEnd([job(tmp_path), job(tmp_path)])
+    end = JobEnd([attrs.evolve(JOB, run_folder=str(tmp_path))] * 2)
     before = end.has_come()
     poll = select.poll()
     poll.register(end.locks[0], 0)
@@ -83,7 +74,7 @@ def test_end_of_a_runner(tmp_path: Path) -> None:
 
 def test_job_that_has_ended(tmp_path: Path) -> None:
     """There is nothing to wait for."""
-    end = JobEnd([job(tmp_path)])
+    end = JobEnd([attrs.evolve(JOB, run_folder=str(tmp_path))])
 
     assert end.has_come()
     assert [] == end.locks
