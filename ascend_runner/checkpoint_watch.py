@@ -1,4 +1,4 @@
-"""Performs what is asked of a running attempt: the part of the manager's loop for checkpoints and the time limit."""
+"""Performs what is asked of a running attempt, by people, the time limit or the inspection of this node."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ascend_runner.supervision.events import (
     Saved,
     SignalReceived,
 )
+from ascend_runner.supervision.findings import FindingKind, InspectAction, NodeFinding
 from ascend_runner.supervision.state import CheckpointRequest, Phase, State
 
 RETRY_EVERY: Final = 0.5  # seconds between two signals to ranks that do not handle it so far
@@ -81,11 +82,21 @@ class CheckpointAndLimitWatch:
             self._tell(LimitChanged(self._limit))
         if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:
             events.append(CheckpointRequested())
+        for finding in self._node.requests.take_findings():
+            self._tell(finding)
+            events += self._consequences(finding, state.phase)
         if state.phase in ASKABLE:
             events += self._limits(now)
         if state.phase is Phase.CHECKPOINTING and self._asked_at is not None:
             events += self._answers(state.checkpoint, now, self._asked_at)
         return events
+
+    def _consequences(self, finding: NodeFinding, phase: Phase) -> list[Event]:
+        if phase not in ASKABLE or finding.kind is not FindingKind.UNHEALTHY or not finding.is_error:
+            return []
+        if self._job.inspect is InspectAction.STOP:
+            return [finding]
+        return [CheckpointRequested()] if self._job.inspect is InspectAction.CHECKPOINT else []
 
     def _limits(self, now: float) -> list[Event]:
         moment, deadline = self._limit_moment, self._node.requests.deadline

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from signal import SIG_UNBLOCK, pthread_sigmask
 from typing import Final, Union
 
@@ -16,20 +17,22 @@ from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
 from ascend_runner.host import terminal
+from ascend_runner.inspection.precheck import Precheck
 from ascend_runner.launcher import Launcher
 from ascend_runner.output.console import STDERR, Console
 from ascend_runner.output.messages import Level, Messages, format_message
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.preparation.record import Preparation
-from ascend_runner.problems import RankTableFormatError, problems_of
+from ascend_runner.problems import Problem, RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_record import Outcome
 from ascend_runner.report import result
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.model import Settings, decode
-from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
+from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO, PRECHECK_STOP
+from ascend_runner.settings.parsing import OFF
 from ascend_runner.supervision.events import SignalReceived
 from ascend_runner.text import printable
 
@@ -114,6 +117,7 @@ class Program:
             raise SettingsError(f"no command given (usage: {command_line.USAGE})")
 
         launcher = Launcher(settings, self.environ, self.signals, self.messages)
+        launcher.precheck = self._precheck(settings, line.command, launcher)
         prepared = launcher.prepare(line.command, ascend_runner.__version__)
         launcher.tell(prepared)
         if prepared.error:
@@ -122,6 +126,21 @@ class Program:
         if settings.dry_run:
             return NO_JOB, _plan_text(prepared, self.environ)
         return job_runner.run(launcher, job, self.console), ""
+
+    def _precheck(self, settings: Settings, command: tuple[str, ...], launcher: Launcher) -> Precheck | None:
+        if settings.precheck == OFF or settings.dry_run:
+            return None
+        look = partial(_problems_of_this_node, settings, self.environ, command)
+        can_stop = settings.precheck == PRECHECK_STOP
+        return Precheck(look, launcher.requests.pass_on, self.messages.warning, can_stop=can_stop)
+
+
+def _problems_of_this_node(
+    settings: Settings, environ: Mapping[str, str], command: tuple[str, ...]
+) -> Iterable[tuple[str, Problem]]:
+    from ascend_runner.check.run import problems_of_this_node  # noqa: PLC0415  as above, and in a thread
+
+    return problems_of_this_node(settings, environ, command)
 
 
 def _print(text: str) -> int:

@@ -22,6 +22,7 @@ from ascend_runner.supervision.events import (
     Spawned,
     SpawnFailed,
 )
+from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import State
 
 if TYPE_CHECKING:
@@ -194,6 +195,7 @@ Fact = Union[
     Slowdown,
     CheckpointEnded,
     LimitChanged,
+    NodeFinding,
     Escaped,
     Swept,
 ]

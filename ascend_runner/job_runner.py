@@ -53,6 +53,8 @@ class JobRunner:
         self._checkpoints: Checkpoints | None = None  # before the attempt; None: unknown
         self._has_survivors = False  # whether processes of the attempt are alive
         self._hooks = JobHooks(launcher, journal)
+        inspector = machine.inspector(journal.spec, launcher.environ, launcher.requests.pass_on)
+        self._inspector = launcher.log_dir.enter_context(closing(inspector))
 
     def run(self) -> Outcome:
         """Run the job to its end.
@@ -121,7 +123,7 @@ class JobRunner:
             shown = board.opened(folder, spec, lambda: self._launcher.requests.deadline)
             spec = with_checkpoint_requests(spec, folder)
             spec, heartbeats = beside.enter_context(receiving(spec, folder, self._messages.warning, self._signals.wake))
-            processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt())))
+            processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt(), self._inspector.pids)))
             self._signals.watch(processes.exits)
             beside.callback(self._signals.unwatch, processes.exits)
             output = RankOutputs(spec, self._console, self._messages.warning, shown.activities)
@@ -134,7 +136,7 @@ class JobRunner:
                 requests=self._launcher.requests,
                 steps=self._read_steps(beside, output, shown),
             )
-            observers = (shown, progress, self.journal, self, recorder, heartbeats, self._hooks)
+            observers = (shown, progress, self.journal, self, recorder, heartbeats, self._hooks, self._inspector)
             Manager(spec, node, observers=observers).run()
 
         self._outcome = recorder.finish(self._messages.warning)
@@ -235,6 +237,7 @@ class JobRunner:
         elif event.restart and job.verdict:
             self._messages.warning(screen.attempt_failed(event, job))
         outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings))
+        outcome = attrs.evolve(outcome, findings=tuple(self.journal.findings.values()))
         document = self.journal.finish(outcome, environ, self._limit)
         end = self._end_from_outside(event)
         if end and not isinstance(outcome.cause, (SignalReceived, LimitReached)):

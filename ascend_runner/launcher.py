@@ -39,6 +39,7 @@ from ascend_runner.supervision.events import LimitReached
 from ascend_runner.text import printable
 
 if TYPE_CHECKING:
+    from ascend_runner.inspection.precheck import Precheck
     from ascend_runner.plan.staging import Staged
     from ascend_runner.services.staging import Staging
 
@@ -61,6 +62,7 @@ class Launcher:
         )
         self.log_dir = ExitStack()  # holds the log directory and the run directory
         self.run_folder = ""  # of the job, once it has begun
+        self.precheck: Precheck | None = None
         self._settings = settings
         self._context: PlanContext | None = None
         self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
@@ -172,10 +174,13 @@ class Launcher:
         """Create the files of a plan; return the plan as it can be carried out.
 
         Raises:
+            AscendRunnerError: the pre-check has found an error that prevents the start.
             OutputError: a directory or file cannot be made.
             RankTableError: HCCL would not read the rank table where it had to be written.
             StopRequestedError: a stop signal has arrived.
         """
+        if self.precheck:
+            self.precheck.end(self.pause)
         job = self._without_stolen_stdin(self._write_files(job))
         self.pause(0.0)
         return job
@@ -190,6 +195,8 @@ class Launcher:
         """
         if self._staging:
             self._staging.check()
+        if self.precheck and seconds:
+            self.precheck.begin()
         end = self.signals.now() + seconds
         while True:
             self.wait_in_time(max(0.0, end - self.signals.now()))

@@ -88,6 +88,9 @@ class Options(TypedDict, total=False):
     stage: str | Iterable[str] | None
     hold: float | None
     hook: str | Iterable[str] | None
+    precheck: str | None
+    inspect: str | None
+    inspect_interval: float | None
     # </options>
 
 

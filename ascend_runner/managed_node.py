@@ -15,6 +15,7 @@ import attrs
 from ascend_runner.facts import Beat, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited, Slowdown
+from ascend_runner.supervision.findings import NodeFinding
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.stack_groups import RankStack
@@ -152,6 +153,9 @@ class Requests(Protocol):
 
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was asked for since the last call."""
+
+    def take_findings(self) -> Sequence[NodeFinding]:
+        """Return the findings about this node that were passed on since the last call."""
 
 
 class Clock(Protocol):

@@ -13,6 +13,7 @@ import attrs
 
 from ascend_runner.errors import JobFailedError
 from ascend_runner.supervision.events import Cause, Ending, HangDetected, Slowdown
+from ascend_runner.supervision.findings import NodeFinding
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
@@ -89,9 +90,10 @@ class Outcome:
 
     `started_at` is in seconds since the epoch, `seconds` is how long the job ran. `suspected_peer` is set if the failed
     ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung. `secrets_masked` counts
-    those in the ends of logs. `last_failure` is the last attempt of a job that was ended between two; `ranks` are those
-    of that attempt. `exit_verdict` is the exit status of the runner if that is not `status`, but says whether a retry
-    may help. `report` is the content of the report file, see report/README.md.
+    those in the ends of logs. `findings` are about this node, the newest of each subject. `last_failure` is the last
+    attempt of a job that was ended between two; `ranks` are those of that attempt. `exit_verdict` is the exit status of
+    the runner if that is not `status`, but says whether a retry may help. `report` is the content of the report file,
+    see report/README.md.
     """
 
     cause: Optional[Cause]
@@ -102,6 +104,7 @@ class Outcome:
     root: Optional[RootCause] = None
     hang: tuple[StackGroup, ...] = ()
     warnings: tuple[str, ...] = ()
+    findings: tuple[NodeFinding, ...] = ()
     secrets_masked: int = 0
     last_failure: Optional[Outcome] = None
     exit_verdict: Optional[int] = None

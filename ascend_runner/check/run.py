@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable, Final, Union
 
 import attrs
@@ -39,6 +39,18 @@ SUBJECTS: Final[Mapping[str, Callable[[CheckContext], Findings]]] = {
     "limits": limits.limits,
     "grace": limits.grace,
 }
+
+OF_THIS_NODE: Final = (
+    "leftovers",
+    "ports",
+    "devices",
+    "space",
+    "limits",
+    "grace",
+    "software",
+    "health",
+    "other nodes",
+)
 
 Found = tuple[str, Union[str, Problem]]  # a subject and a finding
 
@@ -77,6 +89,21 @@ def check(
         raise CheckFailedError(format_summary(found, host_name))
     report = messages.info if verdicts <= {OK} else messages.warning
     report(format_summary(found, host_name))
+
+
+def problems_of_this_node(
+    settings: Settings, environ: Mapping[str, str], command: tuple[str, ...]
+) -> Iterator[tuple[str, Problem]]:
+    """Yield the problems of this node before a start; those of the job itself are reported by the start.
+
+    May be called in any thread: it neither waits for anything nor receives signals.
+    """
+    planned = attrs.evolve(settings, check=True, dry_run=True, stage=())
+    context = gather(planned, environ, Signals(), command)
+    for subject in OF_THIS_NODE:
+        for finding in SUBJECTS[subject](context):
+            if isinstance(finding, Problem):
+                yield subject, finding
 
 
 def verdict_of(finding: str | Problem) -> str:

@@ -44,6 +44,27 @@ class MemorySample:
     shm_used: int | None = None
 
 
+def working_set(host: Host) -> tuple[int | None, int | None]:
+    """Return the memory in use in the own cgroup, without file pages that can be dropped, and its limit; in bytes."""
+    found = cgroup.find(host, "memory", _V1[0], _V2[0])
+    if found is None:
+        return None, None
+    limit, limited_by = _lowest_limit(host, found)
+    used = _number(host, f"{limited_by}/{'memory.usage_in_bytes' if found.is_v1 else 'memory.current'}")
+    lines = (line.split() for line in host.read_lines(f"{limited_by}/memory.stat"))
+    name = "total_inactive_file" if found.is_v1 else "inactive_file"
+    droppable = next((int(words[1]) for words in lines if words[:1] == [name]), 0)
+    return (None if used is None else max(0, used - droppable)), limit
+
+
+def _lowest_limit(host: Host, found: cgroup.Cgroup) -> tuple[int | None, str]:
+    """Return the lowest limit of a cgroup and its parents, and the directory that has it; else the cgroup's own."""
+    file = (_V1 if found.is_v1 else _V2)[1]
+    limits = [(_number(host, f"{folder}/{file}"), folder) for folder in found.folders]
+    known = [(limit, folder) for limit, folder in limits if limit is not None]
+    return min(known) if known else (None, found.folders[0])
+
+
 def sample(host: Host) -> MemorySample:
     """Read the counters."""
     shm_size, shm_used = _usage(host.path("/dev/shm"))  # noqa: S108  only its size is read
@@ -56,15 +77,11 @@ def sample(host: Host) -> MemorySample:
     if found is None:
         return machine
 
-    events_file, limit_file, peak_file = _V1 if found.is_v1 else _V2
-    folders = found.folders
-    limits = [(_number(host, f"{folder}/{limit_file}"), folder) for folder in folders]
-    known = [(limit, folder) for limit, folder in limits if limit is not None]
-    limit, limited_by = min(known) if known else (None, folders[0])
-
+    events_file, _limit_file, peak_file = _V1 if found.is_v1 else _V2
+    limit, limited_by = _lowest_limit(host, found)
     return attrs.evolve(
         machine,
-        own_oom_kills=_oom_kills(host.read_bytes(f"{folders[0]}/{events_file}")),
+        own_oom_kills=_oom_kills(host.read_bytes(f"{found.folders[0]}/{events_file}")),
         limit=limit,
         peak=_number(host, f"{limited_by}/{peak_file}"),
     )

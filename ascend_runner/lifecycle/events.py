@@ -15,6 +15,7 @@ import attrs
 
 from ascend_runner.lifecycle import machine
 from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart, Verdict
+from ascend_runner.supervision.findings import FindingKind
 
 LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
 TYPE: Final = "io.ascend-runner.job.%s.v1"  # % the state
@@ -24,14 +25,14 @@ RESIZED: Final = "resized"
 LIMIT_CHANGED: Final = "limit-changed"
 SLOW: Final = "slow"
 SLOW_OVER: Final = "slow-over"
-WITHOUT_STATE: Final = {RESIZED, LIMIT_CHANGED, SLOW, SLOW_OVER}
+WITHOUT_STATE: Final = {RESIZED, LIMIT_CHANGED, SLOW, SLOW_OVER, *(kind.value for kind in FindingKind)}
 NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
     Verdict.RESTART: "",
     Verdict.NOT_WANTED: "",
     Verdict.USED_UP: "--max-restarts is used up",
     Verdict.SAME_FAILURE: "the same failure came too often",
     Verdict.POINTLESS: "it would fail again",
-    Verdict.EXCLUDED: "--no-restart-on, --hang-action or --perf-action excludes it",
+    Verdict.EXCLUDED: "--no-restart-on, --hang-action, --perf-action or --inspect excludes it",
     Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
     Verdict.STOPPED: "the job was stopped",
 }

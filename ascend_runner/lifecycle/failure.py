@@ -15,6 +15,7 @@ from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, RETRY_IS_VAIN
 from ascend_runner.lifecycle.machine import Restart
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, Slowdown, signal_name
+from ascend_runner.supervision.findings import NodeFinding
 
 USAGE: Final = 2  # the exit status of argparse, and of most programs, if their arguments are wrong
 LONGEST_FINGERPRINT: Final = 200  # characters
@@ -47,6 +48,8 @@ def judge(
         restart = _of_rank(ending, finding or Finding(), may_import=has_progressed is not False)
     elif isinstance(cause, (HangDetected, Slowdown)):
         restart = Restart.TRANSIENT
+    elif isinstance(cause, NodeFinding):
+        restart = Restart.EXCLUDED  # --inspect stop
     else:
         restart = _of_status(cause.exit_status if cause else 0) or Restart.CONFIRM
     if restart is Restart.TRANSIENT and is_alike and has_progressed is False:
@@ -94,6 +97,8 @@ def fingerprint(cause: Cause | None, ending: Ending, finding: Finding | None) ->
         return "hang"
     if isinstance(cause, Slowdown):
         return f"slow: {cause.rule.value}"
+    if isinstance(cause, NodeFinding):
+        return f"unhealthy: {cause.subject}"[:LONGEST_FINGERPRINT]
     if not isinstance(cause, Exited):
         return f"not started: exit status {cause.exit_status if cause else 0}"
     return _of_evidence(finding or Finding(), signal_behind(ending))[:LONGEST_FINGERPRINT] or str(ending)

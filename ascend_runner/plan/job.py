@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.lifecycle.machine import JobState, Policy
+from ascend_runner.supervision.findings import InspectAction
 from ascend_runner.supervision.silence import HangAction
 
 NO_RESTARTS: Final = Policy()
@@ -79,7 +80,8 @@ class JobSpec:
     stopped (0: they are not asked then). `node_number` tells the files of several nodes apart (None: there is one
     node, or its number is unknown). `nodes` is how many take part, and how many could, see --min-nodes. `restarts` says
     when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and
-    `attempt` counts its starts from 0. `hooks` are events with shell commands. In one of `html_states`
+    `attempt` counts its starts from 0. This node is inspected every `inspect_interval` seconds, if `inspect` says so
+    (None: if it has NPUs). `hooks` are events with shell commands. In one of `html_states`
     the report is also written as HTML. `runner_version` is for the report.
     `notes` are sentences about the plan.
     """
@@ -114,6 +116,8 @@ class JobSpec:
     checkpoint_signum: int = SIGUSR1
     checkpoint_grace: float = 0.0
     restarts: Policy = NO_RESTARTS
+    inspect: InspectAction | None = None
+    inspect_interval: float = 60.0
     hooks: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     attempt: int = 0

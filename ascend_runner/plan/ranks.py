@@ -18,6 +18,7 @@ from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS
+from ascend_runner.supervision.findings import InspectAction
 from ascend_runner.supervision.silence import HangAction
 from ascend_runner.text import PREFIX_STYLES, colored
 
@@ -133,10 +134,10 @@ def plan_job(
         hooks=settings.hook,
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
     )
-    return _with_ends(job, settings)
+    return _with_supervision(job, settings)
 
 
-def _with_ends(job: JobSpec, settings: Settings) -> JobSpec:
+def _with_supervision(job: JobSpec, settings: Settings) -> JobSpec:
     """Return the plan with what can end a job or ask it for a checkpoint, and when the HTML report is written."""
     return attrs.evolve(
         job,
@@ -149,6 +150,8 @@ def _with_ends(job: JobSpec, settings: Settings) -> JobSpec:
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
         checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
         checkpoint_grace=settings.checkpoint_grace,
+        inspect=None if settings.inspect is None else InspectAction(settings.inspect),
+        inspect_interval=settings.inspect_interval,
     )
 
 

@@ -24,9 +24,9 @@ from ascend_runner.supervision.signal_targets import Identity, RankProcess
 class RankProcesses:
     """Starts, watches, signals and reaps ranks. This process must be their subreaper (see `guardian.process_tree`)."""
 
-    def __init__(self, others: Collection[int] = ()) -> None:
+    def __init__(self, *others: Collection[int]) -> None:
         """`others` are the pids of children that are not the ranks': they and what is below them is left alone."""
-        self._others = others
+        self._other_pids = others
         self._leaders: dict[int, Leader] = {}  # not reaped, so their pids cannot be reused
         self.exits = ExitWatch()
         self._asked: set[Identity] = set()  # processes that were asked to stop
@@ -148,7 +148,7 @@ class RankProcesses:
 
     def has_killable(self) -> bool:
         """Whether any process is alive that this user may signal."""
-        return self._has_killable_but(frozenset(self._others))
+        return self._has_killable_but(self._others)
 
     def has_escaped(self) -> bool:
         """Whether any process outside the ranks' own sessions is alive that may be signalled. Reaps ended ones."""
@@ -187,8 +187,12 @@ class RankProcesses:
         """Stop watching. May be called twice."""
         self.exits.close()
 
+    @property
+    def _others(self) -> frozenset[int]:
+        return frozenset(pid for pids in self._other_pids for pid in pids)
+
     def _descendants(self) -> Iterator[Descendant]:
-        return process_tree.descendants(os.getpid(), frozenset(self._others))
+        return process_tree.descendants(os.getpid(), self._others)
 
     def _kept_pids(self) -> frozenset[int]:
         return frozenset((*(leader.pid for leader in self._leaders.values()), *self._others))

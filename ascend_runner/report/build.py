@@ -28,6 +28,7 @@ from ascend_runner.supervision.events import (
     Slowdown,
     SpawnFailed,
 )
+from ascend_runner.supervision.findings import NodeFinding
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import RootCause
@@ -40,6 +41,7 @@ _KINDS = {
     SignalReceived: "interrupted",
     HangDetected: "hang",
     Slowdown: "slow",
+    NodeFinding: "unhealthy",
     LimitReached: "expired",
 }
 
@@ -174,14 +176,13 @@ _NO_CAUSE: Final = {
 def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
     """Say why the job failed, as `sentence` explains.
 
-    `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "slow", "expired" (at its time limit) or
-    "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` the one that ended first, whose exit
-    status is the job's. `certainty` is "certain", "likely" or "open", `candidates` are the ranks that may have caused
-    it if that is open. `signal` is the one that stopped the runner. `suspected_peer` is set if all failed ranks only
-    report a peer.
+    `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "slow", "unhealthy" (by --inspect stop),
+    "expired" (at its time limit) or "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` the one
+    that ended first, whose exit status is the job's. `certainty` is "certain", "likely" or "open", `candidates` are the
+    ranks that may have caused it if that is open. `signal` is the one that stopped the runner. `suspected_peer` is set
+    if all failed ranks only report a peer.
     """
-    rank_id = cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
-    root = outcome.root
+    root, rank_id = outcome.root, cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
     return {
         "kind": _KINDS[type(cause)],
         "sentence": sentence(cause, root),
@@ -216,7 +217,6 @@ def _rank(
     are the bytes that it wrote in each span of `cell_seconds` since the start of the job.
     """
     started_at = job_started_at + rank.started_after
-
     return {
         "rank_id": rank.rank_id,
         "local_rank": spec.local_rank,

@@ -5,15 +5,19 @@ The thread lives only while there is something to write: an idle job has none.
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.host import bounded
 
+LONGEST_CAUSE: Final = 4096  # bytes of the last cause that Kubernetes reads
 MOST_WAITING: Final = 64  # writes; so many wait only for a disk that hangs, and further ones are given up
 
 
@@ -81,3 +85,12 @@ class Disk:
         if path not in self._reported:
             self._reported.add(path)
             self._warn(sentence)
+
+
+def write_last_cause(path: str, sentence: str) -> None:
+    """Replace the content of a file by the cause of a job's end, if the file exists and can be written."""
+    content = sentence.encode(errors="backslashreplace")[:LONGEST_CAUSE].decode(errors="ignore").encode()
+    with suppress(OSError), open(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "wb", buffering=0) as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.truncate(0)
+            file.write(content)

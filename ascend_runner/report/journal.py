@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,9 +26,10 @@ from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
 from ascend_runner.plan import rerun
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import build, checkpoint, document
-from ascend_runner.report.disk import Disk
+from ascend_runner.report import build, checkpoint, document, health
+from ascend_runner.report.disk import Disk, write_last_cause
 from ascend_runner.supervision.events import Rule, Slowdown, Spawned
+from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import printable
 
@@ -44,7 +44,6 @@ _KINDS: Final = {
 }
 _OF_AN_ATTEMPT: Final = {JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING, JobState.STOPPING}
 TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
-LONGEST_CAUSE: Final = 4096  # bytes of it that Kubernetes reads
 PAGE_LIMIT: Final = 0.5  # seconds that the runner stays to write the report as HTML
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
@@ -63,6 +62,7 @@ class Journal:
         self.staged: Sequence[Staged] = ()
         self.last_step: Callable[[], Mapping[str, object] | None] = lambda: None
         self._conditions: dict[tuple[Rule, int], Mapping[str, object]] = {}  # of the newest attempt
+        self.findings: dict[str, NodeFinding] = {}  # the newest about each subject
         self._last_checkpoint: Mapping[str, object] | None = None
         self._outcome_of_request = ""  # that is over, until an event has told it
         self._disk = Disk(warn, is_cut)
@@ -108,6 +108,8 @@ class Journal:
             self._remark(events.LIMIT_CHANGED, {"limit": fact.limit})
         elif isinstance(fact, Slowdown):
             self._note_slowdown(fact)
+        elif isinstance(fact, NodeFinding):
+            self._note_finding(fact)
         elif isinstance(fact, CheckpointEnded):
             self._outcome_of_request = checkpoint.ended(fact)
             if fact.parts:
@@ -235,6 +237,12 @@ class Journal:
         data = {"state": self.job.state.value, "attempt": self.job.attempt, **members}
         self._append(functools.partial(events.encode_note, name, data))
 
+    def _note_finding(self, finding: NodeFinding) -> None:
+        if finding.kind is not FindingKind.NOTICE:
+            self.findings[finding.subject] = finding
+            self._replace_unfinished()
+        self._remark(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
+
     def _append(self, encode: Callable[..., bytes]) -> None:
         self._events += 1
         line = encode(self._origin, number=self._events, at=build.iso(time.time()))
@@ -268,10 +276,11 @@ class Journal:
             "held_until": build.iso(self.held_until) if self.held_until else "",
             "attempts": tuple(self._attempts),
             **({"ended_at": self._over_at} if self._over_at else {}),
+            "findings": tuple(map(health.member, self.findings.values())),
             **document.plain_members(
                 {
                     "staged": self.staged,
-                    "conditions": tuple(self._conditions.values()),
+                    "conditions": (*self._conditions.values(), *health.conditions(self.findings.values())),
                     "last_step": self._last_step(),
                     "last_checkpoint": self._last_checkpoint,
                 }
@@ -286,12 +295,3 @@ class Journal:
     def _write(self, path: str, report: Mapping[str, object]) -> None:
         if report is self._report:  # otherwise a newer one follows, behind its event
             files.write_atomically(path, document.encode(report))
-
-
-def write_last_cause(path: str, sentence: str) -> None:
-    """Replace the content of a file by the cause of a job's end, if the file exists and can be written."""
-    content = sentence.encode(errors="backslashreplace")[:LONGEST_CAUSE].decode(errors="ignore").encode()
-    with suppress(OSError), open(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "wb", buffering=0) as file:
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            file.truncate(0)
-            file.write(content)

@@ -20,6 +20,7 @@ from ascend_runner.supervision.events import (
     Spawned,
     signal_name,
 )
+from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.supervision.silence import HangAction
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import rank_list
@@ -69,6 +70,7 @@ class Progress:
             HangSeen: self._stacks,
             Slowdown: self._slow,
             CheckpointEnded: self._checkpoint_ended,
+            NodeFinding: self._found,
             Escaped: self._waiting_for_escaped,
             Swept: self._swept,
             RankOutput: self._completed,
@@ -181,6 +183,13 @@ class Progress:
             self._messages.info(str(fact))
         elif self._job.perf_action is HangAction.WARN:
             self._messages.warning(str(fact))
+
+    def _found(self, fact: NodeFinding) -> None:
+        if fact.kind is FindingKind.PRECHECK:  # errors were told when they were found
+            self._messages.debug(f"pre-check: {fact.sentence}")
+        else:
+            is_good = fact.kind is FindingKind.RECOVERED
+            (self._messages.info if is_good else self._messages.warning)(f"inspection: {fact.sentence}")
 
     def _waiting_for_escaped(self, fact: Escaped) -> None:
         self._messages.info(

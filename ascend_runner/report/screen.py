@@ -15,7 +15,7 @@ from ascend_runner.lifecycle.events import NO_RESTART
 from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
-from ascend_runner.report import build
+from ascend_runner.report import build, health
 from ascend_runner.supervision.events import (
     Cause,
     Ending,
@@ -105,8 +105,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         ]
     if outcome.last_failure:
         lines.append(f"  before {last_failure(outcome.last_failure)}")
-
-    return "\n".join([*lines, *_others(outcome, job)])
+    return "\n".join([*lines, *health.before_failure(outcome), *_others(outcome, job)])
 
 
 def _failure(cause: Exited, outcome: Outcome, job: JobSpec) -> list[str]:

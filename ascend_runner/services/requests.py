@@ -1,4 +1,4 @@
-"""Requests to a running job that other threads pass on: for a checkpoint, and for another time limit.
+"""What other threads pass on to a running job: requests for a checkpoint or another limit, and findings.
 
 They are stored here and wake the loop of the runner, which reads them: nothing polls.
 """
@@ -6,8 +6,11 @@ They are stored here and wake the loop of the runner, which reads them: nothing 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Optional
+
+from ascend_runner.supervision.findings import NodeFinding
 
 
 class Requests:
@@ -33,6 +36,7 @@ class Requests:
         self._now, self._checkpoint_grace = now, checkpoint_grace
         self._wake = wake
         self._wants_checkpoint = threading.Event()
+        self._findings: deque[NodeFinding] = deque()
 
     @property
     def deadline(self) -> Optional[float]:
@@ -59,6 +63,15 @@ class Requests:
             return False
         self._wants_checkpoint.clear()
         return True
+
+    def pass_on(self, finding: NodeFinding) -> None:
+        """Pass on a finding about this node."""
+        self._findings.append(finding)
+        self._wake()
+
+    def take_findings(self) -> list[NodeFinding]:
+        """Return the findings that were passed on since the last call."""
+        return [self._findings.popleft() for _ in range(len(self._findings))]
 
     def set_limit(self, seconds: Optional[float]) -> bool:
         """Set the time limit of the job, in seconds since its start (None: no limit). A limit in the past stops it.

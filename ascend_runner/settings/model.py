@@ -12,6 +12,7 @@ from ascend_runner.platforms.node import Overrides
 from ascend_runner.settings.option import SEPARATOR, Option
 from ascend_runner.settings.options import OPTIONS
 from ascend_runner.settings.parsing import NONE
+from ascend_runner.supervision.findings import InspectAction
 from ascend_runner.supervision.silence import HangAction
 from ascend_runner.text import counted, rank_list
 
@@ -90,6 +91,9 @@ class Settings:
     stage: tuple[tuple[str, str], ...] = ()
     hold: float = 0.0
     hook: tuple[tuple[str, str], ...] = ()
+    precheck: str = "warn"
+    inspect: str | None = None
+    inspect_interval: float = 60.0
     dry_run: bool = False
     check: bool = False
     json: bool = False
@@ -178,6 +182,8 @@ def _check_checkpoints(settings: Settings) -> None:
     signal, grace, limit = settings.checkpoint_signal, settings.checkpoint_grace, settings.time_limit
     if signal == NONE and grace:
         raise SettingsError("--checkpoint-grace and --checkpoint-signal none cannot be used together")
+    if signal == NONE and settings.inspect == InspectAction.CHECKPOINT.value:
+        raise SettingsError("--inspect checkpoint and --checkpoint-signal none cannot be used together")
     if signal == "TERM" and not grace:
         raise SettingsError(
             "--checkpoint-signal TERM requires --checkpoint-grace, because without it SIGTERM stops the job at once"

@@ -26,6 +26,7 @@ class Topic(enum.Enum):
     PERFORMANCE = "performance"
     DATA = "data"
     HOOKS = "hooks"
+    HEALTH = "health"
     CHECKS = "checks"
 
     @property
@@ -45,6 +46,7 @@ _TITLES: Final = {
     Topic.PERFORMANCE: "slow training",
     Topic.DATA: "data sets",
     Topic.HOOKS: "hooks, and a hold after a failure",
+    Topic.HEALTH: "health of the node",
     Topic.CHECKS: "dry run and checks",
 }
 

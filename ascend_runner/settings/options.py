@@ -15,6 +15,7 @@ from ascend_runner.host import cores
 from ascend_runner.rank_table.checks.chips import CHIPS
 from ascend_runner.settings import parsing
 from ascend_runner.settings.option import Option, Topic
+from ascend_runner.supervision.findings import InspectAction
 from ascend_runner.supervision.silence import HangAction
 
 HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a complete rank table
@@ -27,6 +28,9 @@ STOP_SIGNUMS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 COLOR_AUTO: Final = "auto"
 COLOR_ALWAYS: Final = "always"
 ACTIONS: Final = tuple(action.value for action in HangAction)
+INSPECT_ACTIONS: Final = tuple(action.value for action in InspectAction)
+PRECHECK_STOP: Final = "stop"
+PRECHECKS: Final = (parsing.OFF, "warn", PRECHECK_STOP)
 COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, "never")
 CHECKPOINT_SIGNUMS: Final = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2, "TERM": signal.SIGTERM, parsing.NONE: 0}
 BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
@@ -503,6 +507,32 @@ OPTIONS: Final = (
         help=f"run the shell command CMD at an event ({', '.join(parsing.HOOKS)}), 60 s at most; repeatable",
         shown=lambda text: repr(text.partition("=")[0]),  # the command may contain a secret
         is_repeatable=True,
+    ),
+    Option(
+        name="precheck",
+        topic=Topic.HEALTH,
+        metavar="|".join(PRECHECKS),
+        parse=parsing.one_of(PRECHECKS),
+        default="warn",
+        help="check this node as --check does while the job waits for its rank table; stop: always, and start nothing"
+        " if there is an error",
+    ),
+    Option(
+        name="inspect",
+        topic=Topic.HEALTH,
+        metavar="|".join(INSPECT_ACTIONS),
+        parse=parsing.one_of(INSPECT_ACTIONS),
+        default_text="warn if this node has NPUs, else off",
+        help="watch the NPUs, links, disks and memory of this node while the job runs, and after an error warn, ask for"
+        " a checkpoint, or stop the job with exit status 124",
+    ),
+    Option(
+        name="inspect_interval",
+        topic=Topic.HEALTH,
+        metavar="DURATION",
+        parse=parsing.positive_seconds,
+        default=60.0,
+        help="time between two inspections",
     ),
     Option(
         name="dry_run",

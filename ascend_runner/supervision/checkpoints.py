@@ -19,6 +19,7 @@ from ascend_runner.supervision.events import (
     Saved,
     SignalReceived,
 )
+from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import Action, AskToSave, CheckpointRequest, Phase, SetDeadline, State
 from ascend_runner.supervision.teardown import Step, settle, tear_down
 
@@ -44,10 +45,11 @@ def ask_again(state: State, event: CheckpointRequested) -> Step:
     return _asking(attrs.evolve(state, checkpoint=request))
 
 
-def ask_before_stop(state: State, event: SignalReceived) -> Step:
-    """Ask for a checkpoint because of SIGTERM, which becomes the cause of the stop unless there is one already."""
+def ask_before_stop(state: State, event: SignalReceived | NodeFinding) -> Step:
+    """Ask for a checkpoint because of an event that becomes the cause of the stop unless there is one already."""
     has_cause, was_asked = state.cause is not None, state.phase is Phase.CHECKPOINTING
-    state = _stopping(attrs.evolve(state, is_interrupted=True), event)
+    is_interrupted = state.is_interrupted or isinstance(event, SignalReceived)
+    state = _stopping(attrs.evolve(state, is_interrupted=is_interrupted), event)
     if has_cause:
         return state, ()
     return _asking(state) if was_asked else ask(state, CheckpointRequested())
@@ -87,7 +89,7 @@ def time_is_over(state: State, _event: DeadlineReached) -> Step:
     return tear_down(state, None) if state.cause else settle(attrs.evolve(state, phase=Phase.RUNNING))
 
 
-def _stopping(state: State, cause: SignalReceived | LimitReached) -> State:
+def _stopping(state: State, cause: SignalReceived | LimitReached | NodeFinding) -> State:
     return attrs.evolve(state, cause=state.cause or cause, stopped=state.leaders)
 
 

@@ -21,6 +21,7 @@ from typing import Final, Union
 import attrs
 
 from ascend_runner.errors import TIMED_OUT
+from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.text import duration
 
 # Signals whose default action is to dump core, if the limits permit it (signal(7)).
@@ -274,6 +275,7 @@ Event = Union[
     HangDetected,
     Slowdown,
     LimitReached,
+    NodeFinding,
     CheckpointRequested,
     AskedToSave,
     Saved,
@@ -281,7 +283,7 @@ Event = Union[
 ]
 
 # The event that ended a job is its cause: `str` explains it, and `exit_status` is that of the job.
-Cause = Union[Exited, SpawnFailed, SignalReceived, HangDetected, Slowdown, LimitReached]
+Cause = Union[Exited, SpawnFailed, SignalReceived, HangDetected, Slowdown, LimitReached, NodeFinding]
 
 
 def signal_name(signum: int) -> str:

@@ -54,6 +54,7 @@ from ascend_runner.supervision.events import (
     Spawned,
     SpawnFailed,
 )
+from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import Action, AskToStop, Notify, Phase, SetDeadline, SignalGroup, Spawn, State
 from ascend_runner.supervision.teardown import BACKOFF, Step, ask_all, cause_beside, kill, settle, tear_down
 
@@ -159,6 +160,11 @@ def _ended_from_outside(state: State, event: HangDetected | Slowdown | LimitReac
     return tear_down(state, event)
 
 
+def _unhealthy(state: State, event: NodeFinding) -> Step:
+    can_save = state.checkpoint_grace and state.phase is not Phase.STARTING
+    return checkpoints.ask_before_stop(state, event) if can_save else tear_down(state, event)
+
+
 def _exited_while_saving(state: State, event: Exited) -> Step:
     """The end of a rank is its answer; a failure is the cause only if the job was to go on."""
     if state.cause is None and not event.ending.is_success:
@@ -218,35 +224,28 @@ def _give_up(state: State, _event: Event) -> Step:
 
 
 _IGNORED: Final[Mapping[type[Event], Handler]] = dict.fromkeys(get_args(Event), _ignore)
-_ENDED_FROM_OUTSIDE: Final = dict.fromkeys((HangDetected, Slowdown, LimitReached), _ended_from_outside)
-
+_WHILE_RANKS_RUN: Final[Mapping[type[Event], Handler]] = {
+    **_IGNORED,
+    Exited: _exited,
+    Emptied: _emptied,
+    SignalReceived: _signalled,
+    **dict.fromkeys((HangDetected, Slowdown, LimitReached), _ended_from_outside),
+    NodeFinding: _unhealthy,
+}
 TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
     Phase.STARTING: {
-        **_IGNORED,
+        **_WHILE_RANKS_RUN,
         Spawned: _spawned,
         SpawnFailed: _spawn_failed,
-        Exited: _exited,
-        Emptied: _emptied,
-        SignalReceived: _signalled,
-        **_ENDED_FROM_OUTSIDE,
         CheckpointRequested: checkpoints.remember,
     },
-    Phase.RUNNING: {
-        **_IGNORED,
-        Exited: _exited,
-        Emptied: _emptied,
-        SignalReceived: _signalled,
-        **_ENDED_FROM_OUTSIDE,
-        CheckpointRequested: checkpoints.ask,
-    },
+    Phase.RUNNING: {**_WHILE_RANKS_RUN, CheckpointRequested: checkpoints.ask},
     Phase.CHECKPOINTING: {
-        **_IGNORED,
+        **_WHILE_RANKS_RUN,
         Exited: _exited_while_saving,
-        Emptied: _emptied,
         SignalReceived: _signalled_while_saving,
         HangDetected: _hung_while_saving,
         Slowdown: _hung_while_saving,
-        LimitReached: _ended_from_outside,
         CheckpointRequested: checkpoints.ask_again,
         AskedToSave: checkpoints.asked,
         Saved: checkpoints.saved,

@@ -12,7 +12,8 @@ from ascend_runner.facts import LimitChanged
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Policy, Restart
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.report.journal import Journal, write_last_cause
+from ascend_runner.report.disk import write_last_cause
+from ascend_runner.report.journal import Journal
 from ascend_runner.supervision.events import Ending, Exited, SignalReceived, Spawned
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.job_files import contradictions

@@ -12,7 +12,7 @@ from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.option import Topic
 from ascend_runner.settings.options import OPTIONS
 
-TOPICS = "table, nodes, ranks, launchers, output, stopping, restarts, performance, data, hooks, checks"
+TOPICS = "table, nodes, ranks, launchers, output, stopping, restarts, performance, data, hooks, health, checks"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,9 @@ WITH_VARIABLE = [
     ("hold", "4h", 14400.0),
     ("linger", "1m", 60.0),
     ("hook", "before-exit=cp -r a b=c", (("before-exit", "cp -r a b=c"),)),
+    ("precheck", "stop", "stop"),
+    ("inspect", "checkpoint", "checkpoint"),
+    ("inspect_interval", "5m", 300.0),
     ("log_max_size", "500M", 500 << 20),
     ("log_max_size", "0", 0),
     ("log_max_size", "700B", 700),
@@ -116,6 +119,9 @@ BAD = [
     ("job_name", "../a", "a plain file name"),
     ("job_name", "..", "a plain file name"),
     ("stop_signal", "KILL", "one of TERM, INT"),
+    ("precheck", "checkpoint", "one of off, warn, stop"),
+    ("inspect", "restart", "one of off, warn, checkpoint, stop"),
+    ("inspect_interval", "0", "a number of seconds above 0, or a duration such as 15m, 72h or 7d"),
     ("isolate_devices", "perhaps", "1 or 0"),
     ("conda_env", "a\nb", "a name or a directory, without spaces"),
     ("launcher", "accelerate", f"one of {', '.join(engines.NAMES)}"),
@@ -252,6 +258,10 @@ def test_fixed_text_of_an_expression(pattern: str, text: bytes) -> None:
         (
             {"checkpoint_signal": "none", "checkpoint_grace": "300"},
             "--checkpoint-grace and --checkpoint-signal none cannot be used together",
+        ),
+        (
+            {"checkpoint_signal": "none", "inspect": "checkpoint"},
+            "--inspect checkpoint and --checkpoint-signal none cannot be used together",
         ),
         (
             {"checkpoint_signal": "TERM"},

@@ -33,6 +33,7 @@ from ascend_runner.supervision.events import (
     Spawned,
     SpawnFailed,
 )
+from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.machine import TRANSITIONS
 from ascend_runner.supervision.state import (
     Action,
@@ -389,6 +390,7 @@ def test_table_is_total() -> None:
         HangDetected,
         Slowdown,
         LimitReached,
+        NodeFinding,
         CheckpointRequested,
         AskedToSave,
         Saved,

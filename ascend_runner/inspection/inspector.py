@@ -1,0 +1,90 @@
+"""Starts the process that inspects this node, and passes on what it finds. Off, it is not even imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final, Optional
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.facts import Fact
+from ascend_runner.guardian import process_tree
+from ascend_runner.host import bounded
+from ascend_runner.host.host import Host
+from ascend_runner.inspection import child
+from ascend_runner.inspection.probes import Node, Place
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.state import Phase, State
+
+END_LIMIT: Final = 0.5  # seconds for the process to be gone after SIGKILL; one that hangs in a driver takes longer
+SHARED_MEMORY: Final = Place(name="shared memory", path="/dev/shm")  # noqa: S108  only measured
+PROGRAM: Final = (
+    "import os, sys; sys.path[:] = {path!r}; from ascend_runner.inspection import child;"
+    " child.main(sys.argv[1], os.environ)"
+)
+
+
+class Inspector:
+    """Inspects this node from the moment at which all ranks run. An observer of the manager's facts."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        device_ids: tuple[int, ...],
+        environ: Mapping[str, str],
+        pass_on: Callable[[NodeFinding], None],
+    ) -> None:
+        """`pass_on` is called in a thread."""
+        places = [Place(name="log directory", path=spec.log_dir), SHARED_MEMORY]
+        if spec.checkpoint_dir:
+            places.append(Place(name="checkpoint directory", path=spec.checkpoint_dir))
+        has_peers = len(spec.ranks) < spec.rank_size
+        self._node = Node(
+            host=Host(), environ=environ, device_ids=device_ids, places=tuple(places), has_peers=has_peers
+        )
+        self._interval = spec.inspect_interval
+        self._pass_on = pass_on
+        self._child: Optional[subprocess.Popen[str]] = None
+        self.pids: set[int] = set()  # the process that inspects, which belongs to no rank
+
+    def observe(self, fact: Fact, _at: float) -> None:
+        """Start when every rank was started, once."""
+        if isinstance(fact, State) and fact.phase is Phase.RUNNING and not self._child:
+            self._start()
+
+    def _start(self) -> None:
+        program = PROGRAM.format(path=sys.path)
+        argv = [sys.executable, "-I", "-S", "-c", program, child.arguments(self._node, self._interval)]
+        try:
+            self._child = subprocess.Popen(
+                argv,
+                env=self._node.environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+            self.pids.add(self._child.pid)
+            bounded.start_thread(self._read)
+        except (OSError, AscendRunnerError):  # the limit of processes: the job does without an inspection
+            return
+
+    def _read(self) -> None:
+        lines = self._child.stdout if self._child else None
+        for line in lines or ():
+            self._pass_on(child.decode(line))
+
+    def close(self) -> None:
+        """End the process and its tools. May be called twice."""
+        ended, self._child = self._child, None
+        if not ended:
+            return
+        tools = tuple(process_tree.descendants(ended.pid))
+        ended.kill()
+        for tool in tools:
+            process_tree.send(tool.identity, 9)
+        bounded.call(END_LIMIT, ended.wait)
+        self.pids.clear()

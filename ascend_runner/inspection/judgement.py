@@ -1,0 +1,164 @@
+"""Judges what tools and files say about this node: text and numbers in, defects out. Pure.
+
+Sources: the reference of npu-smi and hccn_tool, MindCluster's documentation of their output, the kernel's
+Documentation/ABI/testing/sysfs-class-net and sysfs-class-infiniband, and Documentation/accounting/psi.rst.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.inspection.fault_codes import Level, level_of
+from ascend_runner.inspection.watchlist import Defect
+from ascend_runner.text import size
+
+HEALTHY: Final = "OK"
+IS_ERROR: Final = {"Warning": False, "Alarm": True, "Critical": True, "UNKNOWN": False}  # by the health of an NPU
+NET_IS_FINE: Final = "Success"
+NET_HAS_FAILED: Final = frozenset({"Socket fail", "Receive timeout", "Unreachable", "Time exceeded", "Fault"})
+GIB: Final = 1 << 30
+ENOUGH: Final = (GIB, 0.05)  # bytes, and part of a small file system; less room is a warning
+NEARLY_NONE: Final = (GIB >> 6, 0.005)  # and this is an error
+FULL_MEMORY: Final = 0.95  # of the limit of the control group
+STALLED: Final = 50.0  # per cent of the last minute in which nothing could run for lack of a resource
+
+# Of `npu-smi info`: "| 0     910B3    | OK     | 93.6 ..." and below it "| 0     0   | 0000:C1:00.0 | ...": card and
+# health, then chip and, if the cards have several, the physical id of the device.
+_DEVICE: Final = re.compile(
+    r"^\|\s*(?P<card>\d+)\s+\S+\s*\|\s*(?P<health>[A-Za-z]+)\s*\|.*\n\|\s*(?P<chip>\d+)(?:\s+(?P<id>\d+))?\s*\|",
+    re.MULTILINE,
+)
+_CODE: Final = re.compile(r"\b[0-9A-Fa-f]{8}\b")
+_PRESSURE: Final = re.compile(r"^full .*avg60=(?P<percent>[0-9.]+)", re.MULTILINE)
+
+
+@attrs.frozen(kw_only=True)
+class Device:
+    """An NPU in npu-smi's table: its card and chip, its id in /dev, and its health."""
+
+    card: int
+    chip: int
+    device_id: int
+    health: str
+
+
+def devices(table: str) -> list[Device]:
+    """Read the table of `npu-smi info`; an empty list if it has another form."""
+    return [
+        Device(
+            card=int(row["card"]),
+            chip=int(row["chip"]),
+            device_id=int(row["id"] or row["card"]),
+            health=row["health"],
+        )
+        for row in _DEVICE.finditer(table)
+    ]
+
+
+def of_health(device: Device, details: str) -> Iterator[Defect]:
+    """Judge the health of an NPU that is not OK; `details` is the output of `npu-smi info -t health` about it."""
+    name, is_error = f"device {device.device_id}", IS_ERROR.get(device.health, False)
+    codes = _CODE.findall(_value(details, "Error Code"))
+    for code in dict.fromkeys(code.upper() for code in codes):
+        level = level_of(code)
+        if level is not Level.NOTHING:
+            meaning = f"{device.health}; {level.value}" if level else device.health
+            yield Defect(
+                subject=f"{name}: {code}",
+                sentence=f"{name} reported {code} ({meaning})",
+                is_error=level.is_error if level else is_error,
+                may_pass=level is not None and level.may_pass,
+            )
+    if not codes:
+        yield Defect(subject=f"{name}: health", sentence=f"{name} reported {device.health}", is_error=is_error)
+
+
+def net_health(output: str) -> str:
+    """Return the result of `hccn_tool -net_health -g`, such as "Success"; "" if it has another form."""
+    return _value(output, "net health status")
+
+
+def link(output: str) -> str:
+    """Return the result of `hccn_tool -link -g`, "UP" or "DOWN"; "" if it has another form."""
+    return _value(output, "link status").upper()
+
+
+def of_link(device_id: int, state: str, health: str, *, was_up: bool) -> Iterator[Defect]:
+    """Judge the link of an NPU that is needed. One that has not worked before is no error: the job may do without."""
+    name = f"device {device_id}"
+    if state == "DOWN":
+        yield Defect(subject=f"{name}: link", sentence=f"the link of {name} was down", is_error=was_up)
+    elif health in NET_HAS_FAILED:
+        sentence = f"{name} could not reach its gateway (net health: {health})"
+        yield Defect(subject=f"{name}: net health", sentence=sentence, is_error=was_up, may_pass=True)
+
+
+def gone_devices(before: Mapping[int, str], now: Mapping[int, str]) -> Iterator[Defect]:
+    """Judge which NPUs are missing in /dev."""
+    for device_id, node in before.items():
+        if device_id not in now:
+            yield Defect(subject=f"device {device_id}: gone", sentence=f"/dev/{node} was gone", is_error=True)
+
+
+def fallen(kind: str, before: Mapping[str, bool], now: Mapping[str, bool]) -> Iterator[Defect]:
+    """Judge which interfaces or ports are down that were up at first, by name."""
+    for name, was_up in before.items():
+        if was_up and not now.get(name):
+            yield Defect(subject=f"{kind} {name}", sentence=f"{kind} {name} was down", is_error=True)
+
+
+def flapping(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[Defect]:
+    """Judge which InfiniBand ports have lost their link since the last inspection, by their counters."""
+    for name, count in now.items():
+        lost = count - before.get(name, count)
+        if lost > 0:
+            times = "once" if lost == 1 else f"{lost} times"
+            yield Defect(
+                subject=f"InfiniBand port {name}: flapping", sentence=f"InfiniBand port {name} lost its link {times}"
+            )
+
+
+def of_room(name: str, path: str, free: int, whole: int) -> Iterator[Defect]:
+    """Judge the free space of a file system in bytes; `whole` is 0 if it has no limit."""
+    if not whole:
+        return
+    for (least, part), is_error in ((NEARLY_NONE, True), (ENOUGH, False)):
+        if free < min(least, part * whole):
+            sentence = f"only {size(free)} of {size(whole)} were free in the {name} {path}"
+            yield Defect(subject=f"room in {path}", sentence=sentence, is_error=is_error)
+            return
+
+
+def of_memory(used: Optional[int], limit: Optional[int]) -> Iterator[Defect]:
+    """Judge the memory of the control group in bytes, without the page cache; None: not known, or no limit."""
+    if used is not None and limit and used > FULL_MEMORY * limit:
+        sentence = f"{size(used)} of the memory limit of {size(limit)} were in use"
+        yield Defect(subject="memory", sentence=sentence)
+
+
+def of_pressure(resources: Mapping[str, str]) -> Iterator[Defect]:
+    """Judge the pressure stall information of some resources."""
+    for name, text in resources.items():
+        found = _PRESSURE.search(text)
+        if found and float(found["percent"]) > STALLED:
+            percent = f"{float(found['percent']):.0f} % of a minute"
+            yield Defect(subject=f"{name} pressure", sentence=f"all processes waited for {name} for {percent}")
+
+
+def unknown_health(found: Sequence[Device]) -> str:
+    """Return a word for the health of an NPU that is not known; "" if there is none."""
+    words = (device.health for device in found if device.health != HEALTHY and device.health not in IS_ERROR)
+    return next(words, "")
+
+
+def _value(text: str, key: str) -> str:
+    """Return the value of the first line "KEY ... : VALUE"; "" if there is none."""
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name.strip().startswith(key):
+            return value.strip()
+    return ""

@@ -1,0 +1,89 @@
+"""Checks this node before the ranks start: in a thread, while the runner waits for something else.
+
+Who starts the ranks does not wait for it, unless an error is to prevent that.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, Optional
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.host import bounded
+from ascend_runner.problems import Problem, Severity
+from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.text import counted
+
+LIMIT: Final = 60.0  # seconds; each subject has a limit of its own, but not every file that is read
+LOOK_INTERVAL: Final = 0.1  # seconds between two looks for a stop signal
+# What does not change when ranks start: their ports and open NPUs are no findings.
+STEADY: Final = frozenset({"devices", "software", "other nodes", "space", "limits", "grace"})
+
+Subjects = Iterable[tuple[str, Problem]]  # the problems that are found, each with its subject
+
+
+class Precheck:
+    """Checks this node once, from the first moment at which the runner has to wait."""
+
+    def __init__(
+        self,
+        look: Callable[[], Subjects],
+        pass_on: Callable[[NodeFinding], None],
+        warn: Callable[[str], None],
+        *,
+        can_stop: bool,
+    ) -> None:
+        """`look`, `pass_on` and `warn` are called in a thread. With `can_stop`, an error prevents the start."""
+        self._look, self._pass_on, self._warn = look, pass_on, warn
+        self._can_stop = can_stop
+        self._thread: Optional[threading.Thread] = None
+        self._is_over = False
+        self._errors: list[str] = []
+
+    def begin(self) -> None:
+        """Begin, unless that was done before. Without a free thread, there is no check."""
+        if not (self._thread or self._is_over):
+            try:
+                self._thread = bounded.start_thread(self._run)
+            except AscendRunnerError:
+                self._is_over = True
+
+    def end(self, pause: Callable[[float], None]) -> None:
+        """Let the ranks start, after the check if an error can prevent that; `pause` raises if a stop signal arrives.
+
+        Raises:
+            AscendRunnerError: An error was found that prevents the start.
+            StopRequestedError: A stop signal arrived.
+        """
+        if self._can_stop:
+            self.begin()
+            ends = time.monotonic() + LIMIT
+            while self._thread and self._thread.is_alive() and time.monotonic() < ends:
+                pause(0.0)
+                self._thread.join(LOOK_INTERVAL)
+        self._is_over = True
+        if self._can_stop and self._errors:
+            number = counted(len(self._errors), "error")
+            raise AscendRunnerError(
+                f"the pre-check has found {number}: {'; '.join(self._errors)}; no rank was started (--precheck stop)"
+            )
+
+    def _run(self) -> None:
+        for subject, problem in self._look():
+            if self._is_over and subject not in STEADY:
+                continue
+            is_error, sentence = problem.severity is Severity.ERROR, str(problem)
+            if is_error:
+                self._errors.append(f"{subject}: {problem.sentence}")
+                self._warn(f"pre-check: {subject}: {sentence}")
+            self._pass_on(
+                NodeFinding(
+                    subject=f"{subject}: {problem.sentence}",
+                    sentence=f"{subject}: {sentence}",
+                    at=time.time(),
+                    kind=FindingKind.PRECHECK,
+                    is_error=is_error,
+                )
+            )

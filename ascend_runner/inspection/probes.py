@@ -1,0 +1,256 @@
+"""The probes of an inspection: each reads one aspect of this node through `Host` or a tool, and has it judged.
+
+A probe raises TimeoutError if its tool hangs, and `UnusableError` if it cannot tell anything on this node.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Callable, Final, Protocol
+
+import attrs
+
+from ascend_runner.errors import reason
+from ascend_runner.host import bounded, cgroup, executables, memory, npu
+from ascend_runner.host.host import Host
+from ascend_runner.inspection import judgement
+from ascend_runner.inspection.watchlist import Defect
+
+HCCN_TOOL_FOLDERS: Final = ("/usr/local/Ascend/driver/tools", "/usr/local/bin", "/usr/local/sbin")
+NETWORK: Final = "/sys/class/net"
+INFINIBAND: Final = "/sys/class/infiniband"
+PRESSURES: Final = ("memory", "io")  # of the processor it is never full
+
+
+class Probe(Protocol):
+    """Looks at one aspect of this node."""
+
+    def look(self) -> Iterator[Defect]:
+        """Yield the defects of this moment.
+
+        Raises:
+            TimeoutError: A tool does not respond.
+            UnusableError: Nothing can be told on this node.
+        """
+
+
+class UnusableError(Exception):
+    """A probe cannot tell anything on this node: its sentence says why, "" if that is normal."""
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """A directory that the job writes to, with its name for people."""
+
+    name: str
+    path: str
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """What the probes look at. The NPUs are those of the job (none: all that npu-smi lists)."""
+
+    host: Host
+    environ: Mapping[str, str]
+    device_ids: tuple[int, ...] = ()
+    places: tuple[Place, ...] = ()
+    seconds: float = 10.0  # for each probe
+    has_peers: bool = False  # whether ranks on other nodes need the links from the beginning
+
+    def tool(self, name: str, folders: tuple[str, ...]) -> str:
+        """Return the path of a tool.
+
+        Raises:
+            UnusableError: There is none.
+        """
+        search_path = self.environ.get("PATH", os.defpath).split(os.pathsep)
+        found = executables.find_tool(name, (*search_path, *map(self.host.path, folders)))
+        if not found:
+            raise UnusableError
+        return found
+
+
+@attrs.define
+class Tool:
+    """A tool that a probe calls. All calls of one round share the time of the probe."""
+
+    node: Node
+    path: str
+    _ends: float = attrs.field(init=False, default=0.0)
+
+    def begin(self) -> None:
+        """Begin a round."""
+        self._ends = time.monotonic() + self.node.seconds
+
+    def ask(self, *arguments: str) -> str:
+        """Return what the tool prints.
+
+        Raises:
+            TimeoutError: It does not respond.
+            UnusableError: It cannot be run.
+        """
+        try:
+            answer = bounded.run([self.path, *arguments], self._ends - time.monotonic(), self.node.environ)
+        except OSError as error:
+            raise UnusableError(f"cannot run {self.path}: {reason(error)}") from error
+        if answer is None:
+            raise TimeoutError
+        return answer.stdout
+
+
+class NpuHealth:
+    """The health of the NPUs, by npu-smi: one call, and one more for each NPU that is not OK."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._tool = Tool(node, node.tool("npu-smi", npu.NPU_SMI_FOLDERS))
+        self._has_worked = False
+
+    def look(self) -> Iterator[Defect]:
+        """Yield the defects of this moment."""
+        self._tool.begin()
+        found = judgement.devices(self._tool.ask("info"))
+        unknown = judgement.unknown_health(found)
+        if not found and self._has_worked:
+            yield Defect(subject="npu-smi", sentence="npu-smi info did not list any NPU", is_error=True)
+        elif not found or unknown:
+            what = f"the health {unknown!r}" if unknown else "no known table"
+            raise UnusableError(f"npu-smi info printed {what}; the health of the NPUs is not inspected")
+        self._has_worked = True
+        wanted = self._node.device_ids
+        for device in found:
+            if device.health != judgement.HEALTHY and (not wanted or device.device_id in wanted):
+                place = ("-i", str(device.card), "-c", str(device.chip))
+                yield from judgement.of_health(device, self._tool.ask("info", "-t", "health", *place))
+
+
+class DeviceNodes:
+    """The device nodes of the NPUs in /dev."""
+
+    def __init__(self, node: Node) -> None:
+        self._host = node.host
+        self._before = {one: name for one, name in npu.nodes(node.host).items() if one in node.device_ids}
+
+    def look(self) -> Iterator[Defect]:
+        """Yield the defects of this moment."""
+        yield from judgement.gone_devices(self._before, npu.nodes(self._host))
+
+
+class Links:
+    """The links of the NPUs, by hccn_tool. A gateway that is reached proves the link, so most need one call only."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        if not node.device_ids:
+            raise UnusableError
+        self._tool = Tool(node, node.tool("hccn_tool", HCCN_TOOL_FOLDERS))
+        self._worked: set[int] = set()  # links that have been seen to work
+
+    def look(self) -> Iterator[Defect]:
+        """Yield the defects of this moment."""
+        self._tool.begin()
+        for device_id in self._node.device_ids:
+            health = judgement.net_health(self._tool.ask("-i", str(device_id), "-net_health", "-g"))
+            is_fine = health == judgement.NET_IS_FINE
+            state = "UP" if is_fine else judgement.link(self._tool.ask("-i", str(device_id), "-link", "-g"))
+            if not health and not state:
+                raise UnusableError("hccn_tool printed nothing known; the links of the NPUs are not inspected")
+            was_up = device_id in self._worked
+            if was_up or self._node.has_peers:
+                yield from judgement.of_link(device_id, state, health, was_up=was_up)
+            if is_fine:
+                self._worked.add(device_id)
+
+
+class Network:
+    """The network interfaces of this machine that are up at first."""
+
+    def __init__(self, node: Node) -> None:
+        self._host = node.host
+        self._before = self._states()
+
+    def _states(self) -> dict[str, bool]:
+        names = [name for name in self._host.listdir(NETWORK) if name != "lo"]
+        states = {name: self._host.read_text(f"{NETWORK}/{name}/operstate").strip() for name in names}
+        # Interfaces of containers come and go; one without a known state is virtual.
+        return {name: state != "down" for name, state in states.items() if state in {"up", "down", "lowerlayerdown"}}
+
+    def look(self) -> Iterator[Defect]:
+        """Yield the defects of this moment."""
+        now = self._states()
+        present = {name: was_up for name, was_up in self._before.items() if name in now}
+        yield from judgement.fallen("network interface", present, now)
+
+
+class InfiniBand:
+    """The InfiniBand ports of this machine."""
+
+    def __init__(self, node: Node) -> None:
+        self._host = node.host
+        self._before, self._lost = self._states(), self._losses()
+        if not self._before:
+            raise UnusableError
+
+    def _ports(self) -> Iterator[tuple[str, str]]:
+        for device in self._host.listdir(INFINIBAND):
+            for port in self._host.listdir(f"{INFINIBAND}/{device}/ports"):
+                yield f"{device}/{port}", f"{INFINIBAND}/{device}/ports/{port}"
+
+    def _states(self) -> dict[str, bool]:
+        return {name: "ACTIVE" in self._host.read_text(f"{path}/state") for name, path in self._ports()}
+
+    def _losses(self) -> dict[str, int]:
+        texts = {name: self._host.read_text(f"{path}/counters/link_downed").strip() for name, path in self._ports()}
+        return {name: int(text) for name, text in texts.items() if text.isdigit()}
+
+    def look(self) -> Iterator[Defect]:
+        """Yield the defects of this moment."""
+        before, self._lost = self._lost, self._losses()
+        yield from judgement.fallen("InfiniBand port", self._before, self._states())
+        yield from judgement.flapping(before, self._lost)
+
+
+class Room:
+    """The free space of one directory, in a probe of its own: the disk of another one may hang."""
+
+    def __init__(self, node: Node, place: Place) -> None:
+        self._place = place
+        self._path = node.host.path(place.path)
+
+    def look(self) -> Iterator[Defect]:
+        """Yield the defects of this moment."""
+        try:
+            found = os.statvfs(self._path)
+        except OSError:  # it may not exist yet
+            return
+        free, whole = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        yield from judgement.of_room(self._place.name, self._place.path, free, whole)
+
+
+class Memory:
+    """The memory of the job's control group, and the pressure on memory and disks."""
+
+    def __init__(self, node: Node) -> None:
+        self._host = node.host
+
+    def look(self) -> Iterator[Defect]:
+        """Yield the defects of this moment."""
+        yield from judgement.of_memory(*memory.working_set(self._host))
+        group = cgroup.find(self._host, "memory", "memory.usage_in_bytes", "memory.current")
+        own = group.folders[0] if group and not group.is_v1 else ""
+        yield from judgement.of_pressure({name: self._pressure(name, own) for name in PRESSURES})
+
+    def _pressure(self, name: str, own: str) -> str:
+        text = self._host.read_text(f"{own}/{name}.pressure") if own else ""
+        return text or self._host.read_text(f"/proc/pressure/{name}")
+
+
+def all_probes(node: Node) -> dict[str, Callable[[], Probe]]:
+    """Return a constructor for each probe by its name. Most read then how this node is at first, which may hang."""
+    kinds: tuple[Callable[[Node], Probe], ...] = (NpuHealth, DeviceNodes, Links, Network, InfiniBand, Memory)
+    names = ("npu-smi", "/dev", "hccn_tool", NETWORK, INFINIBAND, "/proc and the control group")
+    probes: dict[str, Callable[[], Probe]] = {name: partial(kind, node) for name, kind in zip(names, kinds)}
+    return {**probes, **{place.path: partial(Room, node, place) for place in node.places}}

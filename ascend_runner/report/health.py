@@ -1,0 +1,55 @@
+"""What is said of the findings about this node: when they are made, in the report, and after a failure. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ascend_runner.rank_record import Outcome
+from ascend_runner.report import build
+from ascend_runner.supervision.events import Exited, HangDetected
+from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.text import counted, duration
+
+MOST_SHOWN: Final = 3  # after a failure; the report has all
+CURRENT: Final = frozenset({FindingKind.UNHEALTHY, FindingKind.PRECHECK})
+
+
+def member(finding: NodeFinding) -> dict[str, object]:
+    """Return a finding for the report."""
+    return {
+        "subject": finding.subject,
+        "kind": finding.kind.value,
+        "sentence": finding.sentence,
+        "is_error": finding.is_error,
+        "at": build.iso(finding.at),
+    }
+
+
+def conditions(findings: Iterable[NodeFinding]) -> list[dict[str, object]]:
+    """Return what is wrong with the node now, for the conditions of the job."""
+    return [
+        {
+            "condition": finding.kind.value,
+            "sentence": finding.sentence,
+            "is_error": finding.is_error,
+            "since": build.iso(finding.at),
+        }
+        for finding in findings
+        if finding.kind is FindingKind.UNHEALTHY
+    ]
+
+
+def before_failure(outcome: Outcome) -> list[str]:
+    """Say what was wrong with this node before a rank failed or the job hung, errors first."""
+    if not isinstance(outcome.cause, (Exited, HangDetected)):
+        return []
+    failed = outcome.failed
+    ends = [rank.started_after + rank.seconds for rank in ([failed] if failed else outcome.ranks)]
+    failed_at = outcome.started_at + min(ends, default=0.0)
+    relevant = [one for one in outcome.findings if one.kind in CURRENT and one.at <= failed_at]
+    relevant.sort(key=lambda finding: (not finding.is_error, -finding.at))
+    lines = [f"{finding.sentence}, {duration(failed_at - finding.at)} before" for finding in relevant[:MOST_SHOWN]]
+    if relevant[MOST_SHOWN:]:
+        lines.append(f"{counted(len(relevant) - MOST_SHOWN, 'further finding')} in the report")
+    return [f"  {'     ' if number else 'node '}  {line}" for number, line in enumerate(lines)]

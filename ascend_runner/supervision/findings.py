@@ -1,0 +1,50 @@
+"""What is found about the node while a job runs or before it, and what follows from it."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from ascend_runner.errors import TIMED_OUT
+
+
+class InspectAction(enum.Enum):
+    """What an error that the inspection has found leads to; warnings are only reported."""
+
+    OFF = "off"  # there is no inspection
+    WARN = "warn"
+    CHECKPOINT = "checkpoint"  # the ranks are asked for a checkpoint
+    STOP = "stop"
+
+
+class FindingKind(enum.Enum):
+    """The kind of a finding about this node."""
+
+    UNHEALTHY = "unhealthy"  # something is wrong with it
+    RECOVERED = "unhealthy-over"  # and now it is not any more
+    NOTICE = "notice"  # about the inspection itself
+    PRECHECK = "precheck"  # a problem that was found before the start
+
+
+@attrs.frozen(kw_only=True)
+class NodeFinding:
+    """A finding about this node. One with `is_error` ends a job with `--inspect stop`.
+
+    `subject` is what was found, such as "device 5: 80E01801": of two findings with the same subject, the later one
+    replaces the other. `sentence` tells it in the past tense; `at` is in seconds since the epoch.
+    """
+
+    subject: str
+    sentence: str
+    at: float
+    kind: FindingKind = FindingKind.UNHEALTHY
+    is_error: bool = False
+
+    @property
+    def exit_status(self) -> int:
+        """124, as of a hang."""
+        return TIMED_OUT
+
+    def __str__(self) -> str:
+        return f"{self.sentence} (--inspect stop)"
