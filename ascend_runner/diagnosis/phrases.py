@@ -207,6 +207,12 @@ peer watchdog timeout = a collective timed out: a peer did not join it, is slow,
     watchdog (?:thread terminated .*|caught )collective operation timeout
 either heartbeat monitor = a process group's watchdog is stuck, usually because a peer did not join a collective
     heartbeat monitor (?:timed out|thread)
+peer another rank's dump signal = another rank has reported a timeout or an error first
+    dump signal (?:from another rank|due to .+ from +rank \d)|Another rank reported a timeout
+    |a collective timeout on some other rank
+# Horovod common/common.h (SHUT_DOWN_ERROR)
+peer Horovod has been shut down = another rank has failed or ended
+    Horovod has been shut down
 peer collective timeout = a collective timed out: a peer did not join it, is slow, or exited
     due to (?:collective timeout|watchdog hang)|watchdog got stuck for
 peer ncclRemoteError = a peer exited, or the network failed

@@ -65,7 +65,19 @@ def error_line(lines: Sequence[str], *, is_stopped: bool) -> str:
 
 
 def _passes_on(error: Traceback) -> bool:
-    return only_passes_on([error.exception, *error.message])
+    return only_passes_on([error.exception, *error.message]) or _has_lost_its_parent(error)
+
+
+def _has_lost_its_parent(error: Traceback) -> bool:
+    """Whether a process cannot begin because the one that spawned it has failed (CPython multiprocessing/spawn.py)."""
+    is_beginning = any(line.rstrip().endswith("in spawn_main") for line in error.lines)
+    return is_beginning and bool(_LOST_PARENT.match(error.exception))
+
+
+# What it reads from its parent is cut off, or the semaphores that they share are gone.
+_LOST_PARENT: Final = re.compile(
+    r"EOFError\b|_pickle\.UnpicklingError: pickle data was truncated|FileNotFoundError: \[Errno 2\] [\w ]+$"
+)
 
 
 def _reports_a_signal(error: Traceback) -> bool:

@@ -141,6 +141,19 @@ def test_hint_of_torch_about_assertions() -> None:
     assert "invalid device ordinal" == evidence.code.name
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[rank1]:[E515 21:00:01.000000001 ProcessGroupNCCL.cpp:1682] Observed flight recorder dump signal from another rank",
+        b"Received a dump signal due to a collective timeout from  rank 2 and we will try our best to dump the debug info.",
+        b"horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was caused by an exception on",
+    ],
+)
+def test_failure_that_another_rank_has_reported(line: bytes) -> None:
+    """A library that knows of the failure of another rank says so, and its own rank is not the cause."""
+    assert Kind.SECONDARY == read(line + b"\n", Ending(exit_code=1)).kind
+
+
 def test_heartbeat_of_hccl() -> None:
     """The line of a timeout is the one that names the device and says what is wrong with it."""
     heartbeat = b"Cluster Exception Location[IP/ID]:[10.0.0.5/3], ExceptionType:[Stuck Occurred]"

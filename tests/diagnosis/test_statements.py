@@ -22,6 +22,7 @@ LOST = traceback(
 )
 KILLED = traceback("subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGSEGV: 11>.")
 ABOVE = traceback("RuntimeError: Engine failed. See root cause above.")
+SPAWNED = traceback("EOFError: Ran out of input", '  File "/x/multiprocessing/spawn.py", line 1, in spawn_main')
 STEPS = [f"step {number}" for number in range(400)]
 
 
@@ -40,6 +41,7 @@ def chosen(*parts: list[str], is_late: bool = False) -> str:
         ("ValueError: loss is nan", [NAN, ABOVE]),
         ("ValueError: loss is nan", [NAN, LOST, ABOVE]),
         ("RuntimeError: Engine failed. See root cause above.", [ABOVE]),
+        ("ValueError: loss is nan", [NAN, SPAWNED]),  # the child could not read what its parent wanted to send
         (
             "RuntimeError: [/x/gloo/tcp/pair.cc:9] Connection closed by peer",
             [NAN, STEPS, LOST],
@@ -124,6 +126,8 @@ def test_errors_of_their_own() -> None:
             '  File "/x/torch/distributed/distributed_c10d.py", line 1, in f',
         ),
         (True, "RuntimeError: NCCL communicator was aborted", "    step()"),
+        (True, "c10::DistBackendError: [Rank 1] Process group watchdog thread terminated: HCCL error", "frame"),
+        (True, "std::runtime_error: [Rank 1] HCCL watchdog thread terminated with exception: remote process", "frame"),
         (False, "ValueError: tensors have different shapes", "    dist.all_reduce(loss)"),
         (False, "RuntimeError: shapes cannot be multiplied", "    model(x)"),
     ],
