@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, Optional
 
@@ -15,14 +16,17 @@ from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.ranks import Rank
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.html_report.timeline import Timeline
+from ascend_runner.lifecycle import event_text
 from ascend_runner.text import counted, duration, format_numbers, rank_list
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
 # below 50 KB, 200 KB and 2 MB.
-LOG_ENDS: Final = (12_000, 900)  # for all, and for each rank in addition
+LOG_ENDS: Final = (8_000, 800)  # for all, and for each rank in addition
 FINDINGS: Final = (4_000, 200)
-EVIDENCE: Final = 10_000
-MOST_COLUMNS: Final = 8  # of variables that differ by rank
+EVIDENCE: Final = 8_000
+MOST_EVENTS: Final = 50
+LONGEST_EVENT: Final = 200  # characters
+MOST_COLUMNS: Final = 2  # of variables that differ by rank: the one that failed and another
 
 CERTAINTY: Final = {"likely": "likely the cause", "open": "the cause is unclear"}
 GOOD: Final = "succeeded"
@@ -75,6 +79,7 @@ class Content:
     log_ends: tuple[Group, ...]
     logs_left_out: str
     attempts: tuple[tuple[str, ...], ...]
+    events: tuple[tuple[str, str, str], ...]
     variables: Variables
     masked: int
     made_at: str
@@ -106,6 +111,7 @@ def content_of(sources: Sources) -> Content:
         log_ends=tuple(log_ends),
         logs_left_out=rank_list(left_out),
         attempts=tuple(_attempts(report)),
+        events=tuple(_events(sources)),
         variables=_variables(report, found),
         masked=report.whole("secrets_masked") or 0,
         made_at=clock(sources.made_at),
@@ -238,11 +244,18 @@ def _attempts(report: Members) -> Iterator[tuple[str, ...]]:
         )
 
 
+def _events(sources: Sources) -> Iterator[tuple[str, str, str]]:
+    for event in sources.events[-MOST_EVENTS:]:
+        with suppress(AttributeError, KeyError, TypeError):
+            at, state, text = event_text.described(event.members)
+            yield at, state[:LONGEST_EVENT], text[:LONGEST_EVENT]
+
+
 def _variables(report: Members, found: Sequence[Rank]) -> Variables:
     of_rank = {rank.whole("rank_id"): rank.child("variables") for rank in report.children("ranks")}
     names = sorted({name for variables in of_rank.values() for name in variables.members})
     values = {name: {variables.text(name) for variables in of_rank.values()} for name in names}
-    shown = sorted(found[:MOST_COLUMNS], key=lambda rank: rank.rank_id)
+    shown = found[:MOST_COLUMNS]
     left_out = len(found) - len(shown)
     return Variables(
         shared=tuple((name, next(iter(values[name]))) for name in names if len(values[name]) == 1),

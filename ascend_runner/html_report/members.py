@@ -60,6 +60,11 @@ class Members:
         """Return the objects of an array."""
         return tuple(Members(item) for item in self._items(name) if isinstance(item, dict))
 
+    def pairs(self, name: str) -> tuple[Members, ...]:
+        """Return the arrays of an array, whose members are called "0", "1" and so on."""
+        items = (item for item in self._items(name) if isinstance(item, (list, tuple)))
+        return tuple(Members({str(index): value for index, value in enumerate(item)}) for item in items)
+
     def _items(self, name: str) -> tuple[object, ...]:
         value = self.members.get(name)
         return tuple(value) if isinstance(value, (list, tuple)) else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Mapping
+import json
 from importlib import resources
 
 import attrs
@@ -18,9 +18,9 @@ from ascend_runner.html_report.sources import Sources, gather
 from ascend_runner.text import printable, rank_list
 
 
-def make(report: Mapping[str, object], path: str) -> bytes:
-    """Return the page about a report for its own directory; `path` is that of the JSON report."""
-    return render(attrs.evolve(gather(Members(report), path), links_logs=True))
+def make(report: bytes, path: str) -> bytes:
+    """Return the page about a JSON report, for the directory that the report has in `path`."""
+    return render(attrs.evolve(gather(Members(json.loads(report)), path), links_logs=True))
 
 
 def render(sources: Sources) -> bytes:

@@ -26,7 +26,7 @@ _RANK: Final = (
 _ATTEMPT: Final = ("attempt", "started_at", "ended_at", "seconds", "status", "verdict", "delay")
 _PEER: Final = ("rank_id", "device_id")
 _FINDING: Final = ("code", "code_kind", "code_meaning")
-_STACK: Final = ("rank_ids", "state", "has_changed")
+_STACK: Final = ("rank_ids", "has_changed")
 _VARIABLES: Final = (
     *("RANK", "RANK_ID", "RANK_SIZE", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     *("DEVICE_ID", "ASCEND_DEVICE_ID"),

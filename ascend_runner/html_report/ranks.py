@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from signal import SIGINT, SIGKILL, SIGTERM
 from typing import Final, Optional
 
 import attrs
@@ -18,9 +19,10 @@ WORDS: Final = {"not_killed": "still alive after SIGKILL", "not_started": "not s
 
 @attrs.frozen(kw_only=True)
 class Rank:
-    """One rank. `started` and `ended` are in seconds since the start of the job, None if that is unknown.
+    """One rank. `log` is the name of its log file.
 
-    `log` is the name of its log file.
+    `started` and `ended`, the first output, and when it was asked to stop and killed are in seconds since the start of
+    the job, None if they are unknown. `rates` are the bytes in a second that it wrote in each span of `cell_seconds`.
     """
 
     rank_id: int
@@ -37,6 +39,11 @@ class Rank:
     output: str
     lost: str
     log: str
+    first_output: Optional[float]
+    asked: Optional[float]
+    killed: Optional[float]
+    rates: tuple[float, ...]
+    cell_seconds: float
 
     @property
     def order(self) -> tuple[int, int]:
@@ -62,7 +69,8 @@ def _rank(members: Members, began: float) -> Rank:
     started, ended = members.moment("started_at"), members.moment("ended_at")
     state, seconds = members.text("state"), members.number("seconds")
     cpu = [members.number(name) for name in ("user_seconds", "system_seconds")]
-    lost = members.whole("log_lost")
+    lost, cell_seconds = members.whole("log_lost"), members.number("cell_seconds") or 0.0
+    sent = dict(_signals(members, began))
     return Rank(
         rank_id=rank_id,
         title=members.text("name") or f"rank {rank_id}",
@@ -70,8 +78,13 @@ def _rank(members: Members, began: float) -> Rank:
         pid=str(members.whole("pid") or ""),
         state=state,
         words=WORDS.get(state, state) + _how(members),
-        started=None if started is None else max(0.0, started - began),
-        ended=None if ended is None else max(0.0, ended - began),
+        started=_after(started, began),
+        ended=_after(ended, began),
+        first_output=_after(members.moment("first_output_at"), began),
+        asked=sent.get(SIGTERM, sent.get(SIGINT)),
+        killed=sent.get(SIGKILL),
+        rates=tuple(max(0, count) / cell_seconds for count in members.wholes("activity")) if cell_seconds else (),
+        cell_seconds=cell_seconds,
         took=duration(seconds) if seconds is not None and ended is not None else "",
         memory=_size(members, "max_rss"),
         cpu=duration(sum(filter(None, cpu))) if None not in cpu else "",
@@ -79,6 +92,17 @@ def _rank(members: Members, began: float) -> Rank:
         lost=f"{lost} bytes are missing" if lost else "",
         log=os.path.basename(members.text("log_path")),
     )
+
+
+def _after(at: Optional[float], began: float) -> Optional[float]:
+    return None if at is None else max(0.0, at - began)
+
+
+def _signals(members: Members, began: float) -> Iterator[tuple[int, float]]:
+    for one in members.pairs("signals"):
+        signum, after = one.whole("0"), _after(one.moment("1"), began)
+        if signum is not None and after is not None:
+            yield signum, after
 
 
 def _how(members: Members) -> str:

@@ -6,6 +6,7 @@ Lengths are in thousandths of the width, which is that of the page.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import sqrt
 from typing import Final, Optional
 
 import attrs
@@ -14,6 +15,7 @@ from ascend_runner.html_report.ranks import Rank
 from ascend_runner.text import duration, rank_list
 
 WIDTH: Final = 1000
+HEIGHT: Final = 20
 MOST_STRIPS: Final = 64  # with one rank each
 NARROWEST: Final = 4  # so that it can be seen
 ALIKE: Final = 100  # ranks whose times differ by less than this part of the job share a strip
@@ -22,14 +24,21 @@ TICKS: Final = 4
 
 @attrs.frozen(kw_only=True)
 class Strip:
-    """The strip of some ranks: from `x` on it is `width` wide, and its last `stopping` are those of the teardown."""
+    """The strip of some ranks, from `x` on.
+
+    The first `quiet` of its `width` are before the first output, the last `stopping` after the rank was asked to stop.
+    At `killed` it was sent SIGKILL. `activity` is a path of SVG, HEIGHT high where most output was written.
+    """
 
     title: str
     words: str
     kind: str
     x: int
     width: int
+    quiet: int
     stopping: int
+    killed: Optional[int]
+    activity: str
     times: str
 
 
@@ -42,6 +51,11 @@ class Timeline:
     failure: Optional[int]
     failed_after: str
 
+    @property
+    def has_activity(self) -> bool:
+        """Whether it shows how much ranks have written."""
+        return any(strip.activity for strip in self.strips)
+
 
 def draw(ranks: Sequence[Rank], seconds: float, failed: Optional[Rank]) -> Optional[Timeline]:
     """Return the timeline of a job that took so long; None if no rank was started. `failed` is the first to fail."""
@@ -51,8 +65,9 @@ def draw(ranks: Sequence[Rank], seconds: float, failed: Optional[Rank]) -> Optio
         return None
     moment = failed.ended if failed else None
     groups = [[rank] for rank in started] if len(started) <= MOST_STRIPS else list(_alike(started, total))
+    peak = max((rate for rank in started for rate in rank.rates), default=0.0) if len(groups) <= MOST_STRIPS else 0.0
     return Timeline(
-        strips=tuple(_strip(group, total, moment) for group in groups),
+        strips=tuple(_strip(group, total, peak) for group in groups),
         ticks=tuple((WIDTH * tick // TICKS, duration(total * tick / TICKS)) for tick in range(TICKS + 1)),
         failure=None if moment is None else _place(moment, total),
         failed_after="" if moment is None else duration(moment),
@@ -68,22 +83,51 @@ def _alike(ranks: Sequence[Rank], total: float) -> Iterator[list[Rank]]:
     yield from groups.values()
 
 
-def _strip(ranks: Sequence[Rank], total: float, failure: Optional[float]) -> Strip:
+def _strip(ranks: Sequence[Rank], total: float, peak: float) -> Strip:
     rank, start = ranks[0], ranks[0].started or 0.0
     end = total if rank.ended is None else rank.ended
     x = min(_place(start, total), WIDTH - NARROWEST)
     width = max(NARROWEST, _place(end, total) - x)
-    is_stopped = rank.kind == "stopped" and failure is not None and start < failure < end
-    ended = "still running" if rank.ended is None else f"ended after {duration(rank.ended)}"
+    first = end if rank.first_output is None else rank.first_output
+    asked = rank.asked if rank.kind == "stopped" else None
     return Strip(
         title=rank.title if len(ranks) == 1 else rank_list([one.rank_id for one in ranks]),
         words=rank.words,
         kind=rank.kind,
         x=x,
         width=width,
-        stopping=max(NARROWEST, _place(end, total) - _place(failure or 0.0, total)) if is_stopped else 0,
-        times=f"started after {duration(start)}, {ended}",
+        quiet=min(width, max(0, _place(first, total) - x)) if rank.rates else 0,
+        stopping=0 if asked is None else min(width, max(NARROWEST, x + width - _place(asked, total))),
+        killed=None if rank.killed is None else _place(rank.killed, total),
+        activity=_activity(rank, total, peak, (_place(first, total), x + width)) if peak else "",
+        times="; ".join(_times(rank)),
     )
+
+
+def _activity(rank: Rank, total: float, peak: float, ends: tuple[int, int]) -> str:
+    """Return the outline of the output between two places; a tenth of the peak is still a third as high."""
+    heights = [rate and max(1, round(HEIGHT * sqrt(rate / peak))) for rate in rank.rates]
+    path = []
+    for cell, height in enumerate(heights):
+        if cell + 1 == len(heights) or heights[cell + 1] != height:
+            x = min(ends[1], max(ends[0], _place((cell + 1) * rank.cell_seconds, total)))
+            path.append(f"V{HEIGHT - height:g}H{x}")
+    return f"M{ends[0]} {HEIGHT}{''.join(path)}V{HEIGHT}Z" if any(heights) else ""
+
+
+def _times(rank: Rank) -> Iterator[str]:
+    moments = (
+        ("started", rank.started),
+        ("first output", rank.first_output),
+        ("asked to stop", rank.asked),
+        ("killed", rank.killed),
+        ("ended", rank.ended),
+    )
+    for label, moment in moments:
+        if moment is not None:
+            yield f"{label} after {duration(moment)}"
+    if rank.ended is None:
+        yield "still running"
 
 
 def _place(seconds: float, total: float) -> int:

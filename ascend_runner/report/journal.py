@@ -216,7 +216,7 @@ class Journal:
                 from ascend_runner.html_report import page  # noqa: PLC0415  jinja2: 50 ms, when all ranks have ended
             except ImportError as error:
                 raise OutputError(f"cannot write {path!r}: {error}") from error
-            files.write_atomically(path, page.make(report, source))
+            files.write_atomically(path, page.make(document.encode(report), source))
             written.append(path)
 
         self._disk.put(path, write)

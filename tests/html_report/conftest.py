@@ -16,6 +16,7 @@ from ascend_runner.html_report import page, sources
 
 Write = Callable[..., Path]
 BEGAN = "2026-11-22T09:47:36.000+08:00"
+FIRST_OUTPUT = "2026-11-22T09:47:38.000+08:00"
 FAILED = "2026-11-22T09:47:46.000+08:00"
 ENDED = "2026-11-22T09:47:48.000+08:00"
 NOT_IN_NAMES = re.compile("[\0/\ud800-\udfff]")
@@ -37,6 +38,11 @@ def rank(rank_id: int, text: str = "", **changes: object) -> dict[str, object]:
         "max_rss": 3_900_000_000 + rank_id * 10_000_000,
         "user_seconds": 10.0 + rank_id,
         "system_seconds": 1.0,
+        "first_output_at": FIRST_OUTPUT,
+        "last_output_at": FAILED,
+        "signals": [[15, FAILED], [9, ENDED]],
+        "activity": [(rank_id + 1) * (cell % 7) for cell in range(96)],
+        "cell_seconds": 0.125,
         "log_path": f"/log/job-proc-rank-{rank_id}-device-{rank_id % 8}{NOT_IN_NAMES.sub('_', text)}.txt",
         "log_start": 0,
         "log_size": 123_456 + rank_id,
@@ -100,7 +106,15 @@ def document(count: int, text: str = "", **changes: object) -> dict[str, object]
         "ranks": [rank(rank_id, text, **(failed if rank_id == culprit else {})) for rank_id in range(count)],
         "hang": [{"rank_ids": [0, 1], "state": f"S{text}", "frames": [f"step (train.py:7){text}"]}],
         "attempts": [
-            {"attempt": 0, "started_at": BEGAN, "seconds": 12.0, "cause": {"sentence": f"it failed{text}"}},
+            {
+                "attempt": attempt,
+                "started_at": BEGAN,
+                "seconds": 12.0,
+                "cause": {"sentence": f"it failed{text}"},
+                "verdict": "restart",
+                "delay": 10.0,
+            }
+            for attempt in (0, 1)
         ],
         "last_checkpoint": {"step": 12, "path": f"/data/checkpoint-12{text}"},
         "warnings": [f"a warning{text}"],
@@ -123,6 +137,8 @@ def fixture_write(tmp_path: Path) -> Write:
             if logs and isinstance(one["rank_id"], int):
                 (tmp_path / str(one["log_path"]).rpartition("/")[2]).write_bytes(logs(one["rank_id"]))
         (tmp_path / "job-run.json").write_text(json.dumps({"command": command}))
+        data = {"event": "ended", "state": "failed", "status": 1, "sentence": command[0]}
+        (tmp_path / "job-events.jsonl").write_text(json.dumps({"time": ENDED, "data": data}) + "\n[]\n{}\n")
         path = tmp_path / "job-report.json"
         path.write_text(json.dumps(report))
         return path

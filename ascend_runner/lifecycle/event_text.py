@@ -1,0 +1,92 @@
+"""Describes the events of a job for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Optional
+
+from ascend_runner.lifecycle.events import LIMIT_CHANGED, NO_RESTART
+from ascend_runner.lifecycle.machine import Verdict
+from ascend_runner.supervision.events import signal_name
+from ascend_runner.text import LONGEST_DURATION, duration
+
+WORDS: Final = {
+    "begun": "the job has begun",
+    "prepared": "ranks are started",
+    "all_started": "every rank was started",
+    "delay_over": "the next attempt is prepared",
+    "checkpoint": "the ranks are asked for a checkpoint",
+    "checkpoint_over": "the ranks go on",
+    "limit_reached": "the time limit is reached",
+    "resized": "the job runs on fewer nodes",
+}
+VERDICTS: Final = {verdict.value: why and f"; no restart: {why}" for verdict, why in NO_RESTART.items()}
+# Members of an event that its text has, or that only a replay needs.
+KNOWN: Final = {"state", "event", "attempt", "sentence", "verdict", "delay", "status", "signum", "policy"} | {
+    "restart",
+    "fingerprint",
+    "has_progressed",
+    "is_clear",
+    "is_local",
+    "checkpoint",
+    "limit",
+    # Of a slow training.
+    "condition",
+    "rule",
+    "rank_id",
+    "own",
+    "reference",
+    "name",
+    "usual",
+    "unit",
+    "step",
+    "device",
+    "temperature",
+}
+
+
+def described(event: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the local time of an event, the state of the job after it, and what has happened.
+
+    Raises:
+        AttributeError: A member has another type, as for the next two.
+        KeyError: A member is missing.
+        TypeError: It is not an event.
+    """
+    data = event["data"]
+    return str(event["time"]).replace("T", " ")[:19], str(data["state"]), _text(data)
+
+
+def _text(data: Mapping[str, object]) -> str:
+    kind, text = str(data["event"]), str(data.get("sentence", ""))
+    signum, status, attempt = data.get("signum"), data.get("status"), data.get("attempt")
+    if kind == "ended":
+        text = text or (f"exit status {status}" if status else "every rank has succeeded")
+        text += _verdict(data)
+    elif kind == LIMIT_CHANGED:
+        limit = _seconds(data.get("limit"))
+        after = "was removed" if limit is None else f"is now {duration(limit)} after the start"
+        text = f"the time limit of the job {after}"
+    elif kind == "stop_requested" and data["state"] == "failed" and isinstance(signum, int):
+        text = f"released by {signal_name(signum)}"
+    else:
+        text = text or WORDS.get(kind, kind.replace("_", " "))
+        text += f" ({signal_name(signum)})" if isinstance(signum, int) and signum else ""
+    if data.get("checkpoint"):
+        text += f" ({data['checkpoint']})"
+    others = [f"{name} {value}" for name, value in data.items() if name not in KNOWN]
+    head = f"attempt {attempt + 1}: " if isinstance(attempt, int) and attempt else ""
+    return head + ", ".join((text, *others))
+
+
+def _verdict(data: Mapping[str, object]) -> str:
+    verdict, delay = str(data.get("verdict")), _seconds(data.get("delay"))
+    if verdict == Verdict.RESTART.value and delay is not None:
+        return f"; restart in {duration(delay)}" if delay else "; restart at once"
+    return VERDICTS.get(verdict, "")
+
+
+def _seconds(value: object) -> Optional[float]:
+    """Return a duration; None if it is not a number, or out of range."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and 0 <= value <= LONGEST_DURATION else None  # type: ignore[operator,return-value]

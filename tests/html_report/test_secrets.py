@@ -1,0 +1,58 @@
+"""No secret of a known kind is in a page, wherever it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.html_report.conftest import Write, document, rank, rendered
+
+WORD = "correcthorsebatterystaple"  # at the end of each secret, so that a part of one is found as well
+SECRETS = [
+    *(f"{name}={WORD}" for name in ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "MYSQL_PWD", "GITHUB_PAT")),
+    *(f"{name}={WORD}" for name in ("WANDB_APIKEY", "SENTRY_DSN", "SESSION_ID", "PGPASSWORD", "DB_PASS", "API_KEY")),
+    *(f"--{name} {WORD}" for name in ("token", "api-key", "password", "hub-token", "secret-key")),
+    *(f"--{name}={WORD}" for name in ("token", "api-key", "password", "hub-token", "secret-key")),
+    f"http://user:{WORD}@proxy:8080",
+    f"postgres://user:{WORD}@db/x",
+    f"Authorization: Bearer {WORD}",
+    f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{WORD}",
+    f"hf_{WORD}",
+    f"ghp_{WORD}",
+    f"github_pat_{WORD}",
+    f"sk-{WORD}",
+    f"AKIA{WORD}",
+    f"LTAI{WORD}",
+    f"-----BEGIN RSA PRIVATE KEY-----\n{WORD}\n-----END RSA PRIVATE KEY-----",
+    f"https://host/a?x=1&access_token={WORD}",
+    f"Namespace(lr=0.1, api_key='{WORD}')",
+    f'{{"X-Auth-Token": "{WORD}"}}',
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_planted(secret: str, write: Write) -> None:
+    """A secret in variables, arguments, sentences or logs is masked, although the JSON report has it."""
+    name, _equals, value = secret.partition("=")
+    variables = {name: value} if value and name.isidentifier() else {"SOME_TEXT": secret}
+    finding = {"exception": f"Error: {secret}", "excerpt": ["Traceback", f"Error: {secret}"]}
+    first = rank(0, state="failed", finding=finding, variables=variables)
+    report = document(2, ranks=[first, rank(1, variables=variables)], warnings=[secret])
+    report["cause"] = {"sentence": f"rank 0 failed: {secret}", "rank_id": 0}
+    command = ("sh", "-c", f"echo '{secret}'") if "\n" in secret or not secret.startswith("-") else secret.split(" ")
+    path = write(report, lambda _rank: f"before\n{secret}\nafter\n".encode(), tuple(command))
+
+    assert WORD not in rendered(path)
+    assert WORD not in rendered(path, is_public=True)
+
+
+def test_public_page_has_nothing_of_the_user(write: Write) -> None:
+    """The page for everybody has neither hosts, paths and arguments nor what ranks have written."""
+    text = rendered(write(document(8, WORD), lambda _rank: WORD.encode(), (WORD, WORD)), is_public=True)
+
+    assert WORD not in text
+    assert "10.0.0.5" not in text
+    assert "192.168" not in text
+    assert "/log" not in text
+    assert "loss is nan" not in text
+    assert "Rank 5 failed: exit status 1" in text
+    assert "EI0006" in text
