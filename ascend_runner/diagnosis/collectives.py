@@ -14,8 +14,9 @@ INNERMOST: Final = 8  # lines of a traceback, two per frame; further out everyth
 
 # Exceptions that a backend raises because of events, not because of its arguments.
 _RAISED_BY_BACKENDS: Final = re.compile(
-    r"^(?:[\w.]*\.|(?:std|c10)::)?(?:RuntimeError|runtime_error|Dist\w*Error|ConnectionError|Connection\w+Error|BrokenPipeError|TimeoutError|OSError"
-    r"|EOFError|IncompleteReadError|Exception|InternalError|HorovodInternalError|ActorDiedError|RayActorError)\b"
+    r"^(?:[\w.]*\.|(?:std|c10)::)?(?:RuntimeError|runtime_error|Dist\w*Error|Rendezvous\w*Error|ConnectionError"
+    r"|Connection\w+Error|BrokenPipeError|TimeoutError|OSError|EOFError|IncompleteReadError|Exception"
+    r"|InternalError|HorovodInternalError|ActorDiedError|RayActorError)\b"
 )
 _LIBRARY: Final = re.compile(
     r'File "[^"]*/(?:torch(?:_npu)?/distributed/|deepspeed/(?:comm|runtime/comm)/|horovod/|mindspore/(?:communication|'

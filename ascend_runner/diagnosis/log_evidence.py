@@ -160,7 +160,7 @@ def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None)
         origin=shown(told.origin),
         origin_place=shown(told.origin_place),
         is_in_collective=collectives.is_raised_in_one(told.exception, told.lines),
-        only_passes_on=only_passes_on([told.exception, *told.message]),
+        only_passes_on=statements.passes_on(told),
         traceback=_without_middle([shown(line) for line in told.lines]),
         excerpt=tuple(map(shown, _excerpt(told, found))),
     )

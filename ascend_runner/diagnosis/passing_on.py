@@ -17,6 +17,7 @@ _WORDS: Final = re.compile(
     r"|(?:root cause|messages?|trace) above"
     r"|Engine core initialization failed|WorkerProc initialization failed|Background loop has errored already"
     r"|Worker failed with error|Distributed job exited with|scheduler is dead|Engine loop (?:is dead|has died)"
+    r"|^RuntimeError: cancelled$"
     r"|error is reported as above|inspect the previous error messages|Received sigquit from a child|Worker exit type: "
     r"|actor is dead because its worker process|died with <Signals\."
     r"|terminated with (?:the following error|exit code|signal)|exited with (?:a )?non-?zero"

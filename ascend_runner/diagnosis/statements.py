@@ -31,14 +31,14 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     if is_late:
         late = [error for error in told if len(lines) - error.end <= LAST_LINES]
         late = _at_the_crash(late, crashed) or late
-        told = told if late and all(map(_passes_on, late)) else late
+        told = told if late and all(map(passes_on, late)) else late
     together = _last_together(told)
-    own = [error for error in together if not _passes_on(error)]
+    own = [error for error in together if not passes_on(error)]
     roots = [error for error in own if _kind(error) is Kind.ROOT]
     if own and own[-1] not in roots and roots:
         return roots[-1]
     if own and all(_kind(error) is Kind.SECONDARY for error in own):
-        own = [error for error in together if _passes_on(error) and _reports_a_signal(error)] or own
+        own = [error for error in together if passes_on(error) and _reports_a_signal(error)] or own
 
     return next(iter([*own[::-1], *together[::-1]]), None)
 
@@ -48,6 +48,11 @@ def _at_the_crash(told: Sequence[Traceback], crashed: Sequence[Traceback]) -> li
     crashes_told = [error for error in told if error in crashed]
     before = told[: told.index(crashes_told[-1])] if crashes_told else []
     return [error for error in before if is_of_the_program(error)] or crashes_told
+
+
+def passes_on(error: Traceback) -> bool:
+    """Whether an error speaks of another one, or of the end of another process of the rank."""
+    return only_passes_on([error.exception, *error.message]) or _is_cut_off(error)
 
 
 def is_of_the_program(error: Traceback) -> bool:
@@ -64,20 +69,16 @@ def error_line(lines: Sequence[str], *, is_stopped: bool) -> str:
     return next((line.strip() for line in lines[-count:] if form.search(line)), "")
 
 
-def _passes_on(error: Traceback) -> bool:
-    return only_passes_on([error.exception, *error.message]) or _has_lost_its_parent(error)
+def _is_cut_off(error: Traceback) -> bool:
+    """Whether the process at the other end of a pipe has ended (CPython multiprocessing/spawn.py, connection.py)."""
+    return bool(_CUT_OFF.match(error.exception)) and any(_PIPE.search(line) for line in error.lines)
 
 
-def _has_lost_its_parent(error: Traceback) -> bool:
-    """Whether a process cannot begin because the one that spawned it has failed (CPython multiprocessing/spawn.py)."""
-    is_beginning = any(line.rstrip().endswith("in spawn_main") for line in error.lines)
-    return is_beginning and bool(_LOST_PARENT.match(error.exception))
-
-
-# What it reads from its parent is cut off, or the semaphores that they share are gone.
-_LOST_PARENT: Final = re.compile(
+# What a child reads from its parent is cut off, or the semaphores that they share are gone.
+_CUT_OFF: Final = re.compile(
     r"EOFError\b|_pickle\.UnpicklingError: pickle data was truncated|FileNotFoundError: \[Errno 2\] [\w ]+$"
 )
+_PIPE: Final = re.compile(r"in spawn_main$|/multiprocessing/connection\.py\", line \d+, in _recv")
 
 
 def _reports_a_signal(error: Traceback) -> bool:

@@ -273,6 +273,17 @@ def test_end_of_a_c_string() -> None:
     assert "RuntimeError: worker is gone" == read(log).exception
 
 
+def test_pipe_that_has_ended() -> None:
+    """The end of another process, which the log does not explain, may be the fault of another rank."""
+    evidence = read(b"""Traceback (most recent call last):
+  File "/lib/python3.11/multiprocessing/connection.py", line 399, in _recv
+    raise EOFError
+EOFError
+""")
+
+    assert (None, Kind.EITHER) == (evidence.code, evidence.kind)
+
+
 def test_worker_whose_connection_ended() -> None:
     """A data loader's worker that is gone shows in the frames; no line of theirs is taken for a message."""
     log = (

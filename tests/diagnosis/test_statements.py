@@ -22,6 +22,7 @@ LOST = traceback(
 )
 KILLED = traceback("subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGSEGV: 11>.")
 ABOVE = traceback("RuntimeError: Engine failed. See root cause above.")
+QUEUE = traceback("EOFError", '  File "/x/multiprocessing/connection.py", line 383, in _recv', "    raise EOFError")
 SPAWNED = traceback("EOFError: Ran out of input", '  File "/x/multiprocessing/spawn.py", line 1, in spawn_main')
 STEPS = [f"step {number}" for number in range(400)]
 
@@ -41,6 +42,8 @@ def chosen(*parts: list[str], is_late: bool = False) -> str:
         ("ValueError: loss is nan", [NAN, ABOVE]),
         ("ValueError: loss is nan", [NAN, LOST, ABOVE]),
         ("RuntimeError: Engine failed. See root cause above.", [ABOVE]),
+        ("ValueError: loss is nan", [NAN, QUEUE]),
+        ("EOFError", [QUEUE]),
         ("ValueError: loss is nan", [NAN, SPAWNED]),  # the child could not read what its parent wanted to send
         (
             "RuntimeError: [/x/gloo/tcp/pair.cc:9] Connection closed by peer",
@@ -102,6 +105,7 @@ def test_error_record() -> None:
         "ray.exceptions.RayTaskError(ValueError): ray::train() (pid=7, ip=10.0.0.4)",
         "vllm.v1.engine.exceptions.EngineDeadError: See stack trace (above) for the root cause.",
         "RuntimeError: The Inner error is reported as above. The process exits for this inner error",
+        "RuntimeError: cancelled",
         "ray.train.base_trainer.TrainingFailedError: Please inspect the previous error messages for a cause.",
     ],
 )  # fmt: skip
@@ -126,6 +130,11 @@ def test_errors_of_their_own() -> None:
             '  File "/x/torch/distributed/distributed_c10d.py", line 1, in f',
         ),
         (True, "RuntimeError: NCCL communicator was aborted", "    step()"),
+        (
+            True,
+            "torch.distributed.rendezvous.api.RendezvousConnectionError: The c10d store has failed",
+            "frame",
+        ),
         (True, "c10::DistBackendError: [Rank 1] Process group watchdog thread terminated: HCCL error", "frame"),
         (True, "std::runtime_error: [Rank 1] HCCL watchdog thread terminated with exception: remote process", "frame"),
         (False, "ValueError: tensors have different shapes", "    dist.all_reduce(loss)"),
