@@ -31,7 +31,7 @@ class Activity:
         self._memory = memoryview(bytearray(SIZE)) if memory is None else memory
         self._counts = self._memory[HEAD.size :].cast("Q")
         self._began = began
-        self.size = 0  # bytes
+        self.size = self.lost = 0  # bytes
         self.first_at: float | None = None
         self.last_at: float | None = None
         self.seconds = FIRST_CELL  # of a cell
@@ -54,7 +54,8 @@ class Activity:
         self._counts[cell] += count
 
     def lose(self, size: int) -> None:
-        """Store how many of the bytes the log lacks."""
+        """Store how many of the bytes the log lacks in total."""
+        self.lost = size
         _COUNT.pack_into(self._memory, 8, size)
 
     @property

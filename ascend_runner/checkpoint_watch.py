@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Optional
 
-from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, LimitChanged, SignalUnhandled
+from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, LimitChanged, SignalsSent, SignalUnhandled
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec
@@ -144,6 +144,8 @@ class CheckpointAndLimitWatch:
         self._retry_at = self._node.clock.now() + RETRY_EVERY
         reached = frozenset(self._node.processes.notify(dict.fromkeys(rank_ids, self._job.checkpoint_signum)))
         self._reached |= reached
+        if reached:
+            self._tell(SignalsSent(dict.fromkeys(reached, self._job.checkpoint_signum)))
         return reached
 
     def end(self, request: CheckpointRequest, endings: Mapping[int, Ending]) -> None:

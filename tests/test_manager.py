@@ -19,6 +19,7 @@ from ascend_runner.facts import (
     LimitChanged,
     RankOutput,
     RankReaped,
+    SignalsSent,
     SignalUnhandled,
     Swept,
 )
@@ -653,6 +654,7 @@ def test_rank_gets_the_signal_as_soon_as_it_handles_it(node: FakeNode, recording
 
     assert [(0, SIGUSR1)] == node.processes.notified
     assert SignalUnhandled(SIGUSR1) in recording.facts
+    assert [SignalsSent({0: SIGUSR1})] == [fact for fact in recording.facts if isinstance(fact, SignalsSent)]
 
 
 @pytest.mark.parametrize(("saved_at", "stopped_at"), [(5.0, 5.0), (None, 61.0)])

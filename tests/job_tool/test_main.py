@@ -83,9 +83,11 @@ def test_running_job(start: Start, tool: Tool, program: Program) -> None:
 
 
 def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None:
-    """`status` shows what ranks print as soon as they do, also when the disk of the report is gone."""
-    run = start('printf "\\033[31mstep $RANK\\033[0m"; exec sleep 60')
+    """`status` shows what ranks print as soon as they do, without asking the runner, and also without a report."""
+    run = start('printf "\\033[31mstep $RANK\\033[0m"; exec sleep 60', "--time-limit", "1h")
     wait_until(lambda: "step 1" in tool()[1] and "step 0" in tool()[1])
+    for control in run_dir.glob("*/control"):
+        control.unlink()
     screen = tool()[1].splitlines()
     ranks = document(tool)["ranks"]
     (program_report,) = [line.split()[-1] for line in screen if line.startswith("  report")]
@@ -100,6 +102,7 @@ def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None
     assert ["15 B", "15 B"] == [re.split("  +", line.strip())[4] for line in without[-2:]]
     assert ["step 0", "step 1"] == [rank["last_line"] for rank in ranks]
     assert "\x1b" not in "".join(screen)
+    assert any(line.startswith("  limit ") for line in screen)
     assert afterwards[1].startswith("job: died: its runner was killed while its state was running")
     assert 2 == afterwards[1].count("  ended  ")
     assert 1 == len(list(run_dir.glob("*/board")))
@@ -194,6 +197,7 @@ def test_limit(start: Start, tool: Tool) -> None:
     run = running(start, tool, ranks=1)
     unlimited, none = document(tool)["limit_at"], tool("limit", "+1h")
     first, second = tool("limit", "job", "2h"), tool("limit", "+1h")
+    wait_until(lambda: (document(tool)["limit_at"] or 0.0) > document(tool)["began"] + 2.5 * 3600)
     screen, limit_at = tool()[1], document(tool)["limit_at"]
     third = tool("limit", "job", "-4h")
 

@@ -117,6 +117,20 @@ def test_hung_disk_loses_what_does_not_fit(writing: Writing) -> None:
     assert 2 == len(writing.warnings)
 
 
+def test_lost_bytes_are_counted_while_the_rank_runs(writing: Writing) -> None:
+    """Both what the disk refuses and what is dropped is counted at once, and not only at the end."""
+    writing.disk.writes_until_error = 0
+    writing.writer.put(b"abc")
+    wait_until(lambda: writing.writer.activity.lost == 3)
+    writing.disk.writes_until_error = -1
+    writing.hang()
+    writing.writer.put(b"456789ab")
+    writing.now = STALL_LIMIT
+    writing.writer.put(b"cd")
+
+    assert 5 == writing.writer.activity.lost
+
+
 def test_disk_that_moves_is_not_hung(writing: Writing) -> None:
     """A disk that has written anything since the queue was full may take its time."""
     writing.disk.bytes_per_write = 2

@@ -1,0 +1,132 @@
+"""What a job does and how it ends does not depend on its board, nor on those who look at it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable, Final
+
+import pytest
+
+from ascend_runner.host import memory
+from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
+from tests.helpers.program import Program, Run
+from tests.helpers.surroundings import CLEAN, permitted
+from tests.helpers.waiting import LIMIT, wait_until
+
+RANKS: Final = 8
+FAILED: Final = 2
+SIZE: Final = 300_000  # bytes of each rank
+GO: Final = "go"  # a file for which the ranks wait
+RANK: Final = f"""
+echo ready
+until [ -e {GO} ]; do sleep 0.05; done
+head -c {SIZE} /dev/zero
+[ $RANK = {FAILED} ] && exit 7
+exec sleep 60
+"""
+
+
+@pytest.fixture(name="run_dir")
+def fixture_run_dir() -> Iterator[Path]:
+    """Return a directory in memory for those of jobs."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def started(program: Program, run_dir: Path, under: tuple[str, ...] = ()) -> Run:
+    """Start the job, and wait until all its ranks are running."""
+    run = program.start(
+        *("--nproc-per-node", str(RANKS), "--console", "none", "--workdir", "inherit", "sh", "-c", RANK),
+        env={RUN_DIR_VARIABLE: str(run_dir)},
+        under=under,
+    )
+    wait_until(lambda: [b"ready\n"] * RANKS == [log.read_bytes() for log in program.log_dir.glob("*-proc-rank-*")])
+    return run
+
+
+def check_end(program: Program, run: Run) -> None:
+    """Let the ranks go on, and check that the job ends as it does without a board."""
+    (program.folder / GO).touch()
+    assert 7 == run.finish()
+    report = program.report()
+    ranks = report["ranks"]
+    assert ("failed", FAILED) == (report["state"], report["cause"]["rank_id"])
+    assert ["failed" if rank == FAILED else "stopped" for rank in range(RANKS)] == [rank["state"] for rank in ranks]
+    assert b"ready\n" + bytes(SIZE) == program.log(FAILED)
+
+
+def overwrite(board: Path) -> None:
+    """Write noise into the board, as only root or a program of its user can."""
+    board.chmod(0o600)
+    with board.open("r+b") as file:
+        file.write(os.urandom(board.stat().st_size))
+
+
+def replace(board: Path) -> None:
+    """Put a directory in the place of the board."""
+    board.unlink()
+    board.mkdir()
+    (board / "x").touch()
+
+
+@pytest.mark.parametrize("change", [overwrite, Path.unlink, replace])
+def test_changed_board(program: Program, run_dir: Path, change: Callable[[Path], None]) -> None:
+    """The runner never reads its board, so what others do to its content does not matter."""
+    run = started(program, run_dir)
+    (board,) = run_dir.glob("*/board")
+    change(board)
+
+    check_end(program, run)
+    assert ["job.json"] == [path.name for path in run_dir.glob("*/*")]
+
+
+def test_no_file_system_in_memory(program: Program, tmp_path: Path) -> None:
+    """A store into a file on a disk could have to wait for the disk, so there is no board."""
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        if memory.is_tmpfs(folder):
+            pytest.skip("the directory for tests is in memory")
+        run = started(program, Path(folder))
+
+        assert [] == list(Path(folder).glob("*/board"))
+        check_end(program, run)
+
+
+def test_full_file_system_in_memory(program: Program, tmp_path: Path) -> None:
+    """Without room for all of the board there is none; otherwise a store would end the runner (SIGBUS)."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    script = 'mount -t tmpfs -o size=8k,mode=700 none "$0" && "$@"; status=$?; ls -R "$0" >"$0-listed"; exit $status'
+    under = permitted("unshare", "--mount", "sh", "-c", script, str(folder))
+    run = started(program, folder, under)
+
+    check_end(program, run)
+    assert "job.json" in (tmp_path / "full-listed").read_text()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
+def test_killed_viewers(program: Program, run_dir: Path, signum: int) -> None:
+    """A viewer that is killed or stopped, wherever it is, holds nothing that the runner waits for."""
+    run = started(program, run_dir)
+    command = [sys.executable, "-m", "ascend_runner.job_tool"]
+    environ = {**CLEAN, RUN_DIR_VARIABLE: str(run_dir)}
+    viewers = [
+        subprocess.Popen([*command, *words], env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for words in (["events", "-f"], ["events", "-f"], ["status"])
+    ]
+    for viewer in viewers:
+        assert viewer.stdout
+        assert viewer.stdout.read(1)
+        viewer.send_signal(signum)
+
+    check_end(program, run)
+    for viewer in viewers:
+        viewer.kill()
+        viewer.wait(LIMIT)
+        assert viewer.stdout
+        viewer.stdout.close()
