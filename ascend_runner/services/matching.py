@@ -5,9 +5,9 @@ Python's `re` may take exponential time, and holds the interpreter's lock meanwh
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
-import pkgutil
 import select
 import subprocess
 import sys
@@ -18,12 +18,11 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner.services.matching_child import REQUEST
+from ascend_runner.services import matching_child
 from ascend_runner.settings.parsing import fixed_text
 
 CPU_LIMIT: Final = 1.0  # seconds of CPU time for a search
 ANSWER_LIMIT: Final = 30.0  # seconds for an answer, and for the start of the child; a machine may be overloaded
-CHILD: Final = ("ascend_runner.services", "matching_child.py")
 
 
 @attrs.frozen
@@ -100,7 +99,7 @@ class Matcher:
         child = self._started_child()
         if not (child and child.stdin and child.stdout):
             return None
-        child.stdin.write(REQUEST.pack(self._texts.index(pattern.text), len(line)) + line)
+        child.stdin.write(matching_child.REQUEST.pack(self._texts.index(pattern.text), len(line)) + line)
         child.stdin.flush()
         poll = select.poll()
         poll.register(child.stdout, select.POLLIN)
@@ -114,9 +113,16 @@ class Matcher:
         with self._lock:
             if self._is_closed or self._child:
                 return self._child
-            source = pkgutil.get_data(*CHILD) or b""
             self._child = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", source, str(CPU_LIMIT), *map(os.fsencode, self._texts)],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    inspect.getsource(matching_child),
+                    str(CPU_LIMIT),
+                    *map(os.fsencode, self._texts),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -27,7 +27,7 @@ from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
 
 # What is searched of the output of all ranks, in bytes a second, and at once after a pause: a flood is read in parts,
 # so that it costs less than 1 % of a core. Steps that are lost so come too fast to be those of a training.
-RATE: Final = 1 << 20
+RATE: Final = 1 << 19
 BURST: Final = 1 << 18
 SHORTEST_BURST: Final = 4 * LONGEST  # of a rank, however many there are
 MOST_LINES: Final = 100  # of one read
@@ -61,8 +61,10 @@ class LineTap:
         self._allowed = min(self._burst, self._allowed + (now - self._at) * self._rate)
         self._at = now
         if len(data) > self._allowed:
-            data = data[len(data) - int(self._allowed) :].partition(b"\n")[2]
             self._rest = b""
+            if self._allowed < LONGEST:
+                return
+            data = data[-int(self._allowed) :].partition(b"\n")[2]
         self._allowed -= len(data)
         if self._rest:
             data = self._rest + data

@@ -40,7 +40,7 @@ class Form(NamedTuple):
     """
 
     literal: bytes
-    expressions: tuple[re.Pattern[bytes], ...]
+    expressions: tuple[bytes, ...]
     unit: str = ""
 
 
@@ -48,9 +48,9 @@ _NUMBER = rb"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,3})?|nan|inf)"
 _COUNT = rb"\d{1,18}"
 
 
-def _expressions(*patterns: bytes) -> tuple[re.Pattern[bytes], ...]:
-    """Compile patterns in which `#` is an integer and `~` another number."""
-    return tuple(re.compile(pattern.replace(b"#", _COUNT).replace(b"~", _NUMBER)) for pattern in patterns)
+def _expressions(*patterns: bytes) -> tuple[bytes, ...]:
+    """Return expressions in which `#` is an integer and `~` another number. Those of few formats are ever compiled."""
+    return tuple(pattern.replace(b"#", _COUNT).replace(b"~", _NUMBER) for pattern in patterns)
 
 
 FORMS = (
@@ -117,7 +117,7 @@ def parse(line: bytes, forms: tuple[Form, ...] = FORMS) -> Optional[Step]:
 def _read(line: bytes, form: Form) -> Optional[Step]:
     found: dict[str, bytes] = {}
     for expression in form.expressions:
-        match = expression.search(line)
+        match = re.search(expression, line)
         if match is None and expression is form.expressions[0]:
             return None
         if match:

@@ -14,6 +14,7 @@ from benchmark import (
     launchers,
     limit_rows,
     node_rows,
+    performance_rows,
     table,
     viewer_rows,
 )
@@ -27,6 +28,7 @@ ROWS = (
     *hold_rows.ROWS,
     *limit_rows.ROWS,
     *node_rows.ROWS,
+    *performance_rows.ROWS,
     *viewer_rows.ROWS,
 )
 

@@ -117,6 +117,35 @@ def test_guide_to_the_letter() -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b" iteration %(step)8d/    5000 | consumed samples: 128 | elapsed time per iteration (ms): %(ms).1f |\n",
+        b"INFO - { Epoch:[  1/  2], step:[%(step)5d/ 1900], loss: 10.633, per_step_time: %(ms)dms, lr: 1e-05\n",
+        b"epoch time: 553262.126, per step time: %(ms).3f\n",
+        b" 12%%|#   | %(step)d/1000 [00:10<01:20,  %(seconds).2fs/it]\r",
+        b"Epoch 0:  12%%|#  | %(step)d/1000 [06:00<44:00,  %(rate).3fit/s, v_num=0]\r",
+        b"epoch=0/global_step=%(step)d, RunningAvgSamplesPerSec=5, CurrSamplesPerSec=%(rate).2f, MemAllocated=6.01GB\n",
+        b">> {'loss': 1.0921, 'epoch': 0.31, 'throughput': %(rate).2f}\n",
+        b"this iteration hardware time is 1.0 and e2e time is %(ms)f ms.\n",
+        b"my step took %(seconds)f s\n",
+    ],
+    ids="Megatron MindFormers MindSpore tqdm Lightning DeepSpeed LLaMA-Factory guide pattern".split(),
+)
+def test_lines_of_frameworks(line: bytes) -> None:
+    """A drop of the speed is found in the lines of each of them, as they come from the ranks."""
+    with reading(1, perf_drop=0.3, perf_patterns=("my step took (?P<seconds>[0-9.]+)",)) as (reader, warnings):
+        take = reader.tap(0)
+        for step in range(80):
+            seconds = 2.0 if step > 60 else 1.0
+            take(line % {b"step": step, b"seconds": seconds, b"ms": 1000 * seconds, b"rate": 1 / seconds})
+        found = found_by(reader, 1)
+
+    assert [(Rule.DROP, 0)] == [(slow.rule, slow.rank_id) for slow in found]
+    assert [1.0] == pytest.approx([slow.own / slow.reference - 1 for slow in found])
+    assert [] == warnings
+
+
 def test_last_step_of_several_lines() -> None:
     """Each line tells what it has; the bar of an evaluation does not tell the step of the training."""
     lines = (

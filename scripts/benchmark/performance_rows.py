@@ -1,0 +1,87 @@
+"""The rows about slow training: how soon it is told, and what reading the steps costs the output."""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from benchmark import measure
+from benchmark.launchers import OURS
+from benchmark.lines import Lines
+from benchmark.measure import folder
+from benchmark.rows import LINES_EACH, RANKS
+from benchmark.table import Row, count, percent, seconds
+
+RUNS: Final = 5
+PAIRS: Final = 15  # of runs with and without patterns
+PATTERNS: Final = (
+    r"step (?P<step>\d+) took (?P<ms>[\d.]+) ms",
+    r"iter=(?P<step>\d+) time=(?P<seconds>[\d.]+)",
+    r"\[train\] (?P<step>\d+) hw (?P<hardware>[\d.]+) e2e (?P<e2e>[\d.]+)",
+    r"speed: (?P<seconds>[\d.]+) s/step",
+)
+OPTIONS: Final = ("--perf-threshold", "0.8", "--perf-drop", "0.3", *(f"--perf-pattern={text}" for text in PATTERNS))
+GUIDE: Final = "this iteration hardware time is 3201.521 and e2e time is 3317.794921875 ms."
+
+
+def slow_training() -> Iterator[Row]:
+    """Time from the third line above the threshold until the warning; a built-in format, and a pattern."""
+    for what, line, option in (
+        ("built-in format", GUIDE, "--perf-threshold=0.8"),
+        ("pattern", "hw 9 e2e 10", r"--perf-pattern=hw (?P<hardware>\d+) e2e (?P<e2e>\d+)"),
+    ):
+        samples = [_seconds_to_warning(line, option) for _ in range(RUNS)]
+        yield Row(f"third slow step to the warning, {what}", statistics.median(samples), seconds, reach=1.0)
+        yield Row(f"  the slowest of {RUNS}", max(samples), seconds, reach=1.0)
+
+
+def _seconds_to_warning(line: str, option: str) -> float:
+    with folder() as path:
+        script = f"sleep 1; echo '{line}'; echo '{line}'; date +%s%N >{path}/third; echo '{line}'; sleep 2"
+        words = ("--perf-threshold=0.8", option, "sh", "-c", script)
+        with open(f"{path}/screen", "wb") as screen:
+            command = OURS.command(f"{path}/log", *words, ranks=1)
+            with measure.started(command, stdout=screen.fileno(), stderr=screen.fileno()) as popen:
+                while b"slow training" not in measure.read(f"{path}/screen"):
+                    if popen.poll() is not None:
+                        raise RuntimeError("the training was not found slow")
+                    time.sleep(0.002)
+                return (time.time_ns() - int(measure.read(f"{path}/third"))) / 1e9
+
+
+def output_with_patterns() -> Iterator[Row]:
+    """Measure the CPU time of much output with and without reading steps, in turns, with the ranks and the console."""
+    with folder(in_memory=True) as path:
+        lines = Lines(path, RANKS, LINES_EACH)
+        words = ("sh", "-c", f"exec cat {lines.path}-$RANK")
+
+        def run(*options: str) -> float:
+            shutil.rmtree(f"{path}/log", ignore_errors=True)
+            os.mkdir(f"{path}/log")
+            before = _cpu_seconds_of_children()
+            measure.seconds_with_console(OURS.command(f"{path}/log", *options, *words, ranks=RANKS))
+            return _cpu_seconds_of_children() - before
+
+        medians = measure.alternate({"without": (PAIRS, run), "with": (PAIRS, functools.partial(run, *OPTIONS))})
+        run(*OPTIONS)
+        wrong = lines.count_wrong_in_logs(f"{path}/log")
+
+    more = medians["with"] / medians["without"] - 1
+    yield Row(f"{RANKS} ranks write 20 MB each, {len(PATTERNS)} patterns: CPU time", medians["with"], seconds)
+    yield Row("  the same without", medians["without"], seconds)
+    yield Row("  what the patterns cost", more, percent, reach=0.03)
+    yield Row("  lines missing in files", wrong, count, reach=0)
+
+
+def _cpu_seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+ROWS: Final = (slow_training, output_with_patterns)
