@@ -11,9 +11,9 @@ import pytest
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
-@pytest.mark.parametrize("script", ["static_options.py", "state_diagram.py"])
+@pytest.mark.parametrize("script", ["static_options.py", "state_diagram.py", "completions.py"])
 def test_generated_files_are_up_to_date(script: str) -> None:
-    """Settings, options of launch() and READMEs follow from the table of options and the table of transitions."""
+    """Settings, options of launch(), READMEs and completions follow from the tables of options and of transitions."""
     done = subprocess.run([sys.executable, SCRIPTS / script, "--check"], stderr=subprocess.PIPE, text=True, check=False)
 
     assert (0, "") == (done.returncode, done.stderr)

@@ -19,6 +19,7 @@ JOB_HELP: Final = (
     "a job id or an unambiguous prefix of one, the pid of one of its processes, or the directory with its logs"
     " (default: the running job, or else the most recent one)"
 )
+SHELLS: Final = ("bash", "zsh", "fish")
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
@@ -61,11 +62,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
 
     _add_viewers(add)
     _add_changers(add)
-    summary = "run the commands of a file one after the other; a second run skips those that have succeeded"
-    batch = add("batch", commands.batch, summary, "sweep.txt --keep-going")
-    text = "a command with its options on each line, as you would pass it to ascend-runner; # starts a comment"
-    batch.add_argument("file", metavar="FILE", help=text)
-    batch.add_argument("--keep-going", action="store_true", help="go on after a command has failed")
+    _add_others(add)
     return parser, subparsers.choices
 
 
@@ -117,6 +114,17 @@ def _add_changers(add: Adder) -> None:
     limit.add_argument("limit", metavar="LIMIT", type=time_limit, help=text)
     _add_job(add("stop", commands.stop, "stop a job: send SIGTERM to its first process", "train"))
     _add_job(add("release", commands.release, "end the wait of a job that is held after a failure", "train"))
+
+
+def _add_others(add: Adder) -> None:
+    summary = "run the commands of a file one after the other; a second run skips those that have succeeded"
+    batch = add("batch", commands.batch, summary, "sweep.txt --keep-going")
+    text = "a command with its options on each line, as you would pass it to ascend-runner; # starts a comment"
+    batch.add_argument("file", metavar="FILE", help=text)
+    batch.add_argument("--keep-going", action="store_true", help="go on after a command has failed")
+    summary = "print the completions of ascend-runner, ascend-job and ascend-rank-table for a shell"
+    completion = add("completion", commands.completion, summary, "bash")
+    completion.add_argument("shell", metavar="bash|zsh|fish", choices=SHELLS, help="the shell")
 
 
 def _add_job(command: ArgumentParser, more: str = "") -> None:

@@ -8,6 +8,7 @@ import signal
 import time
 from argparse import Namespace
 from contextlib import suppress
+from importlib import resources
 from typing import Final, Optional
 
 import attrs
@@ -120,6 +121,15 @@ def stacks(options: Namespace) -> int:
     title = f"stacks of {rank_list(wanted)}, outliers first:"
     pids = {rank_id: found[rank_id] for rank_id in wanted}
     write_text(rank_stacks.text(pids, title, options.environ.get("PATH", os.defpath)) + "\n")
+    return DONE
+
+
+def completion(options: Namespace) -> int:
+    """Print what a shell needs to complete the arguments of all programs."""
+    (file,) = (
+        one for one in (resources.files(__package__) / "completions" / options.shell).iterdir() if "runner" in one.name
+    )
+    write_text(file.read_text(encoding="utf-8"))
     return DONE
 
 

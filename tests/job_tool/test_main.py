@@ -399,10 +399,19 @@ def test_wrong_words(tool: Tool, words: tuple[str, ...], expected: int, sentence
     assert 1 == screen.count("\n") or screen.startswith("usage: ")  # by argparse
 
 
-@pytest.mark.parametrize("name", ["status", "list", "events", "checkpoint", "limit", "stop", "release"])
+@pytest.mark.parametrize("name", "status list logs stacks events checkpoint limit stop release completion".split())
 def test_help_has_an_example(name: str, tool: Tool) -> None:
     """The help of every command has an example."""
     status, screen = tool(name, "--help")
 
     assert 0 == status
     assert f"example: ascend-job {name}" in screen
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str, tool: Tool) -> None:
+    """The script of each shell has the commands and options of all programs."""
+    status, screen = tool("completion", shell)
+
+    assert 0 == status
+    assert all(word in screen for word in ("ascend-rank-table", "nproc-per-node", "checkpoint", "no-checks", "follow"))

@@ -1,0 +1,216 @@
+# Completion for ascend-runner, ascend-job and ascend-rank-table, written by scripts/generate.
+
+function __ascend_runner_jobs
+    set -l bases /run/ascend-runner /dev/shm/ascend-runner-(id -u)
+    set -q XDG_RUNTIME_DIR; and set -a bases $XDG_RUNTIME_DIR/ascend-runner
+    set -q ASCEND_RUNNER_RUN_DIR; and set bases $ASCEND_RUNNER_RUN_DIR
+    for base in $bases
+        cat $base/*/job.json 2>/dev/null
+        echo
+    end | string replace -rf '^{"job_id": "([^"\\\\]*)", "part": "([^"\\\\]*)".*' '$1$2'
+    __fish_complete_directories (commandline -ct) 'directory with logs'
+end
+
+# Prints the words of the command before the cursor, if it has begun.
+function __ascend_runner_command
+    set -l words (commandline -opc)
+    set -e words[1]
+    while set -q words[1]
+        switch $words[1]
+            case --
+                set -e words[1]
+                break
+            case '--*=*'
+                set -e words[1]
+            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --framework --conda-env --workdir --bind --stdin --launcher --hosts --mpi-hostfile --mpich-hostfile --deepspeed-hostfile --job-name --log-dir --log-runs --log-max-size --log-backups --html --console --color --progress-bars --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --max-same-failures --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect --inspect-interval
+                set -e words[1]
+                set -e words[1]
+            case '-*'
+                set -e words[1]
+            case '*'
+                break
+        end
+    end
+    set -q words[1]; and printf '%s\n' $words
+end
+
+function __ascend_runner_is_before_command
+    test (count (__ascend_runner_command)) -eq 0
+end
+
+function __ascend_runner_complete_command
+    set -l word (commandline -ct)
+    if __ascend_runner_is_before_command; and string match -q -- '-*' $word
+        return
+    end
+    complete -C (string join ' ' -- (__ascend_runner_command | string escape) $word)
+end
+
+complete -c ascend-runner -f -a '(__ascend_runner_complete_command)'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l rank-table -d 'rank table file, or a directory that contains jobstart_hccl.json' -r -F
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l rank-table-timeout -d 'how long to wait for a complete rank table; HCCL itself waits 1800 s' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l no-table-checks -d 'start the job even if HCCL would reject the rank table; counts that do not match their lists are corrected'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l chip -d 'chip to check the rank table for' -r -f -a '910 910B A3 310P 950'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l nproc-per-node -d 'start N ranks on each node; the platform\'s rank table and number of devices are not used' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l nnodes -d 'number of nodes' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l min-nodes -d 'also start if the rank table lists fewer nodes than expected, but at least N' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l node-rank -d 'rank of this node, counted from 0' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l master-addr -d 'host name or address of node 0' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l master-port -d 'port of node 0; not 60000 to 60031 or 16666, which HCCL uses' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l pod-name -d 'pod_name of this node in the rank table' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l server-id -d 'server_id of this node in the rank table, or another address of its server' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l framework -d 'framework to set variables for: auto, mindspore, mindspore-cluster, torch, tensorflow, none; auto suits all frameworks that need no scheduler process' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l isolate-devices -d 'make only its own device visible to each rank (ASCEND_RT_VISIBLE_DEVICES)'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l conda-env -d 'conda environment to run COMMAND in: its name below ANACONDA_DIR, or its directory' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l workdir -d 'working directory of each rank: one per device, the current directory, or DIR' -r -f -a 'device inherit (__fish_complete_directories (commandline -ct))'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l bind -d 'bind each rank to CPU cores near its NPU: to cores of its own, or to all cores of the NUMA node' -r -f -a 'none cores numa'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l stdin -d 'rank that reads standard input, for input() and pdb; its output is shown at once and without prefix' -r -f -a 'none'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l launcher -d 'program that starts the ranks of a node: direct, torchrun, torch.distributed.launch, init-method, mpirun, deepspeed, msrun; direct is ascend-runner itself' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hosts -d 'all hosts of the job in the order of the nodes, each with its number of devices' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l mpi-hostfile -d 'host file to write for Open MPI' -r -F
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l mpich-hostfile -d 'host file to write for MPICH' -r -F
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l deepspeed-hostfile -d 'host file to write for DeepSpeed' -r -F
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l job-name -d 'name of the job in its logs and report, and JOB_ID of the ranks' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-dir -d 'directory for the log of each rank and the report; ./logs/latest is the newest' -r -f -a '(__fish_complete_directories (commandline -ct))'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-runs -d 'number of earlier runs whose logs and reports are kept, in DIR/run-<n> or in ./logs' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-max-size -d 'rotate a log file before it exceeds SIZE, such as 500M, without splitting a line' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-backups -d 'number of rotated log files to keep' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l html -d 'when to write the report of the job as an HTML file, too; failure: unless it succeeds or is stopped by a signal' -r -f -a 'failure always never'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l console -d 'ranks to show on the console, such as 0 or 0,8-15' -r -f -a 'all none'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l no-prefix -d 'show the lines of ranks without \'[rank N] \''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l timestamps -d 'begin each line on the console with the time'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l color -d 'color prefixes and messages; auto: on a terminal, unless NO_COLOR is set or TERM is dumb or unset, and always with FORCE_COLOR' -r -f -a 'auto always never'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l progress-bars -d 'show a line that is redrawn with carriage returns at most once a second (fold), or each time (pass)' -r -f -a 'fold pass'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l quiet -d 'show only warnings and errors of ascend-runner itself'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l verbose -d 'show all messages of ascend-runner itself'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l grace -d 'time that the ranks have to stop before they are killed' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l stop-signal -d 'signal that asks the ranks to stop; after Ctrl-C it is always INT' -r -f -a 'TERM INT'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hang-timeout -d 'show the stack of every rank and stop the job when no rank has written anything, or sent a heartbeat, for this long; auto follows the pauses of the job' -r -f -a 'auto off'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hang-action -d 'what --hang-timeout does after it has shown the stacks; stop ends the job even with --max-restarts' -r -f -a 'warn restart stop'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-signal -d 'signal that asks for a checkpoint: sent to ascend-runner, it reaches the processes of the ranks that handle it' -r -f -a 'USR1 USR2 TERM none'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-grace -d 'time that the ranks have to save a checkpoint before SIGTERM or --time-limit stops them; 0 disables this' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l time-limit -d 'time after which the job is stopped, with exit status 124; measured from the start of the job, across all attempts' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l max-restarts -d 'maximum number of restarts after a failure (single-node jobs); failures that a restart cannot fix are not retried' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l max-same-failures -d 'number of restarts in a row after the same failure, unless a newer checkpoint shows progress' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l no-restart-on -d 'exit statuses and signals after which the job is not restarted, such as 2,SIGSEGV' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l restart-on -d 'exit statuses and signals after which the job is restarted, whatever the cause' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l restart-delay -d 'time between the end of an attempt and the next one' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l exit-verdict -d 'exit with 75 if a retry by the platform may help, or 93 if it will not, instead of the exit status of a failed rank'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l linger -d 'delay the exit of a node whose ranks failed only because they lost a peer, so that the node with the cause exits first' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-dir -d 'directory where the training saves its checkpoints: a newer one is progress, and the newest complete one is passed to the ranks in ASCEND_RUNNER_CHECKPOINT' -r -f -a '(__fish_complete_directories (commandline -ct))'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-pattern -d 'regular expression for further lines about a step, with groups named step, seconds or ms, hardware, e2e (both in ms); repeatable' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-threshold -d 'the training is slow if hardware time / end-to-end time is above RATIO in three steps in a row' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-drop -d 'the training is slow if it has lost this part of its best speed, such as 0.3; the speed is that of the median of 20 steps' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-action -d 'what follows when the training is slow, or one rank of a node slower than the others; stop ends the job even with --max-restarts' -r -f -a 'warn restart stop'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l stage -d 'copy the data set SRC, a directory or a file, into the directory DST on a local disk before the ranks start; {stage:0} in COMMAND and ASCEND_RUNNER_STAGED_0 expand to the path of the copy; repeatable' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hold -d 'keep the runner, and thus its container, alive for this long after a failure, or until ascend-job release' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hook -d 'run the shell command CMD at an event (before-start, checkpoint, after-attempt, before-exit), 60 s at most; repeatable' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l precheck -d 'check this node as --check does while the job waits for its rank table; stop: always, and start nothing if there is an error' -r -f -a 'off warn stop'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l inspect -d 'watch the NPUs, links, disks and memory of this node while the job runs, and after an error warn, ask for a checkpoint, or stop the job with exit status 124' -r -f -a 'off warn checkpoint stop'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l inspect-interval -d 'time between two inspections' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l dry-run -d 'print the plan as JSON and start nothing'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l check -d 'report within seconds what would prevent the job from running on this node, and start nothing; the exit status is 1 if there is an error; COMMAND is optional'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l json -d 'print the results of --check as JSON'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l help -d 'show help, or that of a topic' -r -f -a 'table nodes ranks launchers output stopping restarts performance data hooks health checks'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l version -d 'show the version'
+
+complete -c ascend-job -f
+complete -c ascend-job -n '__fish_use_subcommand' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_use_subcommand' -l version -d 'show the version'
+complete -c ascend-job -n __fish_use_subcommand -a status -d 'show one job: its state, its ranks, the cause of a failure'
+complete -c ascend-job -n '__fish_seen_subcommand_from status' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from status' -l json -d 'print JSON'
+complete -c ascend-job -n '__fish_seen_subcommand_from status' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a list -d 'list the jobs of this machine, running and ended'
+complete -c ascend-job -n '__fish_seen_subcommand_from list' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from list' -l json -d 'print JSON'
+complete -c ascend-job -n __fish_use_subcommand -a logs -d 'show the logs of the ranks of a job'
+complete -c ascend-job -n '__fish_seen_subcommand_from logs' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from logs' -s f -l follow -d 'show further lines as they are written, until the job ends'
+complete -c ascend-job -n '__fish_seen_subcommand_from logs' -s r -l ranks -d 'ranks, such as 0,8-15 (default: all)' -r -f -a ''
+complete -c ascend-job -n '__fish_seen_subcommand_from logs' -s n -l lines -d 'the last LINES lines of each rank, or all (default: 10; with --since or --grep all)' -r -f -a ''
+complete -c ascend-job -n '__fish_seen_subcommand_from logs' -l since -d 'what was written in the last DURATION, such as 10m, by the times in the lines' -r -f -a ''
+complete -c ascend-job -n '__fish_seen_subcommand_from logs' -l grep -d 'the lines that match a regular expression' -r -f -a ''
+complete -c ascend-job -n '__fish_seen_subcommand_from logs' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a stacks -d 'show the stacks of the ranks of a running job, outliers first'
+complete -c ascend-job -n '__fish_seen_subcommand_from stacks' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from stacks' -s r -l ranks -d 'ranks, such as 0,8-15 (default: all)' -r -f -a ''
+complete -c ascend-job -n '__fish_seen_subcommand_from stacks' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a events -d 'show each change of the state of a job'
+complete -c ascend-job -n '__fish_seen_subcommand_from events' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from events' -s f -l follow -d 'wait for further events until the job ends'
+complete -c ascend-job -n '__fish_seen_subcommand_from events' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a report -d 'write the report of a job as an HTML file'
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report)' -r -f -a ''
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -l public -d 'leave out arguments, hosts, output, and variables but those that number the ranks; requires -o'
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a checkpoint -d 'ask the ranks of a running job for a checkpoint'
+complete -c ascend-job -n '__fish_seen_subcommand_from checkpoint' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from checkpoint' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a limit -d 'change the time limit of a running job, without touching its ranks'
+complete -c ascend-job -n '__fish_seen_subcommand_from limit' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from limit' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a stop -d 'stop a job: send SIGTERM to its first process'
+complete -c ascend-job -n '__fish_seen_subcommand_from stop' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from stop' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a release -d 'end the wait of a job that is held after a failure'
+complete -c ascend-job -n '__fish_seen_subcommand_from release' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from release' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a batch -d 'run the commands of a file one after the other; a second run skips those that have succeeded'
+complete -c ascend-job -n '__fish_seen_subcommand_from batch' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from batch' -l keep-going -d 'go on after a command has failed'
+complete -c ascend-job -n '__fish_seen_subcommand_from batch' -F
+complete -c ascend-job -n __fish_use_subcommand -a completion -d 'print the completions of ascend-runner, ascend-job and ascend-rank-table for a shell'
+complete -c ascend-job -n '__fish_seen_subcommand_from completion' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'
+
+complete -c ascend-rank-table -f
+complete -c ascend-rank-table -n '__fish_use_subcommand' -s h -l help -d 'show help'
+complete -c ascend-rank-table -n '__fish_use_subcommand' -l version -d 'show the version'
+complete -c ascend-rank-table -n __fish_use_subcommand -a show -d 'show the servers, devices and ranks of a table'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -s h -l help -d 'show help'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -l all -d 'always print one line per device'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -l svg -d 'draw a picture; - for standard output' -r -F
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -l json -d 'print JSON, which has the same form for every dialect'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -F
+complete -c ascend-rank-table -n __fish_use_subcommand -a validate -d 'list what HCCL would reject and what is unusual; exit with 1 if there is an error'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from validate' -s h -l help -d 'show help'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from validate' -l chip -d 'the chip that the table is for (default: from the table or SOC_VERSION, otherwise any)' -r -f -a '910 910B A3 310P 950'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from validate' -F
+complete -c ascend-rank-table -n __fish_use_subcommand -a wait -d 'wait until a table is completed; exit with 1 if it is not completed in time'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from wait' -s h -l help -d 'show help'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from wait' -l timeout -d 'how long to wait (default: 1800, the same as HCCL)' -r -f -a ''
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from wait' -F
+complete -c ascend-rank-table -n __fish_use_subcommand -a diff -d 'list the differences between two tables that HCCL reports as EI0005, by rank; exit with 1 if any'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from diff' -s h -l help -d 'show help'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from diff' -F
+complete -c ascend-rank-table -n __fish_use_subcommand -a convert -d 'write a table in the form that HCCL reads; copied unchanged if HCCL can already read it'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -s h -l help -d 'show help'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -l to -d 'server-list (template 1) or group-list (template 2) (default: server-list)' -r -f -a 'server-list group-list'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -l chip -d 'the chip that the table is for (default: from the table or SOC_VERSION, otherwise any)' -r -f -a '910 910B A3 310P 950'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -s o -l output -d 'the file to write; - for standard output (default: -)' -r -F
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -l no-checks -d 'write the table even if HCCL would reject it; counts that contradict their lists are corrected'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -F
+complete -c ascend-rank-table -n __fish_use_subcommand -a subset -d 'write a table of selected servers or devices and renumber their ranks'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -s h -l help -d 'show help'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -l servers -d 'the server_ids of the servers to keep (default: all)' -r -f -a ''
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -l devices -d 'physical device ids, such as 0-7 or 0,2,4-6, to keep on every server (default: all)' -r -f -a ''
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -l chip -d 'the chip that the table is for (default: from the table or SOC_VERSION, otherwise any)' -r -f -a '910 910B A3 310P 950'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -s o -l output -d 'the file to write; - for standard output (default: -)' -r -F
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -l no-checks -d 'write the table even if HCCL would reject it; counts that contradict their lists are corrected'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -F
+complete -c ascend-rank-table -n __fish_use_subcommand -a generate -d 'generate the table of this machine'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -s h -l help -d 'show help'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -l devices -d 'physical device ids, such as 0-7 or 0,2,4-6, in the order of the ranks (default: all devices)' -r -f -a ''
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -l server-id -d 'the server_id of the machine in the table (default: its address)' -r -f -a ''
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -l hccn-conf -d 'the driver\'s file of device addresses (default: /etc/hccn.conf)' -r -F
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -l chip -d 'the chip that the table is for (default: from the table or SOC_VERSION, otherwise any)' -r -f -a '910 910B A3 310P 950'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -s o -l output -d 'the file to write; - for standard output (default: -)' -r -F
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -l no-checks -d 'write the table even if HCCL would reject it; counts that contradict their lists are corrected'
+complete -c ascend-rank-table -n __fish_use_subcommand -a merge -d 'join tables in the order given and renumber their ranks'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -s h -l help -d 'show help'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -l chip -d 'the chip that the table is for (default: from the table or SOC_VERSION, otherwise any)' -r -f -a '910 910B A3 310P 950'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -s o -l output -d 'the file to write; - for standard output (default: -)' -r -F
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -l no-checks -d 'write the table even if HCCL would reject it; counts that contradict their lists are corrected'
+complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -F

@@ -1,0 +1,96 @@
+"""TAB in bash, zsh and fish: the options of the three programs, and the command behind ascend-runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ascend_runner.services import run_folder
+from tests.helpers.terminal import Terminal
+from tests.helpers.waiting import wait_until
+
+COMPLETIONS: Final = Path(run_folder.__file__).parents[1] / "job_tool" / "completions"
+BASHRC: Final = """\
+PS1='ready> '
+. /usr/share/bash-completion/bash_completion
+. {folder}/bash/ascend-job
+bind 'set bell-style none'
+show() {{ printf '%s\\n' "$READLINE_LINE" > ~/line; }}
+bind -x '"\\C-g": show'
+"""
+ZSHRC: Final = """\
+fpath=({folder}/zsh $fpath)
+autoload -Uz compinit
+compinit -u
+show() {{ print -r -- $BUFFER > ~/line }}
+zle -N show
+bindkey '^G' show
+PS1='ready> '
+"""
+FISHRC: Final = """\
+source {folder}/fish/ascend-job.fish
+function fish_prompt
+    printf 'ready> '
+end
+set fish_greeting
+bind \\cg 'commandline > ~/line'
+"""
+COMPLETED: Final = {
+    "ascend-runner --rank-table-t": "--rank-table-timeout",
+    "ascend-runner --log-dir exp": "experiment/",
+    "ascend-runner --stop-signal T": "TERM",
+    "ascend-runner --nproc-per-node 8 --dry-run ascend-rank-t": "ascend-rank-table",
+    "ascend-runner --job-name x -- ls exp": "experiment/",
+    "ascend-runner --no-prefix ascend-job comp": "completion",
+    "ascend-runner --job-name x ls --almost-a": "--almost-all",
+    "ascend-job checkp": "checkpoint",
+    "ascend-job logs --fol": "--follow",
+    "ascend-job logs pre": "pretraining-7-node-1",
+    "ascend-job logs -f -r 0 exp": "experiment/",
+    "ascend-job completion fi": "fish",
+    "ascend-rank-table conv": "convert",
+    "ascend-rank-table convert --to gr": "group-list",
+    "ascend-rank-table show tab": "table.json",
+}
+CLEAR: Final = "\x15"  # Ctrl-U
+SHOW: Final = "\x07"  # Ctrl-G writes the line to a file
+
+
+@pytest.fixture(name="shell", params=["bash", "zsh", "fish"])
+def fixture_shell(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    """Return a shell in a directory with a job, a directory and a file."""
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "table.json").touch()
+    (tmp_path / "run" / "run-x").mkdir(parents=True)
+    job = {"job_id": "pretraining-7", "part": "-node-1", "command": []}
+    (tmp_path / "run" / "run-x" / "job.json").write_text(json.dumps(job))
+    home = tmp_path / "home"
+    (home / ".config" / "fish").mkdir(parents=True)
+    (home / ".local" / "share" / "fish" / "generated_completions").mkdir(parents=True)  # else fish reads all man pages
+    for name, text in ((".bashrc", BASHRC), (".zshrc", ZSHRC), (".config/fish/config.fish", FISHRC)):
+        (home / name).write_text(text.format(folder=COMPLETIONS))
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    env = {"HOME": str(home), "PATH": path, run_folder.RUN_DIR_VARIABLE: str(tmp_path / "run")}
+    terminal = Terminal([f"/usr/bin/{request.param}", "-i"], tmp_path, env)
+    terminal.wait_for("ready> ")
+    yield terminal
+    terminal.close()
+
+
+def test_completions(shell: Terminal, tmp_path: Path) -> None:
+    """One TAB completes what is unambiguous."""
+    line = tmp_path / "home" / "line"
+    found = {}
+    for words in COMPLETED:
+        shell.type(f"{CLEAR}{words}\t{SHOW}")
+        wait_until(lambda: line.exists() and line.read_text())
+        found[words] = line.read_text().rstrip("= \n")
+        line.unlink()
+
+    assert {words: " ".join([*words.split()[:-1], last]) for words, last in COMPLETED.items()} == found
