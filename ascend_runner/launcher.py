@@ -41,7 +41,7 @@ from ascend_runner.text import printable
 if TYPE_CHECKING:
     from ascend_runner.inspection.precheck import Precheck
     from ascend_runner.plan.staging import Staged
-    from ascend_runner.services.staging import Staging
+    from ascend_runner.staging.background import Staging
 
 NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
 
@@ -154,9 +154,9 @@ class Launcher:
     def stage(self, context: PlanContext) -> None:
         """Begin to copy the data sets of a job, unless that has begun. It ends when `log_dir` is closed."""
         if context.stages and not self._staging:
-            from ascend_runner.services import staging  # noqa: PLC0415  only --stage needs it
+            from ascend_runner.staging import background  # noqa: PLC0415  only --stage needs it
 
-            copying = staging.running(context.stages, self.messages.info, self.messages.warning)
+            copying = background.running(context.stages, self.messages.info, self.messages.warning)
             self._staging = self.log_dir.enter_context(copying)
 
     def await_staging(self) -> tuple[Staged, ...]:

@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
 from ascend_runner.plan.staging import Stage  # noqa: E402  found by the line above
-from ascend_runner.services import data_sets  # noqa: E402  as above
-from ascend_runner.services.copies import PART  # noqa: E402  as above
-from ascend_runner.services.stage_task import StageTask  # noqa: E402  as above
+from ascend_runner.staging import data_sets  # noqa: E402  as above
+from ascend_runner.staging.copies import PART  # noqa: E402  as above
+from ascend_runner.staging.task import StageTask  # noqa: E402  as above
 from tests.helpers import data_trees  # noqa: E402  as above
 
 LIMIT = 120.0  # seconds for a file to grow

@@ -12,7 +12,7 @@ from ascend_runner.errors import OutputError, reason
 from ascend_runner.host import bounded
 from ascend_runner.plan.staging import Stage
 from ascend_runner.problems import Problem, problems_of, warning
-from ascend_runner.services.surveys import Survey, check_room, surveying
+from ascend_runner.staging.surveys import Survey, check_room, surveying
 from ascend_runner.text import counted, size
 
 

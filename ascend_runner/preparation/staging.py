@@ -14,7 +14,7 @@ from ascend_runner.errors import AscendRunnerError, SettingsError, reason
 from ascend_runner.host import bounded
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.staging import Stage, with_places
-from ascend_runner.services import data_sets
+from ascend_runner.staging import data_sets
 
 LIMIT: Final = 10.0  # seconds for the disks to answer
 

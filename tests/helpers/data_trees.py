@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from ascend_runner.services import data_sets
+from ascend_runner.staging import data_sets
 
 Tree = dict[str, tuple[object, ...]]
 

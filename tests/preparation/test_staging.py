@@ -13,8 +13,8 @@ from ascend_runner.errors import AscendRunnerError, StopRequestedError
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.staging import Stage, with_places
 from ascend_runner.preparation import staging
-from ascend_runner.services import data_sets
 from ascend_runner.settings.model import Settings
+from ascend_runner.staging import data_sets
 
 
 @pytest.fixture

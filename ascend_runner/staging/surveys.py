@@ -10,8 +10,8 @@ import attrs
 
 from ascend_runner.errors import OutputError
 from ascend_runner.plan.staging import Stage
-from ascend_runner.services import data_sets
-from ascend_runner.services.data_sets import Kind, Total
+from ascend_runner.staging import data_sets
+from ascend_runner.staging.data_sets import Kind, Total
 from ascend_runner.text import counted, size
 
 LEAST_FREE: Final = 0.1  # of the file system; platforms take a node with a full disk out of service

@@ -12,9 +12,9 @@ import attrs
 import pytest
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.services import data_sets
-from ascend_runner.services.copies import Copies, part_name
-from ascend_runner.services.data_sets import Entry
+from ascend_runner.staging import data_sets
+from ascend_runner.staging.copies import Copies, part_name
+from ascend_runner.staging.data_sets import Entry
 from tests.helpers.waiting import LIMIT
 
 

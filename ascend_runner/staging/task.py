@@ -22,10 +22,10 @@ from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
 from ascend_runner.host.host import Host
 from ascend_runner.plan.staging import Stage, Staged
-from ascend_runner.services import copies, data_sets
-from ascend_runner.services.copies import CancelledError, Copies
-from ascend_runner.services.data_sets import COMPLETE, LOCK, MANIFEST, OWN_PREFIX, Entry, Kind, Total
-from ascend_runner.services.surveys import Survey, check_room, surveying
+from ascend_runner.staging import copies, data_sets
+from ascend_runner.staging.copies import CancelledError, Copies
+from ascend_runner.staging.data_sets import COMPLETE, LOCK, MANIFEST, OWN_PREFIX, Entry, Kind, Total
+from ascend_runner.staging.surveys import Survey, check_room, surveying
 from ascend_runner.text import counted, duration, size
 
 NEW_MANIFEST: Final = f"{OWN_PREFIX}manifest.new"

@@ -19,7 +19,7 @@ import attrs
 
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
 from ascend_runner.host import bounded
-from ascend_runner.services.data_sets import OWN_PREFIX, PERMISSIONS, Entry, Kind
+from ascend_runner.staging.data_sets import OWN_PREFIX, PERMISSIONS, Entry, Kind
 
 THREADS: Final = 8  # one alone waits most of its time for a network disk
 CHUNK: Final = 8 << 20  # bytes of one system call, after which a stop is noticed

@@ -19,11 +19,11 @@ import pytest
 
 from ascend_runner.errors import OutputError
 from ascend_runner.plan.staging import Stage, Staged
-from ascend_runner.services import data_sets
-from ascend_runner.services.copies import PART, CancelledError, part_name
-from ascend_runner.services.data_sets import Total
-from ascend_runner.services.stage_task import StageTask
-from ascend_runner.services.surveys import check_room
+from ascend_runner.staging import data_sets
+from ascend_runner.staging.copies import PART, CancelledError, part_name
+from ascend_runner.staging.data_sets import Total
+from ascend_runner.staging.surveys import check_room
+from ascend_runner.staging.task import StageTask
 from tests.helpers import data_trees
 
 

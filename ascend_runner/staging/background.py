@@ -10,8 +10,8 @@ from typing import Final
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
 from ascend_runner.host import bounded
 from ascend_runner.plan.staging import Stage, Staged
-from ascend_runner.services.copies import CancelledError
-from ascend_runner.services.stage_task import StageTask
+from ascend_runner.staging.copies import CancelledError
+from ascend_runner.staging.task import StageTask
 
 LOOK_INTERVAL: Final = 0.1  # seconds between two looks for a stop signal
 STOP_LIMIT: Final = 0.5  # seconds for the thread to end; a disk that hangs keeps it longer
