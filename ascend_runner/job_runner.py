@@ -49,6 +49,7 @@ class JobRunner:
         self._signals, self._messages = launcher.signals, launcher.messages
         self._console = console
         self._outcome = Outcome(cause=None, started_at=time.time())  # of the newest attempt
+        self._last_failure: Outcome | None = None  # of the newest attempt that another one was to follow
         self._limit = REPORT_LIMIT  # seconds for the disk with the report
         self._checkpoints: Checkpoints | None = None  # before the attempt; None: unknown
         self._has_survivors = False  # whether processes of the attempt are alive
@@ -188,7 +189,7 @@ class JobRunner:
         outcome, cause = self._outcome, self._outcome.cause
         if cause is None or isinstance(cause, (SignalReceived, LimitReached)):
             kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
-            return Event(kind=kind, status=outcome.status, sentence=str(cause or ""))
+            return Event(kind=kind, status=outcome.status, sentence=build.sentence(outcome))
         has_progressed = self._has_progressed()
         restart, fingerprint = recorder.investigation().judge(outcome, has_progressed=has_progressed)
         return Event(
@@ -200,7 +201,7 @@ class JobRunner:
             has_progressed=has_progressed,
             is_clear=not self._has_survivors,
             is_local=True if self.journal.spec.has_all_ranks else outcome.is_local,
-            sentence=build.sentence(cause, outcome.root),
+            sentence=build.sentence(outcome),
         )
 
     def _has_progressed(self) -> bool | None:
@@ -235,17 +236,21 @@ class JobRunner:
         elif job.state in {JobState.FAILED, JobState.HOLDING}:
             outcome = self.journal.with_reruns(outcome, environ, self._limit)
         elif event.restart and job.verdict:
-            self._messages.warning(screen.attempt_failed(event, job))
-        outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings))
+            self._messages.warning(holding.attempt_failed(event, job))
+        is_from_outside = isinstance(outcome.cause, (SignalReceived, LimitReached))
+        last = self._last_failure if is_from_outside else None
+        outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings), last_failure=last)
         outcome = attrs.evolve(outcome, findings=tuple(self.journal.findings.values()))
         document = self.journal.finish(outcome, environ, self._limit)
         end = self._end_from_outside(event)
-        if end and not isinstance(outcome.cause, (SignalReceived, LimitReached)):
+        if end and not is_from_outside:
             last = self.journal.with_reruns(outcome, environ, self._limit) if outcome.cause else None
             outcome = attrs.evolve(outcome, cause=end, root=None, suspected_peer=None, last_failure=last)
             document = self.journal.finish(outcome, environ, self._limit)
         self._outcome = attrs.evolve(outcome, report=document, exit_verdict=job.exit_verdict)
-        if job.state is not JobState.RESTARTING:
+        if job.state is JobState.RESTARTING:
+            self._last_failure = outcome
+        else:
             self._tell_end(event)
 
     def _tell_end(self, event: Event) -> None:
@@ -254,7 +259,7 @@ class JobRunner:
         show = self._messages.error if outcome.cause else self._messages.info
         if isinstance(outcome.cause, (SignalReceived, LimitReached)):
             outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._launcher.requests.began)
-        text = screen.ended(outcome, journal.spec) + screen.attempts(job)
+        text = screen.ended(outcome, journal.spec) + holding.attempts(job)
         if job.state is JobState.HOLDING and not event.is_local:
             text += holding.lingering(job)
         elif job.state is JobState.HOLDING:

@@ -91,9 +91,10 @@ class Outcome:
     `started_at` is in seconds since the epoch, `seconds` is how long the job ran. `suspected_peer` is set if the failed
     ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung. `secrets_masked` counts
     those in the ends of logs. `findings` are about this node, the newest of each subject. `last_failure` is the last
-    attempt of a job that was ended between two; `ranks` are those of that attempt. `exit_verdict` is the exit status of
-    the runner if that is not `status`, but says whether a retry may help. `report` is the content of the report file,
-    see report/README.md.
+    attempt that failed, of a job that something else has ended since; `ranks` are those of the newest attempt.
+    `unsaved` are the ranks that failed before they had saved when the job was to stop after that. `exit_verdict` is the
+    exit status of the runner if that is not `status`, but says whether a retry may help. `report` is the content of the
+    report file, see report/README.md.
     """
 
     cause: Optional[Cause]
@@ -107,6 +108,7 @@ class Outcome:
     findings: tuple[NodeFinding, ...] = ()
     secrets_masked: int = 0
     last_failure: Optional[Outcome] = None
+    unsaved: Mapping[int, Ending] = attrs.field(factory=dict)
     exit_verdict: Optional[int] = None
     report: Mapping[str, object] = attrs.field(factory=dict)
 

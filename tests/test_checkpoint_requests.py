@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
+from tests.helpers.job_files import contradictions
 from tests.helpers.package_source import PACKAGE
 from tests.helpers.program import Program, Run
 from tests.helpers.waiting import wait_until
@@ -156,6 +157,41 @@ def test_rank_that_does_not_answer_is_named(program: Program) -> None:
     assert "rank 1 has not reported a checkpoint within 3.0 s" in run.screen
     assert "rank 1 (sleeping):" in run.screen
     assert ([0], [1]) == tuple(program.report()["last_checkpoint"][name] for name in ("ranks", "missing"))
+
+
+def test_rank_that_fails_while_it_saves_before_a_stop(program: Program) -> None:
+    """The job is stopped all the same, but screen, report and events have the rank and why it has failed."""
+    run = start(program, "0.1", "full=1", options=LONG)
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    report, why = program.report(), "stopped by SIGTERM; rank 1 failed before it had saved (exit status 1)"
+    assert ("stopped", "interrupted", why) == (report["state"], report["cause"]["kind"], report["cause"]["sentence"])
+    assert (None, []) == (report["cause"]["rank_id"], report["cause"]["candidates"])
+    assert ("failed", "OSError: [Errno 28] no space left") == (
+        report["ranks"][1]["state"],
+        report["ranks"][1]["finding"]["exception"],
+    )
+    assert ("stopped", [1]) == (report["ranks"][0]["state"], report["last_checkpoint"]["missing"])
+    assert "\n  failed rank 1 before it had saved (exit status 1)\n  | Traceback" in run.screen
+    assert f"\n  log    {report['ranks'][1]['log_path']}\n" in run.screen
+    assert why == json.loads((program.log_dir / "job-events.jsonl").read_bytes().splitlines()[-1])["data"]["sentence"]
+
+
+def test_stop_signal_during_a_save_is_an_event(program: Program) -> None:
+    """The state stays the same until the ranks have saved, but the events tell of the signal, and of no other."""
+    run = start(program, "2", options=LONG)
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    run.wait_for("saving", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert ["running", "checkpointing", "checkpointing", "stopping", "stopped"] == states(program)[2:]
+    lines = map(json.loads, (program.log_dir / "job-events.jsonl").read_bytes().splitlines())
+    assert ["io.ascend-runner.job.stop-pending.v1"] == [line["type"] for line in lines if "pending" in line["type"]]
+    assert [] == contradictions(program.log_dir)
 
 
 def test_checkpoint_before_the_time_limit(program: Program) -> None:

@@ -296,6 +296,19 @@ def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) 
     assert "\n  rerun  sh " in run.screen
 
 
+def test_stop_signal_during_a_further_attempt(program: Program) -> None:
+    """Screen and report keep why the attempt before has failed."""
+    run = start(program, "[ $ASCEND_RUNNER_ATTEMPT = 0 ] && exit 7; echo ready; exec sleep 1000")
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    report = program.report()
+    assert ("stopped", "interrupted", 2) == (report["state"], report["cause"]["kind"], len(report["attempts"]))
+    assert "stopped by SIGTERM; the last failure: rank 0 failed: exit status 7" == report["cause"]["sentence"]
+    assert f"\n  before rank 0 failed: exit status 7\n  log    {program.log_dir}/" in run.screen
+
+
 def test_other_signals_do_not_end_the_delay(program: Program) -> None:
     """A signal for the ranks, of which there are none, changes nothing."""
     run = start(program, FAIL, "--restart-delay", "1h")

@@ -25,7 +25,8 @@ RESIZED: Final = "resized"
 LIMIT_CHANGED: Final = "limit-changed"
 SLOW: Final = "slow"
 SLOW_OVER: Final = "slow-over"
-WITHOUT_STATE: Final = {RESIZED, LIMIT_CHANGED, SLOW, SLOW_OVER, *(kind.value for kind in FindingKind)}
+STOP_PENDING: Final = "stop-pending"  # once the ranks have saved, which they were asked for already
+WITHOUT_STATE: Final = {RESIZED, LIMIT_CHANGED, SLOW, SLOW_OVER, STOP_PENDING, *(kind.value for kind in FindingKind)}
 NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
     Verdict.RESTART: "",
     Verdict.NOT_WANTED: "",

@@ -18,7 +18,7 @@ from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec, with_cores
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.node import FREE_PORT
-from ascend_runner.report import screen
+from ascend_runner.report import holding
 from ascend_runner.supervision.findings import InspectAction, NodeFinding
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def await_release(
     """Wait until no process has the NPUs of a job open."""
     holders = npu.await_release(Host(), device_ids(spec, environ), pause)
     if holders:
-        messages.warning(screen.held_devices(holders))
+        messages.warning(holding.held_devices(holders))
 
 
 def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.lifecycle.machine import Event, Job, JobState
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
+from ascend_runner.report import checkpoint
 from ascend_runner.report.document import plain_members
 from ascend_runner.supervision.events import (
     Cause,
@@ -29,9 +30,6 @@ from ascend_runner.supervision.events import (
     SpawnFailed,
 )
 from ascend_runner.supervision.findings import NodeFinding
-
-if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import RootCause
 
 SCHEMA_VERSION: Final = 3  # raised when a member is removed or changes its meaning; new ones are added without that
 
@@ -118,6 +116,21 @@ def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, o
     )
 
 
+def with_last_failure(report: Mapping[str, object], attempts: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """Return the report of a job that something else has ended after a failure, with that in its cause as well."""
+    last = next((one["cause"] for one in reversed(attempts) if one["verdict"]), None)
+    cause = report["cause"]
+    if not (isinstance(last, Mapping) and isinstance(cause, Mapping)):
+        return report
+    return {**report, "cause": {**cause, "sentence": f"{cause['sentence']}; the last failure: {last['sentence']}"}}
+
+
+def end(report: Mapping[str, object], at: float) -> dict[str, object]:
+    """Return the members about the end of a job that has ended without an attempt, `at` seconds since the epoch."""
+    began = datetime.fromisoformat(str(report["started_at"])).timestamp()
+    return {"ended_at": iso(at), "seconds": round(at - began, 3)}
+
+
 def _members(job: JobSpec, began: float) -> dict[str, object]:
     """Return all members of a report, with the values of a job that began at a time.
 
@@ -185,7 +198,7 @@ def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
     root, rank_id = outcome.root, cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
     return {
         "kind": _KINDS[type(cause)],
-        "sentence": sentence(cause, root),
+        "sentence": sentence(outcome),
         "rank_id": rank_id if root is None else root.rank_id,
         "first_exit": rank_id,
         "certainty": root.certainty if root else "",
@@ -195,13 +208,14 @@ def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
     }
 
 
-def sentence(cause: Cause, root: RootCause | None) -> str:
-    """Say in one line why the job failed."""
-    if root is None or root.summary in str(cause):
-        return str(cause)
-    if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
-        return f"rank {root.rank_id} caused the failure: {root.summary}"
-    return f"{cause} ({root.summary})"
+def sentence(outcome: Outcome) -> str:
+    """Say in one line why the job failed; "" if it did not."""
+    cause, root = outcome.cause, outcome.root
+    if root and root.summary not in str(cause):
+        if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
+            return f"rank {root.rank_id} caused the failure: {root.summary}"
+        return f"{cause} ({root.summary})"
+    return "; ".join([str(cause), *checkpoint.failed(outcome.unsaved)]) if cause else ""
 
 
 def _rank(

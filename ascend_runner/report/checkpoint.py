@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ascend_runner.facts import CheckpointEnded
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.supervision.events import SignalReceived, signal_name
+from ascend_runner.supervision.events import Ending, SignalReceived, signal_name
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, format_numbers, rank_list
@@ -47,8 +49,12 @@ def ended(fact: CheckpointEnded) -> str:
     if fact.missing:
         verb = "has" if len(fact.missing) == 1 else "have"
         sentences.append(f"{rank_list(fact.missing)} {verb} not reported a checkpoint within {duration(fact.seconds)}")
-    sentences += [f"rank {rank_id} failed before it had saved ({ending})" for rank_id, ending in fact.failed.items()]
-    return "; ".join(sentences)
+    return "; ".join([*sentences, *failed(fact.failed)])
+
+
+def failed(endings: Mapping[int, Ending]) -> list[str]:
+    """Name the ranks that failed before they had saved."""
+    return [f"rank {rank_id} failed before it had saved ({ending})" for rank_id, ending in endings.items()]
 
 
 def member(fact: CheckpointEnded, at: str) -> dict[str, object]:

@@ -1,15 +1,17 @@
-"""The sentences about a job that has failed and is held, so that somebody can look at its node. Pure."""
+"""The sentences about what follows a failed attempt: another one, or a hold of the node, or neither. Pure."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from ascend_runner.lifecycle.machine import Event, Job
+from ascend_runner.errors import RETRY_MAY_HELP
+from ascend_runner.lifecycle.events import NO_RESTART
+from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import signal_name
-from ascend_runner.text import duration
+from ascend_runner.text import counted, duration
 
 
 def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str:
@@ -61,3 +63,30 @@ def way_in(spec: JobSpec, environ: Mapping[str, str], host_name: str, namespace:
         of = f"--namespace {shlex.quote(namespace)} " if namespace else ""
         return f"kubectl exec -it {of}{shlex.quote(spec.pod_name or host_name)} -- bash"
     return ""
+
+
+def attempt_failed(event: Event, job: Job) -> str:
+    """Say that an attempt has failed and what follows: "rank 3 failed: ...; restarting in 10 s (restart 1 of 3)"."""
+    if job.verdict is not Verdict.RESTART:
+        return f"{event.sentence}; not restarting because of {signal_name(event.signum)}"
+    delay = f" in {job.delay:g} s" if job.delay else ""
+    return f"{event.sentence}; restarting{delay} (restart {job.attempt + 1} of at most {job.policy.max_restarts})"
+
+
+def attempts(job: Job) -> str:
+    """Say how often a job was started and why not once more, and the exit verdict; "" if neither was asked for."""
+    lines = ""
+    if job.policy.max_restarts and job.verdict:
+        same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
+        why = f"; no restart: {NO_RESTART[job.verdict]}" if NO_RESTART[job.verdict] else ""
+        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{why}"
+    if job.exit_verdict is None:
+        return lines
+    hope = "may help" if job.exit_verdict == RETRY_MAY_HELP else "will not help"
+    return f"{lines}\n  exit   {job.exit_verdict} instead of {job.status}: a retry {hope} (--exit-verdict)"
+
+
+def held_devices(pids: Collection[int]) -> str:
+    """Say that NPUs are still in use at the start of an attempt."""
+    verb = "process" if len(pids) == 1 else "processes"
+    return f"starting although NPUs of this job are still in use, by {verb} {', '.join(map(str, pids))}"

@@ -64,6 +64,7 @@ class Journal:
         self._conditions: dict[tuple[Rule, int], Mapping[str, object]] = {}  # of the newest attempt
         self.findings: dict[str, NodeFinding] = {}  # the newest about each subject
         self._last_checkpoint: Mapping[str, object] | None = None
+        self._why = ""  # the ranks were asked for the newest checkpoint
         self._outcome_of_request = ""  # that is over, until an event has told it
         self._disk = Disk(warn, is_cut)
         self._began = time.time()  # the attempt; in seconds since the epoch
@@ -72,7 +73,7 @@ class Journal:
         self.held_until = 0.0  # in seconds since the epoch; 0: it is not held
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
         self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
-        self._over_at = ""  # the time at which the job has ended, if it has ended between two attempts
+        self._over_at = 0.0  # the end of a job that has ended without an attempt, in seconds since the epoch
         self._report: Mapping[str, object] = {}  # the newest
         self._started: dict[int, tuple[int, float]] = {}  # pid and time of the ranks of the newest attempt
 
@@ -115,11 +116,20 @@ class Journal:
             if fact.parts:
                 self._last_checkpoint = checkpoint.member(fact, build.iso(time.time()))
         elif isinstance(fact, State) and fact.phase in _KINDS:
-            kind = _KINDS[fact.phase]
-            if kind is Kind.ALL_STARTED and self.job.state is JobState.CHECKPOINTING:
-                kind = Kind.CHECKPOINT_OVER
-            is_request = fact.phase is Phase.CHECKPOINTING
-            self.feed(Event(kind=kind, sentence=checkpoint.why(fact) if is_request else str(fact.cause or "")))
+            self._follow(fact)
+
+    def _follow(self, state: State) -> None:
+        kind, was_saving = _KINDS[state.phase], self.job.state is JobState.CHECKPOINTING
+        if kind is Kind.ALL_STARTED and was_saving:
+            kind = Kind.CHECKPOINT_OVER
+        if kind is not Kind.CHECKPOINT:
+            self.feed(Event(kind=kind, sentence=str(state.cause or "")))
+            return
+        told, self._why = self._why if was_saving else "", checkpoint.why(state)
+        if not was_saving:
+            self.feed(Event(kind=kind, sentence=self._why))
+        elif told != self._why:
+            self._remark(events.STOP_PENDING, {"sentence": self._why})
 
     def _note_slowdown(self, slow: Slowdown) -> None:
         """Begin or end a condition of the job. A training can be slow by several rules, and several ranks can be."""
@@ -148,7 +158,7 @@ class Journal:
         is_end = event.kind is Kind.ENDED or (event.kind is Kind.LIMIT_REACHED and before in _OF_AN_ATTEMPT)
         self._ended = event if is_end else None
         is_between = self.job.state.is_final and not is_end and before is not JobState.HOLDING
-        self._over_at = build.iso(time.time()) if is_between else ""
+        self._over_at = time.time() if is_between else 0.0
         self._note(event)
         self._outcome_of_request = ""
         if not (self._ended or self.job.state.is_final):
@@ -163,7 +173,8 @@ class Journal:
             self.feed(Event(kind=Kind.LIMIT_REACHED, sentence=str(error)))
         else:
             self.feed(Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error)))
-        self._replace(self._with_last_failure(build.unfinished(self.spec, self.job.state, self._began, error)))
+        report = build.unfinished(self.spec, self.job.state, self._began, error)
+        self._replace(build.with_last_failure(report, self._attempts))
         self.flush()
         self._tell_kubernetes(REPORT_LIMIT)
 
@@ -176,7 +187,7 @@ class Journal:
         if self._ended:
             self._attempts.append(build.attempt(document, self.job, self._ended))
             self._ended = None
-        self._replace(self._with_last_failure(document) if outcome.last_failure else document)
+        self._replace(build.with_last_failure(document, self._attempts) if outcome.last_failure else document)
         self.flush(limit)
         if self.job.state is not JobState.RESTARTING:
             self._tell_kubernetes(limit)
@@ -254,14 +265,6 @@ class Journal:
         if isinstance(cause, Mapping):
             bounded.call(limit, functools.partial(write_last_cause, self.termination_log, str(cause["sentence"])))
 
-    def _with_last_failure(self, report: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the report of a job that has ended between two attempts, with why the last one has failed."""
-        last = self._attempts[-1]["cause"] if self._attempts else None
-        cause = report["cause"]
-        if not (isinstance(last, Mapping) and isinstance(cause, Mapping)):
-            return report
-        return {**report, "cause": {**cause, "sentence": f"{cause['sentence']}; the last failure: {last['sentence']}"}}
-
     def _replace_unfinished(self) -> None:
         self._replace(build.unfinished(self.spec, self.job.state, self._began, started=self._started))
 
@@ -275,7 +278,7 @@ class Journal:
             "attempt": self.job.attempt,
             "held_until": build.iso(self.held_until) if self.held_until else "",
             "attempts": tuple(self._attempts),
-            **({"ended_at": self._over_at} if self._over_at else {}),
+            **(build.end(report, self._over_at) if self._over_at else {}),
             "findings": tuple(map(health.member, self.findings.values())),
             **document.plain_members(
                 {

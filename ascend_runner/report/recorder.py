@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent
+from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, RankOutput, RankReaped, SignalsSent
 from ascend_runner.host import bounded, memory
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.supervision.events import Exited, Spawned, SpawnFailed
+from ascend_runner.supervision.events import Ending, Exited, LimitReached, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
 
@@ -54,6 +54,7 @@ class Recorder:
         self._outputs: dict[int, RankOutput] = {}
         self._written: dict[int, RankOutput] = {}  # by the ranks that were asked to stop, before they were asked
         self._signals: dict[int, dict[int, float]] = {}  # the first time of each signal, by rank
+        self._unsaved: Mapping[int, Ending] = {}  # ranks that failed when the job was to stop after a checkpoint
         self._hang: tuple[StackGroup, ...] = ()
         self._began = (time.time(), time.monotonic())  # on the wall clock and on the manager's
         self._state = State(grace=job.grace)
@@ -78,10 +79,15 @@ class Recorder:
             self._outputs[fact.rank_id] = fact
             self._written.setdefault(fact.rank_id, fact)
         elif isinstance(fact, SignalsSent):
-            for rank_id, signum in fact.signums.items():
-                self._signals.setdefault(rank_id, {}).setdefault(signum, at)
+            self._note_signals(fact, at)
+        elif isinstance(fact, CheckpointEnded) and self._state.cause:
+            self._unsaved = fact.failed
         elif isinstance(fact, HangSeen):
             self._hang = fact.stacks
+
+    def _note_signals(self, fact: SignalsSent, at: float) -> None:
+        for rank_id, signum in fact.signums.items():
+            self._signals.setdefault(rank_id, {}).setdefault(signum, at)
 
     def _follow(self, state: State, at: float) -> None:
         self._state, self._state_since = state, at
@@ -107,7 +113,7 @@ class Recorder:
     def _stopped(self) -> frozenset[int]:
         """The ranks that were asked to stop, without those that a failure had ended before, in the same moment."""
         is_failure = isinstance(self._state.cause, Exited)
-        return self._state.stopped - self._ended_before if is_failure else self._state.stopped
+        return self._state.stopped - (self._ended_before if is_failure else self._unsaved.keys())
 
     def _has_failed(self, rank_id: int) -> bool:
         """Whether a rank that had reported an error also ended with one, even if it was asked to stop just then."""
@@ -130,7 +136,8 @@ class Recorder:
         diagnosis = self._diagnose(masker, warn)
         findings = diagnosis.findings if diagnosis else {}
 
-        root = diagnosis.root if diagnosis else None
+        is_from_outside = isinstance(cause, (SignalReceived, LimitReached))
+        root = diagnosis.root if diagnosis and not is_from_outside else None
         failed = {*(root.alike if root else ()), *(rank_id for rank_id in findings if self._has_failed(rank_id))}
         return Outcome(
             cause=cause,
@@ -140,8 +147,9 @@ class Recorder:
             ),
             started_at=self._began[0],
             seconds=self._state_since - self._began[1],
-            suspected_peer=diagnosis.suspected_peer if diagnosis else None,
+            suspected_peer=diagnosis.suspected_peer if diagnosis and not is_from_outside else None,
             root=root,
+            unsaved=self._unsaved,
             hang=self._hang,
             secrets_masked=masker.count,
         )

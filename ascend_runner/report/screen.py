@@ -10,9 +10,6 @@ from collections.abc import Collection
 from signal import SIGINT, SIGKILL, SIGTERM
 from typing import TYPE_CHECKING
 
-from ascend_runner.errors import RETRY_MAY_HELP
-from ascend_runner.lifecycle.events import NO_RESTART
-from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.report import build, health
@@ -102,6 +99,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
             f"{cause}{end} after {duration(outcome.seconds)}",
             f"  logs   {job.log_dir}",
             f"  report {job.report_path}",
+            *_unsaved(outcome),
         ]
     if outcome.last_failure:
         lines.append(f"  before {last_failure(outcome.last_failure)}")
@@ -122,9 +120,20 @@ def _failure(cause: Exited, outcome: Outcome, job: JobSpec) -> list[str]:
     return lines
 
 
+def _unsaved(outcome: Outcome) -> list[str]:
+    """Say which ranks failed instead of saving when the job was to stop after a checkpoint, and why."""
+    lines = []
+    for rank in outcome.ranks:
+        if rank.rank_id in outcome.unsaved:
+            lines += [f"  failed rank {rank.rank_id} before it had saved ({_how(outcome.unsaved[rank.rank_id])})"]
+            lines += _evidence(rank.finding) if rank.finding else []
+            lines += [f"  log    {rank.log_path}"]
+    return lines
+
+
 def last_failure(outcome: Outcome) -> str:
     """Say why the last attempt of a job has failed that has ended for another reason."""
-    lines = [build.sentence(outcome.cause, outcome.root)] if outcome.cause else []
+    lines = [build.sentence(outcome)]
     failed = outcome.failed
     lines += [f"  log    {failed.log_path}"] if failed else []
     lines += [f"  rerun  {failed.rerun}"] if failed and failed.rerun else []
@@ -270,30 +279,3 @@ def _fate(rank: RankRecord) -> str:
 def _how(ending: Ending) -> str:
     """Describe an ending within parentheses: "exit status 1", "killed by SIGSEGV, no core"."""
     return str(ending).replace(" (", ", ").rstrip(")")
-
-
-def attempt_failed(event: Event, job: Job) -> str:
-    """Say that an attempt has failed and what follows: "rank 3 failed: ...; restarting in 10 s (restart 1 of 3)"."""
-    if job.verdict is not Verdict.RESTART:
-        return f"{event.sentence}; not restarting because of {signal_name(event.signum)}"
-    delay = f" in {job.delay:g} s" if job.delay else ""
-    return f"{event.sentence}; restarting{delay} (restart {job.attempt + 1} of at most {job.policy.max_restarts})"
-
-
-def attempts(job: Job) -> str:
-    """Say how often a job was started and why not once more, and the exit verdict; "" if neither was asked for."""
-    lines = ""
-    if job.policy.max_restarts and job.verdict:
-        same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
-        why = f"; no restart: {NO_RESTART[job.verdict]}" if NO_RESTART[job.verdict] else ""
-        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{why}"
-    if job.exit_verdict is None:
-        return lines
-    hope = "may help" if job.exit_verdict == RETRY_MAY_HELP else "will not help"
-    return f"{lines}\n  exit   {job.exit_verdict} instead of {job.status}: a retry {hope} (--exit-verdict)"
-
-
-def held_devices(pids: Collection[int]) -> str:
-    """Say that NPUs are still in use at the start of an attempt."""
-    verb = "process" if len(pids) == 1 else "processes"
-    return f"starting although NPUs of this job are still in use, by {verb} {', '.join(map(str, pids))}"

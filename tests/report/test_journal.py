@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import attrs
@@ -150,7 +151,7 @@ def test_disk_without_room_is_told_once_for_each_file(tmp_path: Path) -> None:
 
 
 def test_end_between_two_attempts(tmp_path: Path) -> None:
-    """It has its own time, and the cause tells of the failure before."""
+    """It has its own time, which begins with the last attempt, and the cause tells of the failure before."""
     journal = begun(tmp_path, [], max_restarts=1)
     start(journal, Phase.STARTING, Phase.RUNNING)
     journal.feed(ENDED)
@@ -160,6 +161,8 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
     document = report(tmp_path)
 
     assert str(document["attempts"][0]["ended_at"]) < str(document["ended_at"])  # type: ignore[index]  # JSON
+    began, ended = (datetime.fromisoformat(str(document[name])) for name in ("started_at", "ended_at"))
+    assert round((ended - began).total_seconds(), 3) == document["seconds"]
     assert {"sentence": "stopped by SIGTERM; the last failure: rank 0 failed: exit status 7"}.items() <= dict(
         document["cause"]  # type: ignore[call-overload]  # JSON
     ).items()

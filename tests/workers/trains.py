@@ -1,11 +1,12 @@
 """A rank that trains in short steps for ever, and saves when it is asked: in as many seconds as its argument says.
 
-With `deaf`, it handles no signal; with `stuck`, a save never ends; with `last`, it ends after the first save. It begins
-when the file in START exists, if there is one.
+With `deaf`, it handles no signal; with `stuck`, a save never ends; with `full`, it fails; with `last`, it ends after
+the first save. It begins when the file in START exists, if there is one.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -33,6 +34,8 @@ def main() -> None:
         if asked.at(step):
             print("saving", flush=True)
             time.sleep(1000 if f"stuck={os.environ['RANK_ID']}" in words else float(sys.argv[1]))
+            if f"full={os.environ['RANK_ID']}" in words:
+                raise OSError(errno.ENOSPC, "no space left")
             asked.saved(f"checkpoint-{step}")
             print("saved", flush=True)
             if "last" in words:
