@@ -36,6 +36,7 @@ _SENTENCES: Final = {
     "rank_not_started": "{rank} could not be started",
     "interrupted": "the job was stopped{how}",
     "hang": "the job hung",
+    "slow": "the training was slow",
     "expired": "the job has reached its time limit",
     "runner_failed": "the runner itself has failed",
 }

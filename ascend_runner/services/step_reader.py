@@ -141,12 +141,12 @@ class StepReader:
         self._closing.set()
         self._matcher.stop()
         self._lines.put(None)
-        if self._thread:
-            self._thread.join(CLOSE_LIMIT)
 
     def close(self) -> None:
         """Stop, and release everything. May be called twice."""
         self.stop()
+        if self._thread:
+            self._thread.join(CLOSE_LIMIT)
         if not (self._thread and self._thread.is_alive()):
             self._matcher.close()
 

@@ -26,6 +26,7 @@ from ascend_runner.training.steps import Step
 IN_A_ROW: Final = 3
 WINDOW: Final = 20  # steps whose median counts
 WARM_UP: Final = 20  # steps before the first speed that can be the best: graphs are compiled then
+SHORTEST_GAP: Final = 0.1  # seconds between lines that tell a speed; several may be written at once
 MOST_SERIES: Final = 16  # of a rank
 STRAGGLER: Final = 0.7  # the part of its own time that the others take; a rank with less is a straggler
 FEWEST_RANKS: Final = 3  # of two that differ, either may be the slow one
@@ -88,7 +89,7 @@ class _Rank:
     series: dict[Hashable, _Series] = attrs.field(factory=dict)
     hardware: deque[float] = attrs.field(factory=_window)
     straggling: _Row = attrs.field(factory=_Row)
-    last: tuple[int, float] = (0, math.inf)  # the last step that came without a time, and when it came
+    last: Optional[tuple[int, float]] = None  # a step that came without a time, and when it came
 
 
 @attrs.define
@@ -197,7 +198,8 @@ def _speed(rank: _Rank, step: Step, at: float) -> Optional[tuple[Hashable, str, 
     """Return the kind of a figure, the unit of a throughput, and the time of the step; None if nothing tells it.
 
     Bars of a training and of its evaluation differ in their number of steps, and so in their kind. The time of a line
-    without any is measured between two of them. The inverse of a throughput serves as a time.
+    without any is measured between two of them, and is a mean if they come fast. The inverse of a throughput serves as
+    a time.
     """
     for name, seconds in (("seconds", step.seconds), ("e2e", step.e2e)):
         time = _time(seconds)
@@ -208,6 +210,11 @@ def _speed(rank: _Rank, step: Step, at: float) -> Optional[tuple[Hashable, str, 
         return step.unit, step.unit, 1 / throughput
     if step.step is None:
         return None
-    (before, began), rank.last = rank.last, (step.step, at)
-    time = _time((at - began) / (step.step - before)) if step.step > before else None
-    return None if time is None else (("between lines", step.steps), "", time)
+    before, began = rank.last or (step.step, at)
+    if step.step > before and at - began < SHORTEST_GAP:
+        return None
+    if step.step != before or rank.last is None:
+        rank.last = step.step, at
+    if step.step <= before:
+        return None
+    return ("between lines", step.steps), "", (at - began) / (step.step - before)

@@ -106,6 +106,17 @@ def test_speed_between_lines() -> None:
     assert [(1.0, 2.0)] == [(slow.reference, slow.own) for slow in found]
 
 
+def test_lines_that_come_in_bursts() -> None:
+    """The speed between lines is not that of a burst, and lines that repeat a step or begin anew tell none."""
+    performance = Performance(drop=0.3)
+    lines = [(5 * burst + line, 5.0 * burst + 1e-4 * line) for burst in range(100) for line in range(5)]
+    found = [slow for step, at in lines for slow in performance.note(0, Step(step=step), at)]
+    found += [slow for step, at in lines for slow in performance.note(1, Step(step=step // 10), 3 * at)]
+    found += [slow for step, at in lines for slow in performance.note(2, Step(step=step % 50), at)]
+
+    assert [] == found
+
+
 def test_bars_of_an_evaluation_are_not_those_of_the_training() -> None:
     """They are told apart by the number of steps: steps of an evaluation are faster."""
     training = [Step(step=number, steps=1000, seconds=2.0) for number in range(WARM_UP + WINDOW)]
