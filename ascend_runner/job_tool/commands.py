@@ -26,6 +26,7 @@ from ascend_runner.text import printable, rank_list
 from ascend_runner.tool import write_text
 
 DONE: Final = 0
+STDOUT: Final = 1  # the descriptor
 DEFAULT_LINES: Final = 10  # of each rank's log, as tail(1)
 STATUSES: Final = {
     Condition.RUNNING: 0,
@@ -46,8 +47,10 @@ def status(options: Namespace) -> int:
     """Show one job."""
     seen = snapshot.take(jobs.find(options.job, options.environ))
     seen = attrs.evolve(seen, limit_at=_limit_at(seen))
-    text = json.dumps(screens.document(seen), indent=1) + "\n" if options.json else screens.status(seen, time.time())
-    write_text(text)
+    if options.json:
+        write_text(json.dumps(screens.document(seen), indent=1) + "\n")
+    else:
+        write_text(screens.status(seen, time.time(), terminal.columns(STDOUT) or None))
     return STATUSES[seen.condition]
 
 
@@ -101,7 +104,7 @@ def show_logs(options: Namespace) -> int:
         since=None if options.since is None else time.time() - options.since,
         view=View(lines=lines, pattern=options.grep),
         follows=options.follow,
-        has_colors=terminal.has_colors(1, options.environ),
+        has_colors=terminal.has_colors(STDOUT, options.environ),
     )
     job = jobs.find(options.job, options.environ, may_be_any_part=True)
     logs.LogViewer(jobs.parts(job), query, options.tell).run()

@@ -24,8 +24,11 @@ NOT_KNOWN: Final = {Condition.DIED, Condition.UNKNOWN}  # when, or whether, it h
 WORDS: Final = {"not_killed": "still alive after SIGKILL", "not_started": "not started"}
 
 
-def status(snapshot: Snapshot, now: float) -> str:
-    """Describe one job: "train: running, started 2026-11-22 09:47:36, 2 h 14 min ago", and more lines."""
+def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
+    """Describe one job: "train: running, started 2026-11-22 09:47:36, 2 h 14 min ago", and more lines.
+
+    The lines about ranks, which end with their last output, have at most `width` characters.
+    """
     job = snapshot.job
     lines = [f"{job.name}: {_headline(snapshot, now)}"]
     lines += [f"  {label:{LABEL}}{shown(text)}" for label, text in _facts(snapshot, now) if text]
@@ -33,7 +36,7 @@ def status(snapshot: Snapshot, now: float) -> str:
     if rows:
         heads = ("rank", "device", "pid", "state", "time", "output", "quiet for", "last line")
         cells = [row.cells(snapshot, now) for row in rows[:MOST_RANKS]]
-        lines += ["", *(f"  {line}" for line in columns(heads, cells))]
+        lines += ["", *(f"  {line}"[:width].rstrip() for line in columns(heads, cells))]
     if len(rows) > MOST_RANKS:
         lines.append(f"  and {_states(rows[MOST_RANKS:])}")
     return "".join(f"{printable(line)}\n" for line in lines)

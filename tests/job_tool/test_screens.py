@@ -67,6 +67,19 @@ def test_many_ranks() -> None:
     assert len(lines) < 30
 
 
+def test_odd_rank() -> None:
+    """A rank that has been quiet for much longer than the others comes first; lines end where the terminal does."""
+    ranks = [rank(number, last_line=f"step {number} " + "." * 100) for number in range(8)]
+    seen = attrs.evolve(
+        running(*ranks), logs={number: (1, BEGAN - (300 if number == 5 else 20)) for number in range(8)}
+    )
+    lines = screens.status(seen, BEGAN, 80).splitlines()[-8:]
+
+    assert ["5", "0", "1", "2", "3", "4", "6", "7"] == [line.split()[0] for line in lines]
+    assert "  5 min 0 s  step 5 " in lines[0]
+    assert {80} == set(map(len, lines))
+
+
 def test_last_checkpoint() -> None:
     """It has its step, its age and its place, and how many ranks have not saved it."""
     at = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
