@@ -110,6 +110,12 @@ def descendants(pid: int, but: frozenset[int] = frozenset()) -> Iterator[Descend
             to_visit += [(grandchild, child) for grandchild in children(child)]
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process has not ended; a zombie has."""
+    found = look(pid)
+    return found is not None and not found.is_zombie
+
+
 def look(pid: int) -> Descendant | None:
     """Return a process, or None if it has ended."""
     try:

@@ -15,7 +15,7 @@ from ascend_runner.guardian.process_tree import (
     Descendant,
     children,
     descendants,
-    look,
+    is_alive,
     may_signal,
     open_pidfd,
     send,
@@ -137,16 +137,11 @@ def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
                 continue
             if is_reaped:
                 reaped.append(pid)
-            elif not _has_ended(pid):  # otherwise not reaped although ended: a debugger keeps it (ptrace(2))
+            elif is_alive(pid):  # otherwise not reaped although ended: a debugger keeps it (ptrace(2))
                 living.append(pid)
         if living or not reaped:  # one that was reaped may have left a child meanwhile
             return living
     return reaped
-
-
-def _has_ended(pid: int) -> bool:
-    found = look(pid)
-    return found is None or found.is_zombie
 
 
 def _has_pidfds() -> bool:

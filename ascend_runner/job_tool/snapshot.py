@@ -199,13 +199,11 @@ def _gone(seen: Snapshot) -> frozenset[int]:
     return frozenset(
         rank_id
         for rank_id, pid in running.items()
-        if isinstance(rank_id, int) and isinstance(pid, int) and 0 < pid <= LARGEST_PID and not _is_running(pid)
+        if isinstance(rank_id, int)
+        and isinstance(pid, int)
+        and 0 < pid <= LARGEST_PID
+        and not process_tree.is_alive(pid)
     )
-
-
-def _is_running(pid: int) -> bool:
-    found = process_tree.look(pid)
-    return found is not None and not found.is_zombie
 
 
 def epoch(text: str) -> Optional[float]:

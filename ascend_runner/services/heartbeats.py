@@ -136,7 +136,7 @@ class Heartbeats:
         for rank_id, reports in self._saved.copy().items():
             new = {pid: saved for pid, saved in reports.copy().items() if saved.at >= moment}
             expected = self._announced.get(rank_id, set()) - new.keys()
-            if new and not any(map(_is_alive, expected)):
+            if new and not any(map(process_tree.is_alive, expected)):
                 found[rank_id] = max(new.values(), key=lambda saved: (bool(saved.path), saved.at))
         return found
 
@@ -213,11 +213,6 @@ def _sender(ancillary: list[tuple[int, int, bytes]]) -> int:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) == CREDENTIALS.size:
             return int(CREDENTIALS.unpack(data)[0])
     return 0
-
-
-def _is_alive(pid: int) -> bool:
-    found = process_tree.look(pid)
-    return found is not None and not found.is_zombie
 
 
 def _session(pid: int) -> int:
