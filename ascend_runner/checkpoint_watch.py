@@ -115,7 +115,8 @@ class CheckpointAndLimitWatch:
         unreached = request.unreached - saved
         if unreached and now >= self._retry_at:
             reached = self._send(unreached)
-            events += [AskedToSave(reached)] if reached else []
+            is_limit_moved = self._node.requests.deadline != self._near
+            events += [AskedToSave(reached, is_limit_moved)] if reached else []
         if self._stacks_at is not None and now >= self._stacks_at:
             self._stacks_at = None
             self._read_stacks(self._expected(request.unsaved - saved))

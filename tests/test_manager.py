@@ -754,6 +754,19 @@ def test_limit_that_is_extended_in_time_ends_nothing(node: FakeNode) -> None:
     assert run(node, 1, checkpoint_grace=60.0).cause is None
 
 
+@pytest.mark.parametrize("limit", [None, 1000.0])
+def test_limit_that_is_moved_before_any_rank_handles_the_signal(node: FakeNode, limit: Optional[float]) -> None:
+    """A rank that handles it later saves, and goes on."""
+    node.requests.limit = 100.0
+    node.clock.at(50.0, lambda: node.requests.set_limit(limit))
+    node.clock.at(70.0, lambda: node.processes.begin_to_note(0, SIGUSR1))
+    node.clock.at(75.0, lambda: node.heartbeats.save(0))
+    node.processes.behaviours = {0: exits(OK, 300.0)}
+
+    assert (None, 300.0) == (run(node, 1, checkpoint_grace=60.0).cause, node.clock.now())
+    assert [(0, SIGUSR1)] == node.processes.notified
+
+
 def test_rank_without_the_library_is_not_missed(node: FakeNode, recording: Recording) -> None:
     """Without a time for checkpoints nobody waits for the answer of a rank that cannot give one."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(1000.0, OK)), 1: attrs.evolve(SAVER, exits=(1000.0, OK))}

@@ -64,6 +64,7 @@ def asked(state: State, event: AskedToSave) -> Step:
         unsaved=request.unsaved | reached,
         has_reached=request.has_reached or bool(reached),
         is_being_sent=False,
+        before_limit=None if event.is_limit_moved else request.before_limit,
     )
     state = attrs.evolve(state, checkpoint=request)
     if reached and request.before_limit:

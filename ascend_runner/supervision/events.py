@@ -248,9 +248,13 @@ class CheckpointRequested:
 
 @attrs.frozen
 class AskedToSave:
-    """Ranks were asked for a checkpoint; `reached` are those of which a process handles the signal."""
+    """Ranks were asked for a checkpoint; `reached` are those of which a process handles the signal.
+
+    With `is_limit_moved`, the time limit that they were asked for is not near any more.
+    """
 
     reached: frozenset[int]
+    is_limit_moved: bool = False
 
 
 @attrs.frozen
