@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Mapping
+from pathlib import Path
 
+from ascend_runner.guardian import process_tree
 from tests.helpers.job_files import contradictions
 from tests.helpers.npu_tools import NPU_SMI, fake_npu_smi
 from tests.helpers.program import Program, Run
+from tests.helpers.waiting import wait_until
 
 FOUND = "device 5 reported 80E24E00"
+TABLE = json.dumps(
+    {
+        "status": "completed",
+        "version": "1.0",
+        "server_count": "1",
+        "server_list": [
+            {"server_id": "10.0.0.1", "device": [{"device_id": "0", "device_ip": "192.0.2.1", "rank_id": "0"}]}
+        ],
+    }
+)
 WAIT_FOR_FILE = "while ! test -e go; do sleep 0.1; done; exit 7"
 
 
@@ -46,3 +60,99 @@ def test_finding_before_a_failure(program: Program) -> None:
     ]
     assert [True] == [data["is_error"] for data in events(program, "unhealthy")]
     assert [] == contradictions(program.log_dir)
+
+
+def test_error_that_stops_the_job(program: Program) -> None:
+    """With --inspect stop the ranks are stopped, the exit status is 124, and the cause is the finding."""
+    run = start(program, "--inspect", "stop", "--max-restarts", "3")
+
+    assert 124 == run.finish()
+    assert "ERROR device 5 reported 80E24E00 (Alarm; the NPU has to be reset) (--inspect stop)" in run.screen
+    assert "unhealthy" == program.report()["cause"]["kind"]
+    assert ["excluded"] == [attempt["verdict"] for attempt in program.report()["attempts"]]
+    assert [] == contradictions(program.log_dir)
+
+
+def test_error_that_asks_for_a_checkpoint(program: Program) -> None:
+    """With --inspect checkpoint the ranks are sent the signal for a checkpoint, and go on."""
+    script = "trap 'touch asked' USR1; while ! test -e go; do sleep 0.1; done"
+    run = start(program, "--inspect", "checkpoint", script=script)
+    wait_until((program.folder / "asked").exists)
+    go(program)
+
+    assert 0 == run.finish()
+    assert 1 == len(events(program, "checkpoint"))
+
+
+def test_checkpoint_before_the_stop(program: Program) -> None:
+    """With --inspect stop and --checkpoint-grace the ranks can save first."""
+    script = "trap 'touch asked; exit 0' USR1; while :; do sleep 0.1; done"
+    run = start(program, "--inspect", "stop", "--checkpoint-grace", "60", script=script)
+
+    assert 124 == run.finish()
+    assert (program.folder / "asked").exists()
+
+
+def test_npu_smi_that_prints_what_nobody_knows(program: Program) -> None:
+    """It is told once, and the job goes on."""
+    run = start(program, "--inspect", "stop", "--inspect-interval", "0.1", tool="echo nobody knows this")
+    run.wait_for("npu-smi info printed no known table")
+    go(program)
+
+    assert 7 == run.finish()
+    assert 1 == run.screen.count("no known table")
+    assert 1 == len(events(program, "notice"))
+
+
+def test_warning_is_told_again_only_after_a_recovery(program: Program) -> None:
+    """A finding is told when it appears and when it is gone, however many inspections see it."""
+    healthy = NPU_SMI.replace("Alarm", "OK")
+    run = start(program, "--inspect", "warn", "--inspect-interval", "0.1")
+    run.wait_for(FOUND)
+    fake_npu_smi(program.folder, healthy)
+    run.wait_for(f"no longer: {FOUND}")
+    go(program)
+
+    assert 7 == run.finish()
+    assert (1, 1) == (len(events(program, "unhealthy")), len(events(program, "unhealthy-over")))
+    assert [] == program.report()["conditions"]
+    assert " node " not in run.screen
+
+
+def test_no_inspection_without_npus(program: Program) -> None:
+    """By default a node without NPUs has no process that inspects; one with --inspect warn has it until the end."""
+    run = start(program)
+    run.wait_for("starting rank")
+    wait_until(lambda: len(process_tree.children(run.runner_pid)) == 1)
+    go(program)
+    assert 7 == run.finish()
+    (program.folder / "go").unlink()
+
+    run = start(program, "--inspect", "warn")
+    run.wait_for(FOUND)
+    assert 2 == len(process_tree.children(run.runner_pid))
+    run.send(signal.SIGTERM)
+    assert 143 == run.finish()
+    assert "killed processes" not in run.screen
+
+
+def test_precheck_that_prevents_the_start(program: Program) -> None:
+    """With --precheck stop an error ends the job before a rank starts, with exit status 125."""
+    run = start(program, "--precheck", "stop", script="touch ran")
+
+    assert 125 == run.finish()
+    assert "ERROR the pre-check has found 1 error: health: NPU 5 (910B3) reports Alarm" in run.screen
+    assert not (program.folder / "ran").exists()
+    assert "failed" == program.report()["state"]
+
+
+def test_precheck_while_the_table_is_awaited(program: Program, tmp_path: Path) -> None:
+    """By default this node is checked during a wait; the job starts whatever is found, and the events tell it."""
+    table = tmp_path / "jobstart_hccl.json"
+    env = {"PATH": f"{fake_npu_smi(program.folder, NPU_SMI)}:{os.environ['PATH']}"}
+    run = program.start("--rank-table", str(table), "sh", "-c", "exit 7", env=env)
+    run.wait_for("pre-check: health: NPU 5 (910B3) reports Alarm")
+    table.write_text(TABLE)
+
+    assert 7 == run.finish()
+    assert "health: NPU 5 (910B3) reports Alarm" in "".join(str(one["sentence"]) for one in events(program, "precheck"))

@@ -43,16 +43,18 @@ class _Slot:
             self.result = tuple(self.probe.look()) if self.probe else ()
         except (UnusableError, TimeoutError) as error:
             self.result = error
+        except (OSError, ValueError, LookupError, TypeError) as error:  # of a file or an output that is very odd
+            self.result = UnusableError(f"cannot be inspected: {error!r}")
         self.is_running = False
 
 
 class Inspection:
     """Looks at this node, one probe after the other."""
 
-    def __init__(self, probes: Mapping[str, Callable[[], Probe]], seconds: float) -> None:
+    def __init__(self, probes: Mapping[str, Callable[[], Probe]], seconds: float, *, leeway: float = LEEWAY) -> None:
         """Each probe has so many seconds in each round."""
         self._slots = {name: _Slot(make) for name, make in probes.items()}
-        self._seconds = seconds
+        self._seconds, self._leeway = seconds, leeway
         self._watchlist = Watchlist()
 
     def look(self) -> Iterator[NodeFinding]:
@@ -62,7 +64,7 @@ class Inspection:
                 yield from self._look_at(name, slot)
 
     def _look_at(self, name: str, slot: _Slot) -> list[NodeFinding]:
-        is_late = slot.is_running or not bounded.call(self._seconds + LEEWAY, slot.look)
+        is_late = slot.is_running or not bounded.call(self._seconds + self._leeway, slot.look)
         result, now = slot.result, time.time()
         if is_late or isinstance(result, TimeoutError):
             return self._watchlist.note_hang(name, self._seconds, now)

@@ -1,0 +1,136 @@
+"""What is wrong, by the output of npu-smi and hccn_tool and by the kernel's files."""
+
+from __future__ import annotations
+
+import pytest
+
+from ascend_runner.inspection import judgement
+from ascend_runner.inspection.fault_codes import Level, level_of
+from ascend_runner.inspection.judgement import Device
+from tests.helpers.npu_tools import details, table
+
+# Two dies per card, with the physical ids of the devices below "Phy-ID".
+TWO_DIES = """\
++===========================+===============+====================================================+
+| 2     Ascend910           | OK            | 165.6       38                0    / 0             |
+| 0     4                   | 0000:9D:00.0  | 0           0    / 0          3164 / 65536         |
++------------------------------------------------------------------------------------------------+
+| 2     Ascend910           | Warning       | -           38                0    / 0             |
+| 1     5                   | 0000:9F:00.0  | 0           0    / 0          2895 / 65536         |
++===========================+===============+====================================================+
+"""
+
+
+def device(health: str) -> Device:
+    """Return device 5 with this health."""
+    return Device(card=5, chip=0, device_id=5, health=health)
+
+
+def test_table() -> None:
+    """Each chip has its card, its number on the card, its id in /dev, and its health."""
+    assert [("OK", 0, 0, 0), ("Alarm", 1, 0, 1)] == [
+        (one.health, one.card, one.chip, one.device_id) for one in judgement.devices(table("OK", "Alarm"))
+    ]
+    assert [("OK", 2, 0, 4), ("Warning", 2, 1, 5)] == [
+        (one.health, one.card, one.chip, one.device_id) for one in judgement.devices(TWO_DIES)
+    ]
+    assert [] == judgement.devices("dcmi module initialize failed. ret is -8005\n")
+
+
+@pytest.mark.parametrize(
+    ("health", "is_error"), [("Warning", False), ("Alarm", True), ("Critical", True), ("UNKNOWN", False)]
+)
+def test_health_without_a_code(health: str, is_error: bool) -> None:  # noqa: FBT001  a parameter of the test
+    """The health alone decides whether an NPU without a fault code has an error."""
+    found = list(judgement.of_health(device(health), details(health)))
+
+    assert [("device 5: health", f"device 5 reported {health}", is_error)] == [
+        (one.subject, one.sentence, one.is_error) for one in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "is_error", "may_pass"),
+    [
+        ("80E01801", Level.RESTART_JOB, True, True),
+        ("80CB8002", Level.RESTART_REQUEST, True, True),
+        ("8C0E4E00", Level.RESET_WHEN_FREE, True, False),
+        ("80E24E00", Level.RESET, True, False),
+        ("80E3A201", Level.REPLACE, True, False),
+        ("80DE0207", Level.DEGRADED, False, False),
+    ],
+)
+def test_levels_of_codes(code: str, level: Level, is_error: bool, may_pass: bool) -> None:  # noqa: FBT001  as above
+    """The level of a code decides, not the health."""
+    found = list(judgement.of_health(device("Warning"), details("Warning", code)))
+
+    assert level is level_of(code)
+    assert [(f"device 5: {code}", is_error, may_pass)] == [(one.subject, one.is_error, one.may_pass) for one in found]
+    assert found[0].sentence == f"device 5 reported {code} (Warning; {level.value})"
+
+
+def test_codes_that_need_no_action_and_unknown_ones() -> None:
+    """A fault that needs no action is no finding; of an unknown one, the health decides."""
+    found = list(judgement.of_health(device("Alarm"), details("Alarm", "80CB8006,12345678")))
+
+    assert [("device 5 reported 12345678 (Alarm)", True)] == [(one.sentence, one.is_error) for one in found]
+
+
+def test_word_for_health_that_nobody_knows() -> None:
+    """It is returned, so that it can be told."""
+    assert "Splendid" == judgement.unknown_health(judgement.devices(table("OK", "Warning", "Splendid")))
+    assert "" == judgement.unknown_health(judgement.devices(table("OK", "Warning")))
+
+
+@pytest.mark.parametrize(
+    ("state", "health", "was_up", "expected"),
+    [
+        ("UP", "Success", True, []),
+        ("UP", "Init", True, []),
+        ("DOWN", "Fault", True, [("the link of device 3 was down", True)]),
+        ("DOWN", "", False, [("the link of device 3 was down", False)]),
+        ("UP", "Receive timeout", True, [("device 3 could not reach its gateway (net health: Receive timeout)", True)]),
+    ],
+)
+def test_links(state: str, health: str, was_up: bool, expected: list[tuple[str, bool]]) -> None:  # noqa: FBT001  as above
+    """A link that is down is an error if it was up before, and so is a gateway that cannot be reached."""
+    found = judgement.of_link(3, state, health, was_up=was_up)
+
+    assert expected == [(one.sentence, one.is_error) for one in found]
+
+
+def test_output_of_hccn_tool() -> None:
+    """Both answers are read; another output gives none."""
+    assert ("Receive timeout", "DOWN") == (
+        judgement.net_health("net health status: Receive timeout\n"),
+        judgement.link("link status: DOWN\n"),
+    )
+    assert ("", "") == (judgement.net_health("hccn_tool busy"), judgement.link(""))
+
+
+@pytest.mark.parametrize(
+    ("free", "whole", "expected"),
+    [
+        (2 << 30, 100 << 30, []),
+        (900 << 20, 100 << 30, [False]),
+        (8 << 20, 100 << 30, [True]),
+        (60 << 20, 64 << 20, []),  # the default of /dev/shm in a container
+        (2 << 20, 64 << 20, [False]),
+        (0, 64 << 20, [True]),
+        (0, 0, []),  # without a limit
+    ],
+)
+def test_room(free: int, whole: int, expected: list[bool]) -> None:
+    """Little room is a warning, hardly any an error; on a small file system, a part of it counts."""
+    assert expected == [one.is_error for one in judgement.of_room("log directory", "/log", free, whole)]
+
+
+def test_memory_and_pressure() -> None:
+    """Memory above 95 % of its limit is told, and a minute of which most was lost to waiting."""
+    psi = "some avg10=90.00 avg60=90.00 avg300=9.00 total=1\nfull avg10=80.00 avg60={:.2f} avg300=9.00 total=1\n"
+
+    assert 1 == len(list(judgement.of_memory(96, 100)))
+    assert [] == [*judgement.of_memory(95, 100), *judgement.of_memory(96, None), *judgement.of_memory(None, 100)]
+    assert ["memory pressure"] == [
+        one.subject for one in judgement.of_pressure({"memory": psi.format(50.5), "io": psi.format(49), "cpu": ""})
+    ]
