@@ -106,7 +106,7 @@ def rank_of_failure(outcome: ascend_runner.Outcome) -> int:
         return cause.rank_id
     if isinstance(cause, ascend_runner.SignalReceived):
         return cause.signum
-    return 0 if cause is None else int(cause.seconds)
+    return 0 if cause is None else cause.exit_status
 
 print(rank_of_failure(ascend_runner.launch(["true"], nproc_per_node=1)))
 for rank in ascend_runner.plan(["true"], nproc_per_node=1)["ranks"]:

@@ -30,6 +30,7 @@ KNOWN: Final = {"state", "event", "attempt", "sentence", "verdict", "delay", "st
     "is_local",
     "checkpoint",
     "limit",
+    "is_error",  # of a finding about the node
     # Of a slow training.
     "condition",
     "rule",
