@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ascend_runner import activity
 from ascend_runner.activity import Activity
@@ -22,9 +22,6 @@ from ascend_runner.host import memory
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import Exited, Spawned
 from ascend_runner.supervision.state import Phase, State
-
-if TYPE_CHECKING:
-    from ascend_runner.training.steps import Step
 
 NAME: Final = "board"  # of the file, in the directory of the job
 MAGIC: Final = b"ASCBOARD"
@@ -100,10 +97,10 @@ class Board:
         elif isinstance(fact, LimitChanged):
             LIMIT.pack_into(self._room, LIMIT_AT, self._deadline() or NO_LIMIT)
 
-    def store_step(self, step: Step, at: float) -> None:
-        """Store the last step of the training."""
-        number, steps = (min(count or 0, LARGEST_STEP) for count in (step.step, step.steps))
-        STEP.pack_into(self._room, STEP_AT, number, steps, step.seconds or 0.0, at)
+    def store_step(self, at: float, step: int | None, steps: int | None = None, seconds: float | None = None) -> None:
+        """Store the last step of the training, of `steps` if that is known, and the seconds that it took."""
+        number, of = (min(count or 0, LARGEST_STEP) for count in (step, steps))
+        STEP.pack_into(self._room, STEP_AT, number, of, seconds or 0.0, at)
 
     def _store_signals(self, signums: Mapping[int, int], at: float) -> None:
         """Store the first time at which each signal was sent to each rank."""

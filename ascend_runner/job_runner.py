@@ -127,6 +127,7 @@ class JobRunner:
             processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt(), self._inspector.pids)))
             self._signals.watch(processes.exits)
             beside.callback(self._signals.unwatch, processes.exits)
+            heartbeats.show_step = shown.store_step
             output = RankOutputs(spec, self._console, self._messages.warning, shown.activities)
             node = ManagedNode(
                 processes=processes,

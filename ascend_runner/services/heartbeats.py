@@ -59,6 +59,7 @@ class Heartbeats:
     def __init__(self, now: Callable[[], float] = time.monotonic, wake: Callable[[], None] = lambda: None) -> None:
         self.announced_until = 0.0  # the end of the longest pause that a rank has announced
         self._now, self._wake = now, wake
+        self.show_step: Callable[[float, int], None] = lambda _at, _step: None  # is called with each step
         self._beats: dict[int, Beat] = {}
         self._sockets: dict[int, tuple[int, socket.socket]] = {}  # by descriptor, with the rank
         self._resources = ExitStack()
@@ -187,6 +188,8 @@ class Heartbeats:
             saved = SavedCheckpoint(at=now, path=told.checkpoint, step=told.step)
             self._saved.setdefault(rank_id, {})[pid] = saved
             self._has_news = True
+        if told.step is not None:
+            self.show_step(now, told.step)
         if told.extend:
             self.announced_until = max(self.announced_until, now + told.extend)
         if told.is_beat or before:

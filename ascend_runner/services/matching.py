@@ -88,7 +88,7 @@ class Matcher:
                 return
             self._end_child()
         self.patterns = tuple(one for one in self.patterns if one is not pattern)
-        self._warn(f"--perf-pattern {pattern.text!r} is no longer used: {why}")
+        self._warn(f"--perf-pattern '{pattern.text}' is no longer used: {why}")
 
     def _ask(self, pattern: Pattern, line: bytes) -> Optional[Mapping[str, bytes]]:
         """Let the child search a line.

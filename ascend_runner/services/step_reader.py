@@ -96,7 +96,7 @@ class StepReader:
         self._found: queue.SimpleQueue[Slowdown] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
-        self.show: Callable[[Step, float], None] = lambda _step, _at: None  # is called with the last figures
+        self.show: Callable[..., None] = lambda *_figures: None  # see Board.store_step
         self._last = Step()
         self._last_at = 0.0  # in seconds since the epoch
 
@@ -179,7 +179,7 @@ class StepReader:
             told = {}
         self._last = self._last._replace(**told)
         self._last_at = time.time()
-        self.show(self._last, at)
+        self.show(at, self._last.step, self._last.steps, self._last.seconds)
 
     def _placed(self, slow: Slowdown) -> Slowdown:
         """Return a finding with the name of its process, and the NPU of a straggler."""

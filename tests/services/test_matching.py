@@ -43,7 +43,7 @@ def test_search_that_does_not_end() -> None:
         found = [matcher.search(line), matcher.search(line)]
 
     assert [{"step": b"7", "ms": b"12"}] * 2 == found
-    assert [f"--perf-pattern {ENDLESS!r} is no longer used: a search took more than 1 s"] == warnings
+    assert [f"--perf-pattern '{ENDLESS}' is no longer used: a search took more than 1 s"] == warnings
 
 
 def test_no_child_without_a_line_for_it() -> None:
