@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, Optional
 
@@ -14,6 +15,7 @@ from ascend_runner.host import bounded
 from ascend_runner.host.host import Host
 from ascend_runner.inspection import child
 from ascend_runner.inspection.probes import Node, Place
+from ascend_runner.inspection.watchlist import notice
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import Phase, State
@@ -69,13 +71,15 @@ class Inspector:
             )
             self.pids.add(self._child.pid)
             bounded.start_thread(self._read)
-        except (OSError, AscendRunnerError):  # the limit of processes: the job does without an inspection
-            return
+        except (OSError, AscendRunnerError) as error:
+            self._pass_on(notice("inspection", f"this node is not inspected: {error}", time.time()))
 
     def _read(self) -> None:
         lines = self._child.stdout if self._child else None
         for line in lines or ():
             self._pass_on(child.decode(line))
+        if self._child:
+            self._pass_on(notice("inspection", "the process that inspects this node has ended", time.time()))
 
     def close(self) -> None:
         """End the process and its tools. May be called twice."""

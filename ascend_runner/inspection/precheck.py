@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final, Optional
 
 from ascend_runner.errors import AscendRunnerError
@@ -71,19 +72,21 @@ class Precheck:
             )
 
     def _run(self) -> None:
-        for subject, problem in self._look():
-            if self._is_over and subject not in STEADY:
-                continue
-            is_error, sentence = problem.severity is Severity.ERROR, str(problem)
-            if is_error:
-                self._errors.append(f"{subject}: {problem.sentence}")
-                self._warn(f"pre-check: {subject}: {sentence}")
-            self._pass_on(
-                NodeFinding(
-                    subject=f"{subject}: {problem.sentence}",
-                    sentence=f"{subject}: {sentence}",
-                    at=time.time(),
-                    kind=FindingKind.PRECHECK,
-                    is_error=is_error,
-                )
-            )
+        with suppress(AscendRunnerError):  # the start meets it as well, and reports it
+            for subject, problem in self._look():
+                if subject in STEADY or not self._is_over:
+                    self._note(subject, problem)
+
+    def _note(self, subject: str, problem: Problem) -> None:
+        is_error = problem.severity is Severity.ERROR
+        finding = NodeFinding(
+            subject=f"{subject}: {problem.sentence}",
+            sentence=f"{subject}: {problem}",
+            at=time.time(),
+            kind=FindingKind.PRECHECK,
+            is_error=is_error,
+        )
+        if is_error:
+            self._errors.append(finding.subject)
+            self._warn(f"pre-check: {finding.sentence}")
+        self._pass_on(finding)

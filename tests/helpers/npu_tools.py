@@ -50,9 +50,11 @@ def fake_npu_smi(folder: Path, text: str) -> str:
 
 
 def fake_tool(folder: Path, name: str, text: str) -> str:
-    """Write a tool as a shell script; return its directory, for PATH."""
+    """Write a tool as a shell script, which may replace one that is running; return its directory, for PATH."""
     path = folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
+    new = path.with_suffix(".new")
+    new.write_text(f"#!/bin/sh\n{text}\n")
+    new.chmod(0o755)
+    new.rename(path)
     return str(path.parent)
