@@ -20,6 +20,7 @@ from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
 
 BLOCK: Final = 256 * 1024  # bytes of a read
+FIRST_BLOCK: Final = 8 * 1024  # at the end of a file, before larger ones: it is usually enough
 COMPARED: Final = 4096  # bytes that tell two files apart
 # "2026-11-22 09:47:36" in any of the usual forms, near the beginning of a line.
 _STAMP: Final = re.compile(rb"^[^\n]{0,80}?(20\d\d)[-/](\d\d)[-/](\d\d)[ T_-](\d\d):(\d\d):(\d\d)", re.MULTILINE)
@@ -140,8 +141,10 @@ def last_lines(count: int) -> Start:
     def start(fd: int) -> Optional[int]:
         nonlocal missing
         position = size = os.fstat(fd).st_size
+        block = FIRST_BLOCK
         while position and missing:
-            end, position = position, max(0, position - BLOCK)
+            end, position = position, max(0, position - block)
+            block = min(BLOCK, 4 * block)
             data = os.pread(fd, end - position, position)
             at = len(data) - 1 if end == size else len(data)  # the newline at the very end begins no line
             while missing and (at := data.rfind(b"\n", 0, max(0, at))) >= 0:
@@ -166,9 +169,9 @@ def lines_since(at: float, note: Callable[[], None]) -> Start:
         status = os.fstat(fd)
         if status.st_mtime < at:
             return status.st_size
-        end, has_times = status.st_size, False
+        end, has_times, block = status.st_size, False, FIRST_BLOCK
         while end:
-            begin = max(0, end - BLOCK)
+            begin, block = max(0, end - block), min(BLOCK, 4 * block)
             data = os.pread(fd, end - begin, begin)
             cut = data.find(b"\n") + 1 if begin else 0  # the first line is whole in the next block
             stamps = [(b"".join(found.groups()), found.end()) for found in _STAMP.finditer(data, cut)]
