@@ -94,11 +94,11 @@ def _add_logs(command: ArgumentParser) -> None:
     text = "show further lines as they are written, until the job ends"
     command.add_argument("-f", "--follow", action="store_true", help=text)
     _add_ranks(command)
-    text = "the last LINES lines of each rank, or all (default: 10; with --since or --grep all)"
+    text = "show the last LINES lines of each rank, or all (default: 10, or all with --since or --grep)"
     command.add_argument("-n", "--lines", metavar="LINES", type=line_count, help=text)
-    text = "what was written in the last DURATION, such as 10m, by the times in the lines"
+    text = "show only the lines of the last DURATION, such as 10m, by the times in the lines"
     command.add_argument("--since", metavar="DURATION", type=duration, help=text)
-    command.add_argument("--grep", metavar="PATTERN", type=pattern, help="the lines that match a regular expression")
+    command.add_argument("--grep", metavar="PATTERN", type=pattern, help="show only the lines that match")
 
 
 def _add_ranks(command: ArgumentParser) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import resource
-import select
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -18,7 +17,7 @@ from ascend_runner.host import bounded
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.log_files import LogReader, RankLog, Start, find_logs, last_lines, lines_since
 from ascend_runner.job_tool.log_lines import EVERYTHING, LineReader, View
-from ascend_runner.job_tool.watching import DirectoryWatch, JobEnd
+from ascend_runner.job_tool.watching import FileWatch, JobEnd
 from ascend_runner.text import PREFIX_STYLES, colored, printable, rank_list
 from ascend_runner.tool import write_text
 
@@ -26,7 +25,6 @@ BEGIN_LIMIT: Final = 60.0  # seconds to find the beginning in all logs
 READERS: Final = 16  # threads: enough for a network disk, whose answers take long
 STATE_INTERVAL: Final = 1.0  # seconds between two states of a progress bar that is followed, as on the console
 LINES_AT_ONCE: Final = 1000  # that are written
-STDOUT: Final = 1
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +59,7 @@ class LogViewer:
         _allow_open_files()
         is_local = self._query.follows and all(part.is_of_this_machine or part.is_alive() for part in self._parts)
         end = JobEnd(self._parts)
-        with closing(end), closing(DirectoryWatch(self._parts[0].log_dir, is_local=is_local)) as watch:
+        with closing(end), closing(FileWatch(self._parts[0].log_dir, is_local=is_local)) as watch:
             is_over = not self._query.follows or end.has_come()  # before the files are read
             logs = self._new_logs()
             self._check(may_come=not is_over)
@@ -73,7 +71,7 @@ class LogViewer:
             if not is_over:
                 self._follow(watch, end)
 
-    def _follow(self, watch: DirectoryWatch, end: JobEnd) -> None:
+    def _follow(self, watch: FileWatch, end: JobEnd) -> None:
         view = attrs.evolve(self._query.view, lines=EVERYTHING)
         names: Optional[set[str]] = None
         is_over, states_at = False, 0.0
@@ -92,9 +90,7 @@ class LogViewer:
                 states_at, drawn = time.monotonic() + STATE_INTERVAL, set()
             if not is_over:
                 # Without a lock that can be waited for, the end must be looked for.
-                names = watch.wait(STATE_INTERVAL if drawn or not end.locks else None, STDOUT, *end.locks)
-                if _is_closed(STDOUT):
-                    raise BrokenPipeError
+                names = watch.wait(STATE_INTERVAL if drawn or not end.locks else None, *end.locks)
 
     def _new_logs(self) -> list[_ShownLog]:
         """Find the logs that were not there before."""
@@ -205,10 +201,3 @@ def _allow_open_files() -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _is_closed(fd: int) -> bool:
-    """Whether nobody reads any more what is written to a pipe."""
-    poll = select.poll()
-    poll.register(fd, 0)
-    return any(events & select.POLLERR for _fd, events in poll.poll(0))

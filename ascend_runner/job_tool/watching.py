@@ -26,14 +26,15 @@ IN_CREATE: Final = 0x100
 IN_Q_OVERFLOW: Final = 0x4000
 EVENT: Final = struct.Struct("iIII")  # watch, mask, cookie, length of the name
 GOING_ON: Final = {Condition.RUNNING, Condition.UNKNOWN}
+STDOUT: Final = 1
 QUEUE: Final = 64 * 1024  # bytes of events that are read at once
 
 
-class DirectoryWatch:
-    """Waits for changes of the files in a directory."""
+class FileWatch:
+    """Waits for changes of a file, or of the files in a directory."""
 
     def __init__(self, path: str, *, is_local: bool) -> None:
-        """The kernel reports all changes if `is_local`: no other machine writes to the directory."""
+        """The kernel reports all changes if `is_local`: no other machine writes to it."""
         self._fd = _inotify(path) if is_local else -1
 
     def close(self) -> None:
@@ -46,16 +47,23 @@ class DirectoryWatch:
         """Return the names of the files that have changed, or None if any may have, at the latest after `seconds`.
 
         Returns, too, when the other end of one of the `others` is closed.
+
+        Raises:
+            BrokenPipeError: Nobody reads standard output any more.
         """
         poll = select.poll()
-        for fd in others:
+        for fd in (STDOUT, *others):
             poll.register(fd, 0)  # POLLERR and POLLHUP are always reported
         if self._fd < 0:
-            poll.poll(min(INTERVAL, INTERVAL if seconds is None else seconds) * 1000)
+            seconds = min(INTERVAL, INTERVAL if seconds is None else seconds)
+        else:
+            poll.register(self._fd, select.POLLIN)
+        ready = dict(poll.poll(None if seconds is None else seconds * 1000))
+        if ready.get(STDOUT, 0) & select.POLLERR:
+            raise BrokenPipeError
+        if self._fd < 0:
             return None
-        poll.register(self._fd, select.POLLIN)
-        ready = poll.poll(None if seconds is None else seconds * 1000)
-        return _names(os.read(self._fd, QUEUE)) if (self._fd, select.POLLIN) in ready else set()
+        return _names(os.read(self._fd, QUEUE)) if self._fd in ready else set()
 
 
 class JobEnd:

@@ -10,14 +10,14 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.job_tool.watching import DirectoryWatch, JobEnd
+from ascend_runner.job_tool.watching import FileWatch, JobEnd
 from tests.job_tool.conftest import JOB
 
 
 def test_changes_of_files(tmp_path: Path) -> None:
     """The kernel tells their names, however they are changed; a read changes nothing."""
     (tmp_path / "old").touch()
-    watch = DirectoryWatch(str(tmp_path), is_local=True)
+    watch = FileWatch(str(tmp_path), is_local=True)
     with (tmp_path / "old").open("a") as file:
         file.write("x")
     written = watch.wait(None)
@@ -33,9 +33,22 @@ def test_changes_of_files(tmp_path: Path) -> None:
     assert [{"old"}, {"new"}, {"newer"}, set()] == [written, created, renamed, read]
 
 
+def test_changes_of_one_file(tmp_path: Path) -> None:
+    """Other files are of no interest."""
+    (tmp_path / "file").touch()
+    watch = FileWatch(str(tmp_path / "file"), is_local=True)
+    (tmp_path / "other").touch()
+    other = watch.wait(0)
+    (tmp_path / "file").write_text("x")
+    own = watch.wait(None)
+    watch.close()
+
+    assert [set(), {""}] == [other, own]
+
+
 def test_pipe_that_is_closed(tmp_path: Path) -> None:
     """It ends the wait."""
-    watch = DirectoryWatch(str(tmp_path), is_local=True)
+    watch = FileWatch(str(tmp_path), is_local=True)
     reader, writer = os.pipe()
     os.close(writer)
     names = watch.wait(None, reader)
@@ -48,7 +61,7 @@ def test_pipe_that_is_closed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_local", [True, False])
 def test_directory_that_cannot_be_watched(tmp_path: Path, is_local: bool) -> None:  # noqa: FBT001  a parameter
     """Where the kernel cannot tell of all changes, any file may have changed after a while."""
-    watch = DirectoryWatch(str(tmp_path / "none") if is_local else str(tmp_path), is_local=is_local)
+    watch = FileWatch(str(tmp_path / "none") if is_local else str(tmp_path), is_local=is_local)
 
     assert watch.wait(None) is None
     watch.close()
