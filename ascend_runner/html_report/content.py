@@ -17,6 +17,7 @@ from ascend_runner.html_report.ranks import Rank
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.html_report.timeline import Timeline
 from ascend_runner.lifecycle import event_text
+from ascend_runner.rank_table import picture
 from ascend_runner.text import counted, duration, format_numbers, rank_list
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
@@ -24,6 +25,8 @@ from ascend_runner.text import counted, duration, format_numbers, rank_list
 LOG_ENDS: Final = (8_000, 800)  # for all, and for each rank in addition
 FINDINGS: Final = (4_000, 200)
 EVIDENCE: Final = 8_000
+MOST_CELLS: Final = 1024  # of the topology
+KINDS: Final = frozenset({"failed", "stopped", "succeeded", "running"})
 MOST_EVENTS: Final = 50
 LONGEST_EVENT: Final = 200  # characters
 MOST_COLUMNS: Final = 2  # of variables that differ by rank: the one that failed and another
@@ -73,6 +76,7 @@ class Content:
     evidence: Optional[Evidence]
     findings: tuple[Group, ...]
     timeline: Optional[Timeline]
+    topology: str  # SVG
     ranks: tuple[Rank, ...]
     states: tuple[tuple[str, str], ...]
     stacks: tuple[Members, ...]
@@ -95,16 +99,16 @@ def content_of(sources: Sources) -> Content:
     count = len(found)
     culprit = _rank(found, report.child("cause").whole("rank_id"))
     first = _rank(found, report.child("cause").whole("first_exit"))
-    evidence = _evidence(report, culprit)
     ends = likeness.group(sources.log_ends, first=[culprit.rank_id] if culprit else [])
     log_ends, left_out = likeness.within(ends, LOG_ENDS[0] + LOG_ENDS[1] * count)
     findings, _rest = likeness.within(list(_findings(report, culprit)), FINDINGS[0] + FINDINGS[1] * count)
     return Content(
         job=report.text("job_id"),
         verdict=_verdict(sources, found, culprit),
-        evidence=evidence,
+        evidence=_evidence(report, culprit),
         findings=tuple(findings),
         timeline=timeline.draw(found, _seconds(sources), first or culprit),
+        topology=_topology(sources, found),
         ranks=tuple(found),
         states=tuple((words, rank_list(rank_ids)) for words, rank_ids in ranks.states(found)),
         stacks=report.children("hang"),
@@ -120,6 +124,13 @@ def content_of(sources: Sources) -> Content:
         links_logs=sources.links_logs and not sources.is_public,
         is_public=sources.is_public,
     )
+
+
+def _topology(sources: Sources, found: Sequence[Rank]) -> str:
+    """Return the picture of the rank table, "" without one. Its texts are escaped, as `ascend-rank-table` needs it."""
+    kinds = {rank.rank_id: rank.kind if rank.kind in KINDS else "other" for rank in found if rank.rank_id >= 0}
+    is_small = sources.table and sources.table.rank_size <= MOST_CELLS
+    return picture.draw(sources.table, "Rank table", kinds) if sources.table and is_small and kinds else ""
 
 
 def _seconds(sources: Sources) -> float:

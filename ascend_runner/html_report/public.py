@@ -53,7 +53,7 @@ def reduced(sources: Sources) -> Sources:
         "hang": [_kept(stack, _STACK) for stack in report.children("hang")],
         "attempts": [_kept(attempt, _ATTEMPT) for attempt in report.children("attempts")],
     }
-    return attrs.evolve(sources, report=Members(members), command=(), events=(), log_ends={})
+    return attrs.evolve(sources, report=Members(members), command=(), events=(), log_ends={}, table=None)
 
 
 def _kept(members: Members, names: Sequence[str]) -> dict[str, object]:

@@ -11,19 +11,22 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, Optional
 
 import attrs
 
 from ascend_runner import files
-from ascend_runner.errors import UnreadableError, reason
+from ascend_runner.errors import AscendRunnerError, UnreadableError, reason
 from ascend_runner.html_report.members import Members
 from ascend_runner.plan.secrets import Masker
+from ascend_runner.rank_table import source
+from ascend_runner.rank_table.model import RankTable
 from ascend_runner.text import last_lines
 
 LARGEST: Final = 1 << 28  # bytes of a JSON report
 LARGEST_NEIGHBOUR: Final = 1 << 20  # bytes of the events and of a run file
 LOG_END: Final = 16 * 1024  # bytes of each log
+TABLE: Final = os.path.join("rank_table", source.FILE_NAME)
 KIND: Final = "-report"  # in the name of a report, which that of its neighbours has another word for
 
 
@@ -42,6 +45,7 @@ class Sources:
     log_ends: Mapping[int, tuple[str, ...]] = {}
     made_at: float = 0.0
     has_died: bool = False
+    table: Optional[RankTable] = None
     links_logs: bool = False
     is_public: bool = False
 
@@ -78,12 +82,21 @@ def gather(report: Members, path: str) -> Sources:
                 end = files.read_end(os.path.join(folder, log), LOG_END)
                 log_ends[rank_id] = tuple(last_lines(masker.data(end)))
     return Sources(
+        table=_table(folder, report.whole("rank_size")),
         report=Members(_masked_object(report.members, masker)),
         command=masker.arguments(run[0].texts("command")) if run else (),
         events=tuple(Members(_masked_object(event.members, masker)) for event in events),
         log_ends=log_ends,
         made_at=time.time(),
     )
+
+
+def _table(folder: str, rank_size: Optional[int]) -> Optional[RankTable]:
+    """Return the rank table that the runner has written beside the logs; None unless it is that of this job."""
+    with suppress(AscendRunnerError, RecursionError):
+        table = source.read(os.path.join(folder, TABLE))
+        return table if table.rank_size == rank_size else None
+    return None
 
 
 def _neighbour(name: str, kind: str) -> str:

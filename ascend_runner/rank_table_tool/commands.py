@@ -11,17 +11,17 @@ from ascend_runner.errors import RankTableError, SettingsError, UnreadableError
 from ascend_runner.host import npu
 from ascend_runner.host.host import Host
 from ascend_runner.problems import Problem, Severity, problems_of
-from ascend_runner.rank_table import codec, edit, source
+from ascend_runner.rank_table import codec, edit, picture, source
 from ascend_runner.rank_table.checks import chips
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.rank_table.compare import ABSENT, THE_ENTRY, Difference, compare
 from ascend_runner.rank_table.fields import shown
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table_tool import files, picture
+from ascend_runner.rank_table.summary import size_of
+from ascend_runner.rank_table_tool import files
 from ascend_runner.rank_table_tool import generate as generation
 from ascend_runner.rank_table_tool import show as showing
 from ascend_runner.rank_table_tool.files import STANDARD, name_of, tell
-from ascend_runner.rank_table_tool.show import size_of
 from ascend_runner.text import format_numbers, printable, rank_list
 from ascend_runner.tool import write_text
 

@@ -6,25 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from ascend_runner.rank_table.dialects.registry import TEMPLATES
 from ascend_runner.rank_table.model import RankTable, Server
-from ascend_runner.text import columns, counted, format_numbers, printable
+from ascend_runner.rank_table.summary import dialect_of, size_of
+from ascend_runner.text import columns, format_numbers, printable
 
 MOST_LISTED: Final = 64  # devices with a line each, unless all are asked for
-
-
-def dialect_of(table: RankTable) -> str:
-    """Describe the dialect: "server list (template 1), version 1.0"."""
-    version = f", version {table.version}" if table.version else ""
-
-    return f"{table.dialect.value} ({TEMPLATES[table.dialect]}){version}"
-
-
-def size_of(table: RankTable) -> str:
-    """Describe the size: "2 super-pods, 4 servers, 16 devices"."""
-    parts = [counted(len(table.super_pods), "super-pod")] if table.super_pods else []
-
-    return ", ".join((*parts, counted(table.server_count, "server"), counted(table.rank_size, "device")))
 
 
 def text_of(table: RankTable, name: str, *, lists_all: bool = False) -> str:

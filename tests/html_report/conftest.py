@@ -160,6 +160,7 @@ class Elements(HTMLParser):
         self.elements: list[tuple[str, ...]] = []
         self.open: list[str] = []
         self.links: list[str] = []
+        self._classes: list[tuple[str, str]] = []
         self.texts: list[str] = []
         self.feed(text)
         self.close()
@@ -168,6 +169,7 @@ class Elements(HTMLParser):
         """Take an element."""
         self.elements.append((tag, *sorted(name for name, _value in attrs)))
         self.links += [value or "" for name, value in attrs if name in {"href", "src", "xlink:href", "action"}]
+        self._classes += [(tag, value or "") for name, value in attrs if name == "class"]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -188,3 +190,7 @@ class Elements(HTMLParser):
     def handle_comment(self, data: str) -> None:
         """Take a comment."""
         self.elements.append(("comment", data))
+
+    def classes_of(self, tag: str) -> list[str]:
+        """Return the classes of the elements of a kind in a picture, without those of the timeline."""
+        return [value for name, value in self._classes if name == tag]

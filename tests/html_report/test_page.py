@@ -12,6 +12,7 @@ import pytest
 
 from tests.html_report.conftest import Elements, Write, document, rank, rendered
 
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 HOSTILE = (
     "</pre><script>alert(1)</script><img src=x onerror=alert(1)>",
     '" onload="alert(1)" x=\'',
@@ -156,3 +157,23 @@ def test_only_files_beside_the_report_are_read(write: Write, tmp_path: Path) -> 
 
     assert "private" not in page
     assert "root:" not in page
+
+
+def test_topology(write: Write, tmp_path: Path) -> None:
+    """The rank table beside the logs is drawn with the states of the ranks, if it is that of the job."""
+    path = write(document(8))
+    (tmp_path / "rank_table").mkdir()
+    table = tmp_path / "rank_table" / "jobstart_hccl.json"
+    table.write_bytes((FIXTURES / "valid" / "server_list_8_devices.json").read_bytes())
+    drawn = Elements(rendered(path))
+    table.write_bytes((FIXTURES / "valid" / "group_list_1_device.json").read_bytes())
+    other = rendered(path)
+    table.write_bytes(b"{")
+
+    assert [] == drawn.open
+    assert "Topology" in drawn.texts
+    assert ["failed"] == [name for name in drawn.classes_of("rect") if name == "failed"]
+    assert 7 == drawn.classes_of("rect").count("stopped")
+    assert "Topology" not in other
+    assert "Topology" not in rendered(path)
+    assert "Topology" not in rendered(path, is_public=True)

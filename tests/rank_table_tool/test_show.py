@@ -7,7 +7,8 @@ import json
 import pytest
 
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table_tool.show import dialect_of, facts_of, size_of, text_of
+from ascend_runner.rank_table.summary import dialect_of, size_of
+from ascend_runner.rank_table_tool.show import facts_of, text_of
 from tests.rank_table.rank_table_files import valid
 
 

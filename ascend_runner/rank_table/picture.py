@@ -9,16 +9,16 @@ Pure: a table in, text out. Lengths are in the picture's own units (pixels at 10
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, sqrt
 from operator import attrgetter
 from typing import Final
 
 import attrs
 
+from ascend_runner.rank_table import svg
 from ascend_runner.rank_table.model import Device, RankTable, Server
-from ascend_runner.rank_table_tool import svg
-from ascend_runner.rank_table_tool.show import dialect_of, size_of
+from ascend_runner.rank_table.summary import dialect_of, size_of
 from ascend_runner.text import format_numbers, printable
 
 MARGIN: Final = 28
@@ -35,6 +35,7 @@ CARD: Final = "#f3f5f7"
 EDGE: Final = "#d3dae0"
 POD: Final = "#fbf8ef"
 POD_EDGE: Final = "#dccf9f"
+FAILED: Final = "failed"  # the class that decides on that of a tile
 FIRST: Final = "#b4480a"  # the outline of rank 0
 # The shades of the first and the last rank, as red, green and blue: light enough for dark figures on them.
 SHADES: Final = ((0xE4, 0xF2, 0xF5), (0x79, 0xB8, 0xC6))
@@ -69,6 +70,7 @@ class Sheet:
     scale: Scale
     cells: int  # columns of cells on a card
     cards: int  # columns of cards
+    kinds: Mapping[int, str] = {}  # classes of cells, by rank; without any, cells are shaded by rank
 
     @property
     def card_width(self) -> int:
@@ -89,9 +91,12 @@ class Sheet:
         return self.cards * (self.card_width + self.gap) - self.gap
 
 
-def draw(table: RankTable, title: str) -> str:
-    """Return the picture of a table; equal tables give equal pictures."""
-    sheet = _plan(table)
+def draw(table: RankTable, title: str, kinds: Mapping[int, str] = {}) -> str:
+    """Return the picture of a table; equal tables give equal pictures.
+
+    `kinds` are classes for the cells of some ranks: then the picture has no style of its own, but that of a page.
+    """
+    sheet = attrs.evolve(_plan(table), kinds=kinds)
     frame = 2 * PADDING if table.super_pods else 0
     width = 2 * MARGIN + sheet.width + frame
     size = max(LEAST_TITLE, width // 90)
@@ -111,7 +116,7 @@ def draw(table: RankTable, title: str) -> str:
         y += height + GAP
 
     width = max(width, 2 * MARGIN + ceil(widest * svg.ADVANCE))
-    return svg.document(width, y - GAP + MARGIN, f"{title}: {size_of(table)}", parts)
+    return svg.document(width, y - GAP + MARGIN, f"{title}: {size_of(table)}", parts, has_style=not kinds)
 
 
 def _plan(table: RankTable) -> Sheet:
@@ -147,6 +152,8 @@ def _boxes(table: RankTable) -> list[tuple[str, list[Server]]]:
 
 
 def _legend(sheet: Sheet) -> str:
+    if sheet.kinds:
+        return "each tile is a server with its ranks" if sheet.scale is TILE else "each cell is a device with its rank"
     if sheet.scale is TILE:
         return "each tile is a server with its ranks; higher ranks are darker, rank 0 is outlined"
 
@@ -161,7 +168,7 @@ def _draw_box(sheet: Sheet, name: str, servers: Sequence[Server], y: int) -> tup
     cards, cards_height = _draw_cards(sheet, servers, MARGIN + PADDING, y + head + PADDING)
     width = sheet.width + 2 * PADDING
     height = head + cards_height + 2 * PADDING
-    frame = svg.box(MARGIN, y, width, height, fill=POD, stroke=POD_EDGE, rx=10)
+    frame = svg.box(MARGIN, y, width, height, **{"class": "pod"}, fill=POD, stroke=POD_EDGE, rx=10)
     title = svg.text(MARGIN + PADDING, y + head, printable(name), sheet.scale.name, "b")
 
     return [frame, title, *cards], height
@@ -198,7 +205,9 @@ def _draw_server(sheet: Sheet, server: Server, x: int, y: int) -> Iterator[str]:
         return
 
     scale = sheet.scale
-    yield svg.box(x, y, sheet.card_width, _card_height(sheet, server), fill=CARD, stroke=EDGE, rx=8)
+    yield svg.box(
+        x, y, sheet.card_width, _card_height(sheet, server), **{"class": "card"}, fill=CARD, stroke=EDGE, rx=8
+    )
     y += PADDING + scale.name
     yield _draw_name(sheet, x + PADDING, y, server.server_id, "bm")
     y += NAME_GAP
@@ -246,7 +255,8 @@ def _draw_cell(sheet: Sheet, device: Device, x: int, y: int) -> str:
 def _draw_tile(sheet: Sheet, server: Server, x: int, y: int) -> str:
     rank_ids = [device.rank_id for device in server.devices]
     ranks = format_numbers(rank_ids) or "no devices"
-    tile = _draw_shade(sheet, min(rank_ids, default=-1), x, y)
+    odd = sorted(rank_ids, key=lambda rank_id: sheet.kinds.get(rank_id) != FAILED)
+    tile = _draw_shade(sheet, odd[0] if sheet.kinds and odd else min(rank_ids, default=-1), x, y)
     content = svg.fitted(ranks, TILE.rank, TILE.width - 6)
     label = svg.text(x + TILE.width / 2, y + TILE.height - 7, content, TILE.rank, "cm")
 
@@ -255,6 +265,9 @@ def _draw_tile(sheet: Sheet, server: Server, x: int, y: int) -> str:
 
 def _draw_shade(sheet: Sheet, rank_id: int, x: int, y: int) -> str:
     """Draw a cell shaded by the number of its rank; rank 0, at which the others meet, is outlined."""
+    if sheet.kinds:
+        kind = sheet.kinds.get(rank_id, "elsewhere")
+        return svg.box(x, y, sheet.scale.width, sheet.scale.height, **{"class": kind, "fill": CARD, "rx": 4})
     part = max(0, rank_id) / max(1, sheet.table.rank_size - 1)
     fill = "#" + "".join(f"{round(first + (last - first) * part):02x}" for first, last in zip(*SHADES))
     outline = {"stroke": FIRST, "stroke_width": 2} if rank_id == 0 else {}

@@ -16,15 +16,16 @@ STYLES: Final = (
 )
 
 
-def document(width: int, height: int, title: str, parts: Iterable[str]) -> str:
-    """Return the whole picture."""
+def document(width: int, height: int, title: str, parts: Iterable[str], *, has_style: bool = True) -> str:
+    """Return the whole picture; without a style of its own, the page that it is on has one."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" font-family="{SANS}">'
     )
     paper = box(0, 0, width, height, fill="#ffffff")
 
-    return "\n".join((head, f"<title>{_escaped(title)}</title><style>{STYLES}</style>", paper, *parts, "</svg>\n"))
+    own = (f"<style>{STYLES}</style>", paper) if has_style else ()
+    return "\n".join((head, f"<title>{_escaped(title)}</title>", *own, *parts, "</svg>\n"))
 
 
 def text(x: float, y: float, content: str, size: int, style: str = "") -> str:
