@@ -64,16 +64,17 @@ class Place:
 def suspicion(death: Death) -> Suspicion:
     """Judge one rank by itself.
 
-    A rank that ran out of memory failed by itself. A rank that was ended from outside precedes those that report a
-    peer: they report it because it is gone, or were ended by the same sender. A stopped rank that died of a fault may
-    have had it before: a process ends only when the kernel has written its core dump.
+    A rank that ran out of memory failed by itself. A rank that was ended or interrupted from outside precedes those
+    that report a peer: they report it because it is gone, or were ended by the same sender. A stopped rank that died of
+    a fault may have had it before: a process ends only when the kernel has written its core dump.
     """
     signum, evidence = signal_behind(death.ending), death.evidence
     if death.is_stopped and not evidence.summary:
         return Suspicion.ITSELF_OR_A_PEER if death.ending.signum in FAULTS else Suspicion.STOPPED
-    if death.is_stopped:
+    is_interrupted = evidence.code is not None and evidence.code.name == "KeyboardInterrupt"
+    if death.is_stopped and not is_interrupted:
         return _SUSPICIONS[evidence.kind]
-    if signum in FROM_OUTSIDE and not death.is_out_of_memory:
+    if is_interrupted or (signum in FROM_OUTSIDE and not death.is_out_of_memory):
         return Suspicion.ENDED_FROM_OUTSIDE
     if not (evidence.summary or signum):
         return Suspicion.ENDED_SILENTLY
