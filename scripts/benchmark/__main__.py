@@ -38,6 +38,11 @@ ROWS = (
 def main() -> int:
     """Print the rows that the arguments name, or all of them."""
     names = [row.__name__ for row in ROWS]
+    if {"-h", "--help"} & {*sys.argv[1:]}:
+        print("usage: scripts/bench [ROW ...]\n\nrows (default: all):")
+        for measure in ROWS:
+            print(f"  {measure.__name__:30}{(measure.__doc__ or '').partition(chr(10))[0]}")
+        return 0
     unknown = set(sys.argv[1:]) - set(names)
     if unknown:
         sys.stderr.write(f"unknown row {', '.join(sorted(unknown))}, expected one of {', '.join(names)}\n")
