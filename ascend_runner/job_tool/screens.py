@@ -263,6 +263,8 @@ def _states(rows: Sequence[_Row]) -> str:
 def _state(snapshot: Snapshot) -> str:
     """Describe the state of a job in a word or two: "running", "failed (1)", "died"."""
     status, state = snapshot.number("status"), snapshot.text("state")
+    if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is False:
+        return "ended"  # its report is gone
     if snapshot.condition in NOT_KNOWN or state not in STATES:
         return snapshot.condition.value
     return f"{state} ({status:.0f})" if status else state

@@ -278,7 +278,7 @@ def test_last_of_several_runs(start: Start, tool: Tool) -> None:
         start(script, "--log-runs", "1", ranks=1).finish()
 
     assert [3, 3] == [tool()[0], tool("status", "job")[0]]
-    assert ["succeeded", "failed", "unknown"] == [line.split()[1] for line in tool("list")[1].splitlines()[1:]]
+    assert ["succeeded", "failed", "ended"] == [line.split()[1] for line in tool("list")[1].splitlines()[1:]]
 
 
 def test_logs_that_were_moved(start: Start, tool: Tool, program: Program, tmp_path: Path) -> None:
