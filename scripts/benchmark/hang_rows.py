@@ -62,7 +62,7 @@ def heartbeats() -> Iterator[Row]:
 
 
 def all_options() -> Iterator[Row]:
-    """Measure the CPU time of guardian and runner with the options of the life of a job; ranks print a line a second."""
+    """Measure the CPU time of guardian and runner with the options of the life of a job; ranks print once a second."""
     with folder() as path:
         os.mkdir(f"{path}/data")
         os.mkdir(f"{path}/checkpoints")
