@@ -18,7 +18,7 @@ from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import checkpoint
-from ascend_runner.report.document import plain_members
+from ascend_runner.report.document import iso, plain_members
 from ascend_runner.supervision.events import (
     Cause,
     Ending,
@@ -53,8 +53,7 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[st
         {
             **_members(job, outcome.started_at),
             "status": outcome.status,
-            "ended_at": iso(outcome.started_at + outcome.seconds),
-            "seconds": round(outcome.seconds, 3),
+            **_end(outcome.started_at, outcome.seconds),
             "cause": _cause(outcome.cause, outcome) if outcome.cause else None,
             "ranks": [
                 _rank(rank, specs[rank.rank_id], variables[rank.rank_id], job_started_at=outcome.started_at)
@@ -128,7 +127,13 @@ def with_last_failure(report: Mapping[str, object], attempts: Sequence[Mapping[s
 def end(report: Mapping[str, object], at: float) -> dict[str, object]:
     """Return the members about the end of a job that has ended without an attempt, `at` seconds since the epoch."""
     began = datetime.fromisoformat(str(report["started_at"])).timestamp()
-    return {"ended_at": iso(at), "seconds": round(at - began, 3)}
+    return _end(began, at - began)
+
+
+def _end(began: float, seconds: float) -> dict[str, object]:
+    """Return the end and the duration of what began then; both are rounded once, so that the times differ by it."""
+    seconds = round(seconds, 3)
+    return {"ended_at": iso(round(began, 3) + seconds), "seconds": seconds}
 
 
 def _members(job: JobSpec, began: float) -> dict[str, object]:
@@ -238,8 +243,8 @@ def _rank(
         "state": rank.state,
         **_ending(rank.ending),
         "started_at": iso(started_at) if rank.is_started else "",
-        "ended_at": iso(started_at + rank.seconds) if rank.ending else "",
-        "seconds": round(rank.seconds, 3),
+        **_end(started_at, rank.seconds),
+        **({} if rank.ending else {"ended_at": ""}),
         **_times(rank, job_started_at),
         "max_rss": rank.max_rss,
         "user_seconds": rank.user_seconds and round(rank.user_seconds, 3),
@@ -290,8 +295,3 @@ def _times(rank: RankRecord, job_started_at: float) -> dict[str, object]:
 
 def _moment(job_started_at: float, after: float | None) -> str:
     return "" if after is None else iso(job_started_at + after)
-
-
-def iso(epoch: float) -> str:
-    """Format a time in ISO 8601 with milliseconds and the local offset."""
-    return datetime.fromtimestamp(epoch).astimezone().isoformat(timespec="milliseconds")

@@ -1,9 +1,10 @@
-"""Encodes reports as JSON. Pure."""
+"""Encodes reports as JSON."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from datetime import datetime
 
 import attrs
 import orjson
@@ -23,6 +24,11 @@ def encode(document: Mapping[str, object]) -> bytes:
 def plain_members(report: Mapping[str, object]) -> dict[str, object]:
     """Convert the values of a report to what JSON has."""
     return {name: _plain(value) for name, value in report.items()}
+
+
+def iso(epoch: float) -> str:
+    """Format a time in ISO 8601 with milliseconds, to which it is rounded, and the local offset."""
+    return datetime.fromtimestamp(round(epoch, 3)).astimezone().isoformat(timespec="milliseconds")
 
 
 def _plain(value: object) -> object:

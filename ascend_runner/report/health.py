@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import build
+from ascend_runner.report.document import iso
 from ascend_runner.supervision.events import Exited, HangDetected
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.text import counted, duration
@@ -22,7 +22,7 @@ def member(finding: NodeFinding) -> dict[str, object]:
         "kind": finding.kind.value,
         "sentence": finding.sentence,
         "is_error": finding.is_error,
-        "at": build.iso(finding.at),
+        "at": iso(finding.at),
     }
 
 
@@ -33,7 +33,7 @@ def conditions(findings: Iterable[NodeFinding]) -> list[dict[str, object]]:
             "condition": finding.kind.value,
             "sentence": finding.sentence,
             "is_error": finding.is_error,
-            "since": build.iso(finding.at),
+            "since": iso(finding.at),
         }
         for finding in findings
         if finding.kind is FindingKind.UNHEALTHY

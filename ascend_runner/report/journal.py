@@ -114,7 +114,7 @@ class Journal:
         elif isinstance(fact, CheckpointEnded):
             self._outcome_of_request = checkpoint.ended(fact)
             if fact.parts:
-                self._last_checkpoint = checkpoint.member(fact, build.iso(time.time()))
+                self._last_checkpoint = checkpoint.member(fact, document.iso(time.time()))
         elif isinstance(fact, State) and fact.phase in _KINDS:
             self._follow(fact)
 
@@ -139,7 +139,7 @@ class Journal:
         if slow.is_over:
             self._conditions.pop(key, None)
         else:
-            self._conditions[key] = {**member, "since": build.iso(time.time())}
+            self._conditions[key] = {**member, "since": document.iso(time.time())}
         self._remark(events.SLOW_OVER if slow.is_over else events.SLOW, member)
         self._replace_unfinished()
 
@@ -256,7 +256,7 @@ class Journal:
 
     def _append(self, encode: Callable[..., bytes]) -> None:
         self._events += 1
-        line = encode(self._origin, number=self._events, at=build.iso(time.time()))
+        line = encode(self._origin, number=self._events, at=document.iso(time.time()))
         path = self.spec.events_path
         self._disk.put(path, lambda: files.append(path, line))
 
@@ -276,7 +276,7 @@ class Journal:
             "status": self.job.status,
             "exit_verdict": self.job.exit_verdict,
             "attempt": self.job.attempt,
-            "held_until": build.iso(self.held_until) if self.held_until else "",
+            "held_until": document.iso(self.held_until) if self.held_until else "",
             "attempts": tuple(self._attempts),
             **(build.end(report, self._over_at) if self._over_at else {}),
             "findings": tuple(map(health.member, self.findings.values())),
@@ -293,7 +293,7 @@ class Journal:
 
     def _last_step(self) -> Mapping[str, object] | None:
         last = self.last_step()
-        return last and {**last, "at": build.iso(cast("float", last["at"]))}
+        return last and {**last, "at": document.iso(cast("float", last["at"]))}
 
     def _write(self, path: str, report: Mapping[str, object]) -> None:
         if report is self._report:  # otherwise a newer one follows, behind its event

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import attrs
@@ -248,3 +249,17 @@ def test_file_name(name: str, made: JobSpec) -> None:
     A plan without processes waits for the ranks of its node.
     """
     assert f"/log/{name}" == made.report_path
+
+
+def test_times_differ_by_the_seconds() -> None:
+    """Start, end and duration agree to the millisecond, whatever is lost when they are rounded."""
+    for number in range(1000):
+        began, seconds = 1795400000 + number * 0.00037, number * 0.01111
+        rank = RankRecord(rank_id=0, ending=Ending(exit_code=1), started_after=number * 0.00071, seconds=seconds)
+        outcome = Outcome(cause=None, started_at=began, seconds=seconds, ranks=(rank,))
+        report: Any = build.build(outcome, job(ranks=1), ENVIRON)
+
+        for record in (report, *report["ranks"], {**report, **build.end(report, began + seconds)}):
+            start, end = (datetime.fromisoformat(record[name]) for name in ("started_at", "ended_at"))
+
+            assert record["seconds"] == round((end - start).total_seconds(), 3)

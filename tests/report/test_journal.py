@@ -162,7 +162,7 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
 
     assert str(document["attempts"][0]["ended_at"]) < str(document["ended_at"])  # type: ignore[index]  # JSON
     began, ended = (datetime.fromisoformat(str(document[name])) for name in ("started_at", "ended_at"))
-    assert round((ended - began).total_seconds(), 3) == document["seconds"]
+    assert document["seconds"] == round((ended - began).total_seconds(), 3)
     assert {"sentence": "stopped by SIGTERM; the last failure: rank 0 failed: exit status 7"}.items() <= dict(
         document["cause"]  # type: ignore[call-overload]  # JSON
     ).items()
