@@ -11,9 +11,11 @@ import pytest
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
-@pytest.mark.parametrize("script", ["static_options.py", "state_diagram.py", "completions.py"])
+@pytest.mark.parametrize("script", ["static_options", "state_diagram", "completions"])
 def test_generated_files_are_up_to_date(script: str) -> None:
     """Settings, options of launch(), READMEs and completions follow from the tables of options and of transitions."""
-    done = subprocess.run([sys.executable, SCRIPTS / script, "--check"], stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", script, "--check"], cwd=SCRIPTS, stderr=subprocess.PIPE, text=True, check=False
+    )
 
     assert (0, "") == (done.returncode, done.stderr)
