@@ -15,7 +15,7 @@ from ascend_runner import text
 from ascend_runner.check.context import CheckContext, Findings
 from ascend_runner.errors import reason
 from ascend_runner.frameworks import hccl
-from ascend_runner.host import bounded, npu
+from ascend_runner.host import bounded, npu, npu_smi
 from ascend_runner.host.host import Host
 from ascend_runner.host.open_files import name_of, open_files
 from ascend_runner.problems import Problem, error, warning
@@ -164,7 +164,7 @@ def _value(host: Host, path: str, *keys: str) -> str:
 
 def health(context: CheckContext) -> Findings:
     """Report the health of the NPUs by npu-smi; nothing if there is no npu-smi."""
-    tool = npu.find_npu_smi(context.host, context.environ)
+    tool = npu_smi.find(context.host, context.environ)
     if not tool:
         return
     try:
@@ -176,20 +176,21 @@ def health(context: CheckContext) -> Findings:
     if answer is None:
         yield error(f"no answer from {tool} within {context.patience:g} s: the driver hangs", UNUSABLE_NODE)
         return
-    found, processes = npu.parse_npu_smi(answer.stdout)
+    found = npu_smi.devices(answer.stdout)
     if answer.returncode or not found:
         lines = (answer.stdout + answer.stderr).splitlines()
         last = next(filter(None, map(str.strip, reversed(lines))), "(no output)")
         yield error(f"{tool} info lists no device and exits with status {answer.returncode}: {last}", UNUSABLE_NODE)
         return
-    yield from _health_of(found, processes)
+    yield from _health_of(found, npu_smi.processes(answer.stdout))
 
 
-def _health_of(found: list[tuple[str, str, str]], processes: list[tuple[str, str, str]]) -> Findings:
-    unhealthy = [(number, name, state) for number, name, state in found if state != "OK"]
-    for number, name, state in unhealthy:
-        make = warning if state == "Warning" else error
-        yield make(f"NPU {number} ({name}) reports {state}", f"run npu-smi info -t health -i {number} for details")
+def _health_of(found: list[npu_smi.Device], processes: list[tuple[str, str, str]]) -> Findings:
+    unhealthy = [one for one in found if one.health != npu_smi.HEALTHY]
+    for one in unhealthy:
+        make = warning if one.health == "Warning" else error
+        remedy = f"run npu-smi info -t health -i {one.card} for details"
+        yield make(f"NPU {one.card} ({one.name}) reports {one.health}", remedy)
     for number, pid, name in processes:
         yield warning(
             f"process {pid} ({name}) is running on NPU {number}",

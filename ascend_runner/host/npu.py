@@ -1,4 +1,4 @@
-"""The NPUs that this machine or container shows, and their NUMA nodes: /dev/davinciN, sysfs, and npu-smi's output.
+"""The NPUs that this machine or container shows, and their NUMA nodes: /dev/davinciN and sysfs.
 
 N is the physical id of the device, even in a container that sees only some of them. Virtual devices (/dev/vdavinciN)
 count if there are no others. Nothing here asks the driver, which may hang.
@@ -7,28 +7,20 @@ count if there are no others. Nothing here asks the driver, which may hang.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from ascend_runner.host import executables
 from ascend_runner.host.host import Host
 from ascend_runner.text import is_whole_number
 
 NODE: Final = "davinci"  # the first letters of a device node's name
 VIRTUAL_NODE: Final = "vdavinci"
 CLASSES: Final = "/sys/class"
-NPU_SMI_FOLDERS: Final = ("/usr/local/sbin", "/usr/local/bin")  # the driver's, and where containers mount it
 DRIVER: Final = "/sys/bus/pci/drivers/devdrv_device_driver"  # one link per NPU; its dev_id is the physical id
 
 DEVICE_LIMIT: Final = 15.0  # seconds for the NPUs to be released, by processes that are not ours or by the driver
 DEVICE_LOOKS: Final = 150  # at the NPUs in this time
-
-# Of `npu-smi info`: "| 0     910B3    | OK     | 93.6 ..." is a device, "| 0       0   | 4711 | python ..." a process.
-_DEVICE: Final = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]+)\s*\|", re.MULTILINE)
-_TEMPERATURE: Final = re.compile(r"^\|\s*(\d+)\s+\S+\s*\|\s*[A-Za-z]+\s*\|\s*\S+\s+(\d+)\s", re.MULTILINE)
-_PROCESS: Final = re.compile(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|\s*(\S+)", re.MULTILINE)
 
 
 def devices(host: Host) -> tuple[int, ...]:
@@ -87,22 +79,6 @@ def numa_node(host: Host, device_id: int) -> int | None:
             return int(text)
 
     return None
-
-
-def find_npu_smi(host: Host, environ: Mapping[str, str]) -> str:
-    """Return the path of npu-smi, "" where there is none."""
-    search_path = environ.get("PATH", os.defpath).split(os.pathsep)
-    return executables.find_tool("npu-smi", (*search_path, *map(host.path, NPU_SMI_FOLDERS)))
-
-
-def parse_npu_smi(output: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
-    """Parse `npu-smi info`: each device's number, chip and health, and each process's device, pid and name."""
-    return _DEVICE.findall(output), _PROCESS.findall(output)
-
-
-def parse_temperatures(output: str) -> dict[int, int]:
-    """Parse `npu-smi info`: the temperature of each device in degrees Celsius, as far as it is known."""
-    return {int(number): int(degrees) for number, degrees in _TEMPERATURE.findall(output)}
 
 
 def _of_class(host: Host, device_id: int) -> list[str]:

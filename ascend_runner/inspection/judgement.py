@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Optional
 
-import attrs
-
+from ascend_runner.host.npu_smi import HEALTHY, Device
 from ascend_runner.inspection.fault_codes import Level, level_of
 from ascend_runner.inspection.watchlist import Defect
 from ascend_runner.text import size
 
-HEALTHY: Final = "OK"
 IS_ERROR: Final = {"Warning": False, "Alarm": True, "Critical": True, "UNKNOWN": False}  # by the health of an NPU
 NET_IS_FINE: Final = "Success"
 NET_HAS_FAILED: Final = frozenset({"Socket fail", "Receive timeout", "Unreachable", "Time exceeded", "Fault"})
@@ -26,37 +24,8 @@ NEARLY_NONE: Final = (GIB >> 6, 0.005)  # and this is an error
 FULL_MEMORY: Final = 0.95  # of the limit of the control group
 STALLED: Final = 50.0  # per cent of the last minute in which nothing could run for lack of a resource
 
-# Of `npu-smi info`: "| 0     910B3    | OK     | 93.6 ..." and below it "| 0     0   | 0000:C1:00.0 | ...": card and
-# health, then chip and, if the cards have several, the physical id of the device.
-_DEVICE: Final = re.compile(
-    r"^\|\s*(?P<card>\d+)\s+\S+\s*\|\s*(?P<health>[A-Za-z]+)\s*\|.*\n\|\s*(?P<chip>\d+)(?:\s+(?P<id>\d+))?\s*\|",
-    re.MULTILINE,
-)
 _CODE: Final = re.compile(r"\b[0-9A-Fa-f]{8}\b")
 _PRESSURE: Final = re.compile(r"^full .*avg60=(?P<percent>[0-9.]+)", re.MULTILINE)
-
-
-@attrs.frozen(kw_only=True)
-class Device:
-    """An NPU in npu-smi's table: its card and chip, its id in /dev, and its health."""
-
-    card: int
-    chip: int
-    device_id: int
-    health: str
-
-
-def devices(table: str) -> list[Device]:
-    """Read the table of `npu-smi info`; an empty list if it has another form."""
-    return [
-        Device(
-            card=int(row["card"]),
-            chip=int(row["chip"]),
-            device_id=int(row["id"] or row["card"]),
-            health=row["health"],
-        )
-        for row in _DEVICE.finditer(table)
-    ]
 
 
 def of_health(device: Device, details: str) -> Iterator[Defect]:

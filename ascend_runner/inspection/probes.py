@@ -14,7 +14,7 @@ from typing import Callable, Final, Protocol
 import attrs
 
 from ascend_runner.errors import reason
-from ascend_runner.host import bounded, cgroup, executables, memory, npu
+from ascend_runner.host import bounded, cgroup, executables, memory, npu, npu_smi
 from ascend_runner.host.host import Host
 from ascend_runner.inspection import judgement
 from ascend_runner.inspection.watchlist import Defect
@@ -106,13 +106,13 @@ class NpuHealth:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._tool = Tool(node, node.tool("npu-smi", npu.NPU_SMI_FOLDERS))
+        self._tool = Tool(node, node.tool("npu-smi", npu_smi.FOLDERS))
         self._has_worked = False
 
     def look(self) -> Iterator[Defect]:
         """Yield the defects of this moment."""
         self._tool.begin()
-        found = judgement.devices(self._tool.ask("info"))
+        found = npu_smi.devices(self._tool.ask("info"))
         unknown = judgement.unknown_health(found)
         if not found and self._has_worked:
             yield Defect(subject="npu-smi", sentence="npu-smi info did not list any NPU", is_error=True)
@@ -122,7 +122,7 @@ class NpuHealth:
         self._has_worked = True
         wanted = self._node.device_ids
         for device in found:
-            if device.health != judgement.HEALTHY and (not wanted or device.device_id in wanted):
+            if device.health != npu_smi.HEALTHY and (not wanted or device.device_id in wanted):
                 place = ("-i", str(device.card), "-c", str(device.chip))
                 yield from judgement.of_health(device, self._tool.ask("info", "-t", "health", *place))
 

@@ -17,7 +17,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.frameworks import hccl
-from ascend_runner.host import bounded, npu
+from ascend_runner.host import bounded, npu, npu_smi
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services.matching import Matcher
@@ -209,14 +209,15 @@ class Devices:
     def temperature(self, local_rank: int, is_cut: Callable[[], bool]) -> Optional[int]:
         """Return the temperature of a rank's NPU in degrees Celsius, as npu-smi says; None if that is unknown."""
         devices = npu.of_ranks(self.host, local_rank + 1, self.visible)
-        tool = npu.find_npu_smi(self.host, self.environ)
+        tool = npu_smi.find(self.host, self.environ)
         if not tool or len(devices) <= local_rank:
             return None
         try:
             run = bounded.run([tool, "info"], NPU_SMI_LIMIT, dict(self.environ), is_cut)
         except OSError:
             return None
-        return npu.parse_temperatures(run.stdout).get(devices[local_rank]) if run else None
+        found = npu_smi.devices(run.stdout) if run else ()
+        return {one.device_id: one.temperature for one in found}.get(devices[local_rank])
 
 
 @contextmanager

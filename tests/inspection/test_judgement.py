@@ -4,37 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from ascend_runner.host import npu_smi
+from ascend_runner.host.npu_smi import Device
 from ascend_runner.inspection import judgement
 from ascend_runner.inspection.fault_codes import Level, level_of
-from ascend_runner.inspection.judgement import Device
 from tests.helpers.npu_tools import details, table
-
-# Two dies per card, with the physical ids of the devices below "Phy-ID".
-TWO_DIES = """\
-+===========================+===============+====================================================+
-| 2     Ascend910           | OK            | 165.6       38                0    / 0             |
-| 0     4                   | 0000:9D:00.0  | 0           0    / 0          3164 / 65536         |
-+------------------------------------------------------------------------------------------------+
-| 2     Ascend910           | Warning       | -           38                0    / 0             |
-| 1     5                   | 0000:9F:00.0  | 0           0    / 0          2895 / 65536         |
-+===========================+===============+====================================================+
-"""
 
 
 def device(health: str) -> Device:
     """Return device 5 with this health."""
-    return Device(card=5, chip=0, device_id=5, health=health)
-
-
-def test_table() -> None:
-    """Each chip has its card, its number on the card, its id in /dev, and its health."""
-    assert [("OK", 0, 0, 0), ("Alarm", 1, 0, 1)] == [
-        (one.health, one.card, one.chip, one.device_id) for one in judgement.devices(table("OK", "Alarm"))
-    ]
-    assert [("OK", 2, 0, 4), ("Warning", 2, 1, 5)] == [
-        (one.health, one.card, one.chip, one.device_id) for one in judgement.devices(TWO_DIES)
-    ]
-    assert [] == judgement.devices("dcmi module initialize failed. ret is -8005\n")
+    return Device(card=5, chip=0, device_id=5, name="910B3", health=health, temperature=38)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +57,8 @@ def test_codes_that_need_no_action_and_unknown_ones() -> None:
 
 def test_word_for_health_that_nobody_knows() -> None:
     """It is returned, so that it can be told."""
-    assert "Splendid" == judgement.unknown_health(judgement.devices(table("OK", "Warning", "Splendid")))
-    assert "" == judgement.unknown_health(judgement.devices(table("OK", "Warning")))
+    assert "Splendid" == judgement.unknown_health(npu_smi.devices(table("OK", "Warning", "Splendid")))
+    assert "" == judgement.unknown_health(npu_smi.devices(table("OK", "Warning")))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from ascend_runner.services.step_reader import (
 )
 from ascend_runner.supervision.events import Rule, Slowdown
 from ascend_runner.training.steps import LONGEST
+from tests.helpers.npu_tools import TWO_DIES, fake_npu_smi, script
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import wait_until
 
@@ -201,13 +202,23 @@ def test_npu_smi_that_cannot_be_read(tmp_path: Path) -> None:
     tool = tmp_path / "npu-smi"
     devices = Devices(Host(str(tmp_path)), {"PATH": str(tmp_path)})
     found = [devices.temperature(0, lambda: False)]
-    for script in ("#!/bin/sh\necho 'dcmi module initialize failed'\n", "#!/bin/nothing\n"):
-        tool.write_text(script)
+    for text in ("#!/bin/sh\necho 'dcmi module initialize failed'\n", "#!/bin/nothing\n"):
+        tool.write_text(text)
         tool.chmod(0o755)
         found.append(devices.temperature(0, lambda: False))
 
     assert [None, None, None] == found
     assert devices.temperature(8, lambda: False) is None
+
+
+def test_temperature_of_a_chip_of_a_card(tmp_path: Path) -> None:
+    """The temperature is that of the rank's own chip, which npu-smi lists below the number of its card."""
+    (tmp_path / "dev").mkdir()
+    for number in (4, 5):
+        (tmp_path / "dev" / f"davinci{number}").touch()
+    environ = {"PATH": f"{fake_npu_smi(tmp_path, script(TWO_DIES, ''))}:{os.environ['PATH']}"}
+
+    assert 71 == Devices(Host(str(tmp_path)), environ).temperature(1, lambda: False)
 
 
 def test_lines_are_dropped_rather_than_kept() -> None:
