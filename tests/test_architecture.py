@@ -72,7 +72,7 @@ ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "rank_table_to
 # Rooms of one floor do not import each other, with these exceptions.
 NEIGHBOURS: Final = {
     ("diagnosis", "supervision"): "a diagnosis explains how a rank ended, which is a record of supervision",
-    ("report", "html_report"): "the journal writes the report as HTML, too",
+    ("report", "html_report"): "the report is written as HTML, too",
     ("report", "evidence"): "a report shows the records that evidence has gathered",
     ("job_runner", "job_hooks"): "the part of a runner that runs the hooks",
     ("manager", "hang_watch"): "the part of the loop that looks for hangs",
@@ -130,7 +130,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job_tool.commands", "job_tool.batch"): "the options of jobs, half of all imports; a viewer does without",
     ("job_tool.commands", "job_tool.html_reports"): "jinja2, which no other command needs",
     ("cli", "check.run"): "`--check` and `--precheck` read a whole machine, and jobs do not need it",
-    ("report.journal", "html_report.page"): "jinja2, when all ranks have ended; a job that succeeds does without",
+    ("report.html_page", "html_report.page"): "jinja2, which only a failure needs",
     ("report.recorder", "report.investigation"): "only a failure needs it; loaded in the background in longer jobs",
     ("preparation.prepare", "preparation.staging"): "only --stage needs it",
     ("launcher", "staging.background"): "as above",

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 from importlib import resources
+from typing import Final
 
 import attrs
 import jinja2
@@ -16,6 +17,8 @@ from ascend_runner.html_report.content import content_of
 from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.sources import Sources, gather
 from ascend_runner.text import printable, rank_list
+
+TEMPLATES: Final = ("report.html", "parts.html")  # the page, and what it imports
 
 
 def make(report: bytes, path: str) -> bytes:
@@ -28,14 +31,20 @@ def render(sources: Sources) -> bytes:
     style = _template("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     content = content_of(public.reduced(sources) if sources.is_public else sources)
-    page = _environment().get_template("report.html").render(page=content, style=style, digest=digest)
+    page = environment().get_template(TEMPLATES[0]).render(page=content, style=style, digest=digest)
     return page.encode(errors="backslashreplace")
 
 
+def compile_templates() -> None:
+    """Compile the templates, so that the first page takes less time."""
+    for name in TEMPLATES:
+        environment().get_template(name)
+
+
 @functools.lru_cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     """Return the environment, in which the templates are compiled once."""
-    environment = jinja2.Environment(
+    made = jinja2.Environment(
         autoescape=True,
         finalize=_shown,
         loader=jinja2.FunctionLoader(_template),
@@ -43,8 +52,8 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["rank_list"] = rank_list
-    return environment
+    made.filters["rank_list"] = rank_list
+    return made
 
 
 def _template(name: str) -> str:

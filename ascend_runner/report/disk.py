@@ -47,19 +47,21 @@ class Disk:
         except AscendRunnerError:  # the limit of processes: then the job has to wait for the disk
             self._work()
 
-    def flush(self, seconds: float, why: str = "") -> bool:
-        """Wait until everything was written, at most so many seconds; return whether it was.
+    def flush(self, seconds: float) -> bool:
+        """Wait as `wait` does; if not everything was written, that is a warning."""
+        is_done = self.wait(seconds)
+        if not is_done:
+            self._report("", f"cannot write {self._path!r}: no response from its disk within {seconds:g} s")
+        return is_done
 
-        If it was not, that is a warning; `why` says why if it is not the disk that takes so long.
-        """
+    def wait(self, seconds: float) -> bool:
+        """Wait until everything was written, at most so many seconds; return whether it was."""
         deadline = time.monotonic() + seconds
         while not self._is_idle(min(bounded.POLL_INTERVAL, deadline - time.monotonic())):
             if self._is_cut():
                 deadline = min(deadline, time.monotonic() + bounded.LAST_CHANCE)
                 self._is_idle(deadline - time.monotonic())
             if time.monotonic() >= deadline:
-                why = why or f"no response from its disk within {seconds:g} s"
-                self._report("", f"cannot write {self._path!r}: {why}")
                 return False
         return True
 

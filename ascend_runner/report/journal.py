@@ -26,9 +26,9 @@ from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
 from ascend_runner.plan import rerun
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import build, checkpoint, document, health
+from ascend_runner.report import build, checkpoint, document, health, html_page
 from ascend_runner.report.disk import Disk, write_last_cause
-from ascend_runner.supervision.events import Rule, Slowdown, Spawned
+from ascend_runner.supervision.events import Rule, SignalReceived, Slowdown, Spawned
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import printable
@@ -44,7 +44,6 @@ _KINDS: Final = {
 }
 _OF_AN_ATTEMPT: Final = {JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING, JobState.STOPPING}
 TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
-PAGE_LIMIT: Final = 0.5  # seconds that the runner stays to write the report as HTML
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
 
@@ -116,7 +115,13 @@ class Journal:
             if fact.parts:
                 self._last_checkpoint = checkpoint.member(fact, document.iso(time.time()))
         elif isinstance(fact, State) and fact.phase in _KINDS:
+            if fact.phase is Phase.TERMINATING and self._is_page_likely(fact):
+                html_page.load_ahead()
             self._follow(fact)
+
+    def _is_page_likely(self, state: State) -> bool:
+        end = JobState.STOPPED if isinstance(state.cause, SignalReceived) else JobState.FAILED
+        return end in self.spec.html_states
 
     def _follow(self, state: State) -> None:
         kind, was_saving = _KINDS[state.phase], self.job.state is JobState.CHECKPOINTING
@@ -212,28 +217,10 @@ class Journal:
         ranks = tuple(attrs.evolve(rank, rerun=done.get(rank.rank_id, "")) for rank in outcome.ranks)
         return attrs.evolve(outcome, ranks=ranks)
 
-    def write_page(self, tell: Callable[[str], None]) -> None:
-        """Write the report as HTML if the plan has one for this state, and tell where it is.
-
-        It is given up after PAGE_LIMIT seconds.
-        """
-        if self.job.state not in self.spec.html_states:
-            return
-        source, path, report = self.spec.report_path, self.spec.html_path, self._report
-        written: list[str] = []
-
-        def write() -> None:
-            try:
-                from ascend_runner.html_report import page  # noqa: PLC0415  jinja2: 50 ms, when all ranks have ended
-            except ImportError as error:
-                raise OutputError(f"cannot write {path!r}: {error}") from error
-            files.write_atomically(path, page.make(document.encode(report), source))
-            written.append(path)
-
-        self._disk.put(path, write)
-        self._disk.flush(PAGE_LIMIT, f"{PAGE_LIMIT:g} s were not enough; use ascend-job report")
-        if written:
-            tell(f"HTML report: {path}")
+    def write_page(self, tell: Callable[[str], None], limit: float = html_page.LIMIT) -> None:
+        """Write the report as HTML if the plan has one for this state, and tell where it is."""
+        if self.job.state in self.spec.html_states:
+            html_page.write(self.spec, self._report, self._disk, tell, limit)
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
         """Wait until everything was written, at most `limit` seconds."""

@@ -1,0 +1,85 @@
+"""The HTML page that the runner writes: what it needs is loaded in time, and nobody waits for it for long."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import attrs
+import pytest
+
+from ascend_runner.html_report import page
+from ascend_runner.lifecycle.machine import Event, JobState, Kind
+from ascend_runner.plan.ranks import HTML_STATES
+from ascend_runner.report import html_page
+from ascend_runner.report.disk import Disk
+from ascend_runner.report.journal import Journal
+from ascend_runner.supervision.events import Cause, Ending, Exited, LimitReached, SignalReceived
+from ascend_runner.supervision.state import Phase, State
+from tests.helpers.waiting import LIMIT, wait_until
+from tests.report.test_disk import void
+from tests.report.test_journal import ENDED, FAILED, begun, plan
+
+FAILURE = Exited(0, Ending(exit_code=7))
+
+
+@pytest.mark.parametrize(
+    ("html", "cause", "is_loaded"),
+    [
+        ("failure", FAILURE, True),
+        ("failure", LimitReached(60.0), True),
+        ("failure", SignalReceived(15), False),
+        ("always", SignalReceived(15), True),
+        ("never", FAILURE, False),
+    ],
+)
+def test_load_ahead(html: str, cause: Cause, is_loaded: object, tmp_path: Path) -> None:
+    """What a page needs is loaded and compiled while the ranks are being stopped, if there is going to be a page."""
+    page.environment.cache_clear()
+    threads = threading.active_count()
+    journal = Journal(attrs.evolve(plan(tmp_path), html_states=HTML_STATES[html]), lambda _: None)
+    journal.begin(b"{}")
+    journal.feed(Event(kind=Kind.PREPARED))
+    for phase in (Phase.RUNNING, Phase.TERMINATING, Phase.KILLING):
+        journal.observe(State(grace=1.0, phase=phase, cause=None if phase is Phase.RUNNING else cause), 0.0)
+    wait_until(lambda: threading.active_count() == threads)
+
+    assert is_loaded == bool(page.environment.cache_info().currsize)
+    if is_loaded:
+        assert len(page.TEMPLATES) == len(page.environment().cache or ())
+
+
+def test_slow_page_is_no_warning(tmp_path: Path) -> None:
+    """A page that takes too long is given up, and one line tells the command that makes it."""
+    warnings: list[str] = []
+    told: list[str] = []
+    disk = Disk(warnings.append)
+    released = threading.Event()
+    disk.put("slow", lambda: void(released.wait()))
+    html_page.write(attrs.evolve(plan(tmp_path), job_id="a job"), {}, disk, told.append, 0.01)
+    released.set()
+    disk.wait(LIMIT)
+
+    assert ["HTML report: not finished within 0.01 s; run ascend-job report 'a job' to write it"] == told
+
+
+def test_page_of_a_held_job(tmp_path: Path) -> None:
+    """The page tells that a job is held, and is written anew when it is released."""
+    told: list[str] = []
+    journal = begun(tmp_path, [])
+    spec = attrs.evolve(plan(tmp_path), html_states=HTML_STATES["failure"])
+    journal.spec = attrs.evolve(spec, restarts=attrs.evolve(spec.restarts, hold=60.0))
+    journal.job = attrs.evolve(journal.job, policy=journal.spec.restarts)
+    shown = []
+    for event in (Event(kind=Kind.PREPARED), ENDED, Event(kind=Kind.RELEASED, sentence="over")):
+        journal.feed(event)
+        if event.kind is not Kind.PREPARED:
+            journal.finish(FAILED, {}, LIMIT)
+            journal.write_page(told.append, LIMIT)
+            shown.append((tmp_path / "job-report.html").read_text())
+
+    assert JobState.FAILED is journal.job.state
+    assert [f"HTML report: {tmp_path}/job-report.html"] * 2 == told
+    assert [True, False] == ["<strong>holding</strong>" in text for text in shown]
+    assert "<strong>failed</strong>" in shown[1]
+    assert "Held until" not in shown[1]
