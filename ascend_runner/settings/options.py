@@ -17,6 +17,7 @@ from ascend_runner.settings import parsing
 from ascend_runner.settings.option import Option, Topic
 from ascend_runner.supervision.findings import InspectAction
 from ascend_runner.supervision.silence import HangAction
+from ascend_runner.training import step_pattern
 
 HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a complete rank table
 WORKDIR_DEVICE: Final = "device"
@@ -443,7 +444,7 @@ OPTIONS: Final = (
         name="perf_pattern",
         topic=Topic.PERFORMANCE,
         metavar="REGEX",
-        parse=parsing.perf_pattern,
+        parse=step_pattern.parse,
         default=(),
         default_text="the lines of common frameworks",
         help="regular expression for further lines about a step, with groups named step, seconds or ms, hardware, e2e"

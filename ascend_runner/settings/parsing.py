@@ -25,15 +25,6 @@ NONE: Final = "none"
 AUTO: Final = "auto"
 OFF: Final = "off"
 HOOKS: Final = ("before-start", "checkpoint", "after-attempt", "before-exit")
-GROUPS: Final = ("step", "seconds", "ms", "hardware", "e2e")  # of a --perf-pattern
-FEWEST_LITERALS: Final = 3  # characters in a row
-LONGEST_PATTERN: Final = 1000  # characters
-# The parts of a regular expression: an escape, a character class, a repetition, any other character.
-PART: Final = re.compile(
-    r"\\(?:x[0-9A-Fa-f]{2}|[0-9]{1,3}|(?P<escaped>.))|\[\^?\]?(?:\\.|[^\]\\])*\]"
-    r"|(?P<repeated>[*?]|\{\d*(?:,\d*)?\})|(?P<other>.)",
-    re.DOTALL,
-)
 
 
 def switch(text: str) -> bool:
@@ -215,49 +206,6 @@ def ratio(text: str) -> float:
     if not 0 < number < 1:
         raise ValueError("a number above 0 and below 1, such as 0.3")
     return number
-
-
-def perf_pattern(text: str) -> str:
-    """Read a regular expression for lines about a step."""
-    try:
-        found = re.compile(text.encode(errors="surrogateescape")) if len(text) <= LONGEST_PATTERN else None
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"a regular expression, but there is an error in it: {error}") from None
-    if found is None:
-        raise ValueError(f"a regular expression of at most {LONGEST_PATTERN} characters")
-    if not found.groupindex or found.groupindex.keys() - set(GROUPS):
-        raise ValueError(f"a regular expression with one or more of the named groups {', '.join(GROUPS)} and no others")
-    if not fixed_text(text):
-        raise ValueError(
-            f"a regular expression with at least {FEWEST_LITERALS} fixed characters in a row outside of groups, such as"
-            " 'step time'"
-        )
-    return text
-
-
-def fixed_text(pattern: str) -> bytes:
-    """Return the longest text that every match of a regular expression contains outside of groups; b"" without any.
-
-    Text in groups may be optional, or one of several, so it is left out.
-    """
-    if re.search(r"\(\?[a-zA-Z]*[ix]", pattern):  # flags: letters of any case, or spaces and comments
-        return b""
-    runs, depth = [""], 0
-    for part in PART.finditer(pattern):
-        escaped, other = part["escaped"], part["other"]
-        depth += {"(": 1, ")": -1}.get(other or "", 0)
-        if depth:
-            continue
-        if other == "|":
-            return b""
-        if part["repeated"]:
-            runs[-1] = runs[-1][:-1]  # the character may be missing
-        literal = other if other and other not in "()^$.+" else escaped if escaped and not escaped.isalnum() else ""
-        runs[-1] += literal
-        if not literal:
-            runs.append("")
-    longest = max(runs, key=len)
-    return longest.encode(errors="surrogateescape") if len(longest) >= FEWEST_LITERALS else b""
 
 
 def hosts(text: str) -> tuple[tuple[str, int], ...]:

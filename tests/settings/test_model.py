@@ -8,7 +8,7 @@ import pytest
 from ascend_runner.engines import registry as engines
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import registry as frameworks
-from ascend_runner.settings import command_line, model, parsing
+from ascend_runner.settings import command_line, model
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import OPTIONS
 
@@ -233,23 +233,6 @@ def test_restart_requires_restarts(name: str, environ: dict[str, str]) -> None:
         model.decode({name: "restart"}, environ)
 
     assert f"--{name.replace('_', '-')} restart requires --max-restarts" == str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [
-        (r"step (?P<step>\d+) took (?P<ms>\d+) ms", b" took "),
-        (r"\[step\] (?P<step>\d+)", b"[step] "),
-        (r"abc?d{2}ef+g(hijk)?", b""),
-        (r"(?i)step (?P<step>\d+)", b""),
-        (r"[abc]def\x41ghijk\d", b"ghijk"),
-        (r"it{0,2}ers\Bx", b"ers"),
-        (r"a(b(c)d)efgh[]ijkl]", b"efgh"),
-    ],
-)
-def test_fixed_text_of_an_expression(pattern: str, text: bytes) -> None:
-    """Every match contains it, so a line without it need not be searched."""
-    assert text == parsing.fixed_text(pattern)
 
 
 @pytest.mark.parametrize(
