@@ -19,7 +19,6 @@ JOB_HELP: Final = (
     "a job id or an unambiguous prefix of one, the pid of one of its processes, or the directory with its logs"
     " (default: the running job, or else the most recent one)"
 )
-SHELLS: Final = ("bash", "zsh", "fish")
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
@@ -124,7 +123,7 @@ def _add_others(add: Adder) -> None:
     batch.add_argument("--keep-going", action="store_true", help="go on after a command has failed")
     summary = "print the completions of ascend-runner, ascend-job and ascend-rank-table for a shell"
     completion = add("completion", commands.completion, summary, "bash")
-    completion.add_argument("shell", metavar="bash|zsh|fish", choices=SHELLS, help="the shell")
+    completion.add_argument("shell", metavar="bash|zsh|fish", choices=commands.COMPLETIONS, help="the shell")
 
 
 def _add_job(command: ArgumentParser, more: str = "") -> None:

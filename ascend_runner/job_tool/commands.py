@@ -28,6 +28,7 @@ from ascend_runner.tool import write_text
 DONE: Final = 0
 STDOUT: Final = 1  # the descriptor
 DEFAULT_LINES: Final = 10  # of each rank's log, as tail(1)
+COMPLETIONS: Final = {"bash": "ascend-runner", "zsh": "_ascend-runner", "fish": "ascend-runner.fish"}  # by shell
 STATUSES: Final = {
     Condition.RUNNING: 0,
     Condition.SUCCEEDED: 3,
@@ -128,11 +129,9 @@ def stacks(options: Namespace) -> int:
 
 
 def completion(options: Namespace) -> int:
-    """Print what a shell needs to complete the arguments of all programs."""
-    (file,) = (
-        one for one in (resources.files(__package__) / "completions" / options.shell).iterdir() if "runner" in one.name
-    )
-    write_text(file.read_text(encoding="utf-8"))
+    """Print the completions of all programs for a shell."""
+    script = resources.files(__package__) / "completions" / options.shell / COMPLETIONS[options.shell]
+    write_text(script.read_text(encoding="utf-8"))
     return DONE
 
 
