@@ -8,10 +8,13 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.engines import registry as engines
+from ascend_runner.frameworks import registry as frameworks
 from ascend_runner.settings.option import Topic
 from ascend_runner.settings.options import OPTIONS
 
-FILES: Final = {"PATH", "FILE", "OUT", "A", "B"}
+CHOICES: Final = {"framework": frameworks.NAMES, "launcher": engines.NAMES}  # of options whose metavar is NAME
+FILES: Final = {"PATH", "FILE", "OUT", "OUT.html", "A", "B"}
 PLACEHOLDERS: Final = {"DIR", "DURATION", "RANK", "RANKS"}  # for values, beside words that are complete
 NOTE: Final = "# Completion for ascend-runner, ascend-job and ascend-rank-table, written by scripts/generate.\n"
 
@@ -58,7 +61,8 @@ def value_of(metavar: str, choices: Sequence[str] = ()) -> Value:
 def runner_flags() -> tuple[Flag, ...]:
     """Return the options of ascend-runner."""
     topics = Value("", tuple(topic.value for topic in Topic))
-    flags = [Flag((one.flag,), one.help, None if one.is_switch else value_of(one.metavar)) for one in OPTIONS]
+    values = [None if one.is_switch else value_of(one.metavar, CHOICES.get(one.name, ())) for one in OPTIONS]
+    flags = [Flag((one.flag,), one.help, value) for one, value in zip(OPTIONS, values)]
     return (*flags, Flag(("--help",), "show help, or that of a topic", topics), VERSION)
 
 

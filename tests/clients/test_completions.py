@@ -45,6 +45,7 @@ COMPLETED: Final = {
     "ascend-runner --rank-table-t": "--rank-table-timeout",
     "ascend-runner --log-dir exp": "experiment/",
     "ascend-runner --stop-signal T": "TERM",
+    "ascend-runner --framework ten": "tensorflow",
     "ascend-runner --nproc-per-node 8 --dry-run ascend-rank-t": "ascend-rank-table",
     "ascend-runner --job-name x -- ls exp": "experiment/",
     "ascend-runner --no-prefix ascend-job comp": "completion",

@@ -59,13 +59,13 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l master-addr 
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l master-port -d 'port of node 0; not 60000 to 60031 or 16666, which HCCL uses' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l pod-name -d 'pod_name of this node in the rank table' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l server-id -d 'server_id of this node in the rank table, or another address of its server' -r -f -a ''
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l framework -d 'framework to set variables for: auto, mindspore, mindspore-cluster, torch, tensorflow, none; auto suits all frameworks that need no scheduler process' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l framework -d 'framework to set variables for: auto, mindspore, mindspore-cluster, torch, tensorflow, none; auto suits all frameworks that need no scheduler process' -r -f -a 'auto mindspore mindspore-cluster torch tensorflow none'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l isolate-devices -d 'make only its own device visible to each rank (ASCEND_RT_VISIBLE_DEVICES)'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l conda-env -d 'conda environment to run COMMAND in: its name below ANACONDA_DIR, or its directory' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l workdir -d 'working directory of each rank: one per device, the current directory, or DIR' -r -f -a 'device inherit (__fish_complete_directories (commandline -ct))'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l bind -d 'bind each rank to CPU cores near its NPU: to cores of its own, or to all cores of the NUMA node' -r -f -a 'none cores numa'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l stdin -d 'rank that reads standard input, for input() and pdb; its output is shown at once and without prefix' -r -f -a 'none'
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l launcher -d 'program that starts the ranks of a node: direct, torchrun, torch.distributed.launch, init-method, mpirun, deepspeed, msrun; direct is ascend-runner itself' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l launcher -d 'program that starts the ranks of a node: direct, torchrun, torch.distributed.launch, init-method, mpirun, deepspeed, msrun; direct is ascend-runner itself' -r -f -a 'direct torchrun torch.distributed.launch init-method mpirun deepspeed msrun'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hosts -d 'all hosts of the job in the order of the nodes, each with its number of devices' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l mpi-hostfile -d 'host file to write for Open MPI' -r -F
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l mpich-hostfile -d 'host file to write for MPICH' -r -F
@@ -142,7 +142,7 @@ complete -c ascend-job -n '__fish_seen_subcommand_from events' -s f -l follow -d
 complete -c ascend-job -n '__fish_seen_subcommand_from events' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a report -d 'Write the report of a job as an HTML file.'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -s h -l help -d 'show help'
-complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report)' -r -f -a ''
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report)' -r -F
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -l public -d 'leave out arguments, hosts, output, and variables but those that number the ranks; requires -o'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a checkpoint -d 'Ask the ranks of a running job for a checkpoint.'
