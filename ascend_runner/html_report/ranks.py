@@ -77,7 +77,7 @@ def _rank(members: Members, began: float) -> Rank:
         device="" if members.text("name") else str(members.members.get("local_rank", "")),
         pid=str(members.whole("pid") or ""),
         state=state,
-        words=WORDS.get(state, state) + _how(members),
+        words=words_of(members, state),
         started=_after(started, began),
         ended=_after(ended, began),
         first_output=_after(members.moment("first_output_at"), began),
@@ -105,9 +105,11 @@ def _signals(members: Members, began: float) -> Iterator[tuple[int, float]]:
             yield signum, after
 
 
-def _how(members: Members) -> str:
+def words_of(members: Members, state: str) -> str:
+    """Describe the state of a rank: "failed (exit status 1)", "stopped (SIGTERM)"."""
     code, signum = members.whole("exit_code"), members.whole("signal")
-    return f" ({signal_name(signum)})" if signum else f" (exit status {code})" if code else ""
+    how = f" ({signal_name(signum)})" if signum else f" (exit status {code})" if code else ""
+    return WORDS.get(state, state) + how
 
 
 def _size(members: Members, name: str) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Optional
 
+from ascend_runner.html_report.members import Members
+from ascend_runner.html_report.ranks import ORDER, words_of
 from ascend_runner.job_tool.jobs import number
 from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
 from ascend_runner.text import columns, counted, duration, printable, shown, size
@@ -19,9 +21,7 @@ LARGEST_LOG: Final = 1 << 63  # bytes
 LONG_QUIET: Final = 10.0  # seconds without output, and
 ODD_FACTOR: Final = 3  # times those of the median rank, beyond which a rank is shown before others
 LABEL: Final = 12  # characters of the longest label, with a space
-ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these ranks come first, then the others
 NOT_KNOWN: Final = {Condition.DIED, Condition.UNKNOWN}  # when, or whether, it has ended
-WORDS: Final = {"not_killed": "still alive after SIGKILL", "not_started": "not started"}
 
 
 def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
@@ -235,16 +235,12 @@ class _Row:
             str(rank.get("name") or self._rank_id),
             str(rank.get("local_rank", "")),
             str(rank.get("pid") or ""),
-            f"{WORDS.get(self.state, self.state)}{self._how()}",
+            words_of(Members(rank), self.state),
             duration(seconds) if seconds is not None and began and not is_running else "",
             size(log_size) if isinstance(log_size, int) and 0 <= log_size < LARGEST_LOG and last else "",
             duration(self.quiet) if self.quiet is not None else "",
             shown(str(rank.get("last_line", ""))),
         )
-
-    def _how(self) -> str:
-        code, signum = self._rank.get("exit_code"), self._rank.get("signal")
-        return f" (signal {signum})" if signum else f" (exit status {code})" if code else ""
 
 
 def _rows(snapshot: Snapshot, now: float) -> list[_Row]:

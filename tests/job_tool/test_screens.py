@@ -67,6 +67,14 @@ def test_many_ranks() -> None:
     assert len(lines) < 30
 
 
+def test_ends_of_ranks() -> None:
+    """The table has the exit status of a rank, or the name of its signal."""
+    seen = running(rank(0, "failed", exit_code=7), rank(1, "stopped", signal=15), rank(2, "stopped", signal="x"))
+    ends = [" ".join(line.split()[3:]) for line in screens.status(seen, BEGAN).splitlines()[-3:]]
+
+    assert ["failed (exit status 7)", "stopped (SIGTERM)", "stopped"] == ends
+
+
 def test_odd_rank() -> None:
     """A rank that has been quiet for much longer than the others comes first; lines end where the terminal does."""
     ranks = [rank(number, last_line=f"step {number} " + "." * 100) for number in range(8)]
