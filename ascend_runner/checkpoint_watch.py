@@ -160,6 +160,7 @@ class CheckpointAndLimitWatch:
         saved = self._node.heartbeats.saved_since(asked_at)
         missing = tuple(sorted(self._expected(request.unsaved - saved.keys())))
         unsaved = (reached - saved.keys()) & endings.keys()
+        unasked = request.unreached & {rank.rank_id for rank in self._job.ranks} - saved.keys() - endings.keys()
         self._tell(
             CheckpointEnded(
                 asked_at=asked_at,
@@ -168,6 +169,7 @@ class CheckpointAndLimitWatch:
                 missing=missing,
                 stacks=stacks,
                 failed={rank_id: endings[rank_id] for rank_id in sorted(unsaved) if not endings[rank_id].is_success},
+                unasked=tuple(sorted(unasked)),
             )
         )
 

@@ -132,7 +132,8 @@ class CheckpointEnded:
 
     `saved` are the reports by rank; one without a path says that the rank has gone on without saving. Those ranks that
     were expected to report as well, but did not, are `missing`, with their `stacks`, which are empty if they were not
-    read; the endings of those that failed before they had reported are in `failed`.
+    read; the endings of those that failed before they had reported are in `failed`. Those that were not asked because
+    they do not handle the signal are `unasked`.
     """
 
     asked_at: float
@@ -141,6 +142,7 @@ class CheckpointEnded:
     missing: tuple[int, ...] = ()
     stacks: HangSeen = HangSeen(())
     failed: Mapping[int, Ending] = {}
+    unasked: tuple[int, ...] = ()
 
     @property
     def parts(self) -> Mapping[int, SavedCheckpoint]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import time
@@ -26,10 +27,14 @@ def start(program: Program, *words: str, options: tuple[str, ...] = (), env: dic
     return program.start("--nproc-per-node", "2", *options, *TRAINS, *words, env=env)
 
 
+def events(program: Program) -> list[bytes]:
+    """Return the lines of the events."""
+    return (program.log_dir / "job-events.jsonl").read_bytes().splitlines()
+
+
 def states(program: Program) -> list[str]:
     """Return the states that the events tell of."""
-    lines = (program.log_dir / "job-events.jsonl").read_bytes().splitlines()
-    return [json.loads(line)["data"]["state"] for line in lines]
+    return [json.loads(line)["data"]["state"] for line in events(program)]
 
 
 def saves(program: Program) -> list[int]:
@@ -135,16 +140,20 @@ def test_stop_after_a_checkpoint_is_not_delayed(program: Program) -> None:
 
 
 def test_rank_without_a_handler_survives(program: Program) -> None:
-    """It is not among those that have saved, and the others are not kept waiting for it."""
+    """It is named by screen, events and report, and the rank that saves is not kept waiting for it."""
     run = start(program, "0.1", "deaf=1")
     run.wait_for("ready", times=2)
     run.send(signal.SIGUSR1)
     run.wait_for("by rank 0 in ")
-    assert "running" in states(program)
+    wait_until(lambda: program.report()["state"] == "running")
+    last = program.report()["last_checkpoint"]
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
     assert [1, 0] == saves(program)
+    assert ([0], [1]) == (last["ranks"], last["missing"])
+    assert re.search(r"WARNING checkpoint at .* by rank 0 in .*; rank 1 was not asked", run.screen)
+    assert any(b"rank 1 was not asked" in line for line in events(program))
 
 
 def test_rank_that_does_not_answer_is_named(program: Program) -> None:
@@ -178,7 +187,7 @@ def test_rank_that_fails_while_it_saves_before_a_stop(program: Program) -> None:
     assert ("stopped", [1]) == (report["ranks"][0]["state"], report["last_checkpoint"]["missing"])
     assert "\n  failed rank 1 before it had saved (exit status 1)\n  | Traceback" in run.screen
     assert f"\n  log    {report['ranks'][1]['log_path']}\n" in run.screen
-    assert why == json.loads((program.log_dir / "job-events.jsonl").read_bytes().splitlines()[-1])["data"]["sentence"]
+    assert why == json.loads(events(program)[-1])["data"]["sentence"]
 
 
 def test_stop_signal_during_a_save_is_an_event(program: Program) -> None:
@@ -191,7 +200,7 @@ def test_stop_signal_during_a_save_is_an_event(program: Program) -> None:
 
     assert 143 == run.finish()
     assert ["running", "checkpointing", "checkpointing", "stopping", "stopped"] == states(program)[2:]
-    lines = map(json.loads, (program.log_dir / "job-events.jsonl").read_bytes().splitlines())
+    lines = map(json.loads, events(program))
     assert ["io.ascend-runner.job.stop-pending.v1"] == [line["type"] for line in lines if "pending" in line["type"]]
     assert [] == contradictions(program.log_dir)
 

@@ -49,6 +49,9 @@ def ended(fact: CheckpointEnded) -> str:
     if fact.missing:
         verb = "has" if len(fact.missing) == 1 else "have"
         sentences.append(f"{rank_list(fact.missing)} {verb} not reported a checkpoint within {duration(fact.seconds)}")
+    if fact.unasked:
+        was, does = ("was", "it does") if len(fact.unasked) == 1 else ("were", "they do")
+        sentences.append(f"{rank_list(fact.unasked)} {was} not asked, because {does} not handle the signal")
     return "; ".join([*sentences, *failed(fact.failed)])
 
 
@@ -68,6 +71,6 @@ def member(fact: CheckpointEnded, at: str) -> dict[str, object]:
         "step": max(steps, default=None),
         "path": next((saved.path for _rank, saved in sorted(fact.parts.items())), ""),
         "ranks": sorted(fact.parts),
-        "missing": sorted({*fact.missing, *fact.failed}),
+        "missing": sorted({*fact.missing, *fact.failed, *fact.unasked}),
         "seconds": round(fact.seconds, 3),
     }

@@ -107,7 +107,7 @@ class Progress:
 
     def _checkpoint_ended(self, fact: CheckpointEnded) -> None:
         sentence = checkpoint.ended(fact)
-        if fact.missing or fact.failed or (fact.saved and not fact.parts):
+        if fact.missing or fact.failed or fact.unasked or (fact.saved and not fact.parts):
             self._messages.warning(sentence)
         elif sentence:
             self._messages.info(sentence)

@@ -32,10 +32,24 @@ def test_only_ranks_with_a_path_have_saved(
     assert sentence == checkpoint.ended(fact)
 
 
+@pytest.mark.parametrize(
+    ("unasked", "sentence"),
+    [
+        ((1,), "rank 1 was not asked, because it does not handle the signal"),
+        ((1, 2), "ranks 1, 2 were not asked, because they do not handle the signal"),
+    ],
+)
+def test_ranks_that_were_not_asked_are_named(unasked: tuple[int, ...], sentence: str) -> None:
+    """They are named beside those that have saved."""
+    fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, unasked=unasked)
+
+    assert f"checkpoint at step 7 by rank 0 in 2.0 s; {sentence}" == checkpoint.ended(fact)
+
+
 def test_report_has_the_ranks_that_have_saved() -> None:
     """Those that failed instead are missing."""
     fact = CheckpointEnded(
-        asked_at=10.0, seconds=5.0, saved={0: NOT_SAVED, 1: SAVED}, missing=(3,), failed={2: Ending(1)}
+        asked_at=10.0, seconds=5.0, saved={0: NOT_SAVED, 1: SAVED}, missing=(3,), failed={2: Ending(1)}, unasked=(4,)
     )
 
     assert {
@@ -43,6 +57,6 @@ def test_report_has_the_ranks_that_have_saved() -> None:
         "step": 7,
         "path": "checkpoint-7",
         "ranks": [1],
-        "missing": [2, 3],
+        "missing": [2, 3, 4],
         "seconds": 5.0,
     } == checkpoint.member(fact, "now")
