@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ascend_runner.facts import CheckpointEnded
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.supervision.events import Ending, SignalReceived, signal_name
+from ascend_runner.supervision.events import Ending, SignalReceived, Slowdown, signal_name
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, format_numbers, rank_list
@@ -18,8 +18,8 @@ def asking(state: State, job: JobSpec) -> str:
     if isinstance(state.cause, SignalReceived):
         name = signal_name(state.cause.signum)
         return f"received {name}; {request}, up to {job.checkpoint_grace:g} s ({name} again to stop the job now)"
-    if isinstance(state.cause, NodeFinding):
-        return f"{state.cause}; {request}, up to {job.checkpoint_grace:g} s (SIGTERM to stop the job now)"
+    if isinstance(state.cause, (NodeFinding, Slowdown)):
+        return f"{state.cause}; {request}, up to {job.checkpoint_grace:g} s (SIGINT to stop the job now)"
     if state.checkpoint.before_limit:
         return f"the time limit of {duration(state.checkpoint.before_limit.seconds)} is near; {request}"
     return request
@@ -29,7 +29,7 @@ def why(state: State) -> str:
     """Say for the events why the ranks are asked; "" if somebody has asked for it."""
     if isinstance(state.cause, SignalReceived):
         return f"{signal_name(state.cause.signum)} received; the ranks save a checkpoint first"
-    if isinstance(state.cause, NodeFinding):
+    if isinstance(state.cause, (NodeFinding, Slowdown)):
         return f"{state.cause}; the ranks save a checkpoint first"
     is_near = state.checkpoint.before_limit
     return "the ranks are asked for a checkpoint because the time limit is near" if is_near else ""

@@ -363,7 +363,8 @@ OPTIONS: Final = (
         metavar="DURATION",
         parse=parsing.seconds,
         default=0.0,
-        help="time that the ranks have to save a checkpoint before SIGTERM or --time-limit stops them; 0 disables this",
+        help="time that the ranks have to save a checkpoint before SIGTERM, --time-limit, --inspect stop or"
+        " --perf-action stops them; 0 disables this",
     ),
     Option(
         name="time_limit",

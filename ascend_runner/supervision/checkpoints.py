@@ -18,6 +18,7 @@ from ascend_runner.supervision.events import (
     LimitReached,
     Saved,
     SignalReceived,
+    Slowdown,
 )
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import Action, AskToSave, CheckpointRequest, Phase, SetDeadline, State
@@ -45,7 +46,7 @@ def ask_again(state: State, event: CheckpointRequested) -> Step:
     return _asking(attrs.evolve(state, checkpoint=request))
 
 
-def ask_before_stop(state: State, event: SignalReceived | NodeFinding) -> Step:
+def ask_before_stop(state: State, event: SignalReceived | NodeFinding | Slowdown) -> Step:
     """Ask for a checkpoint because of an event that becomes the cause of the stop unless there is one already."""
     has_cause, was_asked = state.cause is not None, state.phase is Phase.CHECKPOINTING
     is_interrupted = state.is_interrupted or isinstance(event, SignalReceived)
@@ -90,7 +91,7 @@ def time_is_over(state: State, _event: DeadlineReached) -> Step:
     return tear_down(state, None) if state.cause else settle(attrs.evolve(state, phase=Phase.RUNNING))
 
 
-def _stopping(state: State, cause: SignalReceived | LimitReached | NodeFinding) -> State:
+def _stopping(state: State, cause: SignalReceived | LimitReached | NodeFinding | Slowdown) -> State:
     return attrs.evolve(state, cause=state.cause or cause, stopped=state.leaders)
 
 

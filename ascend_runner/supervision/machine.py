@@ -21,8 +21,9 @@ The laws, which a test checks in every interleaving:
  8. When the first rank to end reports only a lost peer, the others are asked up to `HOLD` later, so that the true
     cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait.
  9. A request for a checkpoint ends when every rank that it has reached has saved or ended, or when the time for it is
-    over; then the ranks go on. After a SIGTERM (the second one begins the stop, the third one kills) and before the
-    time limit they are stopped then, and nothing that happens meanwhile is a first cause.
+    over; then the ranks go on. After a SIGTERM (the second one begins the stop, the third one kills), before the time
+    limit, and on a node that is found unhealthy or in a slow training that is to end, they are stopped then, and
+    nothing that happens meanwhile is a first cause.
 
 The leader decides the status of its rank, but stragglers have the full grace: in `bash train.sh`, bash dies at once
 while the Python process below it is still saving. Stragglers of a leader that exits 0 are asked to stop at once.
@@ -156,11 +157,11 @@ def _signalled(state: State, event: SignalReceived) -> Step:
     return tear_down(attrs.evolve(state, is_interrupted=True, cause=cause_beside(state, event)), event)
 
 
-def _ended_from_outside(state: State, event: HangDetected | Slowdown | LimitReached) -> Step:
+def _ended_from_outside(state: State, event: HangDetected | LimitReached) -> Step:
     return tear_down(state, event)
 
 
-def _unhealthy(state: State, event: NodeFinding) -> Step:
+def _save_and_stop(state: State, event: NodeFinding | Slowdown) -> Step:
     can_save = state.checkpoint_grace and state.phase is not Phase.STARTING
     return checkpoints.ask_before_stop(state, event) if can_save else tear_down(state, event)
 
@@ -183,7 +184,7 @@ def _signalled_while_saving(state: State, event: SignalReceived) -> Step:
     return _signalled(state, event)
 
 
-def _hung_while_saving(state: State, event: HangDetected | Slowdown) -> Step:
+def _hung_while_saving(state: State, event: HangDetected) -> Step:
     return (state, ()) if state.cause else tear_down(state, event)
 
 
@@ -229,8 +230,8 @@ _WHILE_RANKS_RUN: Final[Mapping[type[Event], Handler]] = {
     Exited: _exited,
     Emptied: _emptied,
     SignalReceived: _signalled,
-    **dict.fromkeys((HangDetected, Slowdown, LimitReached), _ended_from_outside),
-    NodeFinding: _unhealthy,
+    **dict.fromkeys((HangDetected, LimitReached), _ended_from_outside),
+    **dict.fromkeys((NodeFinding, Slowdown), _save_and_stop),
 }
 TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
     Phase.STARTING: {
@@ -245,7 +246,6 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         Exited: _exited_while_saving,
         SignalReceived: _signalled_while_saving,
         HangDetected: _hung_while_saving,
-        Slowdown: _hung_while_saving,
         CheckpointRequested: checkpoints.ask_again,
         AskedToSave: checkpoints.asked,
         Saved: checkpoints.saved,

@@ -27,6 +27,7 @@ from ascend_runner.supervision.events import (
     Exited,
     HangDetected,
     LimitReached,
+    Rule,
     Saved,
     SignalReceived,
     Slowdown,
@@ -501,6 +502,25 @@ def test_first_signal_after_a_failure_is_no_impatience() -> None:
     state, actions = machine.transition(state, SignalReceived(SIGINT))
     assert (Phase.KILLING, (SignalGroup(1, SIGKILL), SetDeadline(5.0))) == (state.phase, actions)
     assert (Exited(0, FAILED), SIGINT) == (state.cause, state.killed_by)
+
+
+SLOW = Slowdown(rule=Rule.DROP, rank_id=0, own=2.0, reference=1.0)
+UNHEALTHY = NodeFinding(subject="device 5", sentence="device 5 is gone", at=0.0, is_error=True)
+
+
+@pytest.mark.parametrize("event", [SLOW, UNHEALTHY])
+@pytest.mark.parametrize("answer", [Saved(0), DeadlineReached()])
+def test_checkpoint_before_a_stop_for_speed_or_health(event: Event, answer: Event) -> None:
+    """The ranks can save first if the user has given them the time; the event stays the cause."""
+    state, _ = machine.start((0,), GRACE, checkpoint_grace=SAVE)
+    state, _ = machine.transition(state, Spawned(0, PID))
+    state, actions = machine.transition(state, event)
+    assert (AskToSave((0,)), SetDeadline(SAVE)) == actions
+    state, _ = machine.transition(state, AskedToSave(frozenset({0})))
+    state, actions = machine.transition(state, answer)
+
+    assert (Phase.TERMINATING, event, AskToStop(0, SIGTERM)) == (state.phase, state.cause, actions[0])
+    assert Phase.TERMINATING is play(1, Spawned(0, PID), event)[0].phase  # without such a time
 
 
 STEP = DeadlineReached()
