@@ -11,7 +11,7 @@ from typing import Final
 from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.job_tool.jobs import FoundJob, with_its_logs
-from ascend_runner.job_tool.snapshot import STATES
+from ascend_runner.job_tool.snapshot import STATES, is_final
 from ascend_runner.job_tool.watching import INTERVAL, FileWatch, JobEnd
 from ascend_runner.lifecycle import event_text
 from ascend_runner.text import shown
@@ -44,15 +44,11 @@ def lines(job: FoundJob, *, follows: bool) -> Iterator[str]:
             for line in (whole + newline).splitlines():
                 state, text = _read(line)
                 yield text
-            if _is_final(state) or is_over or not follows:
+            if is_final(state) or is_over or not follows:
                 break
             watch.wait(None if end.locks else INTERVAL, *end.locks)
-    if not is_alive and not _is_final(state):
+    if not is_alive and not is_final(state):
         yield "the runner was killed; there are no further events"
-
-
-def _is_final(state: str) -> bool:
-    return state in STATES and STATES[state].is_final
 
 
 def _read(line: bytes) -> tuple[str, str]:

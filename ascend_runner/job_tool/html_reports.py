@@ -12,7 +12,7 @@ from ascend_runner import files
 from ascend_runner.errors import SettingsError
 from ascend_runner.html_report import page, sources
 from ascend_runner.job_tool import jobs
-from ascend_runner.job_tool.snapshot import STATES
+from ascend_runner.job_tool.snapshot import is_final
 from ascend_runner.text import size
 
 EXTENSION: Final = ".html"
@@ -35,10 +35,9 @@ def make(word: Optional[str], output: Optional[str], environ: Mapping[str, str],
         raise SettingsError(f"invalid output file {output!r}: its name must end in {EXTENSION}")
     path, is_alive = _report_of(word, environ)
     report = sources.read_report(path)
-    state = STATES.get(report.text("state"))
     found = attrs.evolve(
         sources.gather(report, path),
-        has_died=is_alive is False and not (state and state.is_final),
+        has_died=is_alive is False and not is_final(report.text("state")),
         is_public=is_public,
         links_logs=output is None,
     )

@@ -16,6 +16,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import files
+from ascend_runner.board_reader import LARGEST_NUMBER, LARGEST_PID
 from ascend_runner.errors import AscendRunnerError, SettingsError
 from ascend_runner.guardian import process_tree
 from ascend_runner.services import run_folder
@@ -24,8 +25,6 @@ from ascend_runner.text import abbreviated, is_whole_number
 LARGEST: Final = 1 << 20  # bytes of a run file
 NEWEST_LINK: Final = os.path.join("logs", "latest")  # what a job off the platforms makes in its working directory
 PID_DIGITS: Final = 9  # more than there are
-LARGEST_PID: Final = 1 << 22  # of the kernel (proc(5), pid_max)
-LARGEST_NUMBER: Final = float(1 << 33)  # of seconds: the year 2242
 
 
 class UnknownJobError(AscendRunnerError):

@@ -14,11 +14,11 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import board, board_reader, files
-from ascend_runner.board_reader import View
+from ascend_runner.board_reader import LARGEST_PID, View
 from ascend_runner.errors import reason
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
-from ascend_runner.job_tool.jobs import LARGEST_PID, FoundJob, UnknownJobError, number, with_its_logs
+from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, number, with_its_logs
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.rank_record import RankRecord
 
@@ -204,6 +204,11 @@ def _gone(seen: Snapshot) -> frozenset[int]:
         and 0 < pid <= LARGEST_PID
         and not process_tree.is_alive(pid)
     )
+
+
+def is_final(state: str) -> bool:
+    """Whether a job in this state has ended."""
+    return state in STATES and STATES[state].is_final
 
 
 def epoch(text: str) -> Optional[float]:
