@@ -50,9 +50,9 @@ class LineReader:
             yield from _shown(whole)
 
     def state(self) -> Iterator[str]:
-        """Yield the unfinished line as it is now."""
-        self._is_rest_shown = True
-        if self._rest:
+        """Yield the unfinished line as it is now, unless it was shown like this before."""
+        if self._rest and not self._is_rest_shown:
+            self._is_rest_shown = True
             yield from _shown(self._rest)
 
 

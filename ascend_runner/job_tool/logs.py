@@ -73,24 +73,29 @@ class LogViewer:
 
     def _follow(self, watch: FileWatch, end: JobEnd) -> None:
         view = attrs.evolve(self._query.view, lines=EVERYTHING)
-        names: Optional[set[str]] = None
+        changed: Optional[set[str]] = None  # names of files; None: any may have changed
+        drawn: set[_ShownLog] = set()  # logs with a progress bar that was drawn again
         is_over, states_at = False, 0.0
-        drawn: set[str] = set()  # the logs with a progress bar that was drawn again
         while not is_over:
             is_over = end.has_come()  # before the files are read
-            if is_over or names is None or not names <= self._shown.keys():
-                self._new_logs()
-                names = None if is_over else names
-            for name in self._shown.keys() if names is None else names & self._shown.keys():
-                self._shown[name].show(view, is_whole=is_over)
-                drawn |= {name} if self._shown[name].has_new_state else set()
+            for log in self._logs_of(None if is_over else changed):
+                log.show(view, is_whole=is_over)
+                if log.has_new_state:
+                    drawn.add(log)
             if time.monotonic() >= states_at:
-                for name in drawn:
-                    self._shown[name].show_state(view)
-                states_at, drawn = time.monotonic() + STATE_INTERVAL, set()
+                for log in drawn:
+                    log.show_state(view)
+                drawn.clear()
+                states_at = time.monotonic() + STATE_INTERVAL
             if not is_over:
                 # Without a lock that can be waited for, the end must be looked for.
-                names = watch.wait(STATE_INTERVAL if drawn or not end.locks else None, *end.locks)
+                changed = watch.wait(STATE_INTERVAL if drawn or not end.locks else None, *end.locks)
+
+    def _logs_of(self, names: Optional[set[str]]) -> list[_ShownLog]:
+        """Return the logs with these names, also those that are new, or all logs without names."""
+        if names is None or not names <= self._shown.keys():
+            self._new_logs()
+        return [self._shown[name] for name in (self._shown if names is None else names & self._shown.keys())]
 
     def _new_logs(self) -> list[_ShownLog]:
         """Find the logs that were not there before."""
@@ -170,8 +175,9 @@ class _ShownLog:
         self._write(view.chosen(self._new_lines(is_whole=is_whole)))
 
     def show_state(self, view: View) -> None:
-        """Show a progress bar as it is now."""
-        self._write(view.chosen(self._lines.state()))
+        """Show a progress bar as it is now, if it was drawn again."""
+        if self._lines.has_new_state:
+            self._write(view.chosen(self._lines.state()))
 
     def close(self) -> None:
         """Close the files. May be called twice."""

@@ -30,6 +30,14 @@ def test_progress_bar() -> None:
     assert ([], True, ["30%"], False) == second
 
 
+def test_state_is_shown_once() -> None:
+    """An unfinished line that was shown is not shown again before it changes, not even at the end of the job."""
+    reader = LineReader()
+
+    assert [] == [*reader.feed(b"10%\r20%")]
+    assert [["20%"], []] == [[*reader.state()], [*reader.state()]]
+
+
 def test_nothing_controls_the_terminal() -> None:
     """No control character, mark of direction or separator of lines passes."""
     (line,) = LineReader().feed(HOSTILE)
