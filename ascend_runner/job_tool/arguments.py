@@ -15,14 +15,13 @@ from ascend_runner.text import is_whole_number, parse_numbers
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
-JOB_HELP: Final = (
-    "a job id or an unambiguous prefix of one, the pid of one of its processes, or the directory with its logs"
-    " (default: the running job, or else the most recent one)"
-)
+JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of its processes, "
+LOG_DIR_HELP: Final = "or the directory with its logs"
+DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
-  1  the job is not running, or has refused; batch: a command has failed
+  1  the job is not running or refused the request; batch: a command failed
   2  usage error, or a file that cannot be read or written
   3  status: the job has succeeded
   4  there is no such job, or its state cannot be determined
@@ -41,7 +40,8 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     """
     parser = ArgumentParser(
         prog=PROGRAM,
-        description="Look at the jobs of ascend-runner, running or ended, and control running ones.",
+        description="Look at the jobs of ascend-runner, running or ended, and control running ones.\n"
+        f"The default COMMAND is {DEFAULT}.",
         epilog=EPILOG,
         formatter_class=RawDescriptionHelpFormatter,
     )
@@ -81,10 +81,10 @@ def _add_viewers(add: Adder) -> None:
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
     report = add("report", commands.report, "write the report of a job as an HTML file", "train -o train.html")
-    _add_job(report, "; or a JSON report")
+    _add_job(report, "the directory with its logs, or its JSON report")
     text = "the file to write (default: beside the JSON report)"
     report.add_argument("-o", "--output", metavar="OUT.html", help=text)
-    text = "leave out arguments, hosts, output, and variables but those that number the ranks; requires -o"
+    text = "leave out arguments, hosts, output, and all variables except those that number the ranks; requires -o"
     report.add_argument("--public", action="store_true", help=text)
 
 
@@ -95,7 +95,7 @@ def _add_logs(command: ArgumentParser) -> None:
     _add_ranks(command)
     text = "show the last LINES lines of each rank, or all (default: 10, or all with --since or --grep)"
     command.add_argument("-n", "--lines", metavar="LINES", type=line_count, help=text)
-    text = "show only the lines of the last DURATION, such as 10m, by the times in the lines"
+    text = "show only the lines of the last DURATION, such as 10m, according to the times in them"
     command.add_argument("--since", metavar="DURATION", type=duration, help=text)
     command.add_argument("--grep", metavar="PATTERN", type=pattern, help="show only the lines that match")
 
@@ -118,16 +118,16 @@ def _add_changers(add: Adder) -> None:
 def _add_others(add: Adder) -> None:
     summary = "run the commands of a file one after the other; a second run skips those that have succeeded"
     batch = add("batch", commands.batch, summary, "sweep.txt --keep-going")
-    text = "a command with its options on each line, as you would pass it to ascend-runner; # starts a comment"
+    text = "a file with a command and its options on each line, as you would pass them to ascend-runner; # starts a comment"
     batch.add_argument("file", metavar="FILE", help=text)
     batch.add_argument("--keep-going", action="store_true", help="go on after a command has failed")
-    summary = "print the completions of ascend-runner, ascend-job and ascend-rank-table for a shell"
+    summary = "print the completions of all three programs for a shell"
     completion = add("completion", commands.completion, summary, "bash")
     completion.add_argument("shell", metavar="bash|zsh|fish", choices=commands.COMPLETIONS, help="the shell")
 
 
-def _add_job(command: ArgumentParser, more: str = "") -> None:
-    command.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP + more)
+def _add_job(command: ArgumentParser, files: str = LOG_DIR_HELP) -> None:
+    command.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP + files + DEFAULT_HELP)
 
 
 def rank_ids(text: str) -> frozenset[int]:

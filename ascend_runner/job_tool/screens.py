@@ -44,7 +44,7 @@ def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
 
 def jobs(snapshots: Sequence[Snapshot], now: float) -> str:
     """List jobs, a line each."""
-    heads = ("job", "state", "pid", "began", "took", "logs")
+    heads = ("job", "state", "pid", "started", "took", "logs")
     rows = [
         (
             snapshot.job.name,

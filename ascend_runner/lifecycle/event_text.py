@@ -11,13 +11,13 @@ from ascend_runner.supervision.events import signal_name
 from ascend_runner.text import LONGEST_DURATION, duration
 
 WORDS: Final = {
-    "begun": "the job has begun",
-    "prepared": "ranks are started",
-    "all_started": "every rank was started",
-    "delay_over": "the next attempt is prepared",
-    "checkpoint": "the ranks are asked for a checkpoint",
-    "checkpoint_over": "the ranks go on",
-    "limit_reached": "the time limit is reached",
+    "begun": "the job has started",
+    "prepared": "starting the ranks",
+    "all_started": "all ranks have started",
+    "delay_over": "preparing the next attempt",
+    "checkpoint": "asking the ranks for a checkpoint",
+    "checkpoint_over": "the ranks continue",
+    "limit_reached": "the time limit has been reached",
     "resized": "the job runs on fewer nodes",
 }
 VERDICTS: Final = {verdict.value: why and f"; no restart: {why}" for verdict, why in NO_RESTART.items()}
@@ -62,7 +62,7 @@ def _text(data: Mapping[str, object]) -> str:
     kind, text = str(data["event"]), str(data.get("sentence", ""))
     signum, status, attempt = data.get("signum"), data.get("status"), data.get("attempt")
     if kind == "ended":
-        text = text or (f"exit status {status}" if status else "every rank has succeeded")
+        text = text or (f"exit status {status}" if status else "all ranks have succeeded")
         text += _verdict(data)
     elif kind == LIMIT_CHANGED:
         limit = _seconds(data.get("limit"))

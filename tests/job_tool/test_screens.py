@@ -139,7 +139,7 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ({"state": "running", "attempt": 0, "event": "all_started"}, "running     every rank was started"),
+        ({"state": "running", "attempt": 0, "event": "all_started"}, "running     all ranks have started"),
         (
             {
                 "state": "restarting",
@@ -166,7 +166,7 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
                 "event": "checkpoint_over",
                 "checkpoint": "checkpoint at step 7 by rank 0",
             },
-            "running     the ranks go on (checkpoint at step 7 by rank 0)",
+            "running     the ranks continue (checkpoint at step 7 by rank 0)",
         ),
         (
             {"state": "running", "attempt": 0, "event": "limit-changed", "limit": 7200.0},
@@ -174,7 +174,7 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
         ),
         (
             {"state": "restarting", "attempt": 0, "event": "ended", "verdict": "restart", "delay": float("inf")},
-            "restarting  every rank has succeeded",
+            "restarting  all ranks have succeeded",
         ),
         ({"state": "dancing", "attempt": 0, "event": "dance_begun", "steps": 7}, "dancing     dance begun, steps 7"),
     ],

@@ -129,7 +129,7 @@ complete -c ascend-job -n '__fish_seen_subcommand_from logs' -s h -l help -d 'sh
 complete -c ascend-job -n '__fish_seen_subcommand_from logs' -s f -l follow -d 'show further lines as they are written, until the job ends'
 complete -c ascend-job -n '__fish_seen_subcommand_from logs' -s r -l ranks -d 'ranks, such as 0,8-15 (default: all)' -r -f -a ''
 complete -c ascend-job -n '__fish_seen_subcommand_from logs' -s n -l lines -d 'show the last LINES lines of each rank, or all (default: 10, or all with --since or --grep)' -r -f -a ''
-complete -c ascend-job -n '__fish_seen_subcommand_from logs' -l since -d 'show only the lines of the last DURATION, such as 10m, by the times in the lines' -r -f -a ''
+complete -c ascend-job -n '__fish_seen_subcommand_from logs' -l since -d 'show only the lines of the last DURATION, such as 10m, according to the times in them' -r -f -a ''
 complete -c ascend-job -n '__fish_seen_subcommand_from logs' -l grep -d 'show only the lines that match' -r -f -a ''
 complete -c ascend-job -n '__fish_seen_subcommand_from logs' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a stacks -d 'Show the stacks of the ranks of a running job, outliers first.'
@@ -143,7 +143,7 @@ complete -c ascend-job -n '__fish_seen_subcommand_from events' -f -a '(__ascend_
 complete -c ascend-job -n __fish_use_subcommand -a report -d 'Write the report of a job as an HTML file.'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -s h -l help -d 'show help'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report)' -r -F
-complete -c ascend-job -n '__fish_seen_subcommand_from report' -l public -d 'leave out arguments, hosts, output, and variables but those that number the ranks; requires -o'
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -l public -d 'leave out arguments, hosts, output, and all variables except those that number the ranks; requires -o'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a checkpoint -d 'Ask the ranks of a running job for a checkpoint.'
 complete -c ascend-job -n '__fish_seen_subcommand_from checkpoint' -s h -l help -d 'show help'
@@ -161,7 +161,7 @@ complete -c ascend-job -n __fish_use_subcommand -a batch -d 'Run the commands of
 complete -c ascend-job -n '__fish_seen_subcommand_from batch' -s h -l help -d 'show help'
 complete -c ascend-job -n '__fish_seen_subcommand_from batch' -l keep-going -d 'go on after a command has failed'
 complete -c ascend-job -n '__fish_seen_subcommand_from batch' -F
-complete -c ascend-job -n __fish_use_subcommand -a completion -d 'Print the completions of ascend-runner, ascend-job and ascend-rank-table for a shell.'
+complete -c ascend-job -n __fish_use_subcommand -a completion -d 'Print the completions of all three programs for a shell.'
 complete -c ascend-job -n '__fish_seen_subcommand_from completion' -s h -l help -d 'show help'
 complete -c ascend-job -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'
 
