@@ -118,7 +118,7 @@ def _add_changers(add: Adder) -> None:
 def _add_others(add: Adder) -> None:
     summary = "run the commands of a file one after the other; a second run skips those that have succeeded"
     batch = add("batch", commands.batch, summary, "sweep.txt --keep-going")
-    text = "a file with a command and its options on each line, as you would pass them to ascend-runner; # starts a comment"
+    text = "a file with a command on each line, preceded by its options for ascend-runner; # starts a comment"
     batch.add_argument("file", metavar="FILE", help=text)
     batch.add_argument("--keep-going", action="store_true", help="go on after a command has failed")
     summary = "print the completions of all three programs for a shell"
