@@ -13,7 +13,7 @@ import attrs
 from ascend_runner.html_report import likeness, ranks, timeline
 from ascend_runner.html_report.likeness import Group
 from ascend_runner.html_report.members import Members
-from ascend_runner.html_report.ranks import Rank
+from ascend_runner.html_report.ranks import Rank, Row
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.html_report.timeline import Timeline
 from ascend_runner.lifecycle import event_text
@@ -22,10 +22,10 @@ from ascend_runner.text import counted, duration, format_numbers, rank_list
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
 # below 50 KB, 200 KB and 2 MB.
-LOG_ENDS: Final = (8_000, 800)  # for all, and for each rank in addition
+LOG_ENDS: Final = (6_000, 800)  # for all, and for each rank in addition
 FINDINGS: Final = (4_000, 200)
 EVIDENCE: Final = 8_000
-MOST_CELLS: Final = 1024  # of the topology
+MOST_TILES: Final = 1024  # servers of the topology
 KINDS: Final = frozenset({"failed", "stopped", "succeeded", "running"})
 MOST_EVENTS: Final = 50
 LONGEST_EVENT: Final = 200  # characters
@@ -77,7 +77,7 @@ class Content:
     findings: tuple[Group, ...]
     timeline: Optional[Timeline]
     topology: str  # SVG
-    ranks: tuple[Rank, ...]
+    ranks: tuple[Row, ...]
     states: tuple[tuple[str, str], ...]
     stacks: tuple[Members, ...]
     log_ends: tuple[Group, ...]
@@ -109,8 +109,8 @@ def content_of(sources: Sources) -> Content:
         findings=tuple(findings),
         timeline=timeline.draw(found, _seconds(sources), first or culprit),
         topology=_topology(sources, found),
-        ranks=tuple(found),
-        states=tuple((words, rank_list(rank_ids)) for words, rank_ids in ranks.states(found)),
+        ranks=tuple(ranks.rows(found)),
+        states=tuple(ranks.states(found)),
         stacks=report.children("hang"),
         log_ends=tuple(log_ends),
         logs_left_out=rank_list(left_out),
@@ -129,7 +129,7 @@ def content_of(sources: Sources) -> Content:
 def _topology(sources: Sources, found: Sequence[Rank]) -> str:
     """Return the picture of the rank table, "" without one. Its texts are escaped, as `ascend-rank-table` needs it."""
     kinds = {rank.rank_id: rank.kind if rank.kind in KINDS else "other" for rank in found if rank.rank_id >= 0}
-    is_small = sources.table and sources.table.rank_size <= MOST_CELLS
+    is_small = sources.table and sources.table.server_count <= MOST_TILES
     return picture.draw(sources.table, "Rank table", kinds) if sources.table and is_small and kinds else ""
 
 

@@ -13,6 +13,8 @@ from ascend_runner.text import printable
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?")
 ESCAPED: Final = re.compile(r"[&<>\"']")  # each becomes about five characters in HTML
 
+MOST_GROUPS: Final = 64
+
 
 @attrs.frozen(kw_only=True)
 class Group:
@@ -36,7 +38,7 @@ def group(texts: Mapping[int, Sequence[str]], first: Iterable[int] = ()) -> list
 
 
 def within(groups: Sequence[Group], limit: int) -> tuple[list[Group], tuple[int, ...]]:
-    """Keep groups until they take `limit` bytes in a file; return them and the ranks of those that were left out.
+    """Keep at most MOST_GROUPS groups that take at most `limit` bytes; return them and the ranks of the others.
 
     A group that is too long for the rest loses its first lines.
     """
@@ -50,7 +52,7 @@ def within(groups: Sequence[Group], limit: int) -> tuple[list[Group], tuple[int,
             lines.insert(0, line)
         if lines:
             kept.append(attrs.evolve(one, lines=tuple(lines)))
-        if limit < 0:
+        if limit < 0 or len(kept) == MOST_GROUPS:
             left = groups[index + bool(lines) :]
             return kept, tuple(sorted(rank_id for more in left for rank_id in more.rank_ids))
     return kept, ()

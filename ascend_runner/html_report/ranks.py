@@ -5,21 +5,25 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterator, Sequence
 from signal import SIGINT, SIGKILL, SIGTERM
-from typing import Final, Optional
+from typing import Callable, Final, Optional, TypeVar
 
 import attrs
 
 from ascend_runner.html_report.members import Members
 from ascend_runner.supervision.events import signal_name
-from ascend_runner.text import duration, size
+from ascend_runner.text import duration, rank_list, size
 
 ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these come first, then the others
 WORDS: Final = {"not_killed": "still alive after SIGKILL", "not_started": "not started"}
+MOST_ROWS: Final = 64  # with one rank each
+FEW: Final = 8  # ranks that need no summary: of one state among many, they have a row each
+
+Number = TypeVar("Number", int, float)
 
 
 @attrs.frozen(kw_only=True)
 class Rank:
-    """One rank. `log` is the name of its log file.
+    """One rank. `log` is the name of its log file; `lost` bytes of its output are missing there.
 
     `started` and `ended`, the first output, and when it was asked to stop and killed are in seconds since the start of
     the job, None if they are unknown. `rates` are the bytes in a second that it wrote in each span of `cell_seconds`.
@@ -33,11 +37,11 @@ class Rank:
     words: str
     started: Optional[float]
     ended: Optional[float]
-    took: str
-    memory: str
-    cpu: str
-    output: str
-    lost: str
+    took: Optional[float]
+    memory: Optional[int]
+    cpu: Optional[float]
+    output: Optional[int]
+    lost: int
     log: str
     first_output: Optional[float]
     asked: Optional[float]
@@ -69,7 +73,7 @@ def _rank(members: Members, began: float) -> Rank:
     started, ended = members.moment("started_at"), members.moment("ended_at")
     state, seconds = members.text("state"), members.number("seconds")
     cpu = [members.number(name) for name in ("user_seconds", "system_seconds")]
-    lost, cell_seconds = members.whole("log_lost"), members.number("cell_seconds") or 0.0
+    cell_seconds = members.number("cell_seconds") or 0.0
     sent = dict(_signals(members, began))
     return Rank(
         rank_id=rank_id,
@@ -85,11 +89,11 @@ def _rank(members: Members, began: float) -> Rank:
         killed=sent.get(SIGKILL),
         rates=tuple(max(0, count) / cell_seconds for count in members.wholes("activity")) if cell_seconds else (),
         cell_seconds=cell_seconds,
-        took=duration(seconds) if seconds is not None and ended is not None else "",
-        memory=_size(members, "max_rss"),
-        cpu=duration(sum(filter(None, cpu))) if None not in cpu else "",
-        output=_size(members, "log_size"),
-        lost=f"{lost} bytes are missing" if lost else "",
+        took=None if ended is None else seconds,
+        memory=_count(members, "max_rss"),
+        cpu=None if None in cpu else sum(filter(None, cpu)),
+        output=_count(members, "log_size"),
+        lost=_count(members, "log_lost") or 0,
         log=os.path.basename(members.text("log_path")),
     )
 
@@ -112,14 +116,68 @@ def words_of(members: Members, state: str) -> str:
     return WORDS.get(state, state) + how
 
 
-def _size(members: Members, name: str) -> str:
+def _count(members: Members, name: str) -> Optional[int]:
     count = members.whole(name)
-    return "" if count is None or count < 0 else size(count)
+    return None if count is None or count < 0 else count
 
 
-def states(ranks: Sequence[Rank]) -> list[tuple[str, list[int]]]:
-    """Return the ranks of each state in words, in the order of the ranks."""
+def states(ranks: Sequence[Rank]) -> list[tuple[str, str]]:
+    """Return the ranks of each state in words, in the order of the ranks; none if the rows say as much."""
     found: dict[str, list[int]] = {}
-    for rank in ranks:
+    for rank in ranks if FEW < len(ranks) <= MOST_ROWS else ():
         found.setdefault(rank.words, []).append(rank.rank_id)
-    return [(words, sorted(rank_ids)) for words, rank_ids in found.items()]
+    return [(words, rank_list(rank_ids)) for words, rank_ids in found.items()]
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """A row of the table of ranks: one rank, or several of the same state with the range of each figure."""
+
+    title: str
+    is_group: bool
+    kind: str
+    words: str
+    took: str
+    memory: str
+    cpu: str
+    output: str
+    device: str = ""
+    pid: str = ""
+    log: str = ""
+
+
+def rows(ranks: Sequence[Rank]) -> Iterator[Row]:
+    """Yield the rows. Of many ranks, those in a rare state have one each and come first."""
+    groups: dict[object, list[Rank]] = {}
+    for index, rank in enumerate(ranks):
+        is_alone = len(ranks) <= MOST_ROWS or index == 0 or rank.rank_id < 0
+        groups.setdefault(index if is_alone else (rank.words, bool(rank.lost)), []).append(rank)
+    for group in sorted(groups.values(), key=lambda group: len(group) > FEW):
+        if len(group) > FEW:
+            yield _row(group)
+        else:
+            yield from (_row([rank]) for rank in group)
+
+
+def _row(ranks: Sequence[Rank]) -> Row:
+    first, is_group = ranks[0], len(ranks) > 1
+    lost = _range([rank.lost for rank in ranks], str) if first.lost else ""
+    return Row(
+        title=rank_list([rank.rank_id for rank in ranks]) if is_group else first.title,
+        is_group=is_group,
+        kind=first.kind,
+        words=first.words,
+        took=_range([rank.took for rank in ranks], duration),
+        memory=_range([rank.memory for rank in ranks], size),
+        cpu=_range([rank.cpu for rank in ranks], duration),
+        output=_range([rank.output for rank in ranks], size) + (f", {lost} bytes are missing" if lost else ""),
+        device="" if is_group else first.device,
+        pid="" if is_group else first.pid,
+        log="" if is_group else first.log,
+    )
+
+
+def _range(numbers: Sequence[Optional[Number]], words: Callable[[Number], str]) -> str:
+    known = [number for number in numbers if number is not None]
+    ends = dict.fromkeys((words(min(known)), words(max(known)))) if known else ()
+    return " to ".join(ends)

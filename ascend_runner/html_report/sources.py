@@ -1,13 +1,14 @@
 """What an HTML report is made from: a JSON report, and the events, the run file and the logs beside it.
 
-Only files in the directory of the report are read, whatever paths it names, and secrets in them are masked again: the
-report may come from another version, and logs are what the ranks have written.
+Only files in the directory of the report are read, whatever paths it names, except for a rank table of the same owner.
+Secrets in them are masked again: the report may come from another version, and logs are what the ranks have written.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,8 +20,8 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, UnreadableError, reason
 from ascend_runner.html_report.members import Members
 from ascend_runner.plan.secrets import Masker
-from ascend_runner.rank_table import source
-from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table import codec, source
+from ascend_runner.rank_table.model import RankTable, SuperPod
 from ascend_runner.text import last_lines
 
 LARGEST: Final = 1 << 28  # bytes of a JSON report
@@ -82,7 +83,7 @@ def gather(report: Members, path: str) -> Sources:
                 end = files.read_end(os.path.join(folder, log), LOG_END)
                 log_ends[rank_id] = tuple(last_lines(masker.data(end)))
     return Sources(
-        table=_table(folder, report.whole("rank_size")),
+        table=_table(report, path, masker),
         report=Members(_masked_object(report.members, masker)),
         command=masker.arguments(run[0].texts("command")) if run else (),
         events=tuple(Members(_masked_object(event.members, masker)) for event in events),
@@ -91,12 +92,51 @@ def gather(report: Members, path: str) -> Sources:
     )
 
 
-def _table(folder: str, rank_size: Optional[int]) -> Optional[RankTable]:
-    """Return the rank table that the runner has written beside the logs; None unless it is that of this job."""
-    with suppress(AscendRunnerError, RecursionError):
-        table = source.read(os.path.join(folder, TABLE))
-        return table if table.rank_size == rank_size else None
+def _table(report: Members, path: str, masker: Masker) -> Optional[RankTable]:
+    """Return the rank table beside the logs, or else the one that the report names; None unless it is of this job.
+
+    A table elsewhere must have the owner of the report: then a page shows nothing that its author could not read.
+    """
+    named = report.text("rank_table")
+    with suppress(AscendRunnerError, OSError, ValueError, RecursionError):
+        beside = os.path.join(os.path.dirname(path), TABLE)
+        table = source.read(beside) if os.path.exists(beside) else _read_table(named, os.stat(path).st_uid)
+        if table and table.rank_size == report.whole("rank_size") and _has_server(table, report.text("server_id")):
+            return _masked_table(table, masker)
     return None
+
+
+def _read_table(path: str, owner: int) -> Optional[RankTable]:
+    if not os.path.isabs(path):
+        return None
+    fd = os.open(path, files.READ_FLAGS)
+    with open(fd, "rb"):
+        status = os.fstat(fd)
+        is_readable = stat.S_ISREG(status.st_mode) and status.st_uid == owner
+        return codec.loads(source.read_all(fd, path), source=path) if is_readable else None
+
+
+def _has_server(table: RankTable, server_id: str) -> bool:
+    return any(server.server_id == server_id for server in table.servers)
+
+
+def _masked_table(table: RankTable, masker: Masker) -> RankTable:
+    """Return the table with every text masked that is drawn."""
+    servers = (
+        attrs.evolve(
+            server,
+            server_id=masker.text(server.server_id),
+            devices=tuple(
+                attrs.evolve(device, device_ip=masker.text(device.device_ip), pod_name=masker.text(device.pod_name))
+                for device in server.devices
+            ),
+        )
+        for server in table.servers
+    )
+    pods = (
+        SuperPod(masker.text(pod.super_pod_id), tuple(map(masker.text, pod.server_ids))) for pod in table.super_pods
+    )
+    return attrs.evolve(table, servers=tuple(servers), super_pods=tuple(pods))
 
 
 def _neighbour(name: str, kind: str) -> str:

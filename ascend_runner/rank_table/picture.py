@@ -59,6 +59,8 @@ SCALES: Final = (
     Scale(most_devices=256, width=48, height=44, name=13, rank=16, device=10),
     Scale(most_devices=4096, width=34, height=23, name=12, rank=12),
 )
+MOST_CELLS: Final = SCALES[-1].most_devices
+MOST_CELLS_OF_A_PAGE: Final = 256  # which has much else
 TILE: Final = Scale(most_devices=1 << 30, width=96, height=22, name=11, rank=11)
 
 
@@ -96,7 +98,7 @@ def draw(table: RankTable, title: str, kinds: Mapping[int, str] = {}) -> str:
 
     `kinds` are classes for the cells of some ranks: then the picture has no style of its own, but that of a page.
     """
-    sheet = attrs.evolve(_plan(table), kinds=kinds)
+    sheet = attrs.evolve(_plan(table, MOST_CELLS_OF_A_PAGE if kinds else MOST_CELLS), kinds=kinds)
     frame = 2 * PADDING if table.super_pods else 0
     width = 2 * MARGIN + sheet.width + frame
     size = max(LEAST_TITLE, width // 90)
@@ -119,9 +121,10 @@ def draw(table: RankTable, title: str, kinds: Mapping[int, str] = {}) -> str:
     return svg.document(width, y - GAP + MARGIN, f"{title}: {size_of(table)}", parts, has_style=not kinds)
 
 
-def _plan(table: RankTable) -> Sheet:
+def _plan(table: RankTable, most_cells: int) -> Sheet:
     """Choose the sizes and the number of columns, so that the picture is neither too wide nor too high."""
-    scale = next((scale for scale in SCALES if table.rank_size <= scale.most_devices), TILE)
+    scales = SCALES if table.rank_size <= most_cells else ()
+    scale = next((scale for scale in scales if table.rank_size <= scale.most_devices), TILE)
     most = max((len(server.devices) for server in table.servers), default=1)
     sheet = Sheet(table, scale, cells=min(max(most, 1), MOST_COLUMNS), cards=1)
     total_height = sum(_card_height(sheet, server) + sheet.gap for server in table.servers)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ascend_runner.text import printable
+
 SANS: Final = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
 MONOSPACE: Final = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ADVANCE: Final = 0.62  # width of a monospaced or bold character over its size, rather too much than too little
@@ -44,7 +46,7 @@ def box(x: float, y: float, width: float, height: float, **attributes: object) -
 
 def hinted(hint: str, *parts: str) -> str:
     """Return some parts with a tooltip."""
-    return f"<g><title>{_escaped(hint)}</title>{''.join(parts)}</g>"
+    return f"<g><title>{_escaped(printable(hint))}</title>{''.join(parts)}</g>"
 
 
 def fitted(content: str, size: int, width: float) -> str:

@@ -146,9 +146,10 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     has ended (see `attempt`), and the other members are about the newest one. `conditions` say in what the training is
     slow (see `supervision.events.Slowdown`), `last_step` has its last figures (see `training.steps.Step`), and
     `last_checkpoint` is the last one that was asked for (see `checkpoint.member`); null: none. `rank_size` is 0 if
-    unknown. `staged` has a record of each data set that was copied (see `plan.staging.Staged`). `hang` is where the
-    ranks of a job that hung were, outliers first (see `diagnosis.finding.StackGroup`). `secrets_masked` is how many
-    secrets in variables and in the ends of logs were replaced by ***.
+    unknown. `rank_table` is the file that the ranks read, "" without one. `staged` has a record of each data set that
+    was copied (see `plan.staging.Staged`). `hang` is where the ranks of a job that hung were, outliers first (see
+    `diagnosis.finding.StackGroup`). `secrets_masked` is how many secrets in variables and in the ends of logs were
+    replaced by ***.
     """
     return {
         "job_id": job.job_id,
@@ -164,6 +165,7 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
         "ended_at": "",
         "seconds": 0.0,
         "log_dir": job.log_dir,
+        "rank_table": job.table.path if job.table else "",
         "cause": None,
         "ranks": [],
         "hang": [],

@@ -125,6 +125,25 @@ def document(count: int, text: str = "", **changes: object) -> dict[str, object]
     return report | changes
 
 
+def write_table(folder: Path, count: int, server_id: str = "192.168.0.25", address: str = "10.0.0.1") -> Path:
+    """Write the rank table of a job of so many ranks as the runner does below a directory; return its path."""
+    servers = [
+        {
+            "server_id": f"192.168.1.{first}" if first else server_id,
+            "device": [
+                {"device_id": str(rank_id % 8), "device_ip": address, "rank_id": str(rank_id)}
+                for rank_id in range(first, min(first + 8, count))
+            ],
+        }
+        for first in range(0, count, 8)
+    ]
+    table = {"version": "1.0", "server_count": str(len(servers)), "server_list": servers, "status": "completed"}
+    path = folder / "rank_table" / "jobstart_hccl.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(table))
+    return path
+
+
 @pytest.fixture(name="write")
 def fixture_write(tmp_path: Path) -> Write:
     """Return a function that writes a report and what is beside it, and returns the path of the report."""

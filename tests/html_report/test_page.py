@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
-from tests.html_report.conftest import Elements, Write, document, rank, rendered
+from tests.html_report.conftest import Elements, Write, document, rank, rendered, write_table
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 HOSTILE = (
     "</pre><script>alert(1)</script><img src=x onerror=alert(1)>",
     '" onload="alert(1)" x=\'',
@@ -100,14 +100,17 @@ def test_strange_members(write: Write) -> None:
 @pytest.mark.parametrize(("count", "limit"), [(8, 50_000), (64, 200_000), (1024, 2_000_000)])
 @pytest.mark.parametrize("logs", [log, differing])
 def test_size(count: int, limit: int, logs: Callable[[int], bytes], write: Write) -> None:
-    """A page stays within its limit, even if no two logs are alike."""
+    """A page with its topology stays within its limit, even if no two logs are alike."""
     finding = {"exception": "RuntimeError: <" + "&" * 500, "excerpt": ["&" * 600] * 20, "code": "EI0006"}
     report = document(count)
     if logs is differing:
         report["ranks"] = [rank(one, state="failed", exit_code=1, signal=None, finding=finding) for one in range(count)]
-    size = len(rendered(write(report, logs)).encode())
+    path = write(report, logs)
+    write_table(path.parent, count)
+    page = rendered(path)
 
-    assert size <= limit
+    assert 'id="topology"' in page
+    assert len(page.encode()) <= limit
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -159,14 +162,42 @@ def test_only_files_beside_the_report_are_read(write: Write, tmp_path: Path) -> 
     assert "root:" not in page
 
 
+@pytest.mark.parametrize("text", [text for text in HOSTILE if text.isascii() or "\ud800" not in text])
+def test_hostile_rank_table(text: str, write: Write) -> None:
+    """Names in a rank table add no kind of element, no attribute, and no character that is not printable."""
+    path = write(document(16, text))
+    write_table(path.parent, 16, f"192.168.0.25{text}", address=f"10.0.0.1{text}")
+    shown = rendered(path)
+    page = Elements(shown)
+    plain = write(document(16, "x" * 99))
+    write_table(path.parent, 16, f"192.168.0.25{'x' * 99}")
+
+    assert [] == page.open
+    assert "Topology" in page.texts
+    assert set(page.elements) <= set(Elements(rendered(plain)).elements)
+    assert all(char.isprintable() or char == "\n" for char in shown)
+
+
+def test_many_ranks_have_few_elements(write: Write) -> None:
+    """A page about 1,024 ranks is as easy to read aloud as one about 64, also if no two logs are alike."""
+    counts = {}
+    for logs in (log, lambda rank_id: bytes(ord("a") + int(digit) for digit in str(rank_id)) + b"\n"):
+        for count in (64, 1024):
+            path = write(document(count), logs)
+            write_table(path.parent, count)
+            counts[count] = len(Elements(rendered(path)).elements)
+
+        assert counts[1024] < counts[64] < 2500
+
+
 def test_topology(write: Write, tmp_path: Path) -> None:
     """The rank table beside the logs is drawn with the states of the ranks, if it is that of the job."""
     path = write(document(8))
-    (tmp_path / "rank_table").mkdir()
-    table = tmp_path / "rank_table" / "jobstart_hccl.json"
-    table.write_bytes((FIXTURES / "valid" / "server_list_8_devices.json").read_bytes())
+    table = write_table(tmp_path, 8)
     drawn = Elements(rendered(path))
-    table.write_bytes((FIXTURES / "valid" / "group_list_1_device.json").read_bytes())
+    write_table(tmp_path, 8, "192.168.0.26")
+    of_other_servers = rendered(path)
+    write_table(tmp_path, 16)
     other = rendered(path)
     table.write_bytes(b"{")
 
@@ -174,6 +205,32 @@ def test_topology(write: Write, tmp_path: Path) -> None:
     assert "Topology" in drawn.texts
     assert ["failed"] == [name for name in drawn.classes_of("rect") if name == "failed"]
     assert 7 == drawn.classes_of("rect").count("stopped")
+    assert "Topology" not in of_other_servers
     assert "Topology" not in other
     assert "Topology" not in rendered(path)
     assert "Topology" not in rendered(path, is_public=True)
+
+
+def test_topology_elsewhere(write: Write, tmp_path: Path) -> None:
+    """A rank table that the report names is drawn, if it is a regular file with the owner of the report."""
+    home = tmp_path / "home"
+    home.mkdir()
+    table = write_table(home, 8)
+    link = tmp_path / "link.json"
+    link.symlink_to(table)
+    named = {str(table): True, str(link): False, str(home): False, "": False, "/dev/zero": False, "\0": False}
+    found = {name: "Topology" in rendered(write(document(8, rank_table=name))) for name in named}
+
+    assert named == found
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_topology_of_somebody_else(write: Write, tmp_path: Path) -> None:
+    """A rank table of another owner than that of the report is not read."""
+    home = tmp_path / "home"
+    home.mkdir()
+    table = write_table(home, 8)
+    path = write(document(8, rank_table=str(table)))
+    os.chown(path, 65534, 65534)
+
+    assert "Topology" not in rendered(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.html_report.conftest import Write, document, rank, rendered
+from tests.html_report.conftest import Write, document, rank, rendered, write_table
 
 WORD = "correcthorsebatterystaple"  # at the end of each secret, so that a part of one is found as well
 SECRETS = [
@@ -42,6 +42,20 @@ def test_planted(secret: str, write: Write) -> None:
     path = write(report, lambda _rank: f"before\n{secret}\nafter\n".encode(), tuple(command))
 
     assert WORD not in rendered(path)
+    assert WORD not in rendered(path, is_public=True)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_planted_in_events_and_rank_table(secret: str, write: Write) -> None:
+    """A secret in an event or in the names of a rank table is masked as well."""
+    report = document(2, server_id=secret)
+    path = write(report, command=(secret,))  # which is in an event as well
+    write_table(path.parent, 2, secret, address=secret)
+    page = rendered(path)
+
+    assert 'id="topology"' in page
+    assert 'id="course"' in page
+    assert WORD not in page
     assert WORD not in rendered(path, is_public=True)
 
 
