@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1
+from typing import Union
 
 import attrs
 import pytest
@@ -58,7 +59,10 @@ HOLD = 0.5
 SAVE = 60.0  # seconds for a checkpoint before a stop
 ANSWER_LIMIT = 300.0  # and where nothing else sets a time
 LIMIT = LimitReached(3600.0)
+SLOW = Slowdown(rule=Rule.DROP, rank_id=0, own=2.0, reference=1.0)
+UNHEALTHY = NodeFinding(subject="device 0", sentence="device 0 was gone", at=0.0, is_error=True)
 PHASES = list(Phase)
+Watched = Union[HangDetected, Slowdown, LimitReached, NodeFinding]
 
 
 @attrs.frozen
@@ -85,8 +89,7 @@ class World:
     is_holding: bool = False  # the deadline is that of law 8
     deadlines: int = 0  # that were reached; one is as good as many
     signals: int = 0
-    is_hung: bool = False
-    is_expired: bool = False
+    watches: tuple[Watched, ...] = (HangDetected(60.0), LimitReached(60.0))  # what they may yet report
     cause: Cause | None = None
 
     @property
@@ -111,10 +114,7 @@ class World:
             yield DeadlineReached()
         if self.alive:
             yield AskedProcessEnded()
-        if not self.is_hung:
-            yield HangDetected(60.0)
-        if not self.is_expired:
-            yield LimitReached(60.0)
+        yield from self.watches
         if self.signals < self.most_signals:
             yield SignalReceived(SIGTERM)
         yield from self._about_checkpoints()
@@ -177,17 +177,19 @@ class World:
         if isinstance(event, SignalReceived):
             stays = self.cause is not None and not is_echo(self.cause, event, deadlines=self.deadlines)
             return attrs.evolve(self, signals=self.signals + 1, cause=self.cause if stays else event)
-        if isinstance(event, HangDetected):
-            is_training = self.leaders or self.spawning is not None
-            return attrs.evolve(self, is_hung=True, cause=self.cause or (event if is_training else None))
-        if isinstance(event, LimitReached):
-            is_training = self.leaders or self.spawning is not None
-            return attrs.evolve(self, is_expired=True, cause=self.cause or (event if is_training else None))
+        if isinstance(event, (HangDetected, Slowdown, LimitReached, NodeFinding)):
+            return self._after_watch(event)
         if isinstance(event, AskedProcessEnded):
             return self
         if self.is_holding:
             return attrs.evolve(self, has_deadline=False, is_holding=False)
         return attrs.evolve(self, has_deadline=False, deadlines=min(1, self.deadlines + 1))
+
+    def _after_watch(self, event: Watched) -> World:
+        """Return the world after an event that ends the attempt, unless a cause has done that before."""
+        is_training = self.leaders or self.spawning is not None
+        watches = tuple(other for other in self.watches if other != event)
+        return attrs.evolve(self, watches=watches, cause=self.cause or (event if is_training else None))
 
     def told(self, actions: tuple[Action, ...]) -> World:
         """Return the world in which the actions are in progress."""
@@ -250,7 +252,8 @@ class Transition:
             return is_started and self.world.request is not None
         if before is Phase.CHECKPOINTING and self.before.cause:
             return False
-        is_asked = isinstance(self.event, CheckpointRequested) or is_first_signal
+        is_unhealthy = isinstance(self.event, NodeFinding) and self.world.save > 0
+        is_asked = isinstance(self.event, CheckpointRequested) or is_first_signal or is_unhealthy
         return before in {Phase.RUNNING, Phase.CHECKPOINTING} and is_asked
 
     @property
@@ -290,7 +293,8 @@ def check_checkpoint(step: Transition) -> None:
     is_news = isinstance(event, (AskedToSave, Saved, Exited))
     is_over = (is_answered and is_news) or isinstance(event, (DeadlineReached, LimitReached)) or not world.leaders
     is_over |= event == SignalReceived(SIGTERM) and (world.signals > 1 or not world.save)
-    is_over |= isinstance(event, HangDetected) and step.before.cause is None
+    is_over |= isinstance(event, (HangDetected, Slowdown)) and step.before.cause is None
+    is_over |= isinstance(event, NodeFinding) and step.before.cause is None and not world.save
     is_over |= isinstance(event, Exited) and event.ending != OK and step.before.cause is None
 
     assert is_over is (step.after.phase is not Phase.CHECKPOINTING)
@@ -379,6 +383,16 @@ def test_laws_hold_with_requests_for_checkpoints(ranks: int, save: float) -> Non
     assert steps > 10**ranks
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("save", [0.0, SAVE])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_laws_hold_with_slow_training_and_unhealthy_nodes(ranks: int, save: float) -> None:
+    """The first of slow training, a finding about the node and every other cause wins; ended attempts ignore both."""
+    steps = explore(tuple(range(ranks)), World(save=save, may_request=save > 0, watches=(SLOW, UNHEALTHY)))
+
+    assert steps > 10**ranks
+
+
 def test_table_is_total() -> None:
     """Each phase handles or explicitly ignores each event."""
     events = {
@@ -407,7 +421,8 @@ def test_laws_hold_in_random_histories(ranks: int, random: object) -> None:
     """The laws also hold in random histories of up to 24 ranks."""
     save = SAVE * (ranks % 2)
     state, actions = machine.start(tuple(range(ranks)), GRACE, checkpoint_grace=save)
-    world = World(save=save, most_signals=3, may_request=True).told(actions)
+    watches = (HangDetected(60.0), SLOW, LimitReached(60.0), UNHEALTHY)
+    world = World(save=save, most_signals=3, may_request=True, watches=watches).told(actions)
     while state.phase is not Phase.DONE:
         event = random.choice(list(world.possible()))  # type: ignore[attr-defined]  # hypothesis' own Random
         before = state
