@@ -255,7 +255,8 @@ class JobRunner:
             self._tell_end(event)
 
     def _tell_end(self, event: Event) -> None:
-        """Show how the job has ended, and that it is held, or why it is not."""
+        """Show how the job has ended, and that it is held, or why it is not. This node is inspected no longer."""
+        self._inspector.close()
         journal, job, outcome = self.journal, self.journal.job, self._outcome
         show = self._messages.error if outcome.cause else self._messages.info
         if isinstance(outcome.cause, (SignalReceived, LimitReached)):

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from ascend_runner.guardian import process_tree
 from tests.helpers.job_files import contradictions
 from tests.helpers.npu_tools import NPU_SMI, fake_npu_smi
@@ -134,6 +136,34 @@ def test_no_inspection_without_npus(program: Program) -> None:
     run.send(signal.SIGTERM)
     assert 143 == run.finish()
     assert "killed processes" not in run.screen
+
+
+def test_held_job_is_not_inspected(program: Program) -> None:
+    """The inspection ends with the last attempt, however long the job is held."""
+    run = start(program, "--inspect", "warn", "--hold", "1h")
+    run.wait_for(FOUND)
+    go(program)
+    run.wait_for("release with")
+
+    assert [] == process_tree.children(run.runner_pid)
+    run.send(signal.SIGTERM)
+    assert 7 == run.finish()
+
+
+@pytest.mark.parametrize("with_guardian", [False, True], ids=["runner", "runner-and-guardian"])
+def test_inspection_ends_with_a_killed_runner(program: Program, *, with_guardian: bool) -> None:
+    """The process that inspects the node ends after SIGKILL to the runner, with or without its guardian."""
+    run = start(program, "--inspect", "warn", "--inspect-interval", "3600")
+    run.wait_for(FOUND)
+    runner, children = run.runner_pid, process_tree.children(run.runner_pid)
+    assert 2 == len(children)
+    if with_guardian:
+        run.send(signal.SIGKILL)
+    os.kill(runner, signal.SIGKILL)
+    go(program)
+
+    assert run.finish() in {-signal.SIGKILL, 128 + signal.SIGKILL}
+    wait_until(lambda: not any(map(process_tree.is_alive, children)))
 
 
 def test_precheck_that_prevents_the_start(program: Program) -> None:
