@@ -35,10 +35,14 @@ class Precheck:
         warn: Callable[[str], None],
         *,
         can_stop: bool,
+        limit: float = LIMIT,
     ) -> None:
-        """`look`, `pass_on` and `warn` are called in a thread. With `can_stop`, an error prevents the start."""
+        """`look`, `pass_on` and `warn` are called in a thread.
+
+        With `can_stop`, an error prevents the start if it is found within `limit` seconds.
+        """
         self._look, self._pass_on, self._warn = look, pass_on, warn
-        self._can_stop = can_stop
+        self._can_stop, self._limit = can_stop, limit
         self._thread: Optional[threading.Thread] = None
         self._is_over = False
         self._errors: list[str] = []
@@ -60,16 +64,22 @@ class Precheck:
         """
         if self._can_stop:
             self.begin()
-            ends = time.monotonic() + LIMIT
-            while self._thread and self._thread.is_alive() and time.monotonic() < ends:
-                pause(0.0)
-                self._thread.join(LOOK_INTERVAL)
+            self._wait(pause)
         self._is_over = True
         if self._can_stop and self._errors:
             number = counted(len(self._errors), "error")
             raise AscendRunnerError(
                 f"the pre-check has found {number}: {'; '.join(self._errors)}; no rank was started (--precheck stop)"
             )
+
+    def _wait(self, pause: Callable[[float], None]) -> None:
+        ends = time.monotonic() + self._limit
+        while self._thread and self._thread.is_alive():
+            if time.monotonic() >= ends:
+                self._warn(f"the pre-check has not ended within {self._limit:g} s; the job starts without its result")
+                return
+            pause(0.0)
+            self._thread.join(LOOK_INTERVAL)
 
     def _run(self) -> None:
         with suppress(AscendRunnerError):  # the start meets it as well, and reports it
