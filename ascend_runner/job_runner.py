@@ -12,7 +12,6 @@ import attrs
 
 from ascend_runner import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
-from ascend_runner.facts import Fact, Swept
 from ascend_runner.job_hooks import JobHooks
 from ascend_runner.launcher import Launcher
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
@@ -34,6 +33,7 @@ from ascend_runner.services.heartbeats import receiving
 from ascend_runner.supervision.events import LimitReached, SignalReceived
 
 if TYPE_CHECKING:
+    from ascend_runner.inspection.inspector import Inspector
     from ascend_runner.services.step_reader import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
 
@@ -41,7 +41,7 @@ RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that
 
 
 class JobRunner:
-    """Runs one job. `spec` is the plan of the newest attempt. An observer of the manager's facts."""
+    """Runs one job."""
 
     def __init__(self, launcher: Launcher, journal: Journal, console: Console) -> None:
         self.journal = journal
@@ -52,10 +52,8 @@ class JobRunner:
         self._last_failure: Outcome | None = None  # of the newest attempt that another one was to follow
         self._limit = REPORT_LIMIT  # seconds for the disk with the report
         self._checkpoints: Checkpoints | None = None  # before the attempt; None: unknown
-        self._has_survivors = False  # whether processes of the attempt are alive
         self._hooks = JobHooks(launcher, journal)
-        inspector = machine.inspector(journal.spec, launcher.environ, launcher.requests.pass_on)
-        self._inspector = launcher.log_dir.enter_context(closing(inspector))
+        self._inspector: Inspector | machine.NoInspector = machine.NoInspector()
 
     def run(self) -> Outcome:
         """Run the job to its end.
@@ -69,6 +67,8 @@ class JobRunner:
             Action.HOLD: self._hold,
             Action.PREPARE: self._prepare_again,
         }
+        inspector = machine.inspector(self.journal.spec, self._launcher.environ, self._launcher.requests.pass_on)
+        self._inspector = self._launcher.log_dir.enter_context(closing(inspector))
         event = self._make(self.journal.spec)
         machine.note_what_is_missing(self.journal.spec, self._messages)
         while actions := self._feed(event):
@@ -95,11 +95,6 @@ class JobRunner:
             with suppress(StopRequestedError):
                 self._run_hooks(event)
 
-    def observe(self, fact: Fact, _at: float) -> None:
-        """Take note of processes that nothing could end."""
-        if isinstance(fact, Swept):
-            self._has_survivors = bool(fact.survivors)
-
     # --- Performing ---------------------------------------------------------------------------------------------------
 
     def _make(self, spec: JobSpec) -> Event:
@@ -115,7 +110,7 @@ class JobRunner:
 
     def _start(self) -> Event:
         """Run an attempt."""
-        spec, self._has_survivors = self.journal.spec, False
+        spec = self.journal.spec
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
         progress = Progress(spec, self._messages, self._signals.is_orphaned)
         folder = self._launcher.run_folder
@@ -123,12 +118,14 @@ class JobRunner:
             beside.callback(run_folder.end_attempt, folder)
             shown = board.opened(folder, spec, lambda: self._launcher.requests.deadline)
             spec = with_checkpoint_requests(spec, folder)
-            spec, heartbeats = beside.enter_context(receiving(spec, folder, self._messages.warning, self._signals.wake))
+            warn, wake = self._messages.warning, self._signals.wake
+            reports = receiving(spec, folder, warn, wake=wake, show_step=shown.store_step)
+            spec, heartbeats = beside.enter_context(reports)
             processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt(), self._inspector.pids)))
             self._signals.watch(processes.exits)
             beside.callback(self._signals.unwatch, processes.exits)
-            heartbeats.show_step = shown.store_step
-            output = RankOutputs(spec, self._console, self._messages.warning, shown.activities)
+            steps = self._read_steps(beside, shown)
+            output = RankOutputs(spec, self._console, warn, shown.activities, tap=steps.tap if steps else None)
             node = ManagedNode(
                 processes=processes,
                 output=output,
@@ -136,24 +133,22 @@ class JobRunner:
                 evidence=recorder.investigation,
                 heartbeats=heartbeats,
                 requests=self._launcher.requests,
-                steps=self._read_steps(beside, output, shown),
+                steps=steps,
             )
-            observers = (shown, progress, self.journal, self, recorder, heartbeats, self._hooks, self._inspector)
+            observers = (shown, progress, self.journal, recorder, heartbeats, self._hooks, self._inspector)
             Manager(spec, node, observers=observers).run()
-
-        self._outcome = recorder.finish(self._messages.warning)
-        self._limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         return self._end_of_attempt(recorder)
 
-    def _read_steps(self, beside: ExitStack, output: RankOutputs, shown: board.Board) -> StepReader | None:
+    def _read_steps(self, beside: ExitStack, shown: board.Board) -> StepReader | None:
         """Watch the performance of the training, if that is asked for."""
         if not self.journal.spec.watches_performance:
             return None
         from ascend_runner.services import step_reader  # noqa: PLC0415  only --perf-* needs it
 
-        environ, warn, wake = self._launcher.environ, self._messages.warning, self._signals.wake
-        steps = beside.enter_context(step_reader.reading(self.journal.spec, environ, warn, wake))
-        output.tap, self.journal.last_step, steps.show = steps.tap, steps.last_step, shown.store_step
+        spec, environ, warn = self.journal.spec, self._launcher.environ, self._messages.warning
+        reading = step_reader.reading(spec, environ, warn, wake=self._signals.wake, show_step=shown.store_step)
+        steps = beside.enter_context(reading)
+        self.journal.last_step = steps.last_step
         return steps
 
     def _hold(self) -> Event:
@@ -187,7 +182,9 @@ class JobRunner:
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
-        outcome, cause = self._outcome, self._outcome.cause
+        self._outcome = outcome = recorder.finish(self._messages.warning)
+        self._limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
+        cause = outcome.cause
         if cause is None or isinstance(cause, (SignalReceived, LimitReached)):
             kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
             return Event(kind=kind, status=outcome.status, sentence=build.sentence(outcome))
@@ -200,7 +197,7 @@ class JobRunner:
             restart=restart,
             fingerprint=fingerprint,
             has_progressed=has_progressed,
-            is_clear=not self._has_survivors,
+            is_clear=not recorder.has_survivors,
             is_local=True if self.journal.spec.has_all_ranks else outcome.is_local,
             sentence=build.sentence(outcome),
         )

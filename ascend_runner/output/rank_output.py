@@ -25,12 +25,17 @@ class RankOutputs:
     """Gives each rank a pipe, and moves its output to its log file and the console."""
 
     def __init__(
-        self, job: JobSpec, console: Console, warn: Callable[[str], None], activities: Mapping[int, Activity]
+        self,
+        job: JobSpec,
+        console: Console,
+        warn: Callable[[str], None],
+        activities: Mapping[int, Activity],
+        *,
+        tap: Callable[[int], Callable[[bytes], None]] | None = None,
     ) -> None:
-        """`activities` count the output of each rank."""
+        """`activities` count the output of each rank; `tap` returns what also takes the output of a rank."""
         self._job = job
-        self._warn, self._activities = warn, activities
-        self.tap: Callable[[int], Callable[[bytes], None]] | None = None  # returns what also takes a rank's output
+        self._warn, self._activities, self._tap = warn, activities, tap
         self._pump = Pump(console)
         self._hung: set[int] = set()  # ranks whose disk did not respond at the end
         self._streams: dict[int, Stream] = {}
@@ -65,7 +70,7 @@ class RankOutputs:
             self._streams[spec.rank_id] = stream = Stream(
                 spec.rank_id, writer, cutter, show_after=show_after, has_timestamps=has_timestamps
             )
-            stream.tap = self.tap and self.tap(spec.rank_id)
+            stream.tap = self._tap and self._tap(spec.rank_id)
         self._pump.start()
 
     @contextmanager

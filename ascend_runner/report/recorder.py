@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, RankOutput, RankReaped, SignalsSent
+from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
 from ascend_runner.host import bounded, memory
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
@@ -44,6 +44,7 @@ class Recorder:
         is_stopped: Callable[[], bool] = bounded.never,
     ) -> None:
         """Once `is_cut` returns true, only evidence that is available at once is used; for stacks, `is_stopped`."""
+        self.has_survivors = False  # whether processes of the job are alive after SIGKILL
         self._job = job
         self._is_cut, self._is_stopped = is_cut, is_stopped
         self._specs = {spec.rank_id: spec for spec in job.processes}
@@ -70,9 +71,7 @@ class Recorder:
         elif isinstance(fact, Spawned):
             self._spawned[fact.rank_id] = fact, at
         elif isinstance(fact, Exited):
-            self._exited[fact.rank_id] = fact, at
-            if not self._state.is_tearing_down:
-                self._ended_before.add(fact.rank_id)
+            self._note_exit(fact, at)
         elif isinstance(fact, RankReaped):
             self._reaped[fact.rank_id] = fact
         elif isinstance(fact, RankOutput):
@@ -84,6 +83,13 @@ class Recorder:
             self._unsaved = fact.failed
         elif isinstance(fact, HangSeen):
             self._hang = fact.stacks
+        elif isinstance(fact, Swept):
+            self.has_survivors = bool(fact.survivors)
+
+    def _note_exit(self, fact: Exited, at: float) -> None:
+        self._exited[fact.rank_id] = fact, at
+        if not self._state.is_tearing_down:
+            self._ended_before.add(fact.rank_id)
 
     def _note_signals(self, fact: SignalsSent, at: float) -> None:
         for rank_id, signum in fact.signums.items():

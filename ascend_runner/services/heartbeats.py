@@ -36,13 +36,19 @@ DEEPEST: Final = 30  # processes between a rank and one that speaks for it
 
 @contextmanager
 def receiving(
-    job: JobSpec, folder: str, warn: Callable[[str], None], wake: Callable[[], None] = lambda: None
+    job: JobSpec,
+    folder: str,
+    warn: Callable[[str], None],
+    *,
+    wake: Callable[[], None] = lambda: None,
+    show_step: Callable[[float, int], None] = lambda _at, _step: None,
 ) -> Iterator[tuple[JobSpec, Heartbeats]]:
     """Let the ranks report while they run; yields the plan in which they know where.
 
-    `wake` is called when a checkpoint was saved. Without a directory to share with the ranks, nothing is received.
+    `wake` is called when a checkpoint was saved, and `show_step` with the time and the number of each step, both in a
+    thread. Without a directory to share with the ranks, nothing is received.
     """
-    heartbeats = Heartbeats(wake=wake)
+    heartbeats = Heartbeats(wake=wake, show_step=show_step)
     with closing(heartbeats):
         if folder:
             try:
@@ -56,10 +62,14 @@ def receiving(
 class Heartbeats:
     """The last beat of each rank. An observer of the manager's facts, from which it learns the processes of the job."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float] = time.monotonic,
+        wake: Callable[[], None] = lambda: None,
+        show_step: Callable[[float, int], None] = lambda _at, _step: None,
+    ) -> None:
         self.announced_until = 0.0  # the end of the longest pause that a rank has announced
-        self._now, self._wake = now, wake
-        self.show_step: Callable[[float, int], None] = lambda _at, _step: None  # is called with each step
+        self._now, self._wake, self._show_step = now, wake, show_step
         self._beats: dict[int, Beat] = {}
         self._sockets: dict[int, tuple[int, socket.socket]] = {}  # by descriptor, with the rank
         self._resources = ExitStack()
@@ -189,7 +199,7 @@ class Heartbeats:
             self._saved.setdefault(rank_id, {})[pid] = saved
             self._has_news = True
         if told.step is not None:
-            self.show_step(now, told.step)
+            self._show_step(now, told.step)
         if told.extend:
             self.announced_until = max(self.announced_until, now + told.extend)
         if told.is_beat or before:

@@ -36,6 +36,9 @@ LINE_END: Final = re.compile(rb"[\r\n]")  # a progress bar ends a state with a c
 CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 NPU_SMI_LIMIT: Final = 5.0  # seconds
 
+# Takes the time, the number of a step, that of all steps, and the seconds of a step; see `board.Board.store_step`.
+ShowStep = Callable[[float, Optional[int], Optional[int], Optional[float]], None]
+
 
 @attrs.frozen
 class _Line:
@@ -82,13 +85,21 @@ class LineTap:
 
 
 class StepReader:
-    """Reads the steps of one attempt. `wake` is called when something is to be taken."""
+    """Reads the steps of one attempt. `wake` and `show_step` are called in a thread.
+
+    `wake` is called when something is to be taken, and `show_step` with the time and the figures of each step.
+    """
 
     def __init__(
-        self, job: JobSpec, devices: Devices, warn: Callable[[str], None], wake: Callable[[], None] = lambda: None
+        self,
+        job: JobSpec,
+        devices: Devices,
+        warn: Callable[[str], None],
+        *,
+        wake: Callable[[], None] = lambda: None,
+        show_step: ShowStep = lambda *_figures: None,
     ) -> None:
-        self._job, self._devices = job, devices
-        self._warn, self._wake = warn, wake
+        self._devices, self._wake, self._show_step = devices, wake, show_step
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._performance = Performance(threshold=job.perf_threshold, drop=job.perf_drop)
         self._matcher = Matcher(job.perf_patterns, warn)
@@ -96,7 +107,6 @@ class StepReader:
         self._found: queue.SimpleQueue[Slowdown] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
-        self.show: Callable[..., None] = lambda *_figures: None  # see Board.store_step
         self._last = Step()
         self._last_at = 0.0  # in seconds since the epoch
 
@@ -179,7 +189,7 @@ class StepReader:
             told = {}
         self._last = self._last._replace(**told)
         self._last_at = time.time()
-        self.show(at, self._last.step, self._last.steps, self._last.seconds)
+        self._show_step(at, self._last.step, self._last.steps, self._last.seconds)
 
     def _placed(self, slow: Slowdown) -> Slowdown:
         """Return a finding with the name of its process, and the NPU of a straggler."""
@@ -222,14 +232,20 @@ class Devices:
 
 @contextmanager
 def reading(
-    job: JobSpec, environ: Mapping[str, str], warn: Callable[[str], None], wake: Callable[[], None]
+    job: JobSpec,
+    environ: Mapping[str, str],
+    warn: Callable[[str], None],
+    *,
+    wake: Callable[[], None],
+    show_step: ShowStep,
 ) -> Iterator[StepReader]:
     """Read the steps of an attempt while the context lasts.
 
     Raises:
         AscendRunnerError: The limit of processes is reached.
     """
-    reader = StepReader(job, Devices(Host(), environ, tuple(hccl.visible_devices(environ))), warn, wake)
+    devices = Devices(Host(), environ, tuple(hccl.visible_devices(environ)))
+    reader = StepReader(job, devices, warn, wake=wake, show_step=show_step)
     reader.start()
     try:
         yield reader

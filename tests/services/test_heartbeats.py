@@ -69,8 +69,7 @@ def sending(path: str, text: str, *, new_session: bool = False) -> Iterator[None
 def test_each_rank_has_its_own_beats(folder: str) -> None:
     """Later datagrams add to what the rank has told before; also a process in a session of its own speaks for it."""
     steps: list[tuple[float, int]] = []
-    with closing(Heartbeats(now=lambda: 7.0)) as heartbeats:
-        heartbeats.show_step = lambda at, step: steps.append((at, step))
+    with closing(Heartbeats(lambda: 7.0, show_step=lambda at, step: steps.append((at, step)))) as heartbeats:
         job = heartbeats.open(job_of(3), folder)
         first = Beat(at=7.0, step=5, section="evaluation", status="fine")
         with sending(address(job, 0), "WATCHDOG=1\nX_STEP=5\nX_SECTION=evaluation\nSTATUS=fine"):
