@@ -60,7 +60,7 @@ SAVE = 60.0  # seconds for a checkpoint before a stop
 ANSWER_LIMIT = 300.0  # and where nothing else sets a time
 LIMIT = LimitReached(3600.0)
 SLOW = Slowdown(rule=Rule.DROP, rank_id=0, own=2.0, reference=1.0)
-UNHEALTHY = NodeFinding(subject="device 0", sentence="device 0 was gone", at=0.0, is_error=True)
+UNHEALTHY = NodeFinding(subject="device 5", sentence="device 5 was gone", at=0.0, is_error=True)
 PHASES = list(Phase)
 Watched = Union[HangDetected, Slowdown, LimitReached, NodeFinding]
 
@@ -252,8 +252,8 @@ class Transition:
             return is_started and self.world.request is not None
         if before is Phase.CHECKPOINTING and self.before.cause:
             return False
-        is_unhealthy = isinstance(self.event, NodeFinding) and self.world.save > 0
-        is_asked = isinstance(self.event, CheckpointRequested) or is_first_signal or is_unhealthy
+        may_save = isinstance(self.event, (NodeFinding, Slowdown)) and self.world.save > 0
+        is_asked = isinstance(self.event, CheckpointRequested) or is_first_signal or may_save
         return before in {Phase.RUNNING, Phase.CHECKPOINTING} and is_asked
 
     @property
@@ -293,8 +293,8 @@ def check_checkpoint(step: Transition) -> None:
     is_news = isinstance(event, (AskedToSave, Saved, Exited))
     is_over = (is_answered and is_news) or isinstance(event, (DeadlineReached, LimitReached)) or not world.leaders
     is_over |= event == SignalReceived(SIGTERM) and (world.signals > 1 or not world.save)
-    is_over |= isinstance(event, (HangDetected, Slowdown)) and step.before.cause is None
-    is_over |= isinstance(event, NodeFinding) and step.before.cause is None and not world.save
+    is_over |= isinstance(event, HangDetected) and step.before.cause is None
+    is_over |= isinstance(event, (NodeFinding, Slowdown)) and step.before.cause is None and not world.save
     is_over |= isinstance(event, Exited) and event.ending != OK and step.before.cause is None
 
     assert is_over is (step.after.phase is not Phase.CHECKPOINTING)
@@ -517,10 +517,6 @@ def test_first_signal_after_a_failure_is_no_impatience() -> None:
     state, actions = machine.transition(state, SignalReceived(SIGINT))
     assert (Phase.KILLING, (SignalGroup(1, SIGKILL), SetDeadline(5.0))) == (state.phase, actions)
     assert (Exited(0, FAILED), SIGINT) == (state.cause, state.killed_by)
-
-
-SLOW = Slowdown(rule=Rule.DROP, rank_id=0, own=2.0, reference=1.0)
-UNHEALTHY = NodeFinding(subject="device 5", sentence="device 5 is gone", at=0.0, is_error=True)
 
 
 @pytest.mark.parametrize("event", [SLOW, UNHEALTHY])
