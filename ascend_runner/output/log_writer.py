@@ -74,6 +74,11 @@ class LogWriter:
         return gaps
 
     @property
+    def lost(self) -> int:
+        """How many bytes the log file lacks."""
+        return sum(gap.size for gap in self.gaps)
+
+    @property
     def is_alive(self) -> bool:
         """Whether the thread is running."""
         return self._thread is not None and self._thread.is_alive()
@@ -94,7 +99,7 @@ class LogWriter:
         if self.is_hung():
             self._to_skip += len(data)
             add_gap(self._dropped, Gap(start, len(data)))
-            self.activity.lose(sum(gap.size for gap in self.gaps))
+            self.activity.lose(self.lost)
             self._warnings.warn_once(
                 "hangs",
                 f"cannot write {self.file.path!r}: its disk has not responded for {STALL_LIMIT:g} s; the job continues,"
@@ -177,7 +182,7 @@ class LogWriter:
         newest = self.file.gaps[-1:]
         self.file.write(item)
         if self.file.gaps[-1:] != newest:
-            self.activity.lose(sum(gap.size for gap in self.gaps))
+            self.activity.lose(self.lost)
         self._written += len(item)
         if self._when_room:
             self._call_if_room()
