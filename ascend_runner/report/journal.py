@@ -188,11 +188,11 @@ class Journal:
 
         `environ` is the environment that the runner was started with.
         """
-        document = build.build(outcome, self.spec, environ)
+        report = build.build(outcome, self.spec, environ)
         if self._ended:
-            self._attempts.append(build.attempt(document, self.job, self._ended))
+            self._attempts.append(build.attempt(report, self.job, self._ended))
             self._ended = None
-        self._replace(build.with_last_failure(document, self._attempts) if outcome.last_failure else document)
+        self._replace(build.with_last_failure(report, self._attempts) if outcome.last_failure else report)
         self.flush(limit)
         if self.job.state is not JobState.RESTARTING:
             self._tell_kubernetes(limit)
