@@ -17,7 +17,7 @@ from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import terminal
 from ascend_runner.job_tool import event_lines, jobs, logs, rank_stacks, screens, snapshot
 from ascend_runner.job_tool.jobs import FoundJob
-from ascend_runner.job_tool.log_lines import EVERYTHING, View
+from ascend_runner.job_tool.log_lines import EVERYTHING, LineFilter
 from ascend_runner.job_tool.snapshot import Condition, Snapshot
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.services import control
@@ -103,7 +103,7 @@ def show_logs(options: Namespace) -> int:
     query = logs.Query(
         ranks=options.ranks,
         since=None if options.since is None else time.time() - options.since,
-        view=View(lines=lines, pattern=options.grep),
+        line_filter=LineFilter(lines=lines, pattern=options.grep),
         follows=options.follow,
         has_colors=terminal.has_colors(STDOUT, options.environ),
     )

@@ -16,7 +16,7 @@ EVERYTHING: Final = -1  # instead of a number of lines
 
 
 @attrs.frozen(kw_only=True)
-class View:
+class LineFilter:
     """Which lines of each log are shown: the last `lines` of those that `pattern` matches (None: all match)."""
 
     lines: int = EVERYTHING

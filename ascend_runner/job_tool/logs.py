@@ -16,7 +16,7 @@ from ascend_runner.errors import SettingsError, UnreadableError, reason
 from ascend_runner.host import bounded
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.log_files import LogReader, RankLog, Start, find_logs, last_lines, lines_since
-from ascend_runner.job_tool.log_lines import EVERYTHING, LineReader, View
+from ascend_runner.job_tool.log_lines import EVERYTHING, LineFilter, LineReader
 from ascend_runner.job_tool.watching import FileWatch, JobEnd
 from ascend_runner.text import PREFIX_STYLES, colored, printable, rank_list
 from ascend_runner.tool import write_text
@@ -31,7 +31,7 @@ LINES_AT_ONCE: Final = 1000  # that are written
 class Query:
     """What is shown: the logs of `ranks` (None: all), since a time in seconds since the epoch (None: the beginning)."""
 
-    view: View
+    line_filter: LineFilter
     ranks: Optional[frozenset[int]] = None
     since: Optional[float] = None
     follows: bool = False
@@ -65,26 +65,26 @@ class LogViewer:
             self._check(may_come=not is_over)
             self._begin(logs)
             for log in logs:
-                log.show(self._query.view, is_whole=is_over)
+                log.show(self._query.line_filter, is_whole=is_over)
                 if not self._query.follows:
                     log.close()
             if not is_over:
                 self._follow(watch, end)
 
     def _follow(self, watch: FileWatch, end: JobEnd) -> None:
-        view = attrs.evolve(self._query.view, lines=EVERYTHING)
+        line_filter = attrs.evolve(self._query.line_filter, lines=EVERYTHING)
         changed: Optional[set[str]] = None  # names of files; None: any may have changed
         drawn: set[_ShownLog] = set()  # logs with a progress bar that was drawn again
         is_over, states_at = False, 0.0
         while not is_over:
             is_over = end.has_come()  # before the files are read
             for log in self._logs_of(None if is_over else changed):
-                log.show(view, is_whole=is_over)
+                log.show(line_filter, is_whole=is_over)
                 if log.has_new_state:
                     drawn.add(log)
             if time.monotonic() >= states_at:
                 for log in drawn:
-                    log.show_state(view)
+                    log.show_state(line_filter)
                 drawn.clear()
                 states_at = time.monotonic() + STATE_INTERVAL
             if not is_over:
@@ -125,13 +125,13 @@ class LogViewer:
     def _begin(self, logs: Sequence[_ShownLog]) -> None:
         """Find where to begin in each log, in several at once: each answer of a network disk takes its time."""
         query = self._query
-        if query.since is None and (query.view.lines == EVERYTHING or query.view.pattern):
+        if query.since is None and (query.line_filter.lines == EVERYTHING or query.line_filter.pattern):
             return
         without_times: list[_ShownLog] = []
 
         def begin(log: _ShownLog) -> str:
             if query.since is None:
-                return log.begin(last_lines(query.view.lines))
+                return log.begin(last_lines(query.line_filter.lines))
             return log.begin(lines_since(query.since, lambda: without_times.append(log)))
 
         found = bounded.call_each(logs, begin, BEGIN_LIMIT, workers=READERS)
@@ -166,18 +166,18 @@ class _ShownLog:
             return reason(error)
         return ""
 
-    def show(self, view: View, *, is_whole: bool) -> None:
+    def show(self, line_filter: LineFilter, *, is_whole: bool) -> None:
         """Show what was written since the last call; with `is_whole` also a line that is not finished.
 
         Raises:
             UnreadableError: It cannot be read.
         """
-        self._write(view.chosen(self._new_lines(is_whole=is_whole)))
+        self._write(line_filter.chosen(self._new_lines(is_whole=is_whole)))
 
-    def show_state(self, view: View) -> None:
+    def show_state(self, line_filter: LineFilter) -> None:
         """Show a progress bar as it is now, if it was drawn again."""
         if self._lines.has_new_state:
-            self._write(view.chosen(self._lines.state()))
+            self._write(line_filter.chosen(self._lines.state()))
 
     def close(self) -> None:
         """Close the files. May be called twice."""

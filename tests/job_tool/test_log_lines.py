@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ascend_runner.job_tool.log_lines import LONGEST, LineReader, View
+from ascend_runner.job_tool.log_lines import LONGEST, LineFilter, LineReader
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\x08\x00\u202e\ud800\r\x0b\x85\u2028end\n".encode("utf-8", "surrogatepass")
 
@@ -58,15 +58,15 @@ def test_very_long_line(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "expected"),
+    ("line_filter", "expected"),
     [
-        (View(), ["1", "2", "13"]),
-        (View(lines=2), ["2", "13"]),
-        (View(lines=0), []),
-        (View(pattern=re.compile("1")), ["1", "13"]),
-        (View(pattern=re.compile("1"), lines=1), ["13"]),
+        (LineFilter(), ["1", "2", "13"]),
+        (LineFilter(lines=2), ["2", "13"]),
+        (LineFilter(lines=0), []),
+        (LineFilter(pattern=re.compile("1")), ["1", "13"]),
+        (LineFilter(pattern=re.compile("1"), lines=1), ["13"]),
     ],
 )
-def test_chosen_lines(view: View, expected: list[str]) -> None:
+def test_chosen_lines(line_filter: LineFilter, expected: list[str]) -> None:
     """The last lines are those of the lines that match."""
-    assert expected == [*view.chosen(iter(["1", "2", "13"]))]
+    assert expected == [*line_filter.chosen(iter(["1", "2", "13"]))]
