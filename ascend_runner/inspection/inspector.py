@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from signal import SIGKILL
 from typing import Final, Optional
 
 from ascend_runner.errors import AscendRunnerError
@@ -89,6 +90,6 @@ class Inspector:
         tools = tuple(process_tree.descendants(ended.pid))
         ended.kill()
         for tool in tools:
-            process_tree.send(tool.identity, 9)
+            process_tree.send(tool.identity, SIGKILL)
         bounded.call(END_LIMIT, ended.wait)
         self.pids.clear()

@@ -250,7 +250,12 @@ class Memory:
 
 def all_probes(node: Node) -> dict[str, Callable[[], Probe]]:
     """Return a constructor for each probe by its name. Most read then how this node is at first, which may hang."""
-    kinds: tuple[Callable[[Node], Probe], ...] = (NpuHealth, DeviceNodes, Links, Network, InfiniBand, Memory)
-    names = ("npu-smi", "/dev", "hccn_tool", NETWORK, INFINIBAND, "/proc and the control group")
-    probes: dict[str, Callable[[], Probe]] = {name: partial(kind, node) for name, kind in zip(names, kinds)}
-    return {**probes, **{place.path: partial(Room, node, place) for place in node.places}}
+    return {
+        "npu-smi": partial(NpuHealth, node),
+        "/dev": partial(DeviceNodes, node),
+        "hccn_tool": partial(Links, node),
+        NETWORK: partial(Network, node),
+        INFINIBAND: partial(InfiniBand, node),
+        "/proc and the control group": partial(Memory, node),
+        **{place.path: partial(Room, node, place) for place in node.places},
+    }

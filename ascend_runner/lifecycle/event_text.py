@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Optional
 
+import attrs
+
 from ascend_runner.lifecycle.events import LIMIT_CHANGED, NO_RESTART
 from ascend_runner.lifecycle.machine import Verdict
-from ascend_runner.supervision.events import signal_name
+from ascend_runner.supervision.events import Slowdown, signal_name
 from ascend_runner.text import LONGEST_DURATION, duration
 
 WORDS: Final = {
@@ -22,27 +24,10 @@ WORDS: Final = {
 }
 VERDICTS: Final = {verdict.value: why and f"; no restart: {why}" for verdict, why in NO_RESTART.items()}
 # Members of an event that its text has, or that only a replay needs.
-KNOWN: Final = {"state", "event", "attempt", "sentence", "verdict", "delay", "status", "signum", "policy"} | {
-    "restart",
-    "fingerprint",
-    "has_progressed",
-    "is_clear",
-    "is_local",
-    "checkpoint",
-    "limit",
-    "is_error",  # of a finding about the node
-    # Of a slow training.
-    "condition",
-    "rule",
-    "rank_id",
-    "own",
-    "reference",
-    "name",
-    "usual",
-    "unit",
-    "step",
-    "device",
-    "temperature",
+KNOWN: Final = {
+    *("state", "event", "attempt", "sentence", "verdict", "delay", "status", "signum", "policy", "restart"),
+    *("fingerprint", "has_progressed", "is_clear", "is_local", "checkpoint", "limit", "is_error", "condition"),
+    *(field.name for field in attrs.fields(Slowdown)),
 }
 
 

@@ -111,14 +111,12 @@ class Settings:
 
     def without_effect(self) -> Iterator[str]:
         """Yield a sentence about each option that has no effect because another one is not set."""
-        defaults = Settings()
-        changed = {
-            name for name, value in attrs.asdict(self, recurse=False).items() if value != getattr(defaults, name)
-        }
-        flags = {option.name: option.flag for option in OPTIONS}
+        options = {option.name: option for option in OPTIONS}
+        changed = {name for name, option in options.items() if getattr(self, name) != option.default}
         for name, others in REQUIRED.items():
             if name in changed and changed.isdisjoint(others):
-                yield f"{flags[name]} has no effect without {' or '.join(flags[other] for other in others)}"
+                flags = " or ".join(options[other].flag for other in others)
+                yield f"{options[name].flag} has no effect without {flags}"
 
     def selects_beyond(self, rank_size: int) -> Iterator[str]:
         """Yield a sentence about each option that selects ranks which a job of this size does not have."""
