@@ -65,7 +65,11 @@ def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
     try:
         from ascend_runner.cli import main as run  # noqa: PLC0415  after the fork: the guardian stays small
 
-        return run(sys.argv[1:], os.environ, answer, result_fd)
+        if result_fd is None:
+            return run(sys.argv[1:], os.environ, answer)
+        from ascend_runner.report import result  # noqa: PLC0415  as above, and only `launch()` needs it
+
+        return run(sys.argv[1:], os.environ, answer, lambda ended: result.write(result_fd, ended))
     except OSError as error:
         if error.errno not in {errno.ENFILE, errno.EMFILE}:
             raise

@@ -27,7 +27,6 @@ from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Problem, RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import result
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.model import Settings, decode
@@ -42,11 +41,14 @@ Ended = tuple[Union[Outcome, AscendRunnerError], str]  # the outcome, and text t
 
 
 def main(
-    argv: Sequence[str], environ: Mapping[str, str], answer: Callable[[], None], result_fd: int | None = None
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    answer: Callable[[], None],
+    pass_on: Callable[[Outcome | AscendRunnerError], None] | None = None,
 ) -> int:
     """Run a command line and return its exit status.
 
-    `answer` is called when a stop signal has been noticed. The result is also written to `result_fd` (see result.py).
+    `answer` is called when a stop signal has been noticed, and `pass_on` with the result.
     """
     with Signals(answer) as signals:
         console = Console(_skipped_notice, _failure_notice)
@@ -63,9 +65,8 @@ def main(
         finally:
             console.close(signals.is_hurried)
 
-    if result_fd is not None:
-        with open(result_fd, "wb") as file:
-            file.write(result.encode(ended))
+    if pass_on:
+        pass_on(ended)
     if console.has_lost_text:
         return RUNNER_FAILED
     if text:

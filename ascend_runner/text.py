@@ -14,7 +14,7 @@ PREFIX_STYLES: Final = ("36", "32", "35", "34", "33", "96")  # ECMA-48, of the p
 NAMES_SHOWN: Final = 8  # of a list in a sentence: enough to see the pattern
 
 # ECMA-48: control sequences (colours, cursor moves), operating system commands (titles, links), two-byte escapes.
-_ESCAPE_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_ESCAPE_SEQUENCE: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
 
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
 RANK_DIGITS: Final = 6  # of a rank, a device or a core: a typo must not exhaust memory
@@ -38,7 +38,7 @@ def colored(text: str, style: str) -> str:
 
 def without_escapes(text: str) -> str:
     """Remove colours and other control sequences of a terminal."""
-    return _ESCAPE_SEQUENCE.sub("", text)
+    return re.sub(_ESCAPE_SEQUENCE, "", text)
 
 
 def lines_of(data: bytes) -> list[str]:

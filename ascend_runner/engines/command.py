@@ -56,7 +56,7 @@ WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
 }
 TAKES_A_WORD: Final = frozenset({"taskset", "timeout"})  # a mask or list of cores, a duration
 SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
-BETWEEN_COMMANDS: Final = re.compile(r"[;&|\n]+")  # of a shell
+BETWEEN_COMMANDS: Final = r"[;&|\n]+"  # of a shell
 
 
 @attrs.frozen
@@ -182,7 +182,7 @@ def _run_by_shell(words: Sequence[str]) -> str:
     line = next(iter(words[len(options) :]), "")
     if not any("c" in option for option in options if not option.startswith("--")):
         return os.path.basename(line)
-    for part in reversed(BETWEEN_COMMANDS.split(line)):
+    for part in reversed(re.split(BETWEEN_COMMANDS, line)):
         try:
             command = shlex.split(part)
         except ValueError:  # a quoted operator

@@ -22,6 +22,7 @@ WORKERS: Final = 32  # threads at once
 KILL_LIMIT: Final = 0.5  # seconds
 POLL_INTERVAL: Final = 0.1  # seconds between two checks of `is_cut`
 LAST_CHANCE: Final = 0.5  # seconds for work that is cut short: enough for anything that does not hang
+ALL_SIGNALS: Final = frozenset(signal.valid_signals())  # once, because each call makes 64 members of an enum
 
 
 def never() -> bool:
@@ -144,7 +145,7 @@ def start_thread(work: Callable[[], object]) -> threading.Thread:
     """
 
     def run_without_signals() -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
         work()
 
     thread = threading.Thread(target=run_without_signals, daemon=True)

@@ -24,7 +24,7 @@ from ascend_runner.text import counted
 # Seconds. On a disk a rename takes microseconds; on an object store it copies the file.
 MOVE_LIMIT: Final = 10.0
 
-_RUN_FOLDER: Final = re.compile(r"run-([1-9][0-9]{0,8})")
+_RUN_FOLDER: Final = r"run-([1-9][0-9]{0,8})"
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def _ours(folder: str, is_ours: Callable[[str], bool]) -> list[str]:
 
 
 def _numbers(log_dir: str) -> list[int]:
-    return [int(found[1]) for name in _listdir(log_dir) if (found := _RUN_FOLDER.fullmatch(name))]
+    return [int(found[1]) for name in _listdir(log_dir) if (found := re.fullmatch(_RUN_FOLDER, name))]
 
 
 def _folder(log_dir: str, number: int) -> str:

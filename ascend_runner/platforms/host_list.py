@@ -19,7 +19,7 @@ OPTION: Final = "--hosts"
 Hosts = tuple[tuple[str, int], ...]  # names in the order of the nodes, with the slots of each (0: not given)
 
 _SLOTS: Final = r"\s.*?\bslots\s*=\s*(?P<slots>[0-9]{1,6})\b.*"
-_LINE: Final = re.compile(rf"(?P<name>[^\s:]+)(:(?P<count>[0-9]{{1,6}}))?({_SLOTS}|\s.*)?")
+_LINE: Final = rf"(?P<name>[^\s:]+)(:(?P<count>[0-9]{{1,6}}))?({_SLOTS}|\s.*)?"
 
 
 def decode(text: str, path: str) -> Hosts:
@@ -31,7 +31,7 @@ def decode(text: str, path: str) -> Hosts:
     found: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].strip()
-        match = _LINE.fullmatch(words)
+        match = re.fullmatch(_LINE, words)
         if words and not match:
             raise SettingsError(
                 f"invalid line {number} in {path!r}: expected 'host slots=N' or 'host:N', found {line!r}"

@@ -17,6 +17,12 @@ from ascend_runner.rank_record import Outcome
 LAUNCH_VARIABLE: Final = "ASCEND_RUNNER_LAUNCH"
 
 
+def write(fd: int, result: Outcome | AscendRunnerError) -> None:
+    """Write the result to the caller's file, and close `fd`."""
+    with open(fd, "wb") as file:
+        file.write(encode(result))
+
+
 def encode(result: Outcome | AscendRunnerError) -> bytes:
     """Encode the result."""
     # An exception would be rebuilt by a call of its constructor with its sentence, and some take something else.

@@ -37,7 +37,7 @@ _TOLD: Final = (
 NO_OPTIONS: Final = frozenset({*(f"{VARIABLE_PREFIX}{name}" for name in _TOLD), ATTEMPT, CHECKPOINT})
 
 # Kubernetes makes these for each service, hence for one that is called ascend-runner.
-_OF_A_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
+_OF_A_SERVICE: Final = r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)"
 
 _WIDTH: Final = 80  # of a terminal by default; the text does not depend on the terminal
 _COLUMN: Final = 26  # where the descriptions begin
@@ -175,7 +175,7 @@ def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
             name.startswith(VARIABLE_PREFIX)
             and name not in VARIABLES | NO_OPTIONS
             and not name.startswith(STAGED)
-            and not _OF_A_SERVICE.fullmatch(name)
+            and not re.fullmatch(_OF_A_SERVICE, name)
         ):
             yield f"ignoring unknown variable {name}{_near_variable(name)}"
 

@@ -16,7 +16,7 @@ from typing import Callable, Final
 from ascend_runner.text import LONGEST_DURATION, MOST_NUMBERS, RANK_DIGITS, is_whole_number, parse_numbers
 
 SIZE_UNITS: Final = {unit: 1 << (10 * power) for power, unit in enumerate("BKMGTPE")}
-SIZE: Final = re.compile(r"(?P<number>[0-9]{1,20}(\.[0-9]{1,20})?) ?((?P<unit>[KMGTPE])(i?B)?|B)", re.IGNORECASE)
+SIZE: Final = r"(?i)(?P<number>[0-9]{1,20}(\.[0-9]{1,20})?) ?((?P<unit>[KMGTPE])(i?B)?|B)"
 SECONDS_OF: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LARGEST_STATUS: Final = 255
 OR_DURATION: Final = "or a duration such as 15m, 72h or 7d"
@@ -115,7 +115,7 @@ def size(text: str) -> int:
     """Read a number of bytes with a unit: "500M", "1.5 GiB". All units are powers of 1024."""
     if text == "0":
         return 0
-    found = SIZE.fullmatch(text)
+    found = re.fullmatch(SIZE, text)
     if not found:
         raise ValueError("a size with a unit, such as 500M or 1.5G, or 0 for no limit")
     number, unit = found["number"], (found["unit"] or "B").upper()

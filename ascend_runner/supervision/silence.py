@@ -28,7 +28,7 @@ class HangAction(enum.Enum):
     STOP = "stop"  # and no restart
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class OwnPace:
     """A limit that follows from the pauses of the job, in seconds; times are moments of one clock."""
 
@@ -53,7 +53,7 @@ class OwnPace:
             self._is_warm, self.limit = True, SHORTEST
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Silence:
     """Silence that becomes a hang after `limit` seconds. All other times are moments of one clock, in seconds.
 
