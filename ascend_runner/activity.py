@@ -1,8 +1,8 @@
-"""How the output of one rank spreads over time, in a small fixed piece of memory that others may see as well.
+"""The output of one rank over time, in a small piece of memory of fixed size that other processes may read.
 
-To count what was read is no system call and takes no lock. The memory has, in the byte order of the machine: `HEAD`,
-then `CELLS` counts of bytes, each of 8 bytes. When the last cell is full, neighbours are added up and the cells become
-twice as long, so that a job of a minute and one of a month take the same room.
+Counting needs no system call and no lock. The memory has, in the byte order of the machine: `HEAD`,
+then `CELLS` counts of bytes, each of 8 bytes. When the last cell is full, each pair of cells is
+merged into one, so that a job of a minute and a job of a month need the same memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The board of a running job: a small file in memory, into which the runner stores facts for others to read.
 
-An observer of the manager's facts. A store is no system call, wakes nobody and never blocks, so an idle runner stays
-idle however many are looking. Where there is no room for the file, or no file system in memory, the job runs without.
-The runner never reads it. Each attempt has its own; `board_reader` decodes it.
+An observer of the manager's facts. A store needs no system call, wakes no process and never blocks, so an idle runner
+stays idle, however many processes read the board. Without room for the file or a file system in memory, the job runs
+without a board. The runner never reads it. Each attempt has its own; `board_reader` decodes it.
 """
 
 from __future__ import annotations

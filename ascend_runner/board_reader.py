@@ -1,7 +1,7 @@
 """Decodes the board of a job. Pure: bytes and the time in, records out.
 
-Anybody may have written the bytes, and the runner may be writing while they are read. So every field may have any
-value; what is out of range counts as unknown, and text is escaped.
+The bytes are untrusted, and the runner may be writing while they are read. So every field may have any value: values
+out of range count as unknown, and text is escaped.
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ class RankRecord:
     `started_after` is in seconds since the start of the job, `seconds` is how long the rank ran. `max_rss` (bytes) and
     the CPU times include the processes that the leader waited for (getrusage(2)). The log lacks `log_lost` of the
     `log_size` bytes that the rank wrote, the first at `log_lost_from`; they begin at `log_start`, behind those of
-    earlier attempts. `rerun` is a shell command that runs
-    the rank again ("" if its script was not written), `finding` is why it failed, None if it did not.
+    earlier attempts. `rerun` is a shell command that runs the rank again ("" if its script was not written), `finding`
+    is why it failed, None if it did not.
 
-    The first and the last output are in seconds since the start of the job as well, None without any, as is the first
-    time of each of the `signals` that the rank was sent. `activity` are the bytes that it wrote in each span of
-    `cell_seconds` since then.
+    The times of the first and the last output (None without output) are in seconds since the start of the job as well,
+    as is the time at which each of the `signals` was first sent. `activity` has the bytes written in each span of
+    `cell_seconds` since the start of the job.
     """
 
     rank_id: int

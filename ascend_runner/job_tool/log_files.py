@@ -1,4 +1,4 @@
-"""The logs of a job: which there are, and each as one stream of bytes, also while it is rotated.
+"""Finds the logs of a job, and reads each as one stream of bytes, even while it is rotated.
 
 A log is a file and its rotated ones (`output.log_file`). The open file is followed rather than its path, so that
 nothing is lost or read twice if the file is renamed between two reads.

@@ -23,7 +23,7 @@ class LineFilter:
     pattern: Optional[re.Pattern[str]] = None
 
     def chosen(self, lines: Iterator[str]) -> Iterator[str]:
-        """Return those of a log that are shown."""
+        """Return the lines of a log that are shown."""
         found = filter(self.pattern.search, lines) if self.pattern else lines
         return found if self.lines == EVERYTHING else iter(deque(found, maxlen=self.lines))
 

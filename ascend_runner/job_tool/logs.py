@@ -29,7 +29,7 @@ LINES_AT_ONCE: Final = 1000  # that are written
 
 @attrs.frozen(kw_only=True)
 class Query:
-    """What is shown: the logs of `ranks` (None: all), since a time in seconds since the epoch (None: the beginning)."""
+    """The logs to show: those of `ranks` (None: all), since a time in seconds since the epoch (None: the beginning)."""
 
     line_filter: LineFilter
     ranks: Optional[frozenset[int]] = None
@@ -49,7 +49,7 @@ class LogViewer:
         self._has_prefix = False
 
     def run(self) -> None:
-        """Show what there is, and with `follows` what comes, until the job has ended.
+        """Show what was written so far, and with `follows` also what is written until the job ends.
 
         Raises:
             SettingsError: A rank has no log.
@@ -123,7 +123,7 @@ class LogViewer:
             )
 
     def _begin(self, logs: Sequence[_ShownLog]) -> None:
-        """Find where to begin in each log, in several at once: each answer of a network disk takes its time."""
+        """Find where to begin in each log, in several at once, because a network disk takes long for each answer."""
         query = self._query
         if query.since is None and (query.line_filter.lines == EVERYTHING or query.line_filter.pattern):
             return
@@ -141,7 +141,7 @@ class LogViewer:
                 raise UnreadableError(f"cannot read {log.log.path!r}: {why}")
         if without_times:
             ranks = rank_list({log.log.rank_id for log in without_times})
-            self._tell(f"lines of {ranks} have no times, so --since shows all that may be as new")
+            self._tell(f"lines of {ranks} have no timestamps, so --since shows all that may be recent enough")
 
 
 class _ShownLog:
@@ -159,7 +159,7 @@ class _ShownLog:
         return self._lines.has_new_state
 
     def begin(self, start: Start) -> str:
-        """Choose where to begin; return why the log cannot be read, or ""."""
+        """Choose where to begin; return the reason if the log cannot be read, else ""."""
         try:
             self._reader.begin(start)
         except OSError as error:

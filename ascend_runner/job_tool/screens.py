@@ -1,4 +1,4 @@
-"""What `ascend-job` shows of jobs, as text and as JSON. Pure: snapshots and the time in, text out.
+"""Formats jobs for `ascend-job`, as text and as JSON. Pure: snapshots and the time in, text out.
 
 Names, commands and sentences come from files that others may have written, so they are escaped.
 """
@@ -166,7 +166,7 @@ def _step(snapshot: Snapshot, now: float) -> str:
 
 
 def _conditions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Describe in what the training is slow."""
+    """Describe the conditions of the job: a slow training, an unhealthy node."""
     found = snapshot.report.get("conditions")
     for one in found if isinstance(found, list) else []:
         if isinstance(one, Mapping):

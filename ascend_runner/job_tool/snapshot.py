@@ -1,4 +1,4 @@
-"""What is known of a job at a moment: its description, whether its runner lives, and its report."""
+"""The facts about a job at a moment: its description, whether its runner is alive, and its report."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Condition(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """A job at a moment. `report` is {} if it cannot be read; `why` says why.
+    """A job at a moment. `report` is {} if it cannot be read, for the reason in `why`.
 
     `board` is what the runner shows of an attempt that is running, or was when the runner was killed. `logs` has the
     size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
     `gone` are the ranks that were running when the report was written, and whose first process has ended since.
-    `limit_at` is the end of the time limit of a running job, in seconds since the epoch, as its runner has told.
+    `limit_at` is the end of the time limit of a running job, in seconds since the epoch.
     """
 
     job: FoundJob

@@ -46,7 +46,7 @@ class FileWatch:
     def wait(self, seconds: Optional[float], *others: int) -> Optional[set[str]]:
         """Return the names of the files that have changed, or None if any may have, at the latest after `seconds`.
 
-        Returns, too, when the other end of one of the `others` is closed.
+        It also returns when the other end of one of the `others` is closed.
 
         Raises:
             BrokenPipeError: Nobody reads standard output any more.
@@ -67,7 +67,7 @@ class FileWatch:
 
 
 class JobEnd:
-    """Tells when all parts of a job have ended: their runners have, or their reports say so."""
+    """Detects that all parts of a job have ended: their runners are gone, or their reports say so."""
 
     def __init__(self, parts: Iterable[FoundJob]) -> None:
         self._running = list(parts)
@@ -94,7 +94,7 @@ class JobEnd:
 
 
 def _pipe_until_unlocked(folder: str) -> list[int]:
-    """Return the end of a pipe that is closed when the lock on a directory is free; nothing if it cannot be seen."""
+    """Return the end of a pipe that is closed when the lock on a directory is free; none if it cannot be opened."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -18,7 +18,7 @@ from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.host import bounded
 
 LONGEST_CAUSE: Final = 4096  # bytes of the last cause that Kubernetes reads
-MOST_WAITING: Final = 64  # writes; so many wait only for a disk that hangs, and further ones are given up
+MOST_WAITING: Final = 64  # writes; only a disk that hangs has more, and those are discarded
 
 
 class Disk:

@@ -1,4 +1,4 @@
-"""What is said of the findings about this node: when they are made, in the report, and after a failure. Pure."""
+"""The findings about this node, as members of the report and as lines after a failure. Pure."""
 
 from __future__ import annotations
 
