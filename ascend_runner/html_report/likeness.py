@@ -13,6 +13,8 @@ from ascend_runner.text import printable
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?")
 ESCAPED: Final = re.compile(r"[&<>\"']")  # each becomes about five characters in HTML
 
+_MARKS: Final = re.compile(r"[\s|]*[~^][\s~^]*")  # below a line of a traceback
+MARKS_SIZE: Final = 40  # bytes of the element around them
 MOST_GROUPS: Final = 64
 
 
@@ -61,4 +63,10 @@ def within(groups: Sequence[Group], limit: int) -> tuple[list[Group], tuple[int,
 def size(line: str) -> int:
     """Return about how many bytes a line takes in the file, or a little more."""
     clean = printable(line)
-    return len(clean.encode(errors="backslashreplace")) + 4 * len(ESCAPED.findall(clean)) + 1
+    element = MARKS_SIZE if is_marks(line) else 0
+    return len(clean.encode(errors="backslashreplace")) + 4 * len(ESCAPED.findall(clean)) + element + 1
+
+
+def is_marks(line: str) -> bool:
+    """Whether a line marks a part of the line above it, as in the tracebacks of Python: "    ~~^~~"."""
+    return _MARKS.fullmatch(line) is not None

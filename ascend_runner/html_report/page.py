@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 import jinja2
 
-from ascend_runner.html_report import public
+from ascend_runner.html_report import likeness, public
 from ascend_runner.html_report.content import content_of
 from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.sources import Sources, gather
@@ -53,6 +53,7 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     made.filters["rank_list"] = rank_list
+    made.tests["marks"] = likeness.is_marks
     return made
 
 

@@ -11,7 +11,8 @@ import attrs
 from ascend_runner import files
 from ascend_runner.errors import SettingsError
 from ascend_runner.html_report import page, sources
-from ascend_runner.job_tool import jobs
+from ascend_runner.html_report.members import Members
+from ascend_runner.job_tool import jobs, snapshot
 from ascend_runner.job_tool.snapshot import is_final
 from ascend_runner.text import size
 
@@ -33,8 +34,7 @@ def make(word: Optional[str], output: Optional[str], environ: Mapping[str, str],
         raise SettingsError("--public requires -o OUT.html, because the file beside the logs is not public")
     if output and not output.endswith(EXTENSION):
         raise SettingsError(f"invalid output file {output!r}: its name must end in {EXTENSION}")
-    path, is_alive = _report_of(word, environ)
-    report = sources.read_report(path)
+    report, path, is_alive = _read(word, environ)
     found = attrs.evolve(
         sources.gather(report, path),
         has_died=is_alive is False and not is_final(report.text("state")),
@@ -47,10 +47,15 @@ def make(word: Optional[str], output: Optional[str], environ: Mapping[str, str],
     return f"wrote {target} ({size(len(data))})"
 
 
-def _report_of(word: Optional[str], environ: Mapping[str, str]) -> tuple[str, Optional[bool]]:
-    """Return the path of the JSON report that a word means, and whether the runner lives (None: unknown)."""
+def _read(word: Optional[str], environ: Mapping[str, str]) -> tuple[Members, str, Optional[bool]]:
+    """Return the report that a word means, its path, and whether the runner lives (None: unknown).
+
+    While an attempt runs, the ranks are as the board shows them.
+    """
     if word and sources.KIND in os.path.basename(word) and os.path.isfile(word):
-        return word, None
+        return sources.read_report(word), word, None
     job = jobs.find(word, environ)
-    is_alive = job.is_alive()  # before the report is read, so that the end of a job is never taken for a death
-    return jobs.with_its_logs(job).path("report", "json"), is_alive
+    seen = snapshot.take(job)
+    path = jobs.with_its_logs(job).path("report", "json")
+    report = Members({**seen.report, "ranks": list(seen.ranks)}) if seen.board else sources.read_report(path)
+    return report, path, seen.is_alive

@@ -128,6 +128,16 @@ def test_hostile_text(text: str, is_public: bool, write: Write) -> None:  # noqa
     assert all(char.isprintable() or char == "\n" for char in shown)
 
 
+def test_marks(write: Write) -> None:
+    """The marks below the lines of a traceback are elements, which are hidden where lines wrap; the text stays."""
+    lines = ["    a = b + c", "        ~~^~~", "  |     ^^^", "x ^ y", "", "ValueError: x"]
+    text = rendered(write(document(1), lambda _rank: "\n".join(lines).encode()))
+    page = re.sub(r'<span class="marks" aria-hidden="true">([^<]*)</span>', r"\1", text)
+
+    assert 2 == text.count('<span class="marks"') > page.count('<span class="marks"')
+    assert "\n".join(lines) in page
+
+
 def test_long_line(write: Write) -> None:
     """A line of a megabyte is cut."""
     page = rendered(write(document(8), lambda _rank: b"x" * (1 << 20) + b"\n"))

@@ -63,7 +63,7 @@ def test_jobs(start: Start, tool: Tool, program: Program, tmp_path: Path) -> Non
 
 
 def test_running_job(start: Start, tool: Tool, tmp_path: Path) -> None:
-    """The page about a job that is running tells so, and that about one whose runner was killed as well."""
+    """The page about a job that is running shows what the ranks have written so far."""
     run = running(start, tool)
     page = tmp_path / "page.html"
     assert 0 == tool("report", "-o", str(page))[0]
@@ -72,6 +72,8 @@ def test_running_job(start: Start, tool: Tool, tmp_path: Path) -> None:
     run.finish()
 
     assert "<strong>running</strong>" in so_far
+    assert 2 == so_far.count("; first output after ") / 2  # for the eyes and the ears
+    assert 2 == so_far.count("<td>6 B</td>")
 
 
 def test_killed_runner(tmp_path: Path, tool: Tool) -> None:
