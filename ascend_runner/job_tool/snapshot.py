@@ -19,13 +19,12 @@ from ascend_runner.errors import reason
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
 from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, number, with_its_logs
-from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.rank_record import RankRecord
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
 LARGEST: Final = 1 << 28  # bytes of a report
 RUNNING: Final = "running"  # the state of a rank
-OF_AN_ATTEMPT: Final = {JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING, JobState.STOPPING}
 STATES: Final = {state.value: state for state in JobState}
 
 

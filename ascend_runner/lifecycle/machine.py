@@ -237,6 +237,7 @@ TRANSITIONS: Final[Mapping[JobState, Mapping[Kind, Handler]]] = {
     JobState.HOLDING: {**_IGNORED, Kind.RELEASED: _release, Kind.STOP_REQUESTED: _release, Kind.RUNNER_FAILED: _fail},
     **{state: _IGNORED for state in JobState if state.is_final},
 }
+OF_AN_ATTEMPT: Final = frozenset(state for state, row in TRANSITIONS.items() if row[Kind.ENDED] is _end)
 
 
 # --- What follows a failure -------------------------------------------------------------------------------------------

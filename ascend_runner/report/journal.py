@@ -42,7 +42,6 @@ _KINDS: Final = {
     Phase.TERMINATING: Kind.TEARDOWN,
     Phase.KILLING: Kind.TEARDOWN,
 }
-_OF_AN_ATTEMPT: Final = {JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING, JobState.STOPPING}
 TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
@@ -160,7 +159,7 @@ class Journal:
             self._conditions = {}
         is_held = self.job.state is JobState.HOLDING
         self.held_until = time.time() + self.job.delay if is_held else 0.0
-        is_end = event.kind is Kind.ENDED or (event.kind is Kind.LIMIT_REACHED and before in _OF_AN_ATTEMPT)
+        is_end = event.kind is Kind.ENDED or (event.kind is Kind.LIMIT_REACHED and before in machine.OF_AN_ATTEMPT)
         self._ended = event if is_end else None
         is_between = self.job.state.is_final and not is_end and before is not JobState.HOLDING
         self._over_at = time.time() if is_between else 0.0
