@@ -1,4 +1,4 @@
-"""Searches lines for the user's regular expressions, in a child process: only that can be given up within a search.
+"""Searches lines for the user's regular expressions, in a child process that can be killed within a search.
 
 Python's `re` may take exponential time, and holds the interpreter's lock meanwhile.
 """
@@ -49,26 +49,30 @@ class Matcher:
         """Whether the child was started, and not given up."""
         return self._child is not None
 
-    def search(self, line: bytes) -> Optional[Mapping[str, bytes]]:
-        """Return the groups of the first expression that matches; None if none does.
+    def search(self, line: bytes) -> Optional[tuple[Pattern, Mapping[str, bytes]]]:
+        """Return the first expression that matches, and its groups; None if none does.
 
-        An expression that takes too long is not used again, which is told.
+        An expression that takes too long is given up.
         """
         for pattern in self.patterns:
             if pattern.literal in line:
                 try:
                     found = self._ask(pattern, line)
                 except OSError as error:
-                    self._give_up(pattern, str(error))
+                    self.give_up(pattern, str(error))
                     continue
                 if found is not None:
-                    return found
+                    return pattern, found
         return None
 
-    def drop(self, why: str) -> None:
-        """Use none of the expressions any more."""
-        for pattern in self.patterns:
-            self._give_up(pattern, why)
+    def give_up(self, pattern: Pattern, why: str) -> None:
+        """Stop using an expression, with a warning."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._end_child()
+        self.patterns = tuple(one for one in self.patterns if one is not pattern)
+        self._warn(f"--perf-pattern '{pattern.text}' is no longer used: {why}")
 
     def stop(self) -> None:
         """Kill the child, and start no other one. A search in another thread ends then."""
@@ -81,14 +85,6 @@ class Matcher:
         """End the child. May be called twice."""
         self.stop()
         self._end_child()
-
-    def _give_up(self, pattern: Pattern, why: str) -> None:
-        with self._lock:
-            if self._is_closed:
-                return
-            self._end_child()
-        self.patterns = tuple(one for one in self.patterns if one is not pattern)
-        self._warn(f"--perf-pattern '{pattern.text}' is no longer used: {why}")
 
     def _ask(self, pattern: Pattern, line: bytes) -> Optional[Mapping[str, bytes]]:
         """Let the child search a line.

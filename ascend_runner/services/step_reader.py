@@ -173,13 +173,14 @@ class StepReader:
                     self._wake()
 
     def _read(self, line: bytes) -> Optional[Step]:
-        groups = self._matcher.search(line)
-        if groups is None:
+        found = self._matcher.search(line)
+        if found is None:
             return parse(line)
+        pattern, groups = found
         try:
             return step_of(groups)
         except ValueError as error:
-            self._matcher.drop(f"a group is not a number: {error}")
+            self._matcher.give_up(pattern, f"a group is not a number: {error}")
             return None
 
     def _note(self, step: Step, at: float) -> None:

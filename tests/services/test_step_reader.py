@@ -175,6 +175,16 @@ def test_group_that_is_not_a_number() -> None:
     assert "a group is not a number" in warnings[0]
 
 
+def test_other_patterns_stay_in_use() -> None:
+    """Only the pattern whose group is not a number is given up."""
+    with reading(1, perf_patterns=("step (?P<step>.+) done", r"took (?P<seconds>\d+) s")) as (reader, warnings):
+        reader.tap(0)(b"step one done\nit took 3 s\n")
+        wait_until(lambda: reader.last_step() is not None)
+        last = dict(reader.last_step() or {})
+
+    assert (1, 3.0) == (len(warnings), last["seconds"])
+
+
 def test_device_and_temperature_of_a_slow_rank(tmp_path: Path) -> None:
     """A slow rank is named with its NPU, as npu-smi knows it."""
     for number in range(4):
