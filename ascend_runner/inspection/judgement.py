@@ -21,6 +21,8 @@ NET_HAS_FAILED: Final = frozenset({"Socket fail", "Receive timeout", "Unreachabl
 GIB: Final = 1 << 30
 ENOUGH: Final = (GIB, 0.05)  # bytes, and part of a small file system; less room is a warning
 NEARLY_NONE: Final = (GIB >> 6, 0.005)  # and this is an error
+ENOUGH_INODES: Final = (10_000, 0.05)  # likewise, in files
+NEARLY_NO_INODES: Final = (100, 0.005)
 FULL_MEMORY: Final = 0.95  # of the limit of the control group
 STALLED: Final = 50.0  # per cent of the last minute in which nothing could run for lack of a resource
 
@@ -93,13 +95,25 @@ def flapping(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[Defe
 
 def of_room(name: str, path: str, free: int, whole: int) -> Iterator[Defect]:
     """Judge the free space of a file system in bytes; `whole` is 0 if it has no limit."""
-    if not whole:
-        return
-    for (least, part), is_error in ((NEARLY_NONE, True), (ENOUGH, False)):
-        if free < min(least, part * whole):
-            sentence = f"only {size(free)} of {size(whole)} were free in the {name} {path}"
-            yield Defect(subject=f"room in {path}", sentence=sentence, is_error=is_error)
-            return
+    is_error = _is_scarce(free, whole, ENOUGH, NEARLY_NONE)
+    if is_error is not None:
+        sentence = f"only {size(free)} of {size(whole)} were free in the {name} {path}"
+        yield Defect(subject=f"room in {path}", sentence=sentence, is_error=is_error)
+
+
+def of_inodes(name: str, path: str, free: int, whole: int) -> Iterator[Defect]:
+    """Judge how many files can still be created in a file system; `whole` is 0 if it has no limit."""
+    is_error = _is_scarce(free, whole, ENOUGH_INODES, NEARLY_NO_INODES)
+    if is_error is not None:
+        sentence = f"only {free:,} of {whole:,} inodes were free in the {name} {path}"
+        yield Defect(subject=f"inodes in {path}", sentence=sentence, is_error=is_error)
+
+
+def _is_scarce(free: int, whole: int, enough: tuple[int, float], nearly_none: tuple[int, float]) -> Optional[bool]:
+    """Return whether there is nearly nothing left of a resource; None if there is enough, or no limit."""
+    if free >= min(enough[0], enough[1] * whole):
+        return None
+    return free < min(nearly_none[0], nearly_none[1] * whole)
 
 
 def of_memory(used: Optional[int], limit: Optional[int]) -> Iterator[Defect]:

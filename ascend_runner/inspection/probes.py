@@ -214,7 +214,7 @@ class InfiniBand:
 
 
 class Room:
-    """The free space of one directory, in a probe of its own: the disk of another one may hang."""
+    """The free space and inodes of one directory, in a probe of its own: the disk of another one may hang."""
 
     def __init__(self, node: Node, place: Place) -> None:
         self._place = place
@@ -228,6 +228,7 @@ class Room:
             return
         free, whole = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
         yield from judgement.of_room(self._place.name, self._place.path, free, whole)
+        yield from judgement.of_inodes(self._place.name, self._place.path, found.f_favail, found.f_files)
 
 
 class Memory:

@@ -104,6 +104,23 @@ def test_room(free: int, whole: int, expected: list[bool]) -> None:
     assert expected == [one.is_error for one in judgement.of_room("log directory", "/log", free, whole)]
 
 
+@pytest.mark.parametrize(
+    ("free", "whole", "expected"),
+    [
+        (10_000, 6_000_000, []),
+        (9_999, 6_000_000, [False]),
+        (99, 6_000_000, [True]),
+        (60, 1_000, []),
+        (49, 1_000, [False]),
+        (4, 1_000, [True]),
+        (0, 0, []),  # of a file system that creates them as needed
+    ],
+)
+def test_inodes(free: int, whole: int, expected: list[bool]) -> None:
+    """Few free inodes are a warning, hardly any an error: no file can be created without one."""
+    assert expected == [one.is_error for one in judgement.of_inodes("log directory", "/log", free, whole)]
+
+
 def test_memory_and_pressure() -> None:
     """Memory above 95 % of its limit is told, and a minute of which most was lost to waiting."""
     psi = "some avg10=90.00 avg60=90.00 avg300=9.00 total=1\nfull avg10=80.00 avg60={:.2f} avg300=9.00 total=1\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,9 @@ from ascend_runner.inspection.probes import (
     UnusableError,
 )
 from tests.helpers.npu_tools import NPU_SMI, details, fake_tool, script, table
+from tests.helpers.surroundings import permitted
 from tests.helpers.trees import tree
+from tests.helpers.waiting import LIMIT
 
 HCCN = """
 case "$3" in
@@ -158,6 +162,21 @@ def test_room(tmp_path: Path) -> None:
     assert all(
         "log directory" in one for one in sentences(Room(node(tmp_path), Place(name="log directory", path="/log")))
     )
+
+
+def test_inodes(tmp_path: Path) -> None:
+    """A file system in which hardly any file can be created is an error, however much space is free."""
+    program = (
+        "import sys; from ascend_runner.host.host import Host; from ascend_runner.inspection.probes import *;"
+        " place = Place(name='log directory', path=sys.argv[1]);"
+        " print([(one.subject, one.is_error) for one in Room(Node(host=Host(), environ={}), place).look()])"
+    )
+    script = 'mount -t tmpfs -o size=1g,nr_inodes=5 none "$1" && touch "$1/a" "$1/b" "$1/c" "$1/d" && "$2" -c "$3" "$1"'
+    mounted = permitted("unshare", "--map-root-user", "--mount")
+    words = (*mounted, "sh", "-c", script, "sh", str(tmp_path), sys.executable, program)
+    run = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=True)
+
+    assert f"[('inodes in {tmp_path}', True)]\n" == run.stdout
 
 
 @pytest.mark.parametrize(("dropped", "expected"), [(10, 1), (400, 0)])
