@@ -271,8 +271,7 @@ OPTIONS: Final = (
         parse=parsing.one_of(HTML),
         default=HTML[0],
         metavar="|".join(HTML),
-        help="when to write the report of the job as an HTML file, too; failure: unless it succeeds or is stopped by a"
-        " signal",
+        help="when to also write the report as an HTML file; failure: unless the job succeeds or is stopped by a signal",
     ),
     Option(
         name="console",
