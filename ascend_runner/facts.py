@@ -43,7 +43,7 @@ class RankReaped:
     system_seconds: float
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)  # it may be long, and have secrets
 class RankOutput:
     """The output of a rank so far: its size in bytes and its end. Observers get it when it is complete.
 

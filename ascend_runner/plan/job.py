@@ -17,7 +17,7 @@ NO_RESTARTS: Final = Policy()
 NO_RANK: Final = -1  # the rank number of an auxiliary process
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)  # its environment may have secrets
 class RankSpec:
     """How to start one rank, or an auxiliary process, which has a `name` and the rank number NO_RANK.
 
