@@ -271,7 +271,7 @@ OPTIONS: Final = (
         parse=parsing.one_of(HTML),
         default=HTML[0],
         metavar="|".join(HTML),
-        help="when to also write the report as an HTML file; failure: unless the job succeeds or is stopped by a signal",
+        help="when to also write the report as an HTML file; failure: unless the job succeeds or a signal stops it",
     ),
     Option(
         name="console",
