@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -46,3 +47,26 @@ def test_restart_resumes(program: Program) -> None:
     assert run.finish() == 0
     assert b"resuming from checkpoint-15.pt\nstep 30 " in program.log(0)
     assert b"learned all %d weights" % RANKS in program.log(0)
+
+
+def test_checkpoint_on_request(program: Program) -> None:
+    """All ranks report the checkpoint that rank 0 saves, and the training continues."""
+    saved = program.folder / "saved"
+    saved.mkdir()
+    run = train(program, DEMO_STEP_SECONDS="0.5", DEMO_CHECKPOINT_DIR=str(saved))
+    run.wait_for("examples for weight", times=RANKS)
+    run.send(signal.SIGUSR1)
+    run.wait_for("by ranks 0-3 in ")
+    run.wait_for("step 15 ")
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert Path(program.report()["last_checkpoint"]["path"]) in saved.iterdir()
+
+
+def test_hang_of_one_rank_stops_all(program: Program) -> None:
+    """A rank whose data does not arrive keeps all of them waiting."""
+    run = train(program, "--hang-timeout", "3", DEMO_HANG_RANK="2")
+
+    assert 124 == run.finish()
+    assert "hang" == program.report()["cause"]["kind"]
