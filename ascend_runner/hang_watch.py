@@ -1,4 +1,4 @@
-"""Detects hangs and slow training: the part of the manager's loop that looks at how the ranks get on.
+"""Detects hangs and slow training: the part of the manager's loop that watches the progress of the ranks.
 
 At half of the limit of a silence it has the stacks of the ranks read without stopping them, once in each silence, so
 that those at the limit can be compared with them: a rank that was elsewhere then is slow, or goes round in circles.

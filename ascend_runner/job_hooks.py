@@ -1,4 +1,4 @@
-"""Runs the hooks of a job when its runner says so, and those for checkpoints when the ranks have saved one."""
+"""Runs the hooks of a job: those for checkpoints when the ranks have saved one, the others when its runner asks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JobHooks:
         self._why = ""  # the ranks were asked for the newest checkpoint
 
     def begin_attempt(self) -> Collection[int]:
-        """Prepare for an attempt; return the set of the pids of children that will not be the ranks'."""
+        """Prepare for an attempt; return the pids of the processes above hooks, a collection that changes."""
         self._due.add(hooks.AFTER_ATTEMPT)
         if not hooks.commands(self._journal.spec, hooks.CHECKPOINT):
             return ()

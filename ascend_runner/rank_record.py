@@ -91,8 +91,8 @@ class Outcome:
     `started_at` is in seconds since the epoch, `seconds` is how long the job ran. `suspected_peer` is set if the failed
     ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung. `secrets_masked` counts
     those in the ends of logs. `findings` are about this node, the newest of each subject. `last_failure` is the last
-    attempt that failed, of a job that something else has ended since; `ranks` are those of the newest attempt.
-    `unsaved` are the ranks that failed before they had saved when the job was to stop after that. `exit_verdict` is the
+    attempt that failed, if something else ended the job after it; `ranks` are those of the newest attempt. `unsaved`
+    are the ranks that failed when they were to save a checkpoint before a stop. `exit_verdict` is the
     exit status of the runner if that is not `status`, but says whether a retry may help. `report` is the content of the
     report file, see report/README.md.
     """

@@ -1,6 +1,6 @@
 """The process that inspects this node. It writes each finding as a line of JSON, and ends when its input is closed.
 
-It is a process of its own, so that what it costs and where it hangs is nothing to the runner.
+It is a process of its own, so that neither its cost nor a hang affects the runner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_NICE: Final = 19
 
 @attrs.define
 class _Slot:
-    """A probe in its thread, which is left alone if it hangs. A probe that tells nothing is None from then on."""
+    """A probe, and its thread, which is left alone if it hangs. `make` is None for a probe that is not usable here."""
 
     make: Optional[Callable[[], Probe]]
     probe: Optional[Probe] = None
@@ -43,7 +43,7 @@ class _Slot:
             self.result = tuple(self.probe.look()) if self.probe else ()
         except (UnusableError, TimeoutError) as error:
             self.result = error
-        except (OSError, ValueError, LookupError, TypeError) as error:  # of a file or an output that is very odd
+        except (OSError, ValueError, LookupError, TypeError) as error:  # of an unexpected file or output
             self.result = UnusableError(f"cannot be inspected: {error!r}")
         self.is_running = False
 

@@ -1,4 +1,4 @@
-"""Starts the process that inspects this node, and passes on what it finds. Off, it is not even imported."""
+"""Starts the process that inspects this node, and passes on what it finds. It is imported only if it is used."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def link(output: str) -> str:
 
 
 def of_link(device_id: int, state: str, health: str, *, was_up: bool) -> Iterator[Defect]:
-    """Judge the link of an NPU that is needed. One that has not worked before is no error: the job may do without."""
+    """Judge the link of an NPU that is needed. One that has never worked is a warning: the job may not need it."""
     name = f"device {device_id}"
     if state == "DOWN":
         yield Defect(subject=f"{name}: link", sentence=f"the link of {name} was down", is_error=was_up)
@@ -133,7 +133,7 @@ def of_pressure(resources: Mapping[str, str]) -> Iterator[Defect]:
 
 
 def unknown_health(found: Sequence[Device]) -> str:
-    """Return a word for the health of an NPU that is not known; "" if there is none."""
+    """Return the first health that has no known meaning; "" if all have one."""
     words = (device.health for device in found if device.health != HEALTHY and device.health not in IS_ERROR)
     return next(words, "")
 

@@ -166,7 +166,7 @@ class Links:
 
 
 class Network:
-    """The network interfaces of this machine that are up at first."""
+    """The network interfaces of this machine that were up at first."""
 
     def __init__(self, node: Node) -> None:
         self._host = node.host
@@ -250,7 +250,7 @@ class Memory:
 
 
 def all_probes(node: Node) -> dict[str, Callable[[], Probe]]:
-    """Return a constructor for each probe by its name. Most read then how this node is at first, which may hang."""
+    """Return a constructor for each probe by name. Most constructors read the initial state, which may hang."""
     return {
         "npu-smi": partial(NpuHealth, node),
         "/dev": partial(DeviceNodes, node),

@@ -1,6 +1,6 @@
 """Runs the hooks for a checkpoint in the background, while the ranks go on.
 
-A process of ours above each hook adopts whatever the hook leaves behind, so that it is not taken for a rank's. These
+A process of ours above each hook adopts whatever the hook leaves behind, so that it is not mistaken for a rank's. These
 processes are started by the runner's loop alone, which must know them before it looks at its children.
 """
 
@@ -79,7 +79,7 @@ class CheckpointHooks:
             skipped, self._next = self._next, holder
             is_idle, self._is_busy = not self._is_busy, True
         if skipped:
-            self._runner.warn("a hook checkpoint was skipped because the one before took too long")
+            self._runner.warn("a hook checkpoint was skipped because the previous one took too long")
             self._remove(skipped)
         if is_idle:
             try:
@@ -117,7 +117,7 @@ class CheckpointHooks:
             self._output = -1
 
     def _work(self) -> None:
-        """Run the hooks of all checkpoints that wait."""
+        """Run the hooks of the checkpoints that are waiting."""
         while True:
             with self._lock:
                 holder, self._next = self._next, None

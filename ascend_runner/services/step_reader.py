@@ -1,7 +1,7 @@
 """Reads the lines of the ranks about their steps, and finds out when the training is slow.
 
-The pump hands on what the ranks write. There, a line is only searched for texts that every line about a step has; the
-rest is done in a thread, which sleeps until there is such a line.
+The pump passes on what the ranks write. Its thread only searches for fixed texts that every line about a step contains;
+another thread does the rest, and sleeps until there is such a line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ascend_runner.supervision.performance import Performance
 from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
 
 # What is searched of the output of all ranks, in bytes a second, and at once after a pause: a flood is read in parts,
-# so that it costs less than 1 % of a core. Steps that are lost so come too fast to be those of a training.
+# so that it costs less than 1 % of a core. Steps that are lost in this way come too fast to be those of a training.
 RATE: Final = 1 << 19
 BURST: Final = 1 << 18
 SHORTEST_BURST: Final = 4 * LONGEST  # of a rank, however many there are
@@ -137,7 +137,7 @@ class StepReader:
 
     @property
     def waiting(self) -> int:
-        """The number of lines that were found and not read so far."""
+        """The number of lines that were found but not read yet."""
         return self._lines.qsize()
 
     def last_step(self) -> Optional[Mapping[str, object]]:
@@ -203,7 +203,7 @@ class StepReader:
 
 
 def _is_shorter(step: Step, last: Step) -> bool:
-    """Whether a line is of a shorter sequence of steps than an unfinished one: of an evaluation within a training."""
+    """Whether a line belongs to a shorter sequence of steps within an unfinished one, such as an evaluation."""
     if step.steps is None or last.steps is None or last.step is None:
         return False
     return step.steps < last.steps and last.step < last.steps

@@ -465,8 +465,8 @@ OPTIONS: Final = (
         metavar="RATIO",
         parse=parsing.ratio,
         default_text="off",
-        help="the training is slow if it has lost this part of its best speed, such as 0.3; the speed is that of the"
-        " median of 20 steps",
+        help="the training is slow if it has lost more than this fraction of its best speed, such as 0.3; the speed is"
+        " the median of 20 steps",
     ),
     Option(
         name="perf_action",
@@ -474,7 +474,7 @@ OPTIONS: Final = (
         metavar="|".join(ACTIONS),
         parse=parsing.one_of(ACTIONS),
         default_text=HangAction.WARN.value,
-        help="what follows when the training is slow, or one rank of a node slower than the others; stop ends the job"
+        help="what to do when the training is slow, or one rank of a node is slower than the others; stop ends the job"
         " even with --max-restarts",
     ),
     Option(

@@ -1,6 +1,6 @@
 """Decides from the figures of its steps whether a training is slow. What follows is decided elsewhere.
 
-There are three rules. Each reports its third breach in a row, and then the third step or window in a row that is none:
+Each of three rules reports its third breach in a row, and later the third step or window in a row without a breach:
 
 - The ratio of hardware time to end-to-end time is above a threshold, as guides of platforms define it. It also rises
   when the host gets faster, so a report has both times, and those that were usual before.
@@ -44,13 +44,13 @@ def _window() -> deque[float]:
 
 @attrs.define
 class _Row:
-    """Breaches in a row, or what is none in a row after them."""
+    """Counts breaches in a row; once the rule is broken, steps or windows in a row without one."""
 
     is_broken: bool = False
     _length: int = 0
 
     def turns(self, *, is_breach: bool) -> bool:
-        """Take the next one; return whether that makes the rule broken or unbroken."""
+        """Count the next step or window; return whether the rule is broken with it, or no longer is."""
         self._length = 0 if is_breach is self.is_broken else self._length + 1
         if self._length < IN_A_ROW:
             return False
@@ -182,7 +182,7 @@ class Performance:
                 )
 
     def _is_first_or_last(self, rule: Rule, subject: Hashable, *, is_breach: bool) -> bool:
-        """Record that a subject breaks a rule or has recovered; return whether the training does so with it."""
+        """Record that a subject breaks a rule or has recovered; return whether it is the first or the last one."""
         broken = self._broken[rule]
         was_broken = bool(broken)
         (broken.add if is_breach else broken.discard)(subject)
@@ -195,7 +195,7 @@ def _time(seconds: Optional[float]) -> Optional[float]:
 
 
 def _speed(rank: _Rank, step: Step, at: float) -> Optional[tuple[Hashable, str, float]]:
-    """Return the kind of a figure, the unit of a throughput, and the time of the step; None if nothing tells it.
+    """Return the kind of a figure, the unit of a throughput, and the time of the step; None if it is unknown.
 
     Bars of a training and of its evaluation differ in their number of steps, and so in their kind. The time of a line
     without any is measured between two of them, and is a mean if they come fast. The inverse of a throughput serves as

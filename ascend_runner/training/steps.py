@@ -49,7 +49,7 @@ _COUNT = rb"\d{1,18}"
 
 
 def _expressions(*patterns: bytes) -> tuple[bytes, ...]:
-    """Return expressions in which `#` is an integer and `~` another number. Those of few formats are ever compiled."""
+    """Return expressions, to be compiled when used, in which `#` is an integer and `~` another number."""
     return tuple(pattern.replace(b"#", _COUNT).replace(b"~", _NUMBER) for pattern in patterns)
 
 
