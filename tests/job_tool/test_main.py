@@ -399,7 +399,9 @@ def test_wrong_words(tool: Tool, words: tuple[str, ...], expected: int, sentence
     assert 1 == screen.count("\n") or screen.startswith("usage: ")  # by argparse
 
 
-@pytest.mark.parametrize("name", "status list logs stacks events checkpoint limit stop release completion".split())
+@pytest.mark.parametrize(
+    "name", "status list logs stacks events report checkpoint limit stop release batch completion".split()
+)
 def test_help_has_an_example(name: str, tool: Tool) -> None:
     """The help of every command has an example."""
     status, screen = tool(name, "--help")
