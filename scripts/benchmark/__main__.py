@@ -7,6 +7,7 @@ import sys
 
 from ascend_runner.guardian import process_tree, sweep
 from benchmark import (
+    all_options_rows,
     checkpoint_rows,
     fault_rows,
     hang_rows,
@@ -23,6 +24,7 @@ from benchmark.rows import ROWS as SPEED_ROWS
 
 ROWS = (
     *SPEED_ROWS,
+    *all_options_rows.ROWS,
     *checkpoint_rows.ROWS,
     *fault_rows.ROWS,
     *hang_rows.ROWS,

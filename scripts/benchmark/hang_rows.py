@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import time
@@ -10,7 +9,6 @@ from collections.abc import Iterator
 from os.path import abspath, dirname, join
 from typing import Final
 
-from ascend_runner.settings.parsing import HOOKS
 from benchmark import measure
 from benchmark.fault_rows import Watch
 from benchmark.launchers import OURS
@@ -61,25 +59,4 @@ def heartbeats() -> Iterator[Row]:
         yield Row("  the longest call", longest, seconds)
 
 
-def all_options() -> Iterator[Row]:
-    """Measure the CPU time of guardian and runner with the options of the life of a job; ranks print once a second."""
-    with folder() as path:
-        os.mkdir(f"{path}/data")
-        os.mkdir(f"{path}/checkpoints")
-        hooks = [word for event in HOOKS for word in ("--hook", f"{event}=true")]
-        options = (
-            *("--hang-timeout", "auto", "--hang-action", "restart", "--checkpoint-grace", "60", "--time-limit", "1h"),
-            *("--max-restarts", "9", "--max-same-failures", "2", "--restart-on", "75", "--no-restart-on", "3"),
-            *("--restart-delay", "0", "--exit-verdict", "--checkpoint-dir", f"{path}/checkpoints", "--hold", "1h"),
-            *("--stage", f"{path}/data:{path}/staged", *hooks),
-        )
-        words = (*options, "sh", "-c", "while :; do echo step; sleep 1; done")
-        with measure.started(OURS.command(f"{path}/log", *words, ranks=RANKS)) as popen:
-            time.sleep(5)  # until the modules for a failure are loaded
-            before = measure.cpu_seconds(popen.pid)
-            time.sleep(2 * SECONDS)
-            used = measure.cpu_seconds(popen.pid) - before
-    yield Row(f"{RANKS} ranks, all options: CPU time of the runner", used / (2 * SECONDS), percent, reach=0.005)
-
-
-ROWS: Final = (hang, heartbeats, all_options)
+ROWS: Final = (hang, heartbeats)

@@ -29,13 +29,12 @@ CARD: Final = """\
 | 0                         | 0000:0{number}:00.0  | 0           0    / 0          3349 / 65536         |
 """
 HCCN_TOOL: Final = "#!/bin/sh\necho net health status: Success\n"
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def inspection() -> Iterator[Row]:
     """Measure the CPU time of an inspection and its tools, as a part of a core at the default interval."""
     with folder() as path:
-        _make_node(path)
+        make_node(path)
         node = Node(
             host=Host(path),
             environ={**os.environ, "PATH": f"{path}/bin:{os.environ['PATH']}"},
@@ -55,7 +54,8 @@ def inspection() -> Iterator[Row]:
     )
 
 
-def _make_node(path: str) -> None:
+def make_node(path: str) -> None:
+    """Make the tools of a node with NPUs in `bin` and its devices in `dev`."""
     os.makedirs(f"{path}/bin")
     os.makedirs(f"{path}/dev")
     for number in DEVICES:
@@ -71,9 +71,7 @@ def _rounds(path: str) -> int:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process and of the children that it has waited for."""
-    fields = measure.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return sum(map(int, fields[11:15])) / TICKS
+    return measure.thread_seconds(pid) + measure.reaped_seconds(pid)
 
 
 ROWS: Final = (inspection,)

@@ -22,6 +22,7 @@ CLEAN: Final = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMP
 LIMIT: Final = 60.0  # seconds that any wait may take
 MEMORY: Final = "/dev/shm"  # noqa: S108  a directory with a random name is created in it
 MUCH: Final = 2 << 30  # bytes
+TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def alternate(contestants: Mapping[str, tuple[int, Callable[[], float]]]) -> dict[str, float]:
@@ -113,9 +114,19 @@ def context_switches(pid: int) -> int:
 
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time of the threads of a process and of its child, which are the guardian and the runner."""
-    tasks = [f"/proc/{own}/task" for own in (pid, *process_tree.children(pid))]
-    schedstats = (read(f"{task}/{tid}/schedstat") for task in tasks for tid in os.listdir(task))
-    return sum(int(schedstat.split()[0]) for schedstat in schedstats) / 1e9
+    return sum(map(thread_seconds, (pid, *process_tree.children(pid))))
+
+
+def thread_seconds(pid: int) -> float:
+    """Return the CPU time of the threads of a process that are alive."""
+    task = f"/proc/{pid}/task"
+    return sum(int(read(f"{task}/{tid}/schedstat").split()[0]) for tid in os.listdir(task)) / 1e9
+
+
+def reaped_seconds(pid: int) -> float:
+    """Return the CPU time of the children that a process has waited for."""
+    fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return sum(map(int, fields[13:15])) / TICKS
 
 
 def system_calls(pids: Sequence[int], seconds: float) -> int | None:
