@@ -83,7 +83,7 @@ class HangWatch:
             self._read_stacks_once(silence)
             return []
 
-        hang = HangDetected(silence.limit)
+        hang = HangDetected(silence.limit, has_heartbeats=bool(beats))
         self._tell(hang)
         earlier = self._earlier if self._read_in == silence.since else ()
         seen = self._node.evidence().find_stacks(self._node.processes.pids(), earlier)

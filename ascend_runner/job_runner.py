@@ -158,7 +158,7 @@ class JobRunner:
         self._run_hooks(hooks.BEFORE_EXIT)
         while (left := end - self._signals.now()) > 0:
             self._signals.wait_unless_stopped(left)
-        return Event(kind=Kind.RELEASED, sentence="the hold time has expired")
+        return Event(kind=Kind.RELEASED, sentence="the waiting time has expired")
 
     def _wait(self) -> Event:
         self._run_hooks(hooks.AFTER_ATTEMPT)
@@ -255,6 +255,7 @@ class JobRunner:
         """Show how the job has ended, and that it is held, or why it is not. This node is inspected no longer."""
         self._inspector.close()
         journal, job, outcome = self.journal, self.journal.job, self._outcome
+        self._launcher.requests.is_held = job.state is JobState.HOLDING
         show = self._messages.error if outcome.cause else self._messages.info
         if isinstance(outcome.cause, (SignalReceived, LimitReached)):
             outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._launcher.requests.began)

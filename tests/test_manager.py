@@ -364,7 +364,8 @@ def test_heartbeats_count_in_place_of_output(node: FakeNode) -> None:
     node.clock.at(80.0, lambda: node.output.write(0, b"waiting for the other ranks\n"))
     state = run(node, 2, hang_timeout=60.0)
 
-    assert HangDetected(60.0) == state.cause
+    assert HangDetected(60.0, has_heartbeats=True) == state.cause
+    assert "no rank sent a heartbeat for 60 s (--hang-timeout)" == str(state.cause)
     assert 30.0 + 60.0 == node.clock.now()
 
 

@@ -69,7 +69,9 @@ def _verdict(data: Mapping[str, object]) -> str:
     verdict, delay = str(data.get("verdict")), _seconds(data.get("delay"))
     if verdict == Verdict.RESTART.value and delay is not None:
         return f"; restart in {duration(delay)}" if delay else "; restart at once"
-    return VERDICTS.get(verdict, "")
+    signum = data.get("signum")
+    by = f" by {signal_name(signum)}" if verdict == Verdict.STOPPED.value and isinstance(signum, int) and signum else ""
+    return VERDICTS.get(verdict, "") + by
 
 
 def _seconds(value: object) -> Optional[float]:

@@ -33,6 +33,7 @@ class Requests:
         self.limit = limit
         self.is_running = False  # whether there are ranks to ask; set by the loop
         self.is_being_stopped = False  # by a signal or at the limit, or asked for its last checkpoint before that
+        self.is_held = False  # after its failure: no limit counts any more
         self._now, self._checkpoint_grace = now, checkpoint_grace
         self._wake = wake
         self._wants_checkpoint = threading.Event()
@@ -79,8 +80,10 @@ class Requests:
         Return whether it was put off because it would have left less than the time for a checkpoint.
 
         Raises:
-            ValueError: The job is being stopped.
+            ValueError: The job is being stopped, or is held.
         """
+        if self.is_held:
+            raise ValueError("the job is held after its failure, and no time limit ends that; use ascend-job release")
         if self.is_being_stopped:
             raise ValueError("the job is being stopped, so its time limit cannot be changed any more")
         earliest = self._now() - self.began + self._checkpoint_grace
@@ -93,7 +96,7 @@ class Requests:
         """Change the time limit by so many seconds, see `set_limit`; a negative number brings it forward.
 
         Raises:
-            ValueError: There is no limit, or the job is being stopped.
+            ValueError: There is no limit, or the job is being stopped, or is held.
         """
         if self.limit is None:
             raise ValueError("the job has no time limit to adjust; set one first, for example 12h")

@@ -179,8 +179,9 @@ class StepReader:
         pattern, groups = found
         try:
             return step_of(groups)
-        except ValueError as error:
-            self._matcher.give_up(pattern, f"a group is not a number: {error}")
+        except ValueError:
+            texts = (f"{name} is {value.decode(errors='replace')!r}" for name, value in groups.items())
+            self._matcher.give_up(pattern, f"a group is not a number: {', '.join(texts)}")
             return None
 
     def _note(self, step: Step, at: float) -> None:

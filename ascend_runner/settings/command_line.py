@@ -50,7 +50,7 @@ _STATUSES: Final = (
     ("0", "all ranks exited with 0"),
     ("N", "the first rank to fail exited with N"),
     ("128 + N", "the first rank to fail was killed by signal N, or ascend-runner was stopped by it"),
-    ("124", "--hang-timeout or --time-limit ended the job"),
+    ("124", "--hang-timeout, --time-limit, --perf-action or --inspect stop ended the job"),
     ("125", "ascend-runner itself failed"),
     ("126, 127", "COMMAND cannot be executed, or was not found"),
     ("75, 93", "with --exit-verdict, instead of N or 128 + N of a rank"),

@@ -131,7 +131,7 @@ class StageTask:
                 self._report(lambda: f"listing {self.stage.source!r}: {counted(survey.found.files, 'file')} so far")
             manifest.write(self._summary(survey))
         if survey.skipped:
-            self.warn(f"not staged, because only files, directories and symlinks are: {survey.skipped!r}")
+            self.warn(f"sockets, FIFOs and devices are not staged, such as {survey.skipped!r}")
         return survey
 
     def _replace(self, survey: Survey) -> None:

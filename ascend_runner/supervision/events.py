@@ -137,9 +137,10 @@ class SignalReceived:
 
 @attrs.frozen
 class HangDetected:
-    """No rank has written any output for `seconds`, the limit set by the user."""
+    """No rank has written any output, or sent a heartbeat where ranks send them, for `seconds`, the limit."""
 
     seconds: float
+    has_heartbeats: bool = False  # whether heartbeats count instead of output
 
     @property
     def exit_status(self) -> int:
@@ -147,7 +148,8 @@ class HangDetected:
         return TIMED_OUT
 
     def __str__(self) -> str:
-        return f"no rank wrote any output for {self.seconds:g} s (--hang-timeout)"
+        silence = "sent a heartbeat" if self.has_heartbeats else "wrote any output"
+        return f"no rank {silence} for {self.seconds:g} s (--hang-timeout)"
 
 
 class Rule(enum.Enum):

@@ -156,6 +156,18 @@ def test_job_whose_runner_was_killed(start: Start, tool: Tool) -> None:
     assert (1, "ascend-job: job is not running\n") == tool("stop")
 
 
+def test_limit_of_a_held_job(start: Start, tool: Tool) -> None:
+    """As soon as the screen says that a job is held, a time limit is refused."""
+    run = start("exit 7", "--hold", "1h", ranks=1)
+    run.wait_for("release with")
+    refused = tool("limit", "1s")
+    run.send(signal.SIGTERM)
+
+    assert 7 == run.finish()
+    assert (1, True) == (refused[0], "is held" in refused[1])
+    assert "time limit" not in run.screen
+
+
 def test_events_of_a_restarted_job(start: Start, tool: Tool) -> None:
     """Each change is a line, with its attempt and its cause."""
     start("exit 7", "--max-restarts", "1", ranks=1).finish()

@@ -21,3 +21,10 @@ def test_figures_of_a_slow_training_are_in_its_sentence_only() -> None:
 
     assert str(slow) == described(event=events.SLOW, **members)
     assert f"{slow}, nodes 3" == described(event=events.SLOW, **members, nodes=3)
+
+
+def test_signal_that_stops_a_job_after_a_failure() -> None:
+    """The text of a failure that a stop signal keeps from being restarted names the signal."""
+    text = described(event="ended", status=7, signum=15, verdict="stopped", sentence="rank 1 failed: exit status 7")
+
+    assert "rank 1 failed: exit status 7; no restart: the job was stopped by SIGTERM" == text

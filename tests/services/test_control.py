@@ -119,6 +119,14 @@ def test_checkpoint_without_ranks(job: Job) -> None:
     assert not job.requests.take_checkpoint_request()
 
 
+def test_limit_of_a_held_job(job: Job) -> None:
+    """No time limit ends a hold, so the request is refused instead of confirmed."""
+    job.requests.is_held = True
+
+    assert str(job.ask(request="limit", seconds=1)["refused"]).startswith("the job is held")
+    assert job.requests.limit is None
+
+
 def test_checkpoint_without_a_signal(job: Job) -> None:
     """A job that has no signal to ask its ranks with refuses the request."""
     job.requests.has_checkpoint_signal = False

@@ -172,7 +172,7 @@ def test_group_that_is_not_a_number() -> None:
         wait_until(lambda: reader.last_step() is not None)
 
     assert 1 == len(warnings)
-    assert "a group is not a number" in warnings[0]
+    assert warnings[0].endswith("a group is not a number: step is 'one'")
 
 
 def test_other_patterns_stay_in_use() -> None:
