@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,12 +88,13 @@ def test_npu_smi_that_fails_later(tmp_path: Path) -> None:
     assert ["npu-smi info did not list any NPU"] == sentences(probe)
 
 
-def test_tool_that_hangs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("npu-smi", NpuHealth), ("hccn_tool", Links)])
+def test_tool_that_hangs(tmp_path: Path, name: str, kind: Callable[[Node], Probe]) -> None:
     """It is killed when the time of the probe is over."""
-    fake_tool(tmp_path, "npu-smi", "exec sleep 1000")
+    fake_tool(tmp_path, name, "exec sleep 1000")
 
     with pytest.raises(TimeoutError):
-        sentences(NpuHealth(node(tmp_path, seconds=0.1)))
+        sentences(kind(node(tmp_path, 0, seconds=0.1)))
 
 
 def test_no_tools(tmp_path: Path) -> None:
