@@ -15,7 +15,8 @@ from ascend_runner.facts import Fact
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import HangDetected, Slowdown
-from ascend_runner.supervision.silence import HangAction, Silence
+from ascend_runner.supervision.findings import WatchAction
+from ascend_runner.supervision.silence import Silence
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.stack_groups import RankStack
@@ -60,7 +61,7 @@ class HangWatch:
         found = list(self._steps.take()) if self._steps else []
         for slow in found:
             self._tell(slow)
-        return [slow for slow in found if not slow.is_over and self._job.perf_action is not HangAction.WARN]
+        return [slow for slow in found if not slow.is_over and self._job.perf_action is not WatchAction.WARN]
 
     def _hang(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
         """Detect that no rank has written for too long, or has sent a heartbeat where any of the living ones has.
@@ -88,7 +89,7 @@ class HangWatch:
         earlier = self._earlier if self._read_in == silence.since else ()
         seen = self._node.evidence().find_stacks(self._node.processes.pids(), earlier)
         self._tell(attrs.evolve(seen, beats=beats))
-        if self._job.hang_action is HangAction.WARN:
+        if self._job.hang_action is WatchAction.WARN:
             silence.go_on()
             return []
         self._silence = None

@@ -16,7 +16,6 @@ from ascend_runner import errors, files
 from ascend_runner.host import cores, network, terminal
 from ascend_runner.host.host import Host
 from ascend_runner.output import log_folder
-from ascend_runner.output.console import STDOUT
 from ascend_runner.output.messages import Messages
 from ascend_runner.plan.attempts import of_attempt
 from ascend_runner.plan.context import PlanContext
@@ -109,7 +108,7 @@ class Launcher:
             own_addresses=network.own_addresses,
             hold_port=int if self._settings.dry_run else self._hold_port,
             cores=cores.available(Host()),
-            columns=terminal.columns(STDOUT),
+            columns=terminal.columns(terminal.STDOUT),
             has_colors=self._has_colors(),
         )
 
@@ -126,7 +125,7 @@ class Launcher:
 
     def _has_colors(self) -> bool:
         color = self._settings.color
-        return terminal.has_colors(STDOUT, self.environ) if color == COLOR_AUTO else color == COLOR_ALWAYS
+        return terminal.has_colors(terminal.STDOUT, self.environ) if color == COLOR_AUTO else color == COLOR_ALWAYS
 
     def tell(self, prepared: Preparation) -> None:
         """Show the problems of a job, and notes on its plan."""

@@ -14,7 +14,6 @@ from typing import Final, Optional, Union
 import attrs
 
 from ascend_runner import errors
-from ascend_runner.checkpoint_watch import CheckpointAndLimitWatch
 from ascend_runner.facts import Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.guardian.sweep import POLL_INTERVAL
@@ -22,6 +21,7 @@ from ascend_runner.hang_watch import HangWatch
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.processes import leader
+from ascend_runner.request_watch import RequestWatch
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.events import (
     DeadlineReached,
@@ -59,7 +59,7 @@ class Manager:
         self._processes, self._output = node.processes, node.output
         self._clock, self._evidence = node.clock, node.evidence
         self._hangs = HangWatch(job, node, self._tell)
-        self._checkpoints = CheckpointAndLimitWatch(job, node, self._tell)
+        self._checkpoints = RequestWatch(job, node, self._tell)
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's

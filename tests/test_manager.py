@@ -34,7 +34,7 @@ from ascend_runner.supervision.events import (
     Spawned,
     SpawnFailed,
 )
-from ascend_runner.supervision.silence import HangAction
+from ascend_runner.supervision.findings import WatchAction
 from ascend_runner.supervision.state import Phase, State
 from tests.fakes import Behaviour, FakeNode, Recording
 from tests.helpers.plans import job_spec, rank_spec
@@ -391,7 +391,7 @@ def test_hang_that_only_warns(node: FakeNode, recording: Recording) -> None:
     """With --hang-action warn each silence is told once, with the stacks, and the job goes on."""
     node.processes.behaviours = {0: exits(OK, 1000.0)}
     node.clock.at(500.0, lambda: node.output.write(0, b"step 1\n"))
-    state = run(node, 1, recording, hang_timeout=60.0, hang_action=HangAction.WARN)
+    state = run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
     seen = [(type(fact), at) for fact, at in recording.timed if isinstance(fact, (HangDetected, HangSeen))]
 
     assert 0 == status(state)
@@ -404,7 +404,7 @@ def test_stacks_are_read_once_at_half_of_the_limit(node: FakeNode, recording: Re
     node.evidence.noting_takes = 20.0
     node.clock.at(55.0, lambda: node.output.write(0, b"step 1\n"))
     node.clock.at(500.0, lambda: node.output.write(0, b"step 2\n"))
-    run(node, 1, recording, hang_timeout=60.0, hang_action=HangAction.WARN)
+    run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
     seen = [(type(fact), at) for fact, at in recording.timed if isinstance(fact, (HangDetected, HangSeen))]
 
     assert [30.0, 86.0, 535.0] == node.evidence.noted_at

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Final
+
+STDOUT: Final = 1
 
 
 def is_in_background(group: int) -> bool:

@@ -26,7 +26,6 @@ from ascend_runner.text import printable, rank_list
 from ascend_runner.tool import write_text
 
 DONE: Final = 0
-STDOUT: Final = 1  # the descriptor
 DEFAULT_LINES: Final = 10  # of each rank's log, as tail(1)
 COMPLETIONS: Final = {"bash": "ascend-runner", "zsh": "_ascend-runner", "fish": "ascend-runner.fish"}  # by shell
 STATUSES: Final = {
@@ -51,7 +50,7 @@ def status(options: Namespace) -> int:
     if options.json:
         write_text(json.dumps(screens.document(seen), indent=1) + "\n")
     else:
-        write_text(screens.status(seen, time.time(), terminal.columns(STDOUT) or None))
+        write_text(screens.status(seen, time.time(), terminal.columns(terminal.STDOUT) or None))
     return STATUSES[seen.condition]
 
 
@@ -105,7 +104,7 @@ def show_logs(options: Namespace) -> int:
         since=None if options.since is None else time.time() - options.since,
         line_filter=LineFilter(lines=lines, pattern=options.grep),
         follows=options.follow,
-        has_colors=terminal.has_colors(STDOUT, options.environ),
+        has_colors=terminal.has_colors(terminal.STDOUT, options.environ),
     )
     job = jobs.find(options.job, options.environ, may_be_any_part=True)
     logs.LogViewer(jobs.parts(job), query, options.tell).run()

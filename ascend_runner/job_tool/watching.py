@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Final, Optional
 
 from ascend_runner.host import bounded
+from ascend_runner.host.terminal import STDOUT
 from ascend_runner.job_tool import snapshot
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.snapshot import Condition
@@ -26,7 +27,6 @@ IN_CREATE: Final = 0x100
 IN_Q_OVERFLOW: Final = 0x4000
 EVENT: Final = struct.Struct("iIII")  # watch, mask, cookie, length of the name
 GOING_ON: Final = {Condition.RUNNING, Condition.UNKNOWN}
-STDOUT: Final = 1
 QUEUE: Final = 64 * 1024  # bytes of events that are read at once
 
 

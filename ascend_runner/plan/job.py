@@ -10,8 +10,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.lifecycle.machine import JobState, Policy
-from ascend_runner.supervision.findings import InspectAction
-from ascend_runner.supervision.silence import HangAction
+from ascend_runner.supervision.findings import InspectAction, WatchAction
 
 NO_RESTARTS: Final = Policy()
 NO_RANK: Final = -1  # the rank number of an auxiliary process
@@ -100,11 +99,11 @@ class JobSpec:
     table: TableFile | None = None
     beside: tuple[RankSpec, ...] = ()
     host_files: Mapping[str, bytes] = {}
-    hang_action: HangAction = HangAction.STOP
+    hang_action: WatchAction = WatchAction.STOP
     perf_patterns: tuple[str, ...] = ()
     perf_threshold: float | None = None
     perf_drop: float | None = None
-    perf_action: HangAction = HangAction.WARN
+    perf_action: WatchAction = WatchAction.WARN
     is_passed_through: bool = False
     folds_progress_bars: bool = True
     has_timestamps: bool = False

@@ -18,8 +18,7 @@ from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS
-from ascend_runner.supervision.findings import InspectAction
-from ascend_runner.supervision.silence import HangAction
+from ascend_runner.supervision.findings import InspectAction, WatchAction
 from ascend_runner.text import PREFIX_STYLES, colored
 
 TIME_WIDTH: Final = len("03:12:45 ")
@@ -146,7 +145,7 @@ def _with_supervision(job: JobSpec, settings: Settings) -> JobSpec:
         perf_patterns=settings.perf_pattern,
         perf_threshold=settings.perf_threshold,
         perf_drop=settings.perf_drop,
-        perf_action=HangAction(settings.perf_action or HangAction.WARN),
+        perf_action=WatchAction(settings.perf_action or WatchAction.WARN),
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
         checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
         checkpoint_grace=settings.checkpoint_grace,
@@ -162,10 +161,10 @@ def _folders(processes: Sequence[RankSpec], context: PlanContext) -> tuple[str, 
     return (context.log_dir, *workdirs, *process_logs)
 
 
-def _hang_action(settings: Settings) -> HangAction:
+def _hang_action(settings: Settings) -> WatchAction:
     if settings.hang_action is None:
-        return HangAction.RESTART if settings.max_restarts else HangAction.STOP
-    return HangAction(settings.hang_action)
+        return WatchAction.RESTART if settings.max_restarts else WatchAction.STOP
+    return WatchAction(settings.hang_action)
 
 
 def _restarts(settings: Settings, node: Node) -> Policy:

@@ -27,7 +27,7 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome
 from ascend_runner.supervision.events import Ending, Exited, HangDetected, Slowdown
-from ascend_runner.supervision.silence import HangAction
+from ascend_runner.supervision.findings import WatchAction
 from ascend_runner.text import lines_of
 
 LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search, while the others wait to be asked to stop
@@ -106,7 +106,7 @@ class Investigation:
         is_alike = root is not None and len(root.alike) == len(outcome.ranks) > 1
         restart = failure.judge(outcome.cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike)
         actions = {HangDetected: self.job.hang_action, Slowdown: self.job.perf_action}
-        if actions.get(type(outcome.cause)) is HangAction.STOP:
+        if actions.get(type(outcome.cause)) is WatchAction.STOP:
             restart = Restart.EXCLUDED
         return restart, failure.fingerprint(outcome.cause, ending, finding)
 

@@ -20,8 +20,7 @@ from ascend_runner.supervision.events import (
     Spawned,
     signal_name,
 )
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
-from ascend_runner.supervision.silence import HangAction
+from ascend_runner.supervision.findings import FindingKind, NodeFinding, WatchAction
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import rank_list
 
@@ -167,7 +166,7 @@ class Progress:
             self._messages.warning(f"{name} was not sent to the ranks: no process of this job handles it yet")
 
     def _hanging(self, fact: HangDetected) -> None:
-        if self._job.hang_action is HangAction.WARN:
+        if self._job.hang_action is WatchAction.WARN:
             self._messages.warning(
                 f"{fact}; collecting the stacks of all ranks; the job continues (--hang-action warn)"
             )
@@ -181,7 +180,7 @@ class Progress:
     def _slow(self, fact: Slowdown) -> None:
         if fact.is_over:
             self._messages.info(str(fact))
-        elif self._job.perf_action is HangAction.WARN:
+        elif self._job.perf_action is WatchAction.WARN:
             self._messages.warning(str(fact))
 
     def _found(self, fact: NodeFinding) -> None:

@@ -12,8 +12,7 @@ from ascend_runner.platforms.node import Overrides
 from ascend_runner.settings.option import SEPARATOR, Option
 from ascend_runner.settings.options import OPTIONS
 from ascend_runner.settings.parsing import NONE
-from ascend_runner.supervision.findings import InspectAction
-from ascend_runner.supervision.silence import HangAction
+from ascend_runner.supervision.findings import InspectAction, WatchAction
 from ascend_runner.text import counted, rank_list
 
 # The options that have no effect without any of others.
@@ -172,7 +171,7 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
 
 def _check_actions(settings: Settings) -> None:
     for name, action in (("--hang-action", settings.hang_action), ("--perf-action", settings.perf_action)):
-        if action == HangAction.RESTART.value and not settings.max_restarts:
+        if action == WatchAction.RESTART.value and not settings.max_restarts:
             raise SettingsError(f"{name} restart requires --max-restarts")
 
 

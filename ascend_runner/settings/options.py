@@ -15,8 +15,7 @@ from ascend_runner.host import cores
 from ascend_runner.rank_table.checks.chips import CHIPS
 from ascend_runner.settings import parsing
 from ascend_runner.settings.option import Option, Topic
-from ascend_runner.supervision.findings import InspectAction
-from ascend_runner.supervision.silence import HangAction
+from ascend_runner.supervision.findings import InspectAction, WatchAction
 from ascend_runner.training import step_pattern
 
 HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a complete rank table
@@ -28,7 +27,7 @@ PROGRESS_BARS: Final = (FOLD, "pass")
 STOP_SIGNUMS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 COLOR_AUTO: Final = "auto"
 COLOR_ALWAYS: Final = "always"
-ACTIONS: Final = tuple(action.value for action in HangAction)
+ACTIONS: Final = tuple(action.value for action in WatchAction)
 INSPECT_ACTIONS: Final = tuple(action.value for action in InspectAction)
 PRECHECK_STOP: Final = "stop"
 PRECHECKS: Final = (parsing.OFF, "warn", PRECHECK_STOP)
@@ -473,7 +472,7 @@ OPTIONS: Final = (
         topic=Topic.PERFORMANCE,
         metavar="|".join(ACTIONS),
         parse=parsing.one_of(ACTIONS),
-        default_text=HangAction.WARN.value,
+        default_text=WatchAction.WARN.value,
         help="what to do when the training is slow, or one rank of a node is slower than the others; stop ends the job"
         " even with --max-restarts",
     ),

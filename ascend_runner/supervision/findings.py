@@ -1,4 +1,4 @@
-"""What is found about the node while a job runs or before it, and what follows from it."""
+"""What is found about the node before a job and while it runs, and the actions that watching it may lead to."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import enum
 import attrs
 
 from ascend_runner.errors import TIMED_OUT
+
+
+class WatchAction(enum.Enum):
+    """What a hang or a slow training leads to."""
+
+    WARN = "warn"
+    RESTART = "restart"
+    STOP = "stop"  # and no restart
 
 
 class InspectAction(enum.Enum):

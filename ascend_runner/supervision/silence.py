@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from typing import Final, Optional
 
@@ -18,14 +17,6 @@ WARM_UP: Final = 600.0  # seconds from the first output on; a pause that began i
 SHORTEST: Final = 600.0  # seconds
 TIMES_LONGEST: Final = 5  # as long as the longest pause so far
 TIMES_MEAN: Final = 25  # as long as the mean pause: the first evaluation takes 20 steps, even of minutes
-
-
-class HangAction(enum.Enum):
-    """What follows a hang, after the stacks of the ranks were shown."""
-
-    WARN = "warn"
-    RESTART = "restart"
-    STOP = "stop"  # and no restart
 
 
 @attrs.define(eq=False, repr=False)

@@ -30,8 +30,8 @@ STACKS_LIMIT: Final = 6.0
 ASKABLE: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})  # there are ranks to ask
 
 
-class CheckpointAndLimitWatch:
-    """Watches one attempt for requests and for the time limit of the job."""
+class RequestWatch:
+    """Watches one attempt for requests, findings about this node and the time limit of the job."""
 
     def __init__(self, job: JobSpec, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
         self._job = job
