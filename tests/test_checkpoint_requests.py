@@ -145,7 +145,7 @@ def test_rank_without_a_handler_survives(program: Program) -> None:
     run.wait_for("ready", times=2)
     run.send(signal.SIGUSR1)
     run.wait_for("by rank 0 in ")
-    wait_until(lambda: program.report()["state"] == "running")
+    wait_until(lambda: bool(program.report()["last_checkpoint"]))
     last = program.report()["last_checkpoint"]
     run.send(signal.SIGTERM)
 

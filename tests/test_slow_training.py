@@ -87,6 +87,7 @@ def test_checkpoint_before_a_restart(program: Program) -> None:
     """With --checkpoint-grace the ranks are asked for a checkpoint, and stopped when they have ended or saved."""
     script = (
         "if [ \"$ASCEND_RUNNER_ATTEMPT\" = 0 ]; then trap 'echo asked; exit 0' USR1;"
+        " touch ready-$RANK_ID; until [ -e ready-0 ] && [ -e ready-1 ]; do sleep 0.05; done;"
         f" {lines(GUIDE)}; while :; do sleep 0.1; done; fi"
     )
     options = ("--perf-threshold", "0.6", "--perf-action", "restart", "--checkpoint-grace", "600")
