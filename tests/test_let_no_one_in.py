@@ -171,8 +171,8 @@ NO_SECRETS = ("TOKENIZERS_PARALLELISM", "MONKEY", "BREAK_AT", "RISK")
 
 def test_secrets_are_shown_nowhere(program: Program) -> None:
     """Secrets, by name or by shape, are neither in the plan, nor in the runner's own lines, nor in any of its files."""
-    env = {name: f"hidden-{number}" for number, name in enumerate(SECRETS)}
-    command = ("sh", "-c", 'echo "HF_TOKEN=$HF_TOKEN $*"; exit 3', "x", "--api-key", "hidden", "--token=hidden")
+    env = {name: f"sesame-{number}" for number, name in enumerate(SECRETS)}
+    command = ("sh", "-c", 'echo "HF_TOKEN=$HF_TOKEN $*"; exit 3', "x", "--api-key", "sesame", "--token=sesame")
     plan = program.start("--nproc-per-node", "1", "--dry-run", *command, env=env)
     assert plan.finish() == 0
     assert json.loads(plan.screen)["secrets_masked"] == 2
@@ -180,9 +180,9 @@ def test_secrets_are_shown_nowhere(program: Program) -> None:
     assert run.finish() == 3
 
     # The rank has them, and its own output is not masked.
-    assert program.log(0) == b"HF_TOKEN=hidden-0 --api-key hidden --token=hidden\n"
+    assert program.log(0) == b"HF_TOKEN=sesame-0 --api-key sesame --token=sesame\n"
     own_lines = "".join(line for line in run.lines if not line.startswith("[rank "))
     assert "| HF_TOKEN=*** --api-key *** --token=***" in own_lines
-    assert "hidden" not in plan.screen + own_lines
+    assert "sesame" not in plan.screen + own_lines
     others = [path.read_text() for path in written(program.log_dir) if path.is_file() and path.suffix != ".txt"]
-    assert "hidden" not in "".join(others)
+    assert "sesame" not in "".join(others)

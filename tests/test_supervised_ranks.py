@@ -33,7 +33,9 @@ def test_first_failure_ends_the_job_with_its_status(program: Program) -> None:
     assert "ERROR rank 1 failed: exit status 7 after " in run.screen
     assert "  | broken\n" in run.screen
     assert f"  log    {program.log_dir}/job-proc-rank-1-device-1.txt\n" in run.screen
-    assert run.screen.endswith("  others stopped by the runner (SIGTERM): ranks 0, 2\n")
+    *_, others, page = run.screen.splitlines()
+    assert others == "  others stopped by the runner (SIGTERM): ranks 0, 2"
+    assert " INFO HTML report: " in page
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
