@@ -254,9 +254,7 @@ class Control:
         at = self._limit_at()
         if at is None:
             return "time limit removed"
-        left = at - time.time()
-        if left <= 0:
-            return "the time limit has passed, so the job is stopped"
+        left = max(0.0, at - time.time())
         return f"the time limit is now {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))}, in {duration(left)}"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Optional
 
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.text import duration
 
 
 class Requests:
@@ -75,18 +76,22 @@ class Requests:
         return [self._findings.popleft() for _ in range(len(self._findings))]
 
     def set_limit(self, seconds: Optional[float]) -> bool:
-        """Set the time limit of the job, in seconds since its start (None: no limit). A limit in the past stops it.
+        """Set the time limit of the job, in seconds since its start (None: no limit).
 
         Return whether it was put off because it would have left less than the time for a checkpoint.
 
         Raises:
-            ValueError: The job is being stopped, or is held.
+            ValueError: The limit is in the past, or the job is being stopped, or is held.
         """
         if self.is_held:
             raise ValueError("the job is held after its failure, and no time limit ends that; use ascend-job release")
         if self.is_being_stopped:
             raise ValueError("the job is being stopped, so its time limit cannot be changed any more")
-        earliest = self._now() - self.began + self._checkpoint_grace
+        elapsed = self._now() - self.began
+        if seconds is not None and seconds < elapsed:
+            ago = duration(elapsed - seconds)
+            raise ValueError(f"the time limit would be in the past, {ago} ago; use ascend-job stop to stop the job")
+        earliest = elapsed + self._checkpoint_grace
         is_put_off = seconds is not None and bool(self._checkpoint_grace) and seconds < earliest
         self.limit = earliest if is_put_off else seconds
         self._wake()
@@ -96,8 +101,8 @@ class Requests:
         """Change the time limit by so many seconds, see `set_limit`; a negative number brings it forward.
 
         Raises:
-            ValueError: There is no limit, or the job is being stopped, or is held.
+            ValueError: There is no limit, or the new one is in the past, or the job is being stopped, or is held.
         """
         if self.limit is None:
             raise ValueError("the job has no time limit to adjust; set one first, for example 12h")
-        return self.set_limit(max(0.0, self.limit + by))
+        return self.set_limit(self.limit + by)

@@ -1,4 +1,4 @@
-"""The rows about `ascend-job`: how fast it shows a job, what that costs the job, and how soon a limit is obeyed."""
+"""The rows about `ascend-job`: how fast it shows a job, and what that costs the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Final
 from ascend_runner.host import memory
 from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
 from benchmark import measure
-from benchmark.fault_rows import Watch
 from benchmark.launchers import OURS, PROGRAM
 from benchmark.lines import Lines
 from benchmark.measure import folder
@@ -80,23 +79,4 @@ def board() -> Iterator[Row]:
     yield Row("  8 ranks write 20 MB each", output[path], seconds, "without", output[disk], 1.01, is_ratio=True)
 
 
-def limit() -> Iterator[Row]:
-    """Time from a time limit that has passed, given by `ascend-job limit`, to the end of the last rank."""
-
-    def run() -> float:
-        with folder() as path:
-            watch = Watch(path)
-            with measure.started(OURS.command(f"{path}/log", *watch.rank("echo ready;"), ranks=RANKS)) as popen:
-                watch.await_ready(RANKS)
-                start = time.monotonic()
-                measure.seconds_of([VIEWER, "limit", str(popen.pid), "0"])
-                ended = watch.await_end() - start
-                popen.wait()
-        return ended
-
-    samples = [run() for _ in range(LOOKS)]
-    yield Row("time limit changed to the past, all ranks gone", statistics.median(samples), seconds, reach=2.0)
-    yield Row(f"  the slowest of {LOOKS}", max(samples), seconds, reach=2.0)
-
-
-ROWS: Final = (status, watched, board, limit)
+ROWS: Final = (status, watched, board)

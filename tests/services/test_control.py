@@ -139,11 +139,9 @@ def test_checkpoint_without_a_signal(job: Job) -> None:
     ("before", "message", "after"),
     [
         (None, {"seconds": 3600}, 3600.0),
-        (3600.0, {"seconds": 0}, 0.0),
         (3600.0, {"seconds": None}, None),
         (3600.0, {"by": 60}, 3660.0),
         (3600.0, {"by": -60}, 3540.0),
-        (3600.0, {"by": -7200}, 0.0),
     ],
 )
 def test_limit(before: float | None, message: dict[str, float | None], after: float | None) -> None:
@@ -156,7 +154,7 @@ def test_limit(before: float | None, message: dict[str, float | None], after: fl
         assert [after is None, after] == [answer["limit_at"] is None, answer["limit"]]
 
 
-@pytest.mark.parametrize("message", [{"seconds": 5}, {"by": -7200}])
+@pytest.mark.parametrize("message", [{"seconds": 60}, {"by": -3540}])
 def test_limit_leaves_the_time_for_a_checkpoint(message: dict[str, object]) -> None:
     """It is put off if it would come earlier, and the answer says so; a later one is left alone."""
     with job_with(3600.0, checkpoint_grace=600.0) as job:
@@ -168,6 +166,18 @@ def test_limit_leaves_the_time_for_a_checkpoint(message: dict[str, object]) -> N
         assert str(early["answer"]).endswith(" (not earlier because of --checkpoint-grace)")
         assert "--checkpoint-grace" not in str(later["answer"])
         assert 7200.0 == job.requests.limit
+
+
+@pytest.mark.parametrize("message", [{"seconds": 0}, {"by": -7200}])
+@pytest.mark.parametrize("checkpoint_grace", [0.0, 600.0])
+def test_limit_in_the_past(message: dict[str, object], checkpoint_grace: float) -> None:
+    """It would end the job at once, so it is refused, and the answer names the command that stops a job."""
+    with job_with(3600.0, checkpoint_grace) as job:
+        refused = str(job.ask(request="limit", **message)["refused"])
+
+        assert refused.startswith("the time limit would be in the past, ")
+        assert refused.endswith(" ago; use ascend-job stop to stop the job")
+        assert (3600.0, []) == (job.requests.limit, job.wakes + job.told)
 
 
 @pytest.mark.parametrize(
