@@ -177,8 +177,8 @@ class Swept:
 
 # A State is reported whenever the phase changes; DONE comes last, after the output is complete. While ranks are
 # asked to stop, DeadlineReached is the next step of the back-off, and SignalReceived a signal that changes nothing.
-# HangDetected comes before the stacks of the ranks are read, which takes a while. A Slowdown is reported when it begins
-# and when it is over, whether it ends the job or not.
+# HangDetected comes before the stacks of the ranks are read, which takes a while. It and a Slowdown are reported when
+# they begin and when they are over, whether they end the job or not.
 Fact = Union[
     State,
     Spawned,

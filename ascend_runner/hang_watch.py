@@ -6,12 +6,12 @@ that those at the limit can be compared with them: a rank that was elsewhere the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Optional
 
 import attrs
 
-from ascend_runner.facts import Fact
+from ascend_runner.facts import Beat, Fact
 from ascend_runner.managed_node import ManagedNode
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import HangDetected, Slowdown
@@ -33,6 +33,8 @@ class HangWatch:
         self._silence: Optional[Silence] = None  # while it can become a hang
         self._read_in: Optional[float] = None  # the begin of the silence in which stacks were read
         self._earlier: tuple[RankStack, ...] = ()  # these stacks
+        self._hang: Optional[HangDetected] = None  # that has not ended the job, as long as it lasts
+        self._hung_since = 0.0  # the last activity before it
 
     @property
     def next_check(self) -> Optional[float]:
@@ -48,13 +50,17 @@ class HangWatch:
     def end(self) -> None:
         """Watch no more. Ranks that are being stopped do not hang: reading their stacks would only delay SIGKILL."""
         self._silence = None
+        if self._hang:
+            rank_ids = {spec.rank_id for spec in self._job.processes}
+            self._tell_end(self._last_activity(self._node.heartbeats.of(rank_ids)))
+            self._hang = None
         if self._steps:
             self._steps.stop()
             self._steps = None
 
     def look(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected | Slowdown]:
         """Return what ends the job, and tell what does not."""
-        return [*self._slowdowns(), *self._hang(living, is_quiet=is_quiet)]
+        return [*self._slowdowns(), *self._hangs(living, is_quiet=is_quiet)]
 
     def _slowdowns(self) -> list[Slowdown]:
         """Tell that the training has become slow, or no longer is."""
@@ -63,7 +69,7 @@ class HangWatch:
             self._tell(slow)
         return [slow for slow in found if not slow.is_over and self._job.perf_action is not WatchAction.WARN]
 
-    def _hang(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
+    def _hangs(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
         """Detect that no rank has written for too long, or has sent a heartbeat where any of the living ones has.
 
         Anything else that has happened (not `is_quiet`) is handled first.
@@ -72,9 +78,11 @@ class HangWatch:
         if silence is None or now < silence.next_check:
             return []
         beats = self._node.heartbeats.of(living)
+        last_activity = self._last_activity(beats)
+        self._tell_end(last_activity)
         is_hang = silence.check(
             now,
-            max((beat.at for beat in beats.values()), default=self._node.output.last_activity),
+            last_activity,
             is_held=self._node.processes.is_held(),
             announced_until=self._node.heartbeats.announced_until,
         )
@@ -91,9 +99,19 @@ class HangWatch:
         self._tell(attrs.evolve(seen, beats=beats))
         if self._job.hang_action is WatchAction.WARN:
             silence.go_on()
+            self._hang, self._hung_since = hang, last_activity
             return []
         self._silence = None
         return [hang]
+
+    def _last_activity(self, beats: Mapping[int, Beat]) -> float:
+        return max((beat.at for beat in beats.values()), default=self._node.output.last_activity)
+
+    def _tell_end(self, last_activity: float) -> None:
+        """Tell that the hang is over, if any rank has been active since it began."""
+        if self._hang and last_activity > self._hung_since:
+            self._tell(attrs.evolve(self._hang, is_over=True))
+            self._hang = None
 
     def _read_stacks_once(self, silence: Silence) -> None:
         if silence.is_half_over and self._read_in != silence.since:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -11,6 +13,7 @@ import sys
 import ascend_runner
 from ascend_runner.guardian import process_tree
 from tests.helpers.program import Program
+from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT, wait_until
 
 
@@ -91,6 +94,29 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
     assert "ERROR stacks of all ranks, outliers first:" in run.screen
     assert "ERROR no rank wrote any output for 1 s (--hang-timeout); stopped after " in run.screen
     assert [rank_id for group in program.report()["hang"] for rank_id in group["rank_ids"]] == [0, 1]
+
+
+def test_hang_that_only_warns_is_a_condition(program: Program) -> None:
+    """As long as it lasts, the report and `ascend-job status` have it; the events have its begin and its end."""
+    script = "until [ -e go ]; do sleep 0.05; done; until [ -e end ]; do echo step; sleep 0.05; done"
+    options = ("--nproc-per-node", "1", "--hang-timeout", "2", "--hang-action", "warn")
+    run = program.start(*options, "sh", "-c", script)
+    run.wait_for("the job continues")
+    wait_until(lambda: program.report()["conditions"])
+    (condition,) = program.report()["conditions"]
+    command = [sys.executable, "-m", "ascend_runner.job_tool", "status", str(program.log_dir)]
+    status = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=LIMIT).stdout
+    (program.folder / "go").touch()
+    run.wait_for("the job no longer hangs")
+    wait_until(lambda: program.report()["conditions"] == [])
+    (program.folder / "end").touch()
+
+    assert 0 == run.finish()
+    assert ("hanging", 2.0) == (condition["condition"], condition["seconds"])
+    assert re.search(r"\n  hanging +no rank wrote any output for 2 s", status)
+    lines = (program.log_dir / "job-events.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["data"]["event"] for line in lines]
+    assert ["hanging", "hanging-over"] == [kind for kind in kinds if kind.startswith("hanging")][:2]
 
 
 def test_missing_py_spy_is_noted_at_the_start(program: Program) -> None:

@@ -393,9 +393,24 @@ def test_hang_that_only_warns(node: FakeNode, recording: Recording) -> None:
     node.clock.at(500.0, lambda: node.output.write(0, b"step 1\n"))
     state = run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
     seen = [(type(fact), at) for fact, at in recording.timed if isinstance(fact, (HangDetected, HangSeen))]
+    ends = [at for fact, at in recording.timed if isinstance(fact, HangDetected) and fact.is_over]
 
     assert 0 == status(state)
-    assert [(HangDetected, 60.0), (HangSeen, 60.0), (HangDetected, 560.0), (HangSeen, 560.0)] == seen
+    assert [60.0, 504.0, 560.0] == [at for kind, at in seen if kind is HangDetected]
+    assert [60.0, 560.0] == [at for kind, at in seen if kind is HangSeen]
+    assert [504.0] == ends
+
+
+@pytest.mark.parametrize("is_active", [False, True])
+def test_end_of_a_job_that_hangs(node: FakeNode, recording: Recording, *, is_active: bool) -> None:
+    """A hang is over if a rank was active after it, also if the job ends before the next check."""
+    node.processes.behaviours = {0: exits(OK, 500.0)}
+    node.heartbeats.send(0)
+    if is_active:
+        node.clock.at(499.0, lambda: node.heartbeats.send(0))
+    run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
+
+    assert is_active is any(isinstance(fact, HangDetected) and fact.is_over for fact in recording.facts)
 
 
 def test_stacks_are_read_once_at_half_of_the_limit(node: FakeNode, recording: Recording) -> None:
@@ -405,11 +420,11 @@ def test_stacks_are_read_once_at_half_of_the_limit(node: FakeNode, recording: Re
     node.clock.at(55.0, lambda: node.output.write(0, b"step 1\n"))
     node.clock.at(500.0, lambda: node.output.write(0, b"step 2\n"))
     run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
-    seen = [(type(fact), at) for fact, at in recording.timed if isinstance(fact, (HangDetected, HangSeen))]
+    seen = [at for fact, at in recording.timed if isinstance(fact, HangSeen)]
 
     assert [30.0, 86.0, 535.0] == node.evidence.noted_at
     assert [86.0, 535.0] == node.evidence.compared_with
-    assert [(HangDetected, 115.0), (HangSeen, 115.0), (HangDetected, 560.0), (HangSeen, 560.0)] == seen
+    assert [115.0, 560.0] == seen
 
 
 def test_stacks_of_another_silence_are_not_compared(node: FakeNode) -> None:

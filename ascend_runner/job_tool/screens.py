@@ -166,7 +166,7 @@ def _step(snapshot: Snapshot, now: float) -> str:
 
 
 def _conditions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Describe the conditions of the job: a slow training, an unhealthy node."""
+    """Describe the conditions of the job: a hang, a slow training, an unhealthy node."""
     found = snapshot.report.get("conditions")
     for one in found if isinstance(found, list) else []:
         if isinstance(one, Mapping):

@@ -9,7 +9,7 @@ import attrs
 
 from ascend_runner.lifecycle.events import LIMIT_CHANGED, NO_RESTART
 from ascend_runner.lifecycle.machine import Verdict
-from ascend_runner.supervision.events import Slowdown, signal_name
+from ascend_runner.supervision.events import HangDetected, Slowdown, signal_name
 from ascend_runner.text import LONGEST_DURATION, duration
 
 WORDS: Final = {
@@ -27,7 +27,7 @@ VERDICTS: Final = {verdict.value: why and f"; no restart: {why}" for verdict, wh
 KNOWN: Final = {
     *("state", "event", "attempt", "sentence", "verdict", "delay", "status", "signum", "policy", "restart"),
     *("fingerprint", "has_progressed", "is_clear", "is_local", "checkpoint", "limit", "is_error", "condition"),
-    *(field.name for field in attrs.fields(Slowdown)),
+    *(field.name for kind in (HangDetected, Slowdown) for field in attrs.fields(kind)),
 }
 
 

@@ -24,9 +24,13 @@ BEGUN: Final = "begun"  # in place of an event's kind, with the policy of the jo
 RESIZED: Final = "resized"
 LIMIT_CHANGED: Final = "limit-changed"
 SLOW: Final = "slow"
-SLOW_OVER: Final = "slow-over"
+HANGING: Final = "hanging"
+OVER: Final = "%s-over"  # % a condition that has ended
 STOP_PENDING: Final = "stop-pending"  # once the ranks have saved, which they were asked for already
-WITHOUT_STATE: Final = {RESIZED, LIMIT_CHANGED, SLOW, SLOW_OVER, STOP_PENDING, *(kind.value for kind in FindingKind)}
+WITHOUT_STATE: Final = {
+    *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING),
+    *(kind.value for kind in FindingKind),
+}
 NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
     Verdict.RESTART: "",
     Verdict.NOT_WANTED: "",

@@ -143,8 +143,8 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     with --exit-verdict, 75 if a retry may help, 93 if it will not. `ranks` is in rank order; until the attempt has
     ended, it has those that were started, with the state "running" and few members. A job that is held has ended, and
     stays on its node until `held_until`, "" for others. `attempt` counts from 0; `attempts` has a record of each that
-    has ended (see `attempt`), and the other members are about the newest one. `conditions` are the present ones: a slow
-    training (see `supervision.events.Slowdown`), an unhealthy node (see `health.conditions`). `last_step` has the last
+    has ended (see `attempt`), and the other members are about the newest one. `conditions` are the present ones: a hang
+    or a slow training (see `supervision.events`), an unhealthy node (see `health.conditions`). `last_step` has the last
     figures of the training (see `training.steps.Step`), and `last_checkpoint` is the last one that was asked for (see
     `checkpoint.member`); null: none. `rank_size` is 0 if unknown. `rank_table` is the file that the ranks read, ""
     without one. `staged` has a record of each data set that was copied (see `plan.staging.Staged`). `hang` is where the

@@ -28,7 +28,7 @@ from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome
 from ascend_runner.report import build, checkpoint, document, health, html_page
 from ascend_runner.report.disk import Disk, write_last_cause
-from ascend_runner.supervision.events import Rule, SignalReceived, Slowdown, Spawned
+from ascend_runner.supervision.events import HangDetected, Rule, SignalReceived, Slowdown, Spawned
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import printable
@@ -59,7 +59,7 @@ class Journal:
         self.termination_log = TERMINATION_LOG
         self.staged: Sequence[Staged] = ()
         self.last_step: Callable[[], Mapping[str, object] | None] = lambda: None
-        self._conditions: dict[tuple[Rule, int], Mapping[str, object]] = {}  # of the newest attempt
+        self._conditions: dict[tuple[Rule | None, int], Mapping[str, object]] = {}  # of the newest attempt
         self.findings: dict[str, NodeFinding] = {}  # the newest about each subject
         self._last_checkpoint: Mapping[str, object] | None = None
         self._why = ""  # the ranks were asked for the newest checkpoint
@@ -105,8 +105,8 @@ class Journal:
             self._started[fact.rank_id] = fact.pid, time.time()
         elif isinstance(fact, LimitChanged):
             self._remark(events.LIMIT_CHANGED, {"limit": fact.limit})
-        elif isinstance(fact, Slowdown):
-            self._note_slowdown(fact)
+        elif isinstance(fact, (HangDetected, Slowdown)):
+            self._note_condition(fact)
         elif isinstance(fact, NodeFinding):
             self._note_finding(fact)
         elif isinstance(fact, CheckpointEnded):
@@ -135,16 +135,19 @@ class Journal:
         elif told != self._why:
             self._remark(events.STOP_PENDING, {"sentence": self._why})
 
-    def _note_slowdown(self, slow: Slowdown) -> None:
+    def _note_condition(self, fact: HangDetected | Slowdown) -> None:
         """Begin or end a condition of the job. A training can be slow by several rules, and several ranks can be."""
-        known = attrs.asdict(slow, filter=lambda field, value: field.name != "is_over" and value not in {None, ""})
-        member = document.plain_members({"condition": events.SLOW, **known, "sentence": str(slow)})
-        key = slow.rule, slow.rank_id if slow.rule.is_about_a_rank else 0
-        if slow.is_over:
+        key: tuple[Rule | None, int] = None, 0
+        if isinstance(fact, Slowdown):
+            key = fact.rule, fact.rank_id if fact.rule.is_about_a_rank else 0
+        name = events.SLOW if isinstance(fact, Slowdown) else events.HANGING
+        known = attrs.asdict(fact, filter=lambda field, value: field.name != "is_over" and value not in {None, ""})
+        member = document.plain_members({"condition": name, **known, "sentence": str(fact)})
+        if fact.is_over:
             self._conditions.pop(key, None)
         else:
             self._conditions[key] = {**member, "since": document.iso(time.time())}
-        self._remark(events.SLOW_OVER if slow.is_over else events.SLOW, member)
+        self._remark(events.OVER % name if fact.is_over else name, member)
         self._replace_unfinished()
 
     def feed(self, event: Event) -> tuple[Action, ...]:

@@ -166,7 +166,9 @@ class Progress:
             self._messages.warning(f"{name} was not sent to the ranks: no process of this job handles it yet")
 
     def _hanging(self, fact: HangDetected) -> None:
-        if self._job.hang_action is WatchAction.WARN:
+        if fact.is_over:
+            self._messages.info(str(fact))
+        elif self._job.hang_action is WatchAction.WARN:
             self._messages.warning(
                 f"{fact}; collecting the stacks of all ranks; the job continues (--hang-action warn)"
             )

@@ -3,19 +3,7 @@
 from __future__ import annotations
 
 import enum
-from signal import (
-    SIGABRT,
-    SIGBUS,
-    SIGFPE,
-    SIGILL,
-    SIGQUIT,
-    SIGSEGV,
-    SIGSYS,
-    SIGTRAP,
-    SIGXCPU,
-    SIGXFSZ,
-    Signals,
-)
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ, Signals
 from typing import Final, Union
 
 import attrs
@@ -137,10 +125,14 @@ class SignalReceived:
 
 @attrs.frozen
 class HangDetected:
-    """No rank has written any output, or sent a heartbeat where ranks send them, for `seconds`, the limit."""
+    """No rank has written any output, or sent a heartbeat where ranks send them, for `seconds`, the limit.
+
+    With `is_over`, after a hang that has not ended the job, a rank has done so again.
+    """
 
     seconds: float
     has_heartbeats: bool = False  # whether heartbeats count instead of output
+    is_over: bool = False
 
     @property
     def exit_status(self) -> int:
@@ -148,6 +140,8 @@ class HangDetected:
         return TIMED_OUT
 
     def __str__(self) -> str:
+        if self.is_over:
+            return "the job no longer hangs (--hang-timeout): the ranks are active again"
         silence = "sent a heartbeat" if self.has_heartbeats else "wrote any output"
         return f"no rank {silence} for {self.seconds:g} s (--hang-timeout)"
 

@@ -6,7 +6,7 @@ import attrs
 
 from ascend_runner.lifecycle import event_text, events
 from ascend_runner.report import document
-from ascend_runner.supervision.events import Rule, Slowdown
+from ascend_runner.supervision.events import HangDetected, Rule, Slowdown
 
 
 def described(**data: object) -> str:
@@ -21,6 +21,13 @@ def test_figures_of_a_slow_training_are_in_its_sentence_only() -> None:
 
     assert str(slow) == described(event=events.SLOW, **members)
     assert f"{slow}, nodes 3" == described(event=events.SLOW, **members, nodes=3)
+
+
+def test_figures_of_a_hang_are_in_its_sentence_only() -> None:
+    """The same holds for a hang."""
+    hang = HangDetected(60.0)
+
+    assert str(hang) == described(event=events.HANGING, **attrs.asdict(hang), sentence=str(hang))
 
 
 def test_signal_that_stops_a_job_after_a_failure() -> None:
