@@ -7,8 +7,8 @@ from typing import Any, Final, Optional
 
 import attrs
 
-from ascend_runner.lifecycle.events import LIMIT_CHANGED, NO_RESTART
-from ascend_runner.lifecycle.machine import Verdict
+from ascend_runner.lifecycle.events import LIMIT_CHANGED, why_no_restart
+from ascend_runner.lifecycle.machine import Restart, Verdict
 from ascend_runner.supervision.events import HangDetected, Slowdown, signal_name
 from ascend_runner.text import LONGEST_DURATION, duration
 
@@ -22,7 +22,6 @@ WORDS: Final = {
     "limit_reached": "the time limit has been reached",
     "resized": "the job runs on fewer nodes",
 }
-VERDICTS: Final = {verdict.value: why and f"; no restart: {why}" for verdict, why in NO_RESTART.items()}
 # Members of an event that its text has, or that only a replay needs.
 KNOWN: Final = {
     *("state", "event", "attempt", "sentence", "verdict", "delay", "status", "signum", "policy", "restart"),
@@ -71,7 +70,12 @@ def _verdict(data: Mapping[str, object]) -> str:
         return f"; restart in {duration(delay)}" if delay else "; restart at once"
     signum = data.get("signum")
     by = f" by {signal_name(signum)}" if verdict == Verdict.STOPPED.value and isinstance(signum, int) and signum else ""
-    return VERDICTS.get(verdict, "") + by
+    is_by_status = data.get("restart") != Restart.EXCLUDED.value
+    try:
+        why = why_no_restart(Verdict(verdict), str(data.get("fingerprint")), is_by_status=is_by_status)
+    except ValueError:  # of another version
+        return ""
+    return why and f"; no restart: {why}{by}"
 
 
 def _seconds(value: object) -> Optional[float]:

@@ -31,16 +31,17 @@ WITHOUT_STATE: Final = {
     *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING),
     *(kind.value for kind in FindingKind),
 }
-NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
+_NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
     Verdict.RESTART: "",
     Verdict.NOT_WANTED: "",
     Verdict.USED_UP: "--max-restarts is used up",
     Verdict.SAME_FAILURE: "the same failure came too often",
     Verdict.POINTLESS: "it would fail again",
-    Verdict.EXCLUDED: "--no-restart-on, --hang-action, --perf-action or --inspect excludes it",
     Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
     Verdict.STOPPED: "the job was stopped",
 }
+# The options that exclude a restart after what a fingerprint (see `lifecycle.failure`) begins with.
+_EXCLUDING: Final = {"hang": "--hang-action stop", "slow": "--perf-action stop", "unhealthy": "--inspect stop"}
 
 
 @attrs.frozen(kw_only=True)
@@ -112,6 +113,14 @@ def replay(lines: Iterable[bytes]) -> Job | None:
         elif job and data["event"] not in WITHOUT_STATE:
             job, _actions = machine.transition(job, _event(data))
     return job
+
+
+def why_no_restart(verdict: Verdict, fingerprint: str, *, is_by_status: bool) -> str:
+    """Return why a job is not restarted, "" if nobody asks. `is_by_status`: its exit status excludes a restart."""
+    if verdict is not Verdict.EXCLUDED:
+        return _NO_RESTART[verdict]
+    option = None if is_by_status else _EXCLUDING.get(fingerprint.partition(":")[0])
+    return f"{option or '--no-restart-on'} excludes it"
 
 
 def _line(document: Mapping[str, object]) -> bytes:

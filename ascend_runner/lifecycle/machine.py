@@ -84,7 +84,7 @@ class Verdict(enum.Enum):
     USED_UP = "used_up"  # --max-restarts
     SAME_FAILURE = "same_failure"  # too often in a row
     POINTLESS = "pointless"  # by its class
-    EXCLUDED = "excluded"  # by --no-restart-on or --hang-action stop
+    EXCLUDED = "excluded"  # by --no-restart-on, --hang-action, --perf-action or --inspect
     NOT_CLEAR = "not_clear"  # processes of the attempt are alive
     STOPPED = "stopped"  # by a signal that came before the next attempt
 

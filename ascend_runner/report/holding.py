@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from ascend_runner.errors import RETRY_MAY_HELP
-from ascend_runner.lifecycle.events import NO_RESTART
+from ascend_runner.lifecycle.events import why_no_restart
 from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import signal_name
@@ -78,8 +78,8 @@ def attempts(job: Job) -> str:
     lines = ""
     if job.policy.max_restarts and job.verdict:
         same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
-        why = f"; no restart: {NO_RESTART[job.verdict]}" if NO_RESTART[job.verdict] else ""
-        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{why}"
+        why = why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
+        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{why and f'; no restart: {why}'}"
     if job.exit_verdict is None:
         return lines
     hope = "may help" if job.exit_verdict == RETRY_MAY_HELP else "will not help"

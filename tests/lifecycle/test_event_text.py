@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import attrs
+import json
 
-from ascend_runner.lifecycle import event_text, events
-from ascend_runner.report import document
-from ascend_runner.supervision.events import HangDetected, Rule, Slowdown
+import attrs
+import pytest
+
+from ascend_runner.lifecycle import event_text, events, failure, machine
+from ascend_runner.lifecycle.machine import Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.report import document, holding
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, Rule, Slowdown
+from ascend_runner.supervision.findings import NodeFinding
 
 
 def described(**data: object) -> str:
@@ -28,6 +33,30 @@ def test_figures_of_a_hang_are_in_its_sentence_only() -> None:
     hang = HangDetected(60.0)
 
     assert str(hang) == described(event=events.HANGING, **attrs.asdict(hang), sentence=str(hang))
+
+
+@pytest.mark.parametrize(
+    ("cause", "action", "option"),
+    [
+        (HangDetected(60.0), Restart.EXCLUDED, "--hang-action stop"),
+        (Slowdown(rule=Rule.DROP, rank_id=0, own=2.0, reference=1.0), Restart.EXCLUDED, "--perf-action stop"),
+        (NodeFinding(subject="device 5: x", sentence="x", at=0.0), Restart.EXCLUDED, "--inspect stop"),
+        (HangDetected(60.0), Restart.TRANSIENT, "--no-restart-on"),
+        (Exited(0, Ending(exit_code=3)), Restart.CONFIRM, "--no-restart-on"),
+    ],
+)
+def test_option_that_excludes_a_restart(cause: Cause, action: Restart, option: str) -> None:
+    """Events and screen name the option that keeps a job from being restarted, and no other one."""
+    never = frozenset({cause.exit_status} if action is not Restart.EXCLUDED else ())
+    fingerprint = failure.fingerprint(cause, Ending(exit_code=3), None)
+    ended = Event(kind=Kind.ENDED, status=cause.exit_status, restart=action, fingerprint=fingerprint)
+    running = Job(policy=Policy(max_restarts=1, never=never), state=JobState.RUNNING)
+    job, _actions = machine.transition(running, ended)
+    line = events.encode(job, ended, events.origin("job", "", "1"), number=1, at="2026-11-22T15:00:00")
+
+    expected = f"; no restart: {option} excludes it"
+    assert event_text.described(json.loads(line))[2].endswith(expected)
+    assert holding.attempts(job).endswith(expected)
 
 
 def test_signal_that_stops_a_job_after_a_failure() -> None:
