@@ -6,6 +6,7 @@ A probe raises TimeoutError if its tool hangs, and `UnusableError` if it cannot 
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -18,11 +19,16 @@ from ascend_runner.host import bounded, cgroup, executables, memory, npu, npu_sm
 from ascend_runner.host.host import Host
 from ascend_runner.inspection import judgement
 from ascend_runner.inspection.watchlist import Defect
+from ascend_runner.plan.secrets import Masker
+from ascend_runner.supervision.events import Ending
+from ascend_runner.text import last_lines
 
 HCCN_TOOL_FOLDERS: Final = ("/usr/local/Ascend/driver/tools", "/usr/local/bin", "/usr/local/sbin")
 NETWORK: Final = "/sys/class/net"
 INFINIBAND: Final = "/sys/class/infiniband"
 PRESSURES: Final = ("memory", "io")  # of the processor it is never full
+LONGEST_ERROR: Final = 200  # characters that a sentence takes from a tool's error text
+MOST_ERROR_TEXT: Final = 1 << 16  # characters at its end that are searched for secrets
 
 
 class Probe(Protocol):
@@ -86,7 +92,11 @@ class Tool:
         self._ends = time.monotonic() + self.node.seconds
 
     def ask(self, *arguments: str) -> str:
-        """Return what the tool prints.
+        """Return what the tool prints, see `call`."""
+        return self.call(*arguments).stdout
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the tool.
 
         Raises:
             TimeoutError: It does not respond.
@@ -98,7 +108,18 @@ class Tool:
             raise UnusableError(f"cannot run {self.path}: {reason(error)}") from error
         if answer is None:
             raise TimeoutError
-        return answer.stdout
+        return answer
+
+
+def failure(answer: subprocess.CompletedProcess[str]) -> str:
+    """Describe how a tool failed: "exit status 1 (no permission)"; "" if it has exited with 0."""
+    status = answer.returncode
+    if not status:
+        return ""
+    text = answer.stderr if answer.stderr.strip() else answer.stdout
+    lines = last_lines(Masker().data(text[-MOST_ERROR_TEXT:].encode()))
+    last = f" ({lines[-1].strip()[:LONGEST_ERROR]})" if lines else ""
+    return f"{Ending(max(status, 0), max(-status, 0))}{last}"
 
 
 class NpuHealth:
@@ -112,13 +133,18 @@ class NpuHealth:
     def look(self) -> Iterator[Defect]:
         """Yield the defects of this moment."""
         self._tool.begin()
-        found = npu_smi.devices(self._tool.ask("info"))
+        answer = self._tool.call("info")
+        found = npu_smi.devices(answer.stdout)
+        why = failure(answer)
         unknown = judgement.unknown_health(found)
         if not found and self._has_worked:
-            yield Defect(subject="npu-smi", sentence="npu-smi info did not list any NPU", is_error=True)
+            sentence = f"npu-smi info failed: {why}" if why else "npu-smi info did not list any NPU"
+            yield Defect(subject="npu-smi", sentence=sentence, is_error=True)
         elif not found or unknown:
-            what = f"the health {unknown!r}" if unknown else "no known table"
-            raise UnusableError(f"npu-smi info printed {what}; the health of the NPUs is not inspected")
+            what = f"printed the health {unknown!r}" if unknown else "printed no known table"
+            if why and not unknown:
+                what = f"failed: {why}"
+            raise UnusableError(f"npu-smi info {what}; the health of the NPUs is not inspected")
         self._has_worked = True
         wanted = self._node.device_ids
         for device in found:
