@@ -23,6 +23,7 @@ from ascend_runner.training.step_pattern import fixed_text
 
 CPU_LIMIT: Final = 1.0  # seconds of CPU time for a search
 ANSWER_LIMIT: Final = 30.0  # seconds for an answer, and for the start of the child; a machine may be overloaded
+MOST_AT_ONCE: Final = 16  # lines of a request, so that an answer takes less than ANSWER_LIMIT
 
 
 @attrs.frozen
@@ -31,6 +32,9 @@ class Pattern:
 
     text: str
     literal: bytes
+
+
+Match = tuple[Pattern, Mapping[str, bytes]]  # an expression, and its groups in a line
 
 
 class Matcher:
@@ -49,26 +53,29 @@ class Matcher:
         """Whether the child was started, and not given up."""
         return self._child is not None
 
-    def search(self, line: bytes) -> Optional[tuple[Pattern, Mapping[str, bytes]]]:
-        """Return the first expression that matches, and its groups; None if none does.
+    def search(self, lines: Sequence[bytes]) -> list[Optional[Match]]:
+        """Return for each line the first expression that matches, and its groups; None if none does.
 
-        An expression that takes too long is given up.
+        At most MOST_AT_ONCE lines may be passed, without their ends. An expression that takes too long is given up, and
+        matches none of the lines.
         """
+        matches: list[Optional[Match]] = [None] * len(lines)
         for pattern in self.patterns:
-            if pattern.literal in line:
-                try:
-                    found = self._ask(pattern, line)
-                except OSError as error:
-                    self.give_up(pattern, str(error))
-                    continue
-                if found is not None:
-                    return pattern, found
-        return None
+            numbers = [i for i, line in enumerate(lines) if matches[i] is None and pattern.literal in line]
+            try:
+                answers = self._ask(pattern, [lines[i] for i in numbers]) if numbers else []
+            except OSError as error:
+                self.give_up(pattern, str(error))
+                continue
+            for i, groups in zip(numbers, answers):
+                if groups is not None:
+                    matches[i] = (pattern, groups)
+        return matches
 
     def give_up(self, pattern: Pattern, why: str) -> None:
-        """Stop using an expression, with a warning."""
+        """Stop using an expression, with a warning the first time."""
         with self._lock:
-            if self._is_closed:
+            if self._is_closed or pattern not in self.patterns:
                 return
             self._end_child()
         self.patterns = tuple(one for one in self.patterns if one is not pattern)
@@ -86,24 +93,27 @@ class Matcher:
         self.stop()
         self._end_child()
 
-    def _ask(self, pattern: Pattern, line: bytes) -> Optional[Mapping[str, bytes]]:
-        """Let the child search a line.
+    def _ask(self, pattern: Pattern, lines: Sequence[bytes]) -> list[Optional[Mapping[str, bytes]]]:
+        """Let the child search lines, and return the groups of each match.
 
         Raises:
             OSError: There is no answer.
         """
         child = self._started_child()
         if not (child and child.stdin and child.stdout):
-            return None
-        child.stdin.write(matching_child.REQUEST.pack(self._texts.index(pattern.text), len(line)) + line)
+            return []
+        text = b"\n".join(lines)
+        child.stdin.write(matching_child.REQUEST.pack(self._texts.index(pattern.text), len(text)) + text)
         child.stdin.flush()
         poll = select.poll()
         poll.register(child.stdout, select.POLLIN)
         answer = child.stdout.readline() if poll.poll(ANSWER_LIMIT * 1000) else b""
         if not answer.endswith(b"\n"):
             raise TimeoutError(f"a search took more than {CPU_LIMIT:g} s")
-        found = json.loads(answer)
-        return found and {name: value.encode("latin-1") for name, value in found.items()}
+        return [
+            None if groups is None else {name: value.encode("latin-1") for name, value in groups.items()}
+            for groups in json.loads(answer)
+        ]
 
     def _started_child(self) -> Optional[subprocess.Popen[bytes]]:
         with self._lock:

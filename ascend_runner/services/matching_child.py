@@ -12,7 +12,7 @@ import signal
 import struct
 import sys
 
-REQUEST = struct.Struct("HH")  # number of the expression, and length of the line that follows
+REQUEST = struct.Struct("HI")  # number of the expression, and length of the lines that follow
 
 
 def main() -> None:
@@ -26,13 +26,15 @@ def main() -> None:
         if len(head) < REQUEST.size:
             return
         number, length = REQUEST.unpack(head)
-        line = sys.stdin.buffer.read(length)
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        match = expressions[number].search(line)
+        answers = []
+        for line in sys.stdin.buffer.read(length).split(b"\n"):
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            match = expressions[number].search(line)
+            found = match.groupdict() if match else {}
+            answer = {name: value.decode("latin-1") for name, value in found.items() if value is not None}
+            answers.append(answer if match else None)
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-        found = match.groupdict() if match else {}
-        answer = {name: value.decode("latin-1") for name, value in found.items() if value is not None}
-        sys.stdout.write(json.dumps(answer if match else None) + "\n")
+        sys.stdout.write(json.dumps(answers) + "\n")
         sys.stdout.flush()
 
 

@@ -20,7 +20,7 @@ from ascend_runner.frameworks import hccl
 from ascend_runner.host import bounded, npu, npu_smi
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.services.matching import Matcher
+from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
 from ascend_runner.supervision.events import Rule, Slowdown
 from ascend_runner.supervision.performance import Performance
 from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
@@ -32,6 +32,7 @@ BURST: Final = 1 << 18
 SHORTEST_BURST: Final = 4 * LONGEST  # of a rank, however many there are
 MOST_LINES: Final = 100  # of one read
 MOST_WAITING: Final = 1000  # lines
+PAUSE: Final = 0.25  # seconds in which lines are collected before the next search for the user's expressions
 LINE_END: Final = re.compile(rb"[\r\n]")  # a progress bar ends a state with a carriage return
 CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 NPU_SMI_LIMIT: Final = 5.0  # seconds
@@ -107,6 +108,8 @@ class StepReader:
         self._found: queue.SimpleQueue[Slowdown] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
+        self.pause = PAUSE
+        self._pause_end = 0.0  # in seconds of the monotonic clock
         self._last = Step()
         self._last_at = 0.0  # in seconds since the epoch
 
@@ -164,19 +167,31 @@ class StepReader:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            line = self._lines.get()
-            step = line and self._read(line.text)
-            if line and step:
-                self._note(step, line.at)
-                for slow in self._performance.note(line.rank_id, step, line.at):
-                    self._found.put(self._placed(slow))
-                    self._wake()
+            lines = self._next_lines()
+            for line, match in zip(lines, self._matcher.search([line.text for line in lines])):
+                step = self._step(match) if match else parse(line.text)
+                if step:
+                    self._note(step, line.at)
+                    for slow in self._performance.note(line.rank_id, step, line.at):
+                        self._found.put(self._placed(slow))
+                        self._wake()
 
-    def _read(self, line: bytes) -> Optional[Step]:
-        found = self._matcher.search(line)
-        if found is None:
-            return parse(line)
-        pattern, groups = found
+    def _next_lines(self) -> list[_Line]:
+        """Wait for a line, and return the lines that can be read at once.
+
+        For the user's expressions, lines are collected during a pause, because each request to the child is costly.
+        """
+        lines = [self._lines.get()]
+        if self._matcher.patterns and self.waiting < MOST_AT_ONCE:
+            self._closing.wait(max(0.0, self._pause_end - time.monotonic()))
+        with suppress(queue.Empty):
+            while len(lines) < MOST_AT_ONCE:
+                lines.append(self._lines.get_nowait())
+        self._pause_end = time.monotonic() + self.pause
+        return [line for line in lines if line]
+
+    def _step(self, match: Match) -> Optional[Step]:
+        pattern, groups = match
         try:
             return step_of(groups)
         except ValueError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ascend_runner.services.matching import Matcher
+from ascend_runner.services.matching import MOST_AT_ONCE, Matcher
+from ascend_runner.training.steps import LONGEST
 
 STEP = r"step (?P<step>\d+) took (?P<ms>\d+)"
 ENDLESS = r"iteration (?P<step>\d+) (a+)+$"
@@ -13,8 +14,8 @@ ENDLESS = r"iteration (?P<step>\d+) (a+)+$"
 
 def groups(matcher: Matcher, line: bytes) -> Mapping[str, bytes] | None:
     """Return the groups of a match; None without one."""
-    found = matcher.search(line)
-    return found and found[1]
+    (match,) = matcher.search([line])
+    return match and match[1]
 
 
 @contextmanager
@@ -37,6 +38,41 @@ def test_groups_of_the_first_match() -> None:
     assert ([{"step": b"7", "ms": b"12"}, {"step": b"5"}, None, None], []) == (found, warnings)
 
 
+def test_lines_at_once() -> None:
+    """Each line has its own match, in the order of the lines."""
+    with matching(STEP, r"loss \d+ at (?P<step>\d+)") as (matcher, warnings):
+        step, loss = matcher.patterns
+        matches = matcher.search([b"loss 2 at 5", b"nothing", b"step 7 took 12", b"step 8 of 12", b"loss 1 at 9"])
+
+    assert [] == warnings
+    assert [
+        (loss, {"step": b"5"}),
+        None,
+        (step, {"step": b"7", "ms": b"12"}),
+        None,
+        (loss, {"step": b"9"}),
+    ] == matches
+
+
+def test_longest_lines_at_once() -> None:
+    """They and their answers are larger than the buffer of a pipe."""
+    line = b"took " + b"\xff" * LONGEST
+    with matching("took (?P<ms>.+)") as (matcher, warnings):
+        found = [match and len(match[1]["ms"]) for match in matcher.search([line] * MOST_AT_ONCE)]
+
+    assert ([LONGEST] * MOST_AT_ONCE, []) == (found, warnings)
+
+
+def test_other_lines_beside_a_search_that_does_not_end() -> None:
+    """They are searched for the other expressions."""
+    with matching(ENDLESS, STEP) as (matcher, warnings):
+        lines = (b"step 6 took 11", b"iteration 7 " + b"a" * 60 + b"!", b"step 8 took 13")
+        found = [match and match[1] for match in matcher.search(lines)]
+
+    assert [{"step": b"6", "ms": b"11"}, None, {"step": b"8", "ms": b"13"}] == found
+    assert 1 == len(warnings)
+
+
 def test_bytes_that_are_no_text() -> None:
     """A group has the bytes of the line, and an expression may have any byte."""
     with matching("took \udcff (?P<ms>.+)") as (matcher, _warnings):
@@ -56,8 +92,8 @@ def test_search_that_does_not_end() -> None:
 def test_no_child_without_a_line_for_it() -> None:
     """Nor after the end."""
     with matching(STEP) as (matcher, _warnings):
-        assert matcher.search(b"nothing") is None
+        assert groups(matcher, b"nothing") is None
         assert not matcher.has_child
         matcher.stop()
-        assert matcher.search(b"step 7 took 12") is None
+        assert groups(matcher, b"step 7 took 12") is None
         assert not matcher.has_child

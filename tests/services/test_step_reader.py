@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.host.host import Host
+from ascend_runner.services.matching import MOST_AT_ONCE
 from ascend_runner.services.step_reader import (
     BURST,
     MOST_LINES,
@@ -25,6 +26,7 @@ from tests.helpers.npu_tools import TWO_DIES, fake_npu_smi, script
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import wait_until
 
+NO_DEVICES = Devices(Host("/nowhere"), {"PATH": "/nowhere"})
 GUIDE = b"this iteration hardware time is 2201.521 and e2e time is 3317.794921875 ms.\n"
 SCREEN = """\
 | NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|
@@ -88,7 +90,7 @@ def reading(ranks: int, devices: Devices | None = None, **perf: object) -> Itera
     """Read the steps of a job; yield the reader and its warnings."""
     warnings: list[str] = []
     job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], **perf)
-    reader = StepReader(job, devices or Devices(Host("/nowhere"), {"PATH": "/nowhere"}), warnings.append)
+    reader = StepReader(job, devices or NO_DEVICES, warnings.append)
     reader.start()
     try:
         yield reader, warnings
@@ -185,6 +187,36 @@ def test_other_patterns_stay_in_use() -> None:
     assert (1, 3.0) == (len(warnings), last["seconds"])
 
 
+def test_waiting_lines_are_read_at_once() -> None:
+    """The child process is asked once for many lines."""
+    left: list[int] = []
+    job = job_spec([rank_spec(0)], perf_patterns=(r"my step (?P<step>\d+)",))
+    reader = StepReader(job, NO_DEVICES, print, show_step=lambda *_figures: left.append(reader.waiting))
+    reader.tap(0)(b"my step 1\n" * (2 * MOST_AT_ONCE + 1))
+    reader.start()
+    wait_until(lambda: len(left) == 2 * MOST_AT_ONCE + 1)
+    reader.close()
+
+    assert [*[MOST_AT_ONCE + 1] * MOST_AT_ONCE, *[1] * MOST_AT_ONCE, 0] == left
+
+
+def test_lines_are_collected() -> None:
+    """The first line is read at once, and later ones after a pause, which the end of the job cuts short."""
+    steps: list[int | None] = []
+    job = job_spec([rank_spec(0)], perf_patterns=(r"my step (?P<step>\d+)",))
+    reader = StepReader(job, NO_DEVICES, print, show_step=lambda _at, step, *_others: steps.append(step))
+    reader.pause = 10000.0
+    reader.start()
+    reader.tap(0)(b"my step 1\n")
+    wait_until(lambda: bool(steps))
+    reader.tap(0)(b"X_STEP=2\nX_STEP=3\n")
+    wait_until(lambda: reader.waiting == 1)
+    collected = list(steps)
+    reader.close()
+
+    assert ([1], [1, 2, 3]) == (collected, steps)
+
+
 def test_device_and_temperature_of_a_slow_rank(tmp_path: Path) -> None:
     """A slow rank is named with its NPU, as npu-smi knows it."""
     for number in range(4):
@@ -233,7 +265,7 @@ def test_temperature_of_a_chip_of_a_card(tmp_path: Path) -> None:
 
 def test_lines_are_dropped_rather_than_kept() -> None:
     """A reader that is late keeps a bounded number of lines."""
-    reader = StepReader(job_spec([rank_spec(0)], perf_drop=0.3), Devices(Host("/nowhere"), {}), print)
+    reader = StepReader(job_spec([rank_spec(0)], perf_drop=0.3), NO_DEVICES, print)
     take = reader.tap(0)
     for _ in range(2 * MOST_WAITING // MOST_LINES):
         take(b"X_STEP=7\n" * MOST_LINES)
