@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,16 +21,22 @@ NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def public() -> Iterator[Path]:
+    """Yield a directory that every user may read: pytest's own is closed again by each pytest that starts meanwhile."""
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
+        folder.chmod(0o755)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def bundle(public: Path) -> Path:
     """Build the bundle for this machine, in a directory that every user may read."""
     built = subprocess.run(
         [str(ROOT / "scripts" / "bundle"), os.uname().machine], capture_output=True, text=True, check=False
     )
     assert 0 == built.returncode, built.stderr
-    folder = tmp_path_factory.mktemp("bundle")
-    for above in (folder, *folder.parents[:2]):
-        above.chmod(0o755)
-    path = Path(shutil.copy(ROOT / built.stdout.split()[-1], folder / "ascend-runner.pyz"))
+    path = Path(shutil.copy(ROOT / built.stdout.split()[-1], public / "ascend-runner.pyz"))
     path.chmod(0o644)
     return path
 
@@ -47,15 +55,13 @@ def test_pythons(python: str, bundle: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777], ids=["read-only", "shared"])
-def test_home_of_another_user(mode: int, bundle: Path, tmp_path: Path) -> None:
+def test_home_of_another_user(mode: int, bundle: Path, public: Path) -> None:
     """With a HOME that belongs to root, read-only or shared, another user's job runs as well."""
-    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    home, temporary = public / f"home-{mode}", public / f"tmp-{mode}"
     home.mkdir()
     temporary.mkdir()
     home.chmod(mode)
     temporary.chmod(0o1777)
-    for above in (tmp_path, *tmp_path.parents[:2]):
-        above.chmod(0o755)
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or pytest.skip("no Python that every user may run")
     env = {"HOME": str(home), "TMPDIR": str(temporary), "PATH": "/usr/bin:/bin"}
     for user in (0, NOBODY):
