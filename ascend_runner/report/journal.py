@@ -119,8 +119,10 @@ class Journal:
             self._follow(fact)
 
     def _is_page_likely(self, state: State) -> bool:
-        end = JobState.STOPPED if isinstance(state.cause, SignalReceived) else JobState.FAILED
-        return end in self.spec.html_states
+        is_stopped = isinstance(state.cause, SignalReceived)
+        if not is_stopped and self.job.attempt < self.job.policy.max_restarts:
+            return False  # loading would delay the restart
+        return (JobState.STOPPED if is_stopped else JobState.FAILED) in self.spec.html_states
 
     def _follow(self, state: State) -> None:
         kind, was_saving = _KINDS[state.phase], self.job.state is JobState.CHECKPOINTING
