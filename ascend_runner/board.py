@@ -76,6 +76,11 @@ class Board:
         counts = (RECORD, len(self._places), spec.attempt, os.getpid())
         HEAD.pack_into(room, 0, MAGIC, LAYOUT, *counts, time.time(), now)
 
+    @property
+    def content(self) -> bytes:
+        """A copy of the board, see `board_reader.decode`."""
+        return bytes(self._room)
+
     def observe(self, fact: Fact, at: float) -> None:
         """Store one fact."""
         if isinstance(fact, State):

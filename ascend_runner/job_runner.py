@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner import board
+from ascend_runner import board, summary
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.job_hooks import JobHooks
 from ascend_runner.launcher import Launcher
@@ -125,6 +125,7 @@ class JobRunner:
             self._signals.watch(processes.exits)
             beside.callback(self._signals.unwatch, processes.exits)
             steps = self._read_steps(beside, shown)
+            beside.enter_context(summary.writing(spec, shown, self.journal.last_step, self._messages.info))
             output = RankOutputs(spec, self._console, warn, shown.activities, tap=steps.tap if steps else None)
             node = ManagedNode(
                 processes=processes,

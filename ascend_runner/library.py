@@ -64,6 +64,7 @@ class Options(TypedDict, total=False):
     timestamps: bool
     color: str | None
     progress_bars: str | None
+    summary: float | None
     quiet: bool
     verbose: bool
     grace: float | None

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Optional
 
+from ascend_runner import quiet
 from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.ranks import ORDER, words_of
 from ascend_runner.job_tool.jobs import number
@@ -18,8 +19,6 @@ from ascend_runner.text import columns, counted, duration, printable, shown, siz
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
 LARGEST_LOG: Final = 1 << 63  # bytes
-LONG_QUIET: Final = 10.0  # seconds without output, and
-ODD_FACTOR: Final = 3  # times those of the median rank, beyond which a rank is shown before others
 LABEL: Final = 12  # characters of the longest label, with a space
 NOT_KNOWN: Final = {Condition.DIED, Condition.UNKNOWN}  # when, or whether, it has ended
 
@@ -212,27 +211,26 @@ class _Row:
 
     def __init__(self, rank: Mapping[str, object], snapshot: Snapshot, now: float) -> None:
         self._rank = rank
-        self._rank_id = int(str(rank["rank_id"]))
-        self.state = "ended" if self._rank_id in snapshot.gone else str(rank.get("state", ""))
-        last = snapshot.logs.get(self._rank_id, (0, 0.0))[1]
+        self.rank_id = int(str(rank["rank_id"]))
+        self.state = "ended" if self.rank_id in snapshot.gone else str(rank.get("state", ""))
+        last = snapshot.logs.get(self.rank_id, (0, 0.0))[1]
         self.quiet = max(0.0, now - last) if last and not rank.get("ended_at") else None
 
-    def order(self, usual: float) -> tuple[int, int, int]:
-        """Return the key to sort by: ranks that have failed first, then those that are quiet for unusually long."""
+    def order(self, odd: Collection[int]) -> tuple[int, bool, int]:
+        """Return the key to sort by: ranks that have failed first, then those that are odd."""
         place = ORDER.index(self.state) if self.state in ORDER else len(ORDER)
-        is_odd = self.quiet is not None and self.quiet > LONG_QUIET + ODD_FACTOR * usual
-        return place, not is_odd, self._rank_id
+        return place, self.rank_id not in odd, self.rank_id
 
     def cells(self, snapshot: Snapshot, now: float) -> tuple[str, ...]:
         """Return the cells of a line."""
         rank, is_over = self._rank, bool(self._rank.get("ended_at"))
         began = epoch(str(rank.get("started_at", "")))
         seconds = number(rank.get("seconds")) if is_over else began and now - began
-        bytes_, last = snapshot.logs.get(self._rank_id, (0, 0.0))
+        bytes_, last = snapshot.logs.get(self.rank_id, (0, 0.0))
         is_running = snapshot.board is not None and not is_over  # as long as the job
         log_size = rank.get("log_size") or bytes_
         return (
-            str(rank.get("name") or self._rank_id),
+            str(rank.get("name") or self.rank_id),
             str(rank.get("local_rank", "")),
             str(rank.get("pid") or ""),
             words_of(Members(rank), self.state),
@@ -244,11 +242,10 @@ class _Row:
 
 
 def _rows(snapshot: Snapshot, now: float) -> list[_Row]:
-    """Return the ranks, the odd ones first."""
+    """Return the ranks, those first that have failed, or have been quiet for unusually long."""
     rows = [_Row(rank, snapshot, now) for rank in snapshot.ranks]
-    quiet = sorted(row.quiet for row in rows if row.quiet is not None)
-    usual = quiet[len(quiet) // 2] if quiet else 0.0
-    return sorted(rows, key=lambda row: row.order(usual))
+    odd = quiet.unusual({row.rank_id: row.quiet for row in rows if row.quiet is not None})
+    return sorted(rows, key=lambda row: row.order(odd))
 
 
 def _states(rows: Sequence[_Row]) -> str:

@@ -73,11 +73,12 @@ class JobSpec:
     (content by path) written before the first process starts. `beside` holds at most one auxiliary process.
     `is_passed_through` means that another launcher has started this process, and others of the job beside it or on
     other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and with `has_timestamps` each line on
-    the console begins with the time. `log_runs` is the number of earlier runs whose files are kept, `newest_link` the
-    symlink that points at the newest log directory ("": none). `stop_signum` asks the ranks to stop. For a
-    checkpoint they are asked with `checkpoint_signum` (0: never), and have `checkpoint_grace` seconds before they are
-    stopped (0: they are not asked then). `node_number` tells the files of several nodes apart (None: there is one
-    node, or its number is unknown). `nodes` is how many take part, and how many could, see --min-nodes. `restarts` says
+    the console begins with the time. A line sums up the running job every `summary_interval` seconds (None: never).
+    `log_runs` is the number of earlier runs whose files are kept, `newest_link` the symlink that points at the newest
+    log directory ("": none). `stop_signum` asks the ranks to stop. For a checkpoint they are asked with
+    `checkpoint_signum` (0: never), and have `checkpoint_grace` seconds before they are stopped (0: they are not asked
+    then). `node_number` tells the files of several nodes apart (None: there is one node, or its number is unknown).
+    `nodes` is how many take part, and how many could, see --min-nodes. `restarts` says
     when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and
     `attempt` counts its starts from 0. This node is inspected every `inspect_interval` seconds, if `inspect` says so
     (None: if it has NPUs). `hooks` are events with shell commands. In one of `html_states`
@@ -107,6 +108,7 @@ class JobSpec:
     is_passed_through: bool = False
     folds_progress_bars: bool = True
     has_timestamps: bool = False
+    summary_interval: float | None = None
     log_runs: int = 10
     newest_link: str = ""
     node_number: int | None = None

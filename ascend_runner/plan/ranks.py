@@ -124,6 +124,7 @@ def plan_job(
         beside=beside,
         folds_progress_bars=settings.progress_bars == FOLD,
         has_timestamps=settings.timestamps,
+        summary_interval=settings.summary,
         log_runs=settings.log_runs,
         newest_link=context.newest_link,
         node_number=share.node.file_number,

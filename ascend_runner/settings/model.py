@@ -66,6 +66,7 @@ class Settings:
     timestamps: bool = False
     color: str = "auto"
     progress_bars: str = "fold"
+    summary: float | None = None
     quiet: bool = False
     verbose: bool = False
     grace: float = 15.0

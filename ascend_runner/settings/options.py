@@ -306,6 +306,15 @@ OPTIONS: Final = (
         help="show a line that is redrawn with carriage returns at most once a second (fold), or each time (pass)",
     ),
     Option(
+        name="summary",
+        topic=Topic.OUTPUT,
+        metavar="DURATION",
+        parse=parsing.positive_seconds,
+        default_text="off",
+        help="write one line about the running job this often: ranks that run, the last step, ranks that are quiet; for"
+        " logs that nobody can follow with ascend-job",
+    ),
+    Option(
         name="quiet",
         topic=Topic.OUTPUT,
         help="show only warnings and errors of ascend-runner itself",

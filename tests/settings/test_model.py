@@ -88,6 +88,7 @@ WITH_VARIABLE = [
     ("progress_bars", "pass", "pass"),
     ("html", "always", "always"),
     ("timestamps", "1", True),
+    ("summary", "10m", 600.0),
     ("color", "always", "always"),
     ("stdin", "3", 3),
     ("stdin", "none", None),

@@ -22,7 +22,7 @@ function __ascend_runner_command
                 break
             case '--*=*'
                 set -e words[1]
-            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --framework --conda-env --workdir --bind --stdin --launcher --hosts --mpi-hostfile --mpich-hostfile --deepspeed-hostfile --job-name --log-dir --log-runs --log-max-size --log-backups --html --console --color --progress-bars --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --max-same-failures --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect --inspect-interval
+            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --framework --conda-env --workdir --bind --stdin --launcher --hosts --mpi-hostfile --mpich-hostfile --deepspeed-hostfile --job-name --log-dir --log-runs --log-max-size --log-backups --html --console --color --progress-bars --summary --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --max-same-failures --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect --inspect-interval
                 set -e words[1]
                 set -e words[1]
             case '-*'
@@ -81,6 +81,7 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l no-prefix -d
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l timestamps -d 'begin each line on the console with the time'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l color -d 'color prefixes and messages; auto: on a terminal, unless NO_COLOR is set or TERM is dumb or unset, and always with FORCE_COLOR' -r -f -a 'auto always never'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l progress-bars -d 'show a line that is redrawn with carriage returns at most once a second (fold), or each time (pass)' -r -f -a 'fold pass'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l summary -d 'write one line about the running job this often: ranks that run, the last step, ranks that are quiet; for logs that nobody can follow with ascend-job' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l quiet -d 'show only warnings and errors of ascend-runner itself'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l verbose -d 'show all messages of ascend-runner itself'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l grace -d 'time that the ranks have to stop before they are killed' -r -f -a ''

@@ -1,0 +1,104 @@
+"""Writes one line about the running job at intervals, for logs that nobody can follow with `ascend-job` (--summary).
+
+The line is made from the board of the attempt, like everything that `ascend-job` shows. A thread sleeps between two
+lines; without --summary there is none.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Optional
+
+from ascend_runner import board_reader, quiet
+from ascend_runner.board import Board
+from ascend_runner.board_reader import View
+from ascend_runner.host import bounded
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.rank_record import RankState
+from ascend_runner.supervision.state import Phase
+from ascend_runner.text import duration, rank_list
+
+SHOWN_IN: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})  # what follows has its own lines
+
+LastStep = Callable[[], Optional[Mapping[str, object]]]
+
+
+@contextmanager
+def writing(spec: JobSpec, board: Board, last_step: LastStep, write: Callable[[str], None]) -> Iterator[None]:
+    """Write a line about an attempt every `summary_interval` seconds while the context lasts, unless that is None.
+
+    `last_step` returns the last figures of the training as the report has them, or None. It and `write` are called in
+    a thread.
+
+    Raises:
+        AscendRunnerError: The limit of processes is reached.
+    """
+    interval = spec.summary_interval
+    if interval is None:
+        yield
+        return
+    closing = threading.Event()
+
+    def run() -> None:
+        while not closing.wait(interval):
+            text = sentence(board_reader.decode(board.content, time.monotonic()), last_step() or {}, interval)
+            if text:
+                write(text)
+
+    bounded.start_thread(run)
+    try:
+        yield
+    finally:
+        closing.set()
+
+
+def sentence(view: View, last_step: Mapping[str, object], interval: float) -> str:
+    """Sum up a running attempt: "8 of 8 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.31".
+
+    Steps and output that are older than the interval are given with their age. "" if the attempt is being stopped.
+    """
+    if view.phase not in SHOWN_IN:
+        return ""
+    ranks = [rank for rank in view.ranks if rank.rank_id >= 0]
+    running = {rank.rank_id: rank for rank in ranks if rank.state is RankState.RUNNING}
+    verb = "has" if len(running) == 1 else "have"
+    count = rank_list(running) if len(ranks) == 1 else f"{len(running)} of {len(ranks)} ranks"
+    silences = {
+        rank_id: max(0.0, view.seconds - (rank.last_output_after or rank.started_after))
+        for rank_id, rank in running.items()
+    }
+    parts = (
+        f"{count} {verb} been running for {duration(view.seconds)}",
+        _training(view, last_step, interval),
+        _silence(silences, interval),
+    )
+    return "; ".join(filter(None, parts))
+
+
+def _training(view: View, last_step: Mapping[str, object], interval: float) -> str:
+    """Return the last step with its loss: "step 1204 of 1563, loss 2.31"; "" if no step is known."""
+    step = view.last_step
+    if step is None or step["step"] is None:
+        return ""
+    number = f"step {step['step']} of {step['steps']}" if step["steps"] else f"step {step['step']}"
+    loss = last_step.get("loss")
+    age = view.began + view.seconds - float(str(step["at"]))
+    parts = (
+        number,
+        f"loss {loss:g}" if isinstance(loss, float) else "",
+        f"{duration(age)} ago" if age > interval else "",
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _silence(seconds: Mapping[int, float], interval: float) -> str:
+    """Name the ranks that have been quiet for unusually long: "rank 5 has written nothing for 4 min 12 s"."""
+    odd = sorted(quiet.unusual(seconds))
+    if odd:
+        verb, least = ("has", "") if len(odd) == 1 else ("have", "at least ")
+        return f"{rank_list(odd)} {verb} written nothing for {least}{duration(min(seconds[one] for one in odd))}"
+    shortest = min(seconds.values(), default=0.0)
+    return f"no rank has written anything for {duration(shortest)}" if shortest > interval else ""

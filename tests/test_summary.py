@@ -1,0 +1,121 @@
+"""The line about a running job that `--summary` writes at intervals."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from signal import SIGTERM
+from typing import Final
+
+import attrs
+import pytest
+
+from ascend_runner import board, summary
+from ascend_runner.board import Board
+from ascend_runner.board_reader import View
+from ascend_runner.rank_record import RankRecord
+from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.state import Phase
+from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.program import Program
+
+NOW: Final = 7200.0  # seconds since the start of the attempt
+INTERVAL: Final = 600.0  # seconds
+STEP: Final = {"step": 1204, "steps": 1563, "seconds": 4.1, "at": NOW - 4.0}
+VIEW: Final = View(
+    phase=Phase.RUNNING,
+    attempt=0,
+    runner_pid=1,
+    began=0.0,
+    seconds=NOW,
+    limit_at=None,
+    last_step=STEP,
+    ranks=(),
+    local_ranks={},
+)
+
+
+def running(rank_id: int, last: float | None = NOW - 1) -> RankRecord:
+    """Return a rank that has last written then."""
+    return RankRecord(rank_id=rank_id, is_running=True, last_output_after=last)
+
+
+def line(ranks: Sequence[RankRecord], step: Mapping[str, object] | None = None, loss: object = None) -> str:
+    """Return the line about a job after two hours."""
+    return summary.sentence(attrs.evolve(VIEW, ranks=tuple(ranks), last_step=step), {"loss": loss}, INTERVAL)
+
+
+def test_running_job() -> None:
+    """It says how many ranks run and for how long, the last step with its loss, and which rank is quiet."""
+    text = line([*map(running, (-1, 0, 1, 2)), running(3, NOW - 252)], STEP, 2.3125)
+
+    assert (
+        "4 of 4 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.3125;"
+        " rank 3 has written nothing for 4 min 12 s"
+    ) == text
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ([running(0)], "rank 0 has been running for 2 h 0 min"),
+        ([running(0), running(1, None), running(2, None)], "3 of 3 ranks have been running for 2 h 0 min"),
+        (
+            [running(0), RankRecord(rank_id=1, ending=Ending())],
+            "1 of 2 ranks has been running for 2 h 0 min",
+        ),
+        (
+            [*map(running, range(4)), running(4, 100.0), running(5, 200.0)],
+            "6 of 6 ranks have been running for 2 h 0 min; ranks 4, 5 have written nothing for at least 1 h 56 min",
+        ),
+        (
+            [running(0, 100.0), running(1, 120.0)],
+            "2 of 2 ranks have been running for 2 h 0 min; no rank has written anything for 1 h 58 min",
+        ),
+    ],
+)
+def test_ranks(ranks: Sequence[RankRecord], text: str) -> None:
+    """Ranks that are quiet for much longer than most are named; where only one writes, the others are not."""
+    assert text == line(ranks)
+
+
+@pytest.mark.parametrize(
+    ("step", "loss", "text"),
+    [
+        ({**STEP, "steps": None}, float("nan"), "; step 1204, loss nan"),
+        ({**STEP, "at": 5000.0}, None, "; step 1204 of 1563, 36 min 40 s ago"),
+        ({**STEP, "step": None}, 2.31, ""),
+    ],
+)
+def test_steps(step: Mapping[str, object], loss: object, text: str) -> None:
+    """What is unknown is left out, and a step that is older than the interval has its age."""
+    assert f"rank 0 has been running for 2 h 0 min{text}" == line([running(0)], step, loss)
+
+
+def test_job_that_is_being_stopped() -> None:
+    """The messages about a stop say more, so there is no line."""
+    assert "" == summary.sentence(attrs.evolve(VIEW, phase=Phase.TERMINATING), {}, INTERVAL)
+
+
+def test_without_the_option() -> None:
+    """There is no thread, so that nothing wakes an idle runner."""
+    job = job_spec([rank_spec(0)])
+    shown = Board(job, lambda: None, memoryview(bytearray(board.size_of(job))))
+    before = threading.active_count()
+    with summary.writing(job, shown, lambda: None, pytest.fail):
+        count = threading.active_count()
+
+    assert before == count
+
+
+def test_lines_of_a_job(program: Program) -> None:
+    """A running job writes such lines, with what its ranks report of their steps, until it is stopped."""
+    script = "import os, socket, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM);"
+    script += " s.sendto(b'WATCHDOG=1\\nX_STEP=7', os.environ['NOTIFY_SOCKET']); time.sleep(600)"
+    run = program.start("--nproc-per-node", "2", "--summary", "0.1", sys.executable, "-c", script)
+    run.wait_for("INFO 2 of 2 ranks have been running for")
+    run.wait_for("; step 7")
+    run.send(SIGTERM)
+
+    assert 128 + SIGTERM == run.finish()
