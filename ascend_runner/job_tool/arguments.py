@@ -72,9 +72,7 @@ def _add_viewers(add: Adder) -> None:
     for command in (status, listed):
         command.add_argument("--json", action="store_true", help="print JSON")
     _add_logs(add("logs", commands.show_logs, "show the logs of the ranks of a job", "train -f -r 0,5"))
-    stacks = add(
-        "stacks", commands.stacks, "show the stacks of the ranks of a running job, outliers first", "train -r 0-7"
-    )
+    stacks = add("stacks", commands.stacks, "print the current stacks of a job's ranks, outliers first", "train -r 0-7")
     _add_job(stacks)
     _add_ranks(stacks)
     events = add("events", commands.events, "show each change of the state of a job", "-f train")
@@ -93,7 +91,7 @@ def _add_logs(command: ArgumentParser) -> None:
     text = "show further lines as they are written, until the job ends"
     command.add_argument("-f", "--follow", action="store_true", help=text)
     _add_ranks(command)
-    text = "show the last LINES lines of each rank, or all (default: 10, or all with --since or --grep)"
+    text = "number of lines to show of each rank, or 'all' (default: 10; all with --since or --grep)"
     command.add_argument("-n", "--lines", metavar="LINES", type=line_count, help=text)
     text = "show only the lines of the last DURATION, such as 10m, according to the times in them"
     command.add_argument("--since", metavar="DURATION", type=duration, help=text)
