@@ -51,7 +51,7 @@ class JobRunner:
         self._outcome = Outcome(cause=None, started_at=time.time())  # of the newest attempt
         self._last_failure: Outcome | None = None  # of the newest attempt that another one was to follow
         self._limit = REPORT_LIMIT  # seconds for the disk with the report
-        self._checkpoints: Checkpoints | None = None  # before the attempt; None: unknown
+        self._checkpoints: Checkpoints | None = None  # before the attempt; None if unknown
         self._hooks = JobHooks(launcher, journal)
         self._inspector: Inspector | machine.NoInspector = machine.NoInspector()
 
@@ -85,7 +85,7 @@ class JobRunner:
         """Report an error of the runner, after the failure of the last attempt if there was one."""
         if self._outcome.cause:
             last = self.journal.with_reruns(self._outcome, self._launcher.environ, self._limit)
-            self._messages.error(f"the last failure: {screen.last_failure(last)}")
+            self._messages.error(f"the previous attempt failed: {screen.last_failure(last)}")
         self.journal.fail(error)
         self._run_last_hooks()
 
@@ -204,7 +204,7 @@ class JobRunner:
         )
 
     def _has_progressed(self) -> bool | None:
-        """Whether there is a newer checkpoint than before the attempt; None if that is unknown."""
+        """Return whether there is a newer checkpoint than before the attempt, or None if that is unknown."""
         spec = self.journal.spec
         if not (spec.checkpoint_dir and (spec.restarts.max_restarts or spec.restarts.gives_verdict)):
             return False

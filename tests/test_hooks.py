@@ -97,10 +97,10 @@ def test_failing_hook_before_another_attempt_keeps_the_last_failure(program: Pro
     run = start(program, "exit 7", "--max-restarts", "1", *hook)
 
     assert 125 == run.finish()
-    assert f"ERROR the last failure: {FAILED}\n  log    {program.log_dir}/" in run.screen
+    assert f"ERROR the previous attempt failed: {FAILED}\n  log    {program.log_dir}/" in run.screen
     assert "; no further attempt was started\n" in run.screen
     assert program.report()["cause"]["sentence"].endswith(
-        f"; no further attempt was started; the last failure: {FAILED}"
+        f"; no further attempt was started; the previous attempt failed: {FAILED}"
     )
     assert told(program)[-1].endswith(FAILED)
 
@@ -149,7 +149,7 @@ def test_stop_signal_during_a_hook_prevents_a_restart(program: Program) -> None:
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
-    assert [f"before-exit stopped 0 [143] stopped by SIGTERM; the last failure: {FAILED}"] == told(program)
+    assert [f"before-exit stopped 0 [143] stopped by SIGTERM; the previous attempt failed: {FAILED}"] == told(program)
 
 
 # --- Checkpoints ------------------------------------------------------------------------------------------------------

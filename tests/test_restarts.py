@@ -286,9 +286,8 @@ def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) 
         len(report["attempts"]),
     )
     assert 7 == report["attempts"][0]["status"]
-    assert (
-        f"{signal.Signals(signum).name}; the last failure: rank 0 failed: exit status 7" in report["cause"]["sentence"]
-    )
+    sentence = f"{signal.Signals(signum).name}; the previous attempt failed: rank 0 failed: exit status 7"
+    assert sentence in report["cause"]["sentence"]
     assert f"\n  before rank 0 failed: exit status 7\n  log    {program.log_dir}/" in run.screen
     assert "\n  rerun  sh " in run.screen
 
@@ -301,8 +300,9 @@ def test_stop_signal_during_a_further_attempt(program: Program) -> None:
 
     assert 143 == run.finish()
     report = program.report()
+    sentence = "stopped by SIGTERM; the previous attempt failed: rank 0 failed: exit status 7"
     assert ("stopped", "interrupted", 2) == (report["state"], report["cause"]["kind"], len(report["attempts"]))
-    assert "stopped by SIGTERM; the last failure: rank 0 failed: exit status 7" == report["cause"]["sentence"]
+    assert sentence == report["cause"]["sentence"]
     assert f"\n  before rank 0 failed: exit status 7\n  log    {program.log_dir}/" in run.screen
 
 

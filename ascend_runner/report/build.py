@@ -116,12 +116,13 @@ def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, o
 
 
 def with_last_failure(report: Mapping[str, object], attempts: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
-    """Return the report of a job that something else has ended after a failure, with that in its cause as well."""
+    """Return the report of a job that was ended by something else after a failed attempt, with both in its cause."""
     last = next((one["cause"] for one in reversed(attempts) if one["verdict"]), None)
     cause = report["cause"]
     if not (isinstance(last, Mapping) and isinstance(cause, Mapping)):
         return report
-    return {**report, "cause": {**cause, "sentence": f"{cause['sentence']}; the last failure: {last['sentence']}"}}
+    sentence = f"{cause['sentence']}; the previous attempt failed: {last['sentence']}"
+    return {**report, "cause": {**cause, "sentence": sentence}}
 
 
 def end(report: Mapping[str, object], at: float) -> dict[str, object]:
@@ -216,7 +217,7 @@ def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
 
 
 def sentence(outcome: Outcome) -> str:
-    """Say in one line why the job failed; "" if it did not."""
+    """Return a sentence on why the job failed, or "" if it did not."""
     cause, root = outcome.cause, outcome.root
     if root and root.summary not in str(cause):
         if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
