@@ -216,8 +216,8 @@ class Slowdown:
         degrees = "" if self.temperature is None else f"{self.temperature} C"
         place = ", ".join(filter(None, (device, degrees)))
         rank = f"{self._title} ({place})" if place else self._title
-        figures = f"hardware time {self.own:.3g} s, the median of the ranks is {self.reference:.3g} s"
-        return f"{rank} is {'no longer slow' if self.is_over else 'slower than the others'}: {figures}"
+        change = "is no longer slower" if self.is_over else "is slower"
+        return f"{rank} {change} than the other ranks: hardware time {self.own:.3g} s, median {self.reference:.3g} s"
 
 
 @attrs.frozen
