@@ -144,7 +144,7 @@ def _last_line(end: bytes, size: int) -> tuple[str, ...]:
 
 
 def _after(at: float, began: float) -> Optional[float]:
-    """Return a time in seconds since the start; None if it is unknown."""
+    """Return a time in seconds since the start, or None if it is unknown."""
     number = _number(at)
     return number - began if number and number >= began else None
 

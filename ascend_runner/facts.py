@@ -79,7 +79,7 @@ class RankOutput:
 
 @attrs.frozen
 class SignalsSent:
-    """Ranks were sent signals, by rank. A signal is repeated for processes that have appeared since."""
+    """Signals were sent to ranks; `signums` has the signal by rank. It may be sent again to new processes of a rank."""
 
     signums: Mapping[int, int]
 
@@ -118,7 +118,7 @@ class SavedCheckpoint:
 class HangSeen:
     """The stacks of all living ranks of a hanging job, outliers first; `beats` are those of the ranks that send any.
 
-    `refusal` says why the stacks are the kernel's view instead of Python's; "" where they are Python's.
+    `refusal` says why the stacks are the kernel's view instead of Python's, and is "" if they are Python's.
     """
 
     stacks: tuple[StackGroup, ...]

@@ -38,7 +38,7 @@ class HangWatch:
 
     @property
     def next_check(self) -> Optional[float]:
-        """The time at which to look next, in seconds of the clock; None for never."""
+        """The time of the next check, in seconds of the clock, or None if there is none."""
         return None if self._silence is None else self._silence.next_check
 
     def begin(self) -> None:

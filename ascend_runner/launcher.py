@@ -221,7 +221,7 @@ class Launcher:
             raise errors.LimitReachedError(str(LimitReached(limit)))
 
     def way_in(self, job: JobSpec) -> str:
-        """Return the command that opens a shell where this job runs; "" if that is not known."""
+        """Return the command that opens a shell where this job runs, or "" if it is unknown."""
         return holding.way_in(job, self.environ, os.uname().nodename, Host().read_text(NAMESPACE_FILE).strip())
 
     def _fail(self, error: errors.AscendRunnerError) -> None:

@@ -145,7 +145,7 @@ class Requests(Protocol):
 
     @property
     def limit(self) -> float | None:
-        """The time limit of the job, in seconds since its start; None without one."""
+        """The time limit of the job, in seconds since its start, or None if there is none."""
 
     @property
     def deadline(self) -> float | None:

@@ -106,7 +106,7 @@ def current_rank(environ: Mapping[str, str] | None = None) -> CurrentRank:
 
 @attrs.frozen(kw_only=True)
 class Platform:
-    """The directories where the platform keeps the data of a job; None for one that it does not have.
+    """The directories where the platform keeps the data of a job, or None for one that it does not have.
 
     `datasets` are those in DATASET_MAP by name, else the directories in `dataset`. The task-training platform sorts
     them and the `models` in `model`: names are then such as "private/cifar" and "favorite/cifar/v2". It also has

@@ -124,13 +124,13 @@ class Outcome:
 
     @property
     def failed(self) -> Optional[RankRecord]:
-        """The rank whose failure ended the job; None if something else did."""
+        """The rank whose failure ended the job, or None if something else did."""
         rank_id = self.root.rank_id if self.root else getattr(self.cause, "rank_id", None)
         return next((rank for rank in self.ranks if rank.rank_id == rank_id), None)
 
     @property
     def is_local(self) -> Optional[bool]:
-        """Whether a failure of one node's part of a job was probably caused on this node; None if that is unknown.
+        """Whether the failure of one node's part of a job was probably caused on this node, or None if that is unknown.
 
         It was not if all that is known is that ranks have lost a peer, and that peer is none of them.
         """

@@ -53,7 +53,7 @@ class RequestWatch:
             self._node.requests.take_checkpoint_request()
 
     def next_check(self, state: State) -> Optional[float]:
-        """Return the moment at which to check again, in seconds of the clock; None: only after a wake-up."""
+        """Return the time of the next check in seconds of the clock, or None to wait for a wake-up."""
         if state.phase not in ASKABLE:
             return None
         moments = [self._limit_moment]

@@ -60,7 +60,7 @@ class Schedule:
 
     @property
     def disk(self) -> str:
-        """The fault of the disk with the logs; "" for none."""
+        """The fault of the disk with the logs, or "" if there is none."""
         return next((word for word in self.surroundings if word in DISKS), "")
 
     @property

@@ -290,7 +290,7 @@ class Place:
         return b"".join(found.read_bytes() for found in (*backups, path) if found.exists())
 
     def lost(self) -> int | None:
-        """Return how many bytes the program counts as lost; None if it was killed, or could not say it anywhere."""
+        """Return how many bytes the program reports as lost, or None if it was killed or could not report them."""
         with contextlib.suppress(OSError, ValueError):
             ranks = json.loads((self.logs / "chaos-report.json").read_bytes())["ranks"]
             if ranks and "log_lost" in ranks[0]:

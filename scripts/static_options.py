@@ -41,7 +41,7 @@ def _literal(value: object) -> str:
 
 
 def argument(option: Option) -> str:
-    """Return the field of `library.Options` for an option; "" for one that is a function of the library."""
+    """Return the field of `library.Options` for an option, or "" for one that is a function of the library."""
     if option.topic is Topic.CHECKS:
         return ""
     parser = option.parse.__qualname__.partition(".")[0]

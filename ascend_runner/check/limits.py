@@ -136,7 +136,7 @@ def room_problem(name: str, path: str, found: Room | None, patience: float) -> P
 
 
 def _measure(path: str) -> Room | None:
-    """Measure a directory; None if it is not accessible."""
+    """Return the free space of a directory, which may not exist yet, or None if it is not accessible."""
     while not os.path.isdir(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     try:

@@ -64,7 +64,7 @@ def meaning(
     has_stack: bool = False,
     is_consequence: bool = False,
 ) -> str:
-    """Explain an ending in one sentence; "" if there is nothing to add to the exit status.
+    """Explain an ending in one sentence, or "" if there is nothing to add to the exit status.
 
     `told` is the error in the log, "" if there is none; with `has_stack` it has the stack of the crash, and with
     `is_consequence` it reports a lost peer.
@@ -143,7 +143,7 @@ def _memory(circumstances: Circumstances) -> str:
 
 
 def beside(code: str, circumstances: Circumstances) -> str:
-    """Return what the present state of the machine says about an error, such as a full disk; "" if nothing."""
+    """Return what the present state of the machine says about an error, such as a full disk, or "" if nothing."""
     if code in _OF_DISKS and circumstances.full_disks:
         return f"full now: {', '.join(circumstances.full_disks)}"
     usage = _shm_usage(circumstances)

@@ -99,7 +99,7 @@ def by_suspicion(deaths: Sequence[Death], *, is_ordered: bool = False) -> tuple[
 
 
 def suspected_peer(deaths: Sequence[Death], places: Mapping[int, Place]) -> Peer | None:
-    """Find the peer that the failed ranks report, if all of them only report peers; None otherwise.
+    """Return the peer that the failed ranks report, or None unless all of them only report peers.
 
     Such reports form chains (4 waits for 3, which waits for 2, which has died), so a peer that reports no other
     precedes, then the one that most ranks report. `places` holds those of the job's ranks that are known.

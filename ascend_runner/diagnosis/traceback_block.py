@@ -45,7 +45,7 @@ class Block:
 
 
 def read_block(lines: Sequence[str], start: int, limit: int) -> Block | None:
-    """Read the traceback whose header is line `start` (-1: cut off); None if it is incomplete."""
+    """Return the traceback whose header is line `start` (-1: cut off), or None if it is incomplete."""
     header = HEADER.search(lines[start]) if start >= 0 else None
     tag = _tag(lines[start][: header.start()], lines[start + 1 : start + 2]) if header else ""
     body = _dedented(list(_untagged(lines, range(start + 1, limit), tag)))
@@ -69,7 +69,7 @@ def read_block(lines: Sequence[str], start: int, limit: int) -> Block | None:
 
 
 def _source(trace: Sequence[str]) -> str:
-    """Return the source line of the innermost frame, stripped; "" if it was not printed."""
+    """Return the source line of the innermost frame, stripped, or "" if it was not printed."""
     last = max((position for position, text in enumerate(trace) if FRAME.match(text)), default=len(trace))
     return trace[last + 1].strip() if last + 1 < len(trace) else ""
 

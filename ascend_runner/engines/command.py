@@ -82,7 +82,7 @@ def is_python(word: str) -> bool:
 
 
 def python_command(argv: Sequence[str]) -> PythonCommand | None:
-    """Take a Python command apart; None if it has no script or module (another program, or python -c)."""
+    """Return the parts of a Python command, or None if it has no script or module (another program, or python -c)."""
     if not is_python(argv[0]):
         return None
 
@@ -177,7 +177,7 @@ def program_of(argv: tuple[str, ...]) -> str:
 
 
 def _run_by_shell(words: Sequence[str]) -> str:
-    """Return the script that a shell runs, or the target of the last command of its -c; "" if there is none."""
+    """Return the script that a shell runs, the target of the last command of its -c, or "" if there is neither."""
     options = list(itertools.takewhile(lambda word: word.startswith(("-", "+")), words))
     line = next(iter(words[len(options) :]), "")
     if not any("c" in option for option in options if not option.startswith("--")):

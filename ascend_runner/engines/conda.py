@@ -43,7 +43,7 @@ class Conda:
 def find(
     command: str, environ: Mapping[str, str], name: str | None = None, *, is_folder: Callable[[str], bool]
 ) -> Conda | None:
-    """Find the environment for a command: `name` (--conda-env), else the image's; None if neither is set.
+    """Return the environment for a command: `name` (--conda-env), else the image's, or None if neither is set.
 
     A name with a slash is the directory of the environment. A Python with a path needs no environment, unless the user
     has named one.

@@ -31,7 +31,7 @@ class Plog:
 
 
 def newest(folder: str, pids: Iterable[int] = (), since: float = 0.0) -> Plog | None:
-    """Find the newest plog below a rank's log directory, preferring one with errors; None if there is none.
+    """Return the newest plog below a rank's log directory, preferring one with errors, or None if there is none.
 
     If other ranks share the directory, `pids` are the rank's processes, and only their files count. `since` is the
     start of the rank in seconds since the epoch: files last written before belong to an earlier run.

@@ -37,7 +37,7 @@ class StackCollector:
     """
 
     def __init__(self, py_spy: str, is_cut: Callable[[], bool] = bounded.never, *, may_pause: bool = True) -> None:
-        """`py_spy` is the path of the program, see `executables.find_py_spy`; "" for the kernel's view only.
+        """`py_spy` is the path of the program, see `executables.find_py_spy`, or "" for the kernel's view only.
 
         Unless it `may_pause` the processes, their stacks may be inexact if they change just then.
         """

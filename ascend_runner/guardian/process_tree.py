@@ -158,7 +158,7 @@ def describe(found: Descendant) -> str:
 
 
 def wchan(pid: int) -> str:
-    """Return the kernel function in which a process sleeps (proc(5)); "" if it is unknown."""
+    """Return the kernel function in which a process sleeps (proc(5)), or "" if it is unknown."""
     try:
         name = _read(f"/proc/{pid}/wchan").decode(errors="replace").strip()
     except OSError:

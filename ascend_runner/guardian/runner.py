@@ -150,7 +150,7 @@ class Runner:
 
 
 def _schedule(pid: int) -> str:
-    """Return how much the main thread of a process has run, in no particular form; "" if that is not known.
+    """Return how much the main thread of a process has run, in no particular form, or "" if it is unknown.
 
     While it is running or waiting for a processor, the result differs from call to call.
     """

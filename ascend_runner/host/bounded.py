@@ -33,7 +33,7 @@ def never() -> bool:
 def run(
     argv: Sequence[str], seconds: float, env: Mapping[str, str] | None = None, is_cut: Callable[[], bool] = never
 ) -> subprocess.CompletedProcess[str] | None:
-    """Run a program to its end; None if that takes longer than `seconds`, or if `is_cut` returns true meanwhile.
+    """Run a program to its end. Return None if it takes longer than `seconds`, or once `is_cut` returns true.
 
     Without `env` it inherits ours. A program that takes longer is killed, and waited for only briefly: inside a driver
     even SIGKILL may not end it.

@@ -33,7 +33,7 @@ def is_frozen(host: Host, pid: int) -> bool:
 
 
 def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | None:
-    """Find the directories that hold a controller's file; None if there is none.
+    """Return the directories that hold a controller's file, or None if there is none.
 
     With v1 and v2 side by side, the controller belongs to v1 if a v1 hierarchy has it.
     """
@@ -41,7 +41,7 @@ def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | No
 
 
 def path_of(host: Host, controller: str) -> str:
-    """Return the path of the own control group as this process sees it; "" if it is unknown."""
+    """Return the path of the own control group as this process sees it, or "" if it is unknown."""
     paths = _paths(host.read_bytes("/proc/self/cgroup"), controller.encode())
     return paths.get(True) or paths.get(False, "")
 

@@ -79,7 +79,7 @@ def _allowed(host: Host) -> frozenset[int]:
 
 
 def _quota(host: Host, folder: str, *, is_v1: bool) -> int | None:
-    """Return the quota of a cgroup in cores; None: it has none."""
+    """Return the quota of a cgroup in cores, or None if it has none."""
     if is_v1:
         words = [host.read_text(f"{folder}/{file}") for file in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
     else:

@@ -42,11 +42,11 @@ def find_executable(name: str, *, cwd: str, search_path: str) -> str:
 
 
 def find_py_spy(search_path: str) -> str:
-    """Find py-spy beside this interpreter, else in `search_path`; "" if it is not installed."""
+    """Return the path of py-spy, beside this interpreter or else in `search_path`, or "" if it is not installed."""
     return find_tool("py-spy", (os.path.dirname(sys.executable), *search_path.split(os.pathsep)))
 
 
 def find_tool(name: str, folders: Iterable[str]) -> str:
-    """Find a program in the first of some directories that has it; "" if none has."""
+    """Return the path of a program in the first of some directories that has it, or "" if none has."""
     paths = (os.path.join(folder, name) for folder in folders if folder)
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")

@@ -88,7 +88,7 @@ def sample(host: Host) -> MemorySample:
 
 
 def _usage(path: str) -> tuple[int | None, int | None]:
-    """Return size and use of a file system; None for a tmpfs without a limit."""
+    """Return size and use of a file system, or None for a tmpfs without a limit."""
     try:
         found = os.statvfs(path)
     except OSError:

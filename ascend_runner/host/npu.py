@@ -72,7 +72,7 @@ def _open_files(host: Host, pid: int) -> Iterator[str]:
 
 
 def numa_node(host: Host, device_id: int) -> int | None:
-    """Return the NUMA node of an NPU's PCI device; None if it is unknown (a virtual machine, no sysfs)."""
+    """Return the NUMA node of an NPU's PCI device, or None if it is unknown (a virtual machine, no sysfs)."""
     for folder in (*_of_class(host, device_id), *_of_driver(host, device_id)):
         text = host.read_text(f"{folder}/numa_node").strip()
         if text.isdigit():  # the kernel writes -1 if the firmware gives none

@@ -279,5 +279,5 @@ def _variables(report: Members, found: Sequence[Rank]) -> Variables:
 
 
 def clock(moment: Optional[float]) -> str:
-    """Write a time of the wall clock: "2026-11-22 09:47:36 +0800"; "" for None."""
+    """Format a time of the wall clock as "2026-11-22 09:47:36 +0800", and None as ""."""
     return "" if moment is None else f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M:%S %z}"

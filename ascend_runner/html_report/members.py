@@ -18,18 +18,18 @@ class Members:
     members: Mapping[str, object] = {}
 
     def text(self, name: str) -> str:
-        """Return a text; "" if it is missing."""
+        """Return a text, or "" if it is missing."""
         value = self.members.get(name)
         return value if isinstance(value, str) else ""
 
     def number(self, name: str) -> Optional[float]:
-        """Return a number from 0 on; None if it is missing or out of range."""
+        """Return a number that is not negative, or None if it is missing or out of range."""
         value = self.members.get(name)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return value if is_number and 0 <= value <= LARGEST else None  # type: ignore[operator,return-value]
 
     def whole(self, name: str) -> Optional[int]:
-        """Return a whole number, which may be negative; None if it is missing or out of range."""
+        """Return an integer, or None if it is missing or out of range."""
         return _whole(self.members.get(name))
 
     def flag(self, name: str) -> bool:
@@ -37,7 +37,7 @@ class Members:
         return self.members.get(name) is True
 
     def moment(self, name: str) -> Optional[float]:
-        """Return a time in seconds since the epoch; None if it is missing."""
+        """Return a time as seconds since the epoch, or None if it is missing."""
         try:
             return datetime.fromisoformat(self.text(name)).timestamp()
         except (ValueError, OverflowError, OSError):
@@ -48,7 +48,7 @@ class Members:
         return tuple(item for item in self._items(name) if isinstance(item, str))
 
     def wholes(self, name: str) -> tuple[int, ...]:
-        """Return the whole numbers of an array."""
+        """Return the integers of an array."""
         return tuple(item for item in map(_whole, self._items(name)) if item is not None)
 
     def child(self, name: str) -> Members:

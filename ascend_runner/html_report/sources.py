@@ -93,7 +93,7 @@ def gather(report: Members, path: str) -> Sources:
 
 
 def _table(report: Members, path: str, masker: Masker) -> Optional[RankTable]:
-    """Return the rank table beside the logs, or else the one that the report names; None unless it is of this job.
+    """Return the rank table beside the logs, else the one that the report names, or None if it is another job's.
 
     A table elsewhere must have the owner of the report: then a page shows nothing that its author could not read.
     """

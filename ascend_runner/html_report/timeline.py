@@ -58,7 +58,7 @@ class Timeline:
 
 
 def draw(ranks: Sequence[Rank], seconds: float, failed: Optional[Rank]) -> Optional[Timeline]:
-    """Return the timeline of a job that took so long; None if no rank was started. `failed` is the first to fail."""
+    """Return the timeline of a job that took so long, or None if no rank was started. `failed` is the first to fail."""
     started = [rank for rank in ranks if rank.started is not None]
     total = max([seconds, *(rank.ended or 0.0 for rank in started)])
     if not started or total <= 0:

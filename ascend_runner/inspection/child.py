@@ -49,10 +49,10 @@ class _Slot:
 
 
 class Inspection:
-    """Looks at this node, one probe after the other."""
+    """Runs the probes of this node one after another."""
 
     def __init__(self, probes: Mapping[str, Callable[[], Probe]], seconds: float, *, leeway: float = LEEWAY) -> None:
-        """Each probe has so many seconds in each round."""
+        """Give each probe `seconds` in each round."""
         self._slots = {name: _Slot(make) for name, make in probes.items()}
         self._seconds, self._leeway = seconds, leeway
         self._watchlist = Watchlist()
@@ -86,7 +86,7 @@ def decode(line: str) -> NodeFinding:
 
 
 def arguments(node: Node, interval: float) -> str:
-    """Encode what the process is to look at, and how often."""
+    """Encode the node to inspect and the interval as an argument of the process."""
     return json.dumps(
         {
             "root": node.host.root,

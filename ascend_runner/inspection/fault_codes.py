@@ -32,7 +32,7 @@ class Level(enum.Enum):
 
 
 def level_of(code: str) -> Optional[Level]:
-    """Return the level of a code such as 80E01801; None if it is not known."""
+    """Return the level of a code such as 80E01801, or None if the code is unknown."""
     return _LEVELS.get(code.upper())
 
 

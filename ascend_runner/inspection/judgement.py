@@ -1,4 +1,4 @@
-"""Judges what tools and files say about this node: text and numbers in, defects out. Pure.
+"""Finds the defects of this node in the output of tools and the contents of files. Pure.
 
 Sources: the reference of npu-smi and hccn_tool, MindCluster's documentation of their output, the kernel's
 Documentation/ABI/testing/sysfs-class-net and sysfs-class-infiniband, and Documentation/accounting/psi.rst.
@@ -31,7 +31,7 @@ _PRESSURE: Final = re.compile(r"^full .*avg60=(?P<percent>[0-9.]+)", re.MULTILIN
 
 
 def of_health(device: Device, details: str) -> Iterator[Defect]:
-    """Judge the health of an NPU that is not OK; `details` is the output of `npu-smi info -t health` about it."""
+    """Yield the defects of an NPU that is not healthy; `details` is what `npu-smi info -t health` prints for it."""
     name, is_error = f"device {device.device_id}", IS_ERROR.get(device.health, False)
     codes = _CODE.findall(_value(details, "Error Code"))
     for code in dict.fromkeys(code.upper() for code in codes):
@@ -49,17 +49,17 @@ def of_health(device: Device, details: str) -> Iterator[Defect]:
 
 
 def net_health(output: str) -> str:
-    """Return the result of `hccn_tool -net_health -g`, such as "Success"; "" if it has another form."""
+    """Return the result of `hccn_tool -net_health -g`, such as "Success", or "" if it has another form."""
     return _value(output, "net health status")
 
 
 def link(output: str) -> str:
-    """Return the result of `hccn_tool -link -g`, "UP" or "DOWN"; "" if it has another form."""
+    """Return the result of `hccn_tool -link -g`, "UP" or "DOWN", or "" if it has another form."""
     return _value(output, "link status").upper()
 
 
 def of_link(device_id: int, state: str, health: str, *, was_up: bool) -> Iterator[Defect]:
-    """Judge the link of an NPU that is needed. One that has never worked is a warning: the job may not need it."""
+    """Yield the defect of the link of an NPU. For a link that has never worked it is a warning: it may not be used."""
     name = f"device {device_id}"
     if state == "DOWN":
         yield Defect(subject=f"{name}: link", sentence=f"the link of {name} was down", is_error=was_up)
@@ -69,21 +69,21 @@ def of_link(device_id: int, state: str, health: str, *, was_up: bool) -> Iterato
 
 
 def gone_devices(before: Mapping[int, str], now: Mapping[int, str]) -> Iterator[Defect]:
-    """Judge which NPUs are missing in /dev."""
+    """Yield a defect for each NPU whose device node has disappeared."""
     for device_id, node in before.items():
         if device_id not in now:
             yield Defect(subject=f"device {device_id}: gone", sentence=f"/dev/{node} was gone", is_error=True)
 
 
 def fallen(kind: str, before: Mapping[str, bool], now: Mapping[str, bool]) -> Iterator[Defect]:
-    """Judge which interfaces or ports are down that were up at first, by name."""
+    """Yield a defect for each interface or port that was up at first and is now down; states are by name."""
     for name, was_up in before.items():
         if was_up and not now.get(name):
             yield Defect(subject=f"{kind} {name}", sentence=f"{kind} {name} was down", is_error=True)
 
 
 def flapping(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[Defect]:
-    """Judge which InfiniBand ports have lost their link since the last inspection, by their counters."""
+    """Yield a defect for each InfiniBand port whose counter shows that it lost its link since the last inspection."""
     for name, count in now.items():
         lost = count - before.get(name, count)
         if lost > 0:
@@ -94,7 +94,7 @@ def flapping(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[Defe
 
 
 def of_room(name: str, path: str, free: int, whole: int) -> Iterator[Defect]:
-    """Judge the free space of a file system in bytes; `whole` is 0 if it has no limit."""
+    """Yield a defect if a file system is nearly full. Sizes are in bytes; `whole` is 0 if there is no limit."""
     is_error = _is_scarce(free, whole, ENOUGH, NEARLY_NONE)
     if is_error is not None:
         sentence = f"only {size(free)} of {size(whole)} were free in the {name} {path}"
@@ -102,7 +102,7 @@ def of_room(name: str, path: str, free: int, whole: int) -> Iterator[Defect]:
 
 
 def of_inodes(name: str, path: str, free: int, whole: int) -> Iterator[Defect]:
-    """Judge how many files can still be created in a file system; `whole` is 0 if it has no limit."""
+    """Yield a defect if a file system is nearly out of inodes; `whole` is 0 if there is no limit."""
     is_error = _is_scarce(free, whole, ENOUGH_INODES, NEARLY_NO_INODES)
     if is_error is not None:
         sentence = f"only {free:,} of {whole:,} inodes were free in the {name} {path}"
@@ -110,21 +110,24 @@ def of_inodes(name: str, path: str, free: int, whole: int) -> Iterator[Defect]:
 
 
 def _is_scarce(free: int, whole: int, enough: tuple[int, float], nearly_none: tuple[int, float]) -> Optional[bool]:
-    """Return whether there is nearly nothing left of a resource; None if there is enough, or no limit."""
+    """Return whether a resource is nearly used up, or None if there is enough of it or no limit."""
     if free >= min(enough[0], enough[1] * whole):
         return None
     return free < min(nearly_none[0], nearly_none[1] * whole)
 
 
 def of_memory(used: Optional[int], limit: Optional[int]) -> Iterator[Defect]:
-    """Judge the memory of the control group in bytes, without the page cache; None: not known, or no limit."""
+    """Yield a defect if the control group is nearly out of memory.
+
+    `used` is in bytes, without the page cache, or None if unknown. `limit` is in bytes, or None if there is none.
+    """
     if used is not None and limit and used > FULL_MEMORY * limit:
         sentence = f"{size(used)} of the memory limit of {size(limit)} were in use"
         yield Defect(subject="memory", sentence=sentence)
 
 
 def of_pressure(resources: Mapping[str, str]) -> Iterator[Defect]:
-    """Judge the pressure stall information of some resources."""
+    """Yield a defect for each resource whose pressure stall information shows that all processes waited for it."""
     for name, text in resources.items():
         found = _PRESSURE.search(text)
         if found and float(found["percent"]) > STALLED:
@@ -133,13 +136,13 @@ def of_pressure(resources: Mapping[str, str]) -> Iterator[Defect]:
 
 
 def unknown_health(found: Sequence[Device]) -> str:
-    """Return the first health that has no known meaning; "" if all have one."""
+    """Return the first health whose meaning is unknown, or "" if there is none."""
     words = (device.health for device in found if device.health != HEALTHY and device.health not in IS_ERROR)
     return next(words, "")
 
 
 def _value(text: str, key: str) -> str:
-    """Return the value of the first line "KEY ... : VALUE"; "" if there is none."""
+    """Return the value of the first line "KEY ... : VALUE", or "" if there is none."""
     for line in text.splitlines():
         name, colon, value = line.partition(":")
         if colon and name.strip().startswith(key):

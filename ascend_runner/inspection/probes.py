@@ -1,6 +1,6 @@
-"""The probes of an inspection: each reads one aspect of this node through `Host` or a tool, and has it judged.
+"""The probes of an inspection. Each reads one aspect of this node, and `judgement` finds the defects in it.
 
-A probe raises TimeoutError if its tool hangs, and `UnusableError` if it cannot tell anything on this node.
+A probe raises TimeoutError if its tool hangs, and `UnusableError` if it does not work on this node.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from ascend_runner.text import last_lines
 HCCN_TOOL_FOLDERS: Final = ("/usr/local/Ascend/driver/tools", "/usr/local/bin", "/usr/local/sbin")
 NETWORK: Final = "/sys/class/net"
 INFINIBAND: Final = "/sys/class/infiniband"
-PRESSURES: Final = ("memory", "io")  # of the processor it is never full
+PRESSURES: Final = ("memory", "io")  # full pressure on the CPU of a whole system is undefined
 LONGEST_ERROR: Final = 200  # characters that a sentence takes from a tool's error text
 MOST_ERROR_TEXT: Final = 1 << 16  # characters at its end that are searched for secrets
 
 
 class Probe(Protocol):
-    """Looks at one aspect of this node."""
+    """Probes one aspect of this node."""
 
     def look(self) -> Iterator[Defect]:
-        """Yield the defects of this moment.
+        """Yield the present defects.
 
         Raises:
             TimeoutError: A tool does not respond.
-            UnusableError: Nothing can be told on this node.
+            UnusableError: The probe does not work on this node.
         """
 
 
 class UnusableError(Exception):
-    """A probe cannot tell anything on this node: its sentence says why, "" if that is normal."""
+    """A probe does not work on this node. Its message is the reason, or "" if there is nothing to report."""
 
 
 @attrs.frozen(kw_only=True)
 class Place:
-    """A directory that the job writes to, with its name for people."""
+    """A directory that the job writes to; `name` describes it in messages."""
 
     name: str
     path: str
@@ -57,7 +57,7 @@ class Place:
 
 @attrs.frozen(kw_only=True)
 class Node:
-    """What the probes look at. The NPUs are those of the job (none: all that npu-smi lists)."""
+    """The node to inspect. `device_ids` are the NPUs of the job; without any, all that npu-smi lists are inspected."""
 
     host: Host
     environ: Mapping[str, str]
@@ -70,7 +70,7 @@ class Node:
         """Return the path of a tool.
 
         Raises:
-            UnusableError: There is none.
+            UnusableError: It is not installed.
         """
         search_path = self.environ.get("PATH", os.defpath).split(os.pathsep)
         found = executables.find_tool(name, (*search_path, *map(self.host.path, folders)))
@@ -81,18 +81,18 @@ class Node:
 
 @attrs.define
 class Tool:
-    """A tool that a probe calls. All calls of one round share the time of the probe."""
+    """A tool that a probe runs. All its runs in one round share the time of the probe."""
 
     node: Node
     path: str
     _ends: float = attrs.field(init=False, default=0.0)
 
     def begin(self) -> None:
-        """Begin a round."""
+        """Begin a round, with new time."""
         self._ends = time.monotonic() + self.node.seconds
 
     def ask(self, *arguments: str) -> str:
-        """Return what the tool prints, see `call`."""
+        """Run the tool, and return its output. See `call`."""
         return self.call(*arguments).stdout
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -112,7 +112,7 @@ class Tool:
 
 
 def failure(answer: subprocess.CompletedProcess[str]) -> str:
-    """Describe how a tool failed: "exit status 1 (no permission)"; "" if it has exited with 0."""
+    """Return how a tool failed, such as "exit status 1 (no permission)", or "" if it exited with 0."""
     status = answer.returncode
     if not status:
         return ""
@@ -131,7 +131,7 @@ class NpuHealth:
         self._has_worked = False
 
     def look(self) -> Iterator[Defect]:
-        """Yield the defects of this moment."""
+        """Yield the present defects."""
         self._tool.begin()
         answer = self._tool.call("info")
         found = npu_smi.devices(answer.stdout)
@@ -161,22 +161,22 @@ class DeviceNodes:
         self._before = {one: name for one, name in npu.nodes(node.host).items() if one in node.device_ids}
 
     def look(self) -> Iterator[Defect]:
-        """Yield the defects of this moment."""
+        """Yield the present defects."""
         yield from judgement.gone_devices(self._before, npu.nodes(self._host))
 
 
 class Links:
-    """The links of the NPUs, by hccn_tool. A gateway that is reached proves the link, so most need one call only."""
+    """The links of the NPUs, by hccn_tool. A reachable gateway proves that the link is up, so one call is enough."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         if not node.device_ids:
             raise UnusableError
         self._tool = Tool(node, node.tool("hccn_tool", HCCN_TOOL_FOLDERS))
-        self._worked: set[int] = set()  # links that have been seen to work
+        self._worked: set[int] = set()  # devices whose links have worked
 
     def look(self) -> Iterator[Defect]:
-        """Yield the defects of this moment."""
+        """Yield the present defects."""
         self._tool.begin()
         for device_id in self._node.device_ids:
             health = judgement.net_health(self._tool.ask("-i", str(device_id), "-net_health", "-g"))
@@ -205,7 +205,7 @@ class Network:
         return {name: state != "down" for name, state in states.items() if state in {"up", "down", "lowerlayerdown"}}
 
     def look(self) -> Iterator[Defect]:
-        """Yield the defects of this moment."""
+        """Yield the present defects."""
         now = self._states()
         present = {name: was_up for name, was_up in self._before.items() if name in now}
         yield from judgement.fallen("network interface", present, now)
@@ -233,21 +233,21 @@ class InfiniBand:
         return {name: int(text) for name, text in texts.items() if text.isdigit()}
 
     def look(self) -> Iterator[Defect]:
-        """Yield the defects of this moment."""
+        """Yield the present defects."""
         before, self._lost = self._lost, self._losses()
         yield from judgement.fallen("InfiniBand port", self._before, self._states())
         yield from judgement.flapping(before, self._lost)
 
 
 class Room:
-    """The free space and inodes of one directory, in a probe of its own: the disk of another one may hang."""
+    """The free space and inodes of one directory. Each has a probe of its own, since the disk of another may hang."""
 
     def __init__(self, node: Node, place: Place) -> None:
         self._place = place
         self._path = node.host.path(place.path)
 
     def look(self) -> Iterator[Defect]:
-        """Yield the defects of this moment."""
+        """Yield the present defects."""
         try:
             found = os.statvfs(self._path)
         except OSError:  # it may not exist yet
@@ -264,7 +264,7 @@ class Memory:
         self._host = node.host
 
     def look(self) -> Iterator[Defect]:
-        """Yield the defects of this moment."""
+        """Yield the present defects."""
         yield from judgement.of_memory(*memory.working_set(self._host))
         group = cgroup.find(self._host, "memory", "memory.usage_in_bytes", "memory.current")
         own = group.folders[0] if group and not group.is_v1 else ""
@@ -276,7 +276,7 @@ class Memory:
 
 
 def all_probes(node: Node) -> dict[str, Callable[[], Probe]]:
-    """Return a constructor for each probe by name. Most constructors read the initial state, which may hang."""
+    """Return the constructor of each probe by its name. Most constructors read the initial state, which may hang."""
     return {
         "npu-smi": partial(NpuHealth, node),
         "/dev": partial(DeviceNodes, node),

@@ -55,9 +55,9 @@ def status(options: Namespace) -> int:
 
 
 def _limit_at(seen: Snapshot) -> Optional[float]:
-    """Return when the time limit of a running job ends, in seconds since the epoch; None without one, or if unknown.
+    """Return the end of a job's time limit in seconds since the epoch, or None if there is none or it is unknown.
 
-    A job without a board is asked, which wakes its runner.
+    Without a board, the runner is asked for it, which wakes it.
     """
     if seen.board:
         return seen.board.limit_at

@@ -64,7 +64,7 @@ class FoundJob:
         return os.path.join(self.log_dir, f"{self.job_id}-{kind}{self.part}.{extension}")
 
     def is_alive(self) -> Optional[bool]:
-        """Whether the runner is alive; None if that cannot be determined from here."""
+        """Whether the runner is alive, or None if that cannot be determined from here."""
         try:
             fd = os.open(self.run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
@@ -176,7 +176,7 @@ def _bases(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def number(value: object) -> Optional[float]:
-    """Return a number of a file that anybody may have written; None if it is not a number, or out of range.
+    """Return a number from a file that anybody may have written, or None if it is not a number or out of range.
 
     What is in range is finite, and can be a time in seconds since the epoch.
     """
@@ -212,7 +212,7 @@ def _of_process(pid: int, jobs: Iterable[FoundJob]) -> list[FoundJob]:
 
 
 def _read(path: str) -> Optional[FoundJob]:
-    """Read a run file; None if the file is not a run file. The one beside the logs may have been moved with them."""
+    """Read a run file. Return None if it is not one. The run file beside the logs may have been moved with them."""
     try:
         fd = os.open(path, files.READ_FLAGS)
         with open(fd, "rb") as file:

@@ -189,7 +189,7 @@ def lines_since(at: float, note: Callable[[], None]) -> Start:
 
 
 def _open(path: str) -> Optional[int]:
-    """Open a log file; None if there is none."""
+    """Open a log file. Return None if it does not exist."""
     try:
         fd = os.open(path, files.READ_FLAGS)
     except FileNotFoundError:

@@ -73,7 +73,7 @@ class LogViewer:
 
     def _follow(self, watch: FileWatch, end: JobEnd) -> None:
         line_filter = attrs.evolve(self._query.line_filter, lines=EVERYTHING)
-        changed: Optional[set[str]] = None  # names of files; None: any may have changed
+        changed: Optional[set[str]] = None  # names of files; None if any may have
         drawn: set[_ShownLog] = set()  # logs with a progress bar that was drawn again
         is_over, states_at = False, 0.0
         while not is_over:

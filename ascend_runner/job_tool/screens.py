@@ -193,7 +193,7 @@ def _checkpoint(snapshot: Snapshot, now: float) -> str:
 
 
 def _attempts(snapshot: Snapshot) -> str:
-    """Describe the attempts of a job that was restarted: "3, the last one failed: rank 2 failed (exit status 1)"."""
+    """Describe the attempts of a job that was restarted: "3; the last failure: rank 2 failed: exit status 1"."""
     attempt, ended = snapshot.number("attempt"), snapshot.report.get("attempts")
     if not attempt:
         return ""

@@ -69,7 +69,7 @@ class Snapshot:
 
     @property
     def cause(self) -> str:
-        """The sentence on why it failed; "" if it did not."""
+        """The sentence on why it failed, or "" if it did not."""
         cause = self.report.get("cause")
         return str(cause.get("sentence", "")) if isinstance(cause, Mapping) else ""
 
@@ -120,7 +120,7 @@ def take(job: FoundJob) -> Snapshot:
 
 
 def _read_board(job: FoundJob) -> Optional[View]:
-    """Return the board of a job; None if there is none that can be read."""
+    """Return the board of a job, or None if it is missing or cannot be read."""
     with suppress(OSError, ValueError):
         fd = os.open(os.path.join(job.run_folder, board.NAME), files.READ_FLAGS)
         with open(fd, "rb", buffering=0) as file:
@@ -215,7 +215,7 @@ def is_final(state: str) -> bool:
 
 
 def epoch(text: str) -> Optional[float]:
-    """Return a time of the report in seconds since the epoch; None if there is none."""
+    """Return a time in the report as seconds since the epoch, or None if it is missing or invalid."""
     try:
         return number(datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):

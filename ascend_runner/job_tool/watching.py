@@ -38,7 +38,7 @@ class FileWatch:
         self._fd = _inotify(path) if is_local else -1
 
     def close(self) -> None:
-        """Close the watch. May be called twice."""
+        """Close the watch. Closing it again has no effect."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
@@ -122,7 +122,7 @@ def _inotify(path: str) -> int:
 
 
 def _names(events: bytes) -> Optional[set[str]]:
-    """Return the names in some events; None if there were too many of them."""
+    """Return the names in some events, or None if there were too many of them."""
     names: set[str] = set()
     position = 0
     while position < len(events):

@@ -79,6 +79,6 @@ def _verdict(data: Mapping[str, object]) -> str:
 
 
 def _seconds(value: object) -> Optional[float]:
-    """Return a duration; None if it is not a number, or out of range."""
+    """Return a duration in seconds, or None if it is not a number or out of range."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value if is_number and 0 <= value <= LONGEST_DURATION else None  # type: ignore[operator,return-value]

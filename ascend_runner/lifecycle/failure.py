@@ -83,7 +83,7 @@ def _shows_usage(finding: Finding) -> bool:
 
 
 def exception_type(exception: str) -> str:
-    """Return the name of an exception's class without its module; "" if this is not a Python exception."""
+    """Return the name of an exception's class without its module, or "" if this is not a Python exception."""
     name = exception.partition(":")[0].rpartition(".")[2]
     return name if name.isidentifier() else ""
 

@@ -181,7 +181,7 @@ class Console:
                 self._queued -= len(block[1])
 
     def _take(self) -> Block | None:
-        """Wait for the next block; None when the console is closing and the queue is empty."""
+        """Wait for the next block, or None when the console is closing and the queue is empty."""
         with self._changed:
             while not self._blocks:
                 if self._is_closing:

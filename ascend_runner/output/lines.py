@@ -157,7 +157,7 @@ class LineCutter:
 
 
 def _end_of_piece(text: bytes, start: int) -> int | None:
-    """Find the end of the piece that begins at `start`; None if more data is needed."""
+    """Return the end of the piece that begins at `start`, or None if more data is needed."""
     limit = start + WRAP_AT
     newline = text.find(b"\n", start, limit + 1)
     carriage_return = text.find(b"\r", start, newline if newline >= 0 else limit + 1)

@@ -89,7 +89,7 @@ def _alone(spec: RankSpec) -> list[str]:
 
 
 def _assigned(name: str, value: str) -> str:
-    """Return a variable as a word for env(1); "" if the shell that runs the script has its own."""
+    """Return a variable as a word for env(1), or "" if the shell that runs the script has its own."""
     if re.fullmatch(_OF_A_SESSION, name):
         return ""
     if is_secret(name, value) or Masker().text(value) != value:

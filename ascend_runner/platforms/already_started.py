@@ -57,7 +57,7 @@ class _Sign:
 
 
 def find(environ: Mapping[str, str], *, names_the_ranks: bool = False) -> SingleProcess | None:
-    """Detect that the command must run once; None: this runner starts one process per card.
+    """Return why the command must run once, or None if this runner starts one process per card.
 
     `names_the_ranks`: the user has set the ranks of this node.
 

@@ -39,7 +39,7 @@ class TableFacts:
 
 
 def announced_table(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> str:
-    """Return the path at which the platform announces a rank table, which need not exist yet; "" if there is none."""
+    """Return the path at which the platform announces a rank table that may not exist yet, or "" if there is none."""
     named = next(filter(None, map(environ.get, VARIABLES)), "")
     return named or next((place for place in USUAL_PLACES if is_folder(os.path.dirname(place))), "")
 
@@ -61,7 +61,7 @@ def find_table(named: str | None, environ: Mapping[str, str], is_folder: Callabl
 
 
 def contradiction(node: Node, table: TableFacts) -> str:
-    """Return the sentence of the error; "" if both agree, or if only the table has the facts."""
+    """Return the sentence of the error, or "" if both agree, or if only the table has the facts."""
     sources = node.sources
     number = _contradicting_number(node, table)
     if number:
@@ -144,7 +144,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
 
 
 def problem_without_table(node: Node) -> str:
-    """Return the reason why a node cannot start without a rank table; "" if it can."""
+    """Return the reason why a node cannot start without a rank table, or "" if it can."""
     if node.ambiguity or node.master_addr:
         return node.ambiguity
 

@@ -30,7 +30,7 @@ WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
 
 
 def find_single(context: PlanContext) -> SingleProcess | None:
-    """Return the reason why the command must run once; None: this runner starts one process per device.
+    """Return the reason why the command must run once, or None if this runner starts one process per device.
 
     Raises:
         SettingsError: the user has asked for n x n processes, or a variable is malformed.
@@ -172,7 +172,7 @@ def _find_executable(name: str, cwd: str, search_path: str) -> str:
 
 
 def relative_script(argv: Sequence[str]) -> str:
-    """Return the relative path that a command runs: the command itself or an interpreter's script; "" if none."""
+    """Return the relative path that a command runs: the command itself or an interpreter's script, or "" if none."""
     if "/" in argv[0] and not os.path.isabs(argv[0]):
         return argv[0]
     program = os.path.basename(argv[0])

@@ -96,7 +96,7 @@ class Layout:
     firsts: tuple[int, ...] = ()
 
     def path(self, device: Device, key: str = "") -> str:
-        """Return the path of a device's entry, or of a key in it; "" where the table was not read from a document."""
+        """Return the path of a device's entry, or of a key in it, or "" if the table was not read from a document."""
         position = bisect_right(self.firsts, device.index) - 1
         if position < 0:
             return ""

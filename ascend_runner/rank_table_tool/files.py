@@ -64,7 +64,7 @@ def read_table(path: str, *, lists_decide: bool = False) -> RankTable:
 
 
 def identity_of(name: str) -> tuple[int, int] | None:
-    """Return the identity of a file, which is the same under each of its names; None if it does not exist."""
+    """Return the identity of a file, which is the same under each of its names, or None if it does not exist."""
     try:
         status = os.stat(name)
     except OSError:
@@ -74,7 +74,7 @@ def identity_of(name: str) -> tuple[int, int] | None:
 
 
 def regular_path(path: str) -> str:
-    """Return the real path of a regular file, which need not exist; "" for pipes, devices and standard streams."""
+    """Return the real path of a regular file, which need not exist, or "" for pipes, devices and standard streams."""
     if path == STANDARD or _descriptor_of(path) is not None:
         return ""
 

@@ -48,7 +48,7 @@ def parse_conf(text: str) -> dict[int, str]:
 
 
 def parse_tool(text: str) -> str:
-    """Parse the address that `hccn_tool -i N -ip -g` prints; "" where there is none."""
+    """Parse the address that `hccn_tool -i N -ip -g` prints, or return "" if there is none."""
     return next((match[1] for match in map(TOOL_LINE.fullmatch, text.splitlines()) if match), "")
 
 

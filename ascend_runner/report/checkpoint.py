@@ -26,7 +26,7 @@ def asking(state: State, job: JobSpec) -> str:
 
 
 def why(state: State) -> str:
-    """Say for the events why the ranks are asked; "" if somebody has asked for it."""
+    """Return the reason of a request for the events, or "" if a user made it."""
     if isinstance(state.cause, SignalReceived):
         return f"{signal_name(state.cause.signum)} received; the ranks save a checkpoint first"
     if isinstance(state.cause, (NodeFinding, Slowdown)):

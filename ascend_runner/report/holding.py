@@ -50,7 +50,7 @@ def not_held() -> str:
 
 
 def way_in(spec: JobSpec, environ: Mapping[str, str], host_name: str, namespace: str) -> str:
-    """Return the command that opens a shell where the runner runs; "" if that is not known.
+    """Return the command that opens a shell where the runner runs, or "" if it is unknown.
 
     `namespace` is that of the pod, "" outside Kubernetes.
     """
@@ -74,7 +74,7 @@ def attempt_failed(event: Event, job: Job) -> str:
 
 
 def attempts(job: Job) -> str:
-    """Say how often a job was started and why not once more, and the exit verdict; "" if neither was asked for."""
+    """Say how often a job was started and why not again, and the exit verdict. Return "" if neither was requested."""
     lines = ""
     if job.policy.max_restarts and job.verdict:
         same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""

@@ -157,7 +157,7 @@ def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
 
 
 def _doubt(root: RootCause | None, outcome: Outcome) -> str:
-    """Say how sure it is that the first rank to end is the cause; "" if it is, as for the only rank of a job."""
+    """Return a note on how likely the first rank to end is the cause, or "" if it certainly is."""
     if root is None or root.is_certain or (len(outcome.ranks) == 1 and not root.candidates):
         return ""
     return " (cause unclear)" if root.is_open else " (likely the cause)"

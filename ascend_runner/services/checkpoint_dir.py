@@ -19,7 +19,7 @@ def look(
     is_hurried: Callable[[], bool],
     limits: tuple[float, float] = LIMITS,
 ) -> Checkpoints | None:
-    """Look for the checkpoints in a folder; None if there is none, or if its disk does not respond.
+    """Return the checkpoints in a directory, or None if there is no directory or its disk does not respond.
 
     The next stop signal cuts that short: `is_stopped` tells of the first one, `is_hurried` of another.
     The second of the `limits` holds once the job was stopped.

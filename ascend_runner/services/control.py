@@ -146,7 +146,7 @@ class Control:
             self._closing.wait(NAP)
 
     def _timeout(self) -> Optional[float]:
-        """Return the milliseconds until a connection is given up; None if there is none."""
+        """Return the milliseconds until a connection is given up, or None if there is no connection."""
         ends = [until for _connection, until in self._connections.values()]
         return max(0.0, min(ends) - time.monotonic()) * 1000 if ends else None
 
@@ -223,7 +223,7 @@ class Control:
         return {"answer": sentence, "limit": self._requests.limit, "limit_at": self._limit_at()}
 
     def _carry_out(self, name: str, message: Message) -> str:
-        """Carry out a request and say what was done; "" if it was only a question.
+        """Carry out a request, and return a sentence on what was done, or "" if it was only a question.
 
         Raises:
             AscendRunnerError: It is invalid.

@@ -172,12 +172,12 @@ def timed_out(limit: float) -> str:
 
 
 def explained(ending: Ending, output: int, start: int | None) -> str:
-    """Say how a hook has failed, with its last line; "" after a success. Its output begins at `start` of its log."""
+    """Return how a hook failed, with its last line, or "" after a success. Its output begins at `start` of its log."""
     return "" if ending.is_success else f"{ending}{_last_line(output, start)}"
 
 
 def size_of(output: int) -> int | None:
-    """Return the size of a log; None if its disk fails, or does not respond."""
+    """Return the size of a log, or None if its disk fails or does not respond."""
     return _on_disk(lambda: os.fstat(output).st_size)
 
 
@@ -207,7 +207,7 @@ def _ending(returncode: int) -> Ending:
 
 
 def _on_disk(work: Callable[[], Value]) -> Value | None:
-    """Do something with a log; None if its disk fails, or does not respond."""
+    """Return the result of `work` on a log, or None if its disk fails or does not respond."""
     found: list[Value] = []
 
     def work_on() -> None:
@@ -219,7 +219,7 @@ def _on_disk(work: Callable[[], Value]) -> Value | None:
 
 
 def _last_line(output: int, start: int | None) -> str:
-    """Return the last line that a hook has printed, in parentheses; "" without one, or if `start` is unknown."""
+    """Return the last line that a hook printed, in parentheses, or "" if there is none or `start` is unknown."""
 
     def read_end() -> bytes:
         size = os.fstat(output).st_size

@@ -54,7 +54,7 @@ class Matcher:
         return self._child is not None
 
     def search(self, lines: Sequence[bytes]) -> list[Optional[Match]]:
-        """Return for each line the first expression that matches, and its groups; None if none does.
+        """Return, for each line, the first expression that matches with its groups, or None if none does.
 
         At most MOST_AT_ONCE lines may be passed, without their ends. An expression that takes too long is given up, and
         matches none of the lines.

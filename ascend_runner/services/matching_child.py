@@ -16,7 +16,7 @@ REQUEST = struct.Struct("HI")  # number of the expression, and length of the lin
 
 
 def main() -> None:
-    """Answer requests until the end of stdin."""
+    """Answer requests until stdin is closed."""
     seconds = float(sys.argv[1])
     expressions = [re.compile(os.fsencode(pattern)) for pattern in sys.argv[2:]]
     signal.signal(signal.SIGPROF, signal.SIG_DFL)

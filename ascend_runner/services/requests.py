@@ -42,7 +42,7 @@ class Requests:
 
     @property
     def deadline(self) -> Optional[float]:
-        """The moment at which the job is stopped, in seconds of the manager's clock; None without a limit."""
+        """The moment at which the job is stopped, in seconds of the manager's clock, or None if there is no limit."""
         limit = self.limit
         return None if limit is None else self.began + limit
 

@@ -144,7 +144,7 @@ class StepReader:
         return self._lines.qsize()
 
     def last_step(self) -> Optional[Mapping[str, object]]:
-        """The last figures of a step, for the report; None before the first ones."""
+        """Return the last figures of a step for the report, or None before the first ones."""
         if not self._last_at:
             return None
         return {**self._last._asdict(), "at": self._last_at}
@@ -234,7 +234,7 @@ class Devices:
     visible: tuple[str, ...] = ()
 
     def temperature(self, local_rank: int, is_cut: Callable[[], bool]) -> Optional[int]:
-        """Return the temperature of a rank's NPU in degrees Celsius, as npu-smi says; None if that is unknown."""
+        """Return the temperature of a rank's NPU in degrees Celsius, by npu-smi, or None if it is unknown."""
         devices = npu.of_ranks(self.host, local_rank + 1, self.visible)
         tool = npu_smi.find(self.host, self.environ)
         if not tool or len(devices) <= local_rank:

@@ -100,7 +100,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
 
 
 def _topic(words: Sequence[str]) -> Topic | None:
-    """Return the topic behind --help; None if an option or nothing follows."""
+    """Return the topic after --help, or None if an option or nothing follows."""
     if not words or words[0].startswith("-"):
         return None
     topics = {topic.value: topic for topic in Topic}
@@ -157,14 +157,14 @@ def _spelled(flag: str) -> str:
 
 
 def _meant_by_option(flag: str, following: Sequence[str]) -> str:
-    """Return a suggestion for an unknown option, in parentheses; "" if no option is similar."""
+    """Return a suggestion for an unknown option, in parentheses, or "" if no option is similar."""
     if flag == "-m":
         return f" (did you mean: ascend-runner python -m {following[0] if following else 'MODULE'}?)"
     return did_you_mean(_spelled(flag), {*FLAGS, "--help", "--version"})
 
 
 def suggestion_for_script(program: str) -> str:
-    """Return a suggestion for a Python script that cannot be executed, in parentheses; "" for another program."""
+    """Return a suggestion for a Python script that cannot be executed, in parentheses, or "" for another program."""
     return f" (did you mean: ascend-runner python {program}?)" if program.endswith(".py") else ""
 
 
@@ -181,7 +181,7 @@ def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def misplaced_options(command: Sequence[str]) -> str:
-    """Return a sentence about the runner's options behind a command; "" if there are none.
+    """Return a sentence about the runner's options behind a command, or "" if there are none.
 
     An engine, or another runner, has options of the same names.
     """

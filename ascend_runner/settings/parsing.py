@@ -152,7 +152,7 @@ def ranks(text: str) -> frozenset[int] | None:
 
 
 def rank_or_none(text: str) -> int | None:
-    """Read a rank; None for "none"."""
+    """Read a rank, or "none" as None."""
     if text == NONE:
         return None
     if not is_whole_number(text, RANK_DIGITS):
@@ -232,13 +232,13 @@ def word(expected: str) -> Callable[[str], str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the known word that an unknown one may stand for, in parentheses; "" if none is near."""
+    """Return the known word that an unknown one may stand for, in parentheses, or "" if none is near."""
     near = nearest(word, known)
     return f" (did you mean {near}?)" if near else ""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is nearest to a word, or else one that it is the first part of; "" if none is."""
+    """Return the known word nearest to a word, else one that begins with it, or "" if there is neither."""
     words = sorted(known)
     near = get_close_matches(word, words, n=1, cutoff=0.75)
     return next(iter([*near, *(longer for longer in words if longer.startswith(f"{word}-"))]), "")

@@ -39,7 +39,7 @@ def ask(state: State, event: CheckpointRequested) -> Step:
 
 
 def ask_again(state: State, event: CheckpointRequested) -> Step:
-    """Ask the ranks that have not answered yet, unless a stop is pending: one save answers both requests."""
+    """Repeat the request to the ranks that have not answered it, unless a stop is pending: one save answers both."""
     if state.cause:
         return state, ()
     request = attrs.evolve(state.checkpoint, before_limit=event.limit or state.checkpoint.before_limit)
@@ -47,7 +47,7 @@ def ask_again(state: State, event: CheckpointRequested) -> Step:
 
 
 def ask_before_stop(state: State, event: SignalReceived | NodeFinding | Slowdown) -> Step:
-    """Ask for a checkpoint because of an event that becomes the cause of the stop unless there is one already."""
+    """Ask for a checkpoint before a stop. The event becomes the cause of the stop unless there is one already."""
     has_cause, was_asked = state.cause is not None, state.phase is Phase.CHECKPOINTING
     is_interrupted = state.is_interrupted or isinstance(event, SignalReceived)
     state = _stopping(attrs.evolve(state, is_interrupted=is_interrupted), event)
@@ -74,7 +74,7 @@ def asked(state: State, event: AskedToSave) -> Step:
 
 
 def saved(state: State, event: Saved) -> Step:
-    """Record that a rank has saved its part. It may have learned of the request from another rank."""
+    """Record that a rank has saved its part. The request may have reached it through another rank."""
     state = attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, has_reached=True))
     return answered(state, event.rank_id)
 
@@ -87,7 +87,7 @@ def answered(state: State, rank_id: int, actions: tuple[Action, ...] = ()) -> St
 
 
 def time_is_over(state: State, _event: DeadlineReached) -> Step:
-    """End the wait: continue running, or stop."""
+    """End the wait, and continue or stop."""
     return tear_down(state, None) if state.cause else settle(attrs.evolve(state, phase=Phase.RUNNING))
 
 
@@ -96,7 +96,7 @@ def _stopping(state: State, cause: SignalReceived | LimitReached | NodeFinding |
 
 
 def _asking(state: State) -> Step:
-    """Ask the ranks that have not answered yet."""
+    """Send the request to the ranks that have not answered it."""
     request = state.checkpoint
     ranks = tuple(sorted(request.unsaved | request.unreached))
     state = attrs.evolve(state, checkpoint=attrs.evolve(request, is_being_sent=True))
@@ -104,7 +104,7 @@ def _asking(state: State) -> Step:
 
 
 def _proceed(state: State, actions: tuple[Action, ...] = ()) -> Step:
-    """Continue running, or stop, once no rank is waited for."""
+    """Continue or stop if no answer is missing any more."""
     request = state.checkpoint
     if request.is_being_sent or request.unsaved or not (request.has_reached or state.cause):
         return state, actions

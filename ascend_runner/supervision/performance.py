@@ -190,12 +190,12 @@ class Performance:
 
 
 def _time(seconds: Optional[float]) -> Optional[float]:
-    """Return a time that can be compared; None for any other number."""
+    """Return a time if it can be compared, or None otherwise."""
     return seconds if seconds is not None and 0 < seconds < math.inf else None
 
 
 def _speed(rank: _Rank, step: Step, at: float) -> Optional[tuple[Hashable, str, float]]:
-    """Return the kind of a figure, the unit of a throughput, and the time of the step; None if it is unknown.
+    """Return the kind of a figure, the unit of a throughput, and the time of the step, or None if it is unknown.
 
     Bars of a training and of its evaluation differ in their number of steps, and so in their kind. The time of a line
     without any is measured between two of them, and is a mean if they come fast. The inverse of a throughput serves as

@@ -130,7 +130,7 @@ def reaped_seconds(pid: int) -> float:
 
 
 def system_calls(pids: Sequence[int], seconds: float) -> int | None:
-    """Count the system calls of these processes and their threads in that time; None without strace."""
+    """Return the number of system calls of these processes and their threads in that time, or None without strace."""
     if not shutil.which("strace"):
         time.sleep(seconds)
         return None

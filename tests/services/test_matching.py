@@ -13,7 +13,7 @@ ENDLESS = r"iteration (?P<step>\d+) (a+)+$"
 
 
 def groups(matcher: Matcher, line: bytes) -> Mapping[str, bytes] | None:
-    """Return the groups of a match; None without one."""
+    """Return the groups of a match, or None if there is no match."""
     (match,) = matcher.search([line])
     return match and match[1]
 

@@ -34,7 +34,7 @@ def implied_chip(table: RankTable) -> str | None:
 
 
 def chip_of(environ: Mapping[str, str]) -> str | None:
-    """Return the chip of CANN's SOC_VERSION ("Ascend910B3"); None where it is not set, or ambiguous."""
+    """Return the chip of CANN's SOC_VERSION ("Ascend910B3"), or None if it is not set or ambiguous."""
     name = environ.get("SOC_VERSION", "").lower().removeprefix("ascend").replace("-", "_")
     for prefix, chip in (("910_93", "A3"), ("310p", "310P"), ("950", "950")):
         if name.startswith(prefix):

@@ -176,7 +176,7 @@ def _check_ports(table: RankTable, found: Document, device: Device) -> None:
 
 
 def _number(text: str, last: int) -> int | None:
-    """Return a number from 0 to `last` that is written in ASCII digits; None for anything else."""
+    """Return a number from 0 to `last` that is written in ASCII digits, or None for anything else."""
     return int(text) if is_whole_number(text, len(str(last))) and int(text) <= last else None
 
 
