@@ -132,6 +132,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job_tool.__main__", "job_tool.main"): "as above",
     ("job_tool.commands", "job_tool.batch"): "the options of jobs, half of all imports; a viewer does without",
     ("job_tool.commands", "job_tool.html_reports"): "jinja2, which no other command needs",
+    ("job_tool.commands", "job_tool.metric_outputs"): "prometheus_client, of the optional extra `view`",
     ("cli", "check.run"): "`--check` and `--precheck` read a whole machine, and jobs do not need it",
     ("report.html_page", "html_report.page"): "jinja2, which only a failure needs",
     ("report.recorder", "report.investigation"): "only a failure needs it; loaded in the background in longer jobs",

@@ -78,6 +78,8 @@ def _add_viewers(add: Adder) -> None:
     events = add("events", commands.events, "show each change of the state of a job", "-f train")
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
+    metrics = add("metrics", commands.metrics, "print the metrics of a job for Prometheus", "train")
+    _add_job(metrics)
     report = add("report", commands.report, "write the report of a job as an HTML file", "train -o train.html")
     _add_job(report, "the directory with its logs, or its JSON report")
     text = "the file to write (default: beside the JSON report)"

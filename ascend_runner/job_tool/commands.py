@@ -13,7 +13,7 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner.errors import AscendRunnerError, reason
+from ascend_runner.errors import AscendRunnerError, SettingsError, reason
 from ascend_runner.host import terminal
 from ascend_runner.job_tool import event_lines, jobs, logs, rank_stacks, screens, snapshot
 from ascend_runner.job_tool.jobs import FoundJob
@@ -92,6 +92,21 @@ def report(options: Namespace) -> int:
     sentence = html_reports.make(options.job, options.output, options.environ, is_public=options.public)
     write_text(f"{printable(sentence)}\n")
     return DONE
+
+
+def metrics(options: Namespace) -> int:
+    """Print the metrics of a job."""
+    try:
+        from ascend_runner.job_tool import metric_outputs  # noqa: PLC0415  prometheus_client, of an optional extra
+    except ModuleNotFoundError as error:
+        raise _without_extra("metrics", error) from None
+    write_text(metric_outputs.text(jobs.find(options.job, options.environ)))
+    return DONE
+
+
+def _without_extra(command: str, error: ModuleNotFoundError) -> SettingsError:
+    package = str(error.name).partition(".")[0]
+    return SettingsError(f"{command} requires the package {package}: pip install 'ascend-runner[view]'")
 
 
 def show_logs(options: Namespace) -> int:

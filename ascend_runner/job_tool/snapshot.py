@@ -156,6 +156,7 @@ def _members(rank: RankRecord, view: View) -> dict[str, object]:
         "ended_at": _iso(began + rank.seconds) if ending else "",
         "seconds": rank.seconds,
         "first_output_at": "" if rank.first_output_after is None else _iso(view.began + rank.first_output_after),
+        "last_output_at": "" if rank.last_output_after is None else _iso(view.began + rank.last_output_after),
         "signals": [(signum, _iso(view.began + after)) for signum, after in rank.signals],
         "activity": rank.activity,
         "cell_seconds": rank.cell_seconds,

@@ -141,6 +141,9 @@ complete -c ascend-job -n __fish_use_subcommand -a events -d 'Show each change o
 complete -c ascend-job -n '__fish_seen_subcommand_from events' -s h -l help -d 'show help'
 complete -c ascend-job -n '__fish_seen_subcommand_from events' -s f -l follow -d 'wait for further events until the job ends'
 complete -c ascend-job -n '__fish_seen_subcommand_from events' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a metrics -d 'Print the metrics of a job for Prometheus.'
+complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a report -d 'Write the report of a job as an HTML file.'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -s h -l help -d 'show help'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report)' -r -F
