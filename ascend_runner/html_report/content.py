@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Final, Optional
 
 import attrs
@@ -16,9 +14,10 @@ from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.ranks import Rank, Row
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.html_report.timeline import Timeline
+from ascend_runner.html_report.verdict import GOOD, Verdict, clock, seconds_of, verdict_of
 from ascend_runner.lifecycle import event_text
 from ascend_runner.rank_table import picture
-from ascend_runner.text import counted, duration, format_numbers, rank_list
+from ascend_runner.text import counted, duration, rank_list
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
 # below 50 KB, 200 KB and 2 MB.
@@ -30,22 +29,6 @@ KINDS: Final = frozenset({"failed", "stopped", "succeeded", "running"})
 MOST_EVENTS: Final = 50
 LONGEST_EVENT: Final = 200  # characters
 MOST_COLUMNS: Final = 2  # of variables that differ by rank: the one that failed and another
-
-CERTAINTY: Final = {"likely": "likely the cause", "open": "the cause is unclear"}
-GOOD: Final = "succeeded"
-FINAL: Final = {GOOD: "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
-
-
-@attrs.frozen(kw_only=True)
-class Verdict:
-    """What has become of the job. `mood` is "good", "bad" or "open"; `facts` are pairs of a label and a text."""
-
-    mood: str
-    state: str
-    remarks: tuple[str, ...]
-    sentence: str
-    facts: tuple[tuple[str, str], ...]
-    commands: tuple[tuple[str, str], ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +68,7 @@ class Content:
     attempts: tuple[tuple[str, ...], ...]
     events: tuple[tuple[str, str, str], ...]
     variables: Variables
-    masked: int
+    masked: str
     made_at: str
     versions: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
@@ -104,10 +87,10 @@ def content_of(sources: Sources) -> Content:
     findings, _rest = likeness.within(list(_findings(report, culprit)), FINDINGS[0] + FINDINGS[1] * count)
     return Content(
         job=report.text("job_id"),
-        verdict=_verdict(sources, found, culprit),
+        verdict=verdict_of(sources, _members_of(report, culprit)),
         evidence=_evidence(report, culprit),
         findings=tuple(findings),
-        timeline=timeline.draw(found, _seconds(sources), first or culprit),
+        timeline=timeline.draw(found, seconds_of(sources), first or culprit),
         topology=_topology(sources, found),
         ranks=tuple(ranks.rows(found)),
         states=tuple(ranks.states(found)),
@@ -117,13 +100,19 @@ def content_of(sources: Sources) -> Content:
         attempts=tuple(_attempts(report)),
         events=tuple(_events(sources)),
         variables=_variables(report, found),
-        masked=report.whole("secrets_masked") or 0,
+        masked=_masked(sources),
         made_at=clock(sources.made_at),
         versions=(("ascend-runner", report.text("runner_version")), ("report", str(report.whole("schema_version")))),
         warnings=report.texts("warnings"),
         links_logs=sources.links_logs and not sources.is_public,
         is_public=sources.is_public,
     )
+
+
+def _masked(sources: Sources) -> str:
+    """Count the secrets masked by the runner and for this page: "3 secrets", or "" if there are none."""
+    count = (sources.report.whole("secrets_masked") or 0) + sources.masked
+    return counted(count, "secret") if count > 0 and not sources.is_public else ""
 
 
 def _topology(sources: Sources, found: Sequence[Rank]) -> str:
@@ -133,69 +122,20 @@ def _topology(sources: Sources, found: Sequence[Rank]) -> str:
     return picture.draw(sources.table, "Rank table", kinds) if sources.table and is_small and kinds else ""
 
 
-def _seconds(sources: Sources) -> float:
-    """Return how long the job has taken so far."""
-    report = sources.report
-    began = report.moment("started_at") or sources.made_at
-    return report.number("seconds") or max(0.0, (report.moment("ended_at") or sources.made_at) - began)
-
-
 def _rank(found: Sequence[Rank], rank_id: Optional[int]) -> Optional[Rank]:
     return next((rank for rank in found if rank.rank_id == rank_id), None)
 
 
-def _verdict(sources: Sources, found: Sequence[Rank], culprit: Optional[Rank]) -> Verdict:
-    report = sources.report
-    state, cause, status = report.text("state"), report.child("cause"), report.whole("status")
-    seconds = _seconds(sources)
-    remarks = (
-        f"after {duration(seconds)}" if seconds else "",
-        f"exit status {status}" if status else "",
-        CERTAINTY.get(cause.text("certainty"), "") if len(found) > 1 else "",
-        f"attempt {(report.whole('attempt') or 0) + 1}" if report.whole("attempt") else "",
-    )
-    rerun = next((rank.text("rerun") for rank in report.children("ranks") if _is(rank, culprit)), "")
-    commands = (("Command", shlex.join(sources.command)), ("Run the rank again", rerun))
-    return Verdict(
-        mood="bad" if sources.has_died else FINAL.get(state, "open"),
-        state="died" if sources.has_died else state or "unknown",
-        remarks=tuple(filter(None, remarks)),
-        sentence=_sentence(state, cause.text("sentence"), len(found), has_died=sources.has_died),
-        facts=tuple((label, text) for label, text in _facts(report) if text),
-        commands=tuple((label, text) for label, text in commands if text),
-    )
+def _members_of(report: Members, rank: Optional[Rank]) -> Members:
+    return next((members for members in report.children("ranks") if _is(members, rank)), Members())
 
 
 def _is(members: Members, rank: Optional[Rank]) -> bool:
     return rank is not None and members.whole("rank_id") == rank.rank_id
 
 
-def _sentence(state: str, sentence: str, count: int, *, has_died: bool) -> str:
-    if has_died:
-        return f"The runner was killed while the state of the job was {state or 'unknown'}"
-    if sentence:
-        return sentence[0].upper() + sentence[1:]
-    if state == GOOD:
-        return f"All {count} ranks succeeded" if count > 1 else "The rank succeeded"
-    return "The job has not ended"
-
-
-def _facts(report: Members) -> Iterator[tuple[str, str]]:
-    pod, size = report.text("pod_name"), report.whole("rank_size")
-    here = [rank.whole("rank_id") or 0 for rank in report.children("ranks") if not rank.text("name")]
-    yield "Started", clock(report.moment("started_at"))
-    yield "Ended", clock(report.moment("ended_at"))
-    yield "Node", report.text("server_id") + (f", pod {pod}" if pod else "")
-    yield "Ranks", f"{format_numbers(sorted(here))} of {size}" if size and here else format_numbers(sorted(here))
-    yield "Logs", report.text("log_dir")
-    last = report.child("last_checkpoint")
-    step = f"step {last.whole('step')}" if last.whole("step") is not None else ""
-    yield "Last checkpoint", ", ".join(filter(None, (step, last.text("path"))))
-    yield "Held until", clock(report.moment("held_until"))
-
-
 def _evidence(report: Members, culprit: Optional[Rank]) -> Optional[Evidence]:
-    found = next((rank for rank in report.children("ranks") if _is(rank, culprit)), Members())
+    found = _members_of(report, culprit)
     finding = found.child("finding")
     lines = finding.texts("excerpt") or finding.texts("last_lines")
     shown, _rest = likeness.within(likeness.group({0: lines}), EVIDENCE)
@@ -276,8 +216,3 @@ def _variables(report: Members, found: Sequence[Rank]) -> Variables:
         ),
         left_out=f"{counted(left_out, 'further rank')}: see the JSON report" if left_out else "",
     )
-
-
-def clock(moment: Optional[float]) -> str:
-    """Format a time of the wall clock as "2026-11-22 09:47:36 +0800", and None as ""."""
-    return "" if moment is None else f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M:%S %z}"

@@ -35,9 +35,9 @@ KIND: Final = "-report"  # in the name of a report, which that of its neighbours
 class Sources:
     """The content of one HTML report. `log_ends` has the last lines of each rank's log, by rank.
 
-    It was gathered at `made_at`, in seconds since the epoch. With `has_died`, the runner was killed and could not
-    report an end. With `links_logs`, the HTML file is beside the logs. With `is_public`, what could identify people,
-    machines or data is left out.
+    It was gathered at `made_at`, in seconds since the epoch, when `masked` secrets were masked in addition to those of
+    the report. With `has_died`, the runner was killed and could not report an end. With `links_logs`, the HTML file is
+    beside the logs. With `is_public`, what could identify people, machines or data is left out.
     """
 
     report: Members
@@ -45,6 +45,7 @@ class Sources:
     events: tuple[Members, ...] = ()
     log_ends: Mapping[int, tuple[str, ...]] = {}
     made_at: float = 0.0
+    masked: int = 0
     has_died: bool = False
     table: Optional[RankTable] = None
     links_logs: bool = False
@@ -82,7 +83,7 @@ def gather(report: Members, path: str) -> Sources:
             with suppress(ValueError):  # a NUL or half of a surrogate pair in the name
                 end = files.read_end(os.path.join(folder, log), LOG_END)
                 log_ends[rank_id] = tuple(last_lines(masker.data(end)))
-    return Sources(
+    gathered = Sources(
         table=_table(report, path, masker),
         report=Members(_masked_object(report.members, masker)),
         command=masker.arguments(run[0].texts("command")) if run else (),
@@ -90,6 +91,7 @@ def gather(report: Members, path: str) -> Sources:
         log_ends=log_ends,
         made_at=time.time(),
     )
+    return attrs.evolve(gathered, masked=masker.count)
 
 
 def _table(report: Members, path: str, masker: Masker) -> Optional[RankTable]:

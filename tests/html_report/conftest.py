@@ -116,6 +116,8 @@ def document(count: int, text: str = "", **changes: object) -> dict[str, object]
             }
             for attempt in (0, 1)
         ],
+        "conditions": [{"condition": f"slow{text}", "sentence": f"rank 3 is slow{text}", "since": BEGAN}],
+        "last_step": {"step": 17, "steps": 400, "seconds": 0.615, "at": FAILED},
         "last_checkpoint": {"step": 12, "path": f"/data/checkpoint-12{text}"},
         "warnings": [f"a warning{text}"],
         "runner_version": "0.1.0",

@@ -47,6 +47,9 @@ def test_sections(write: Write) -> None:
     texts = "\n".join(page.texts)
     wanted = [
         "Rank 5 failed: exit status 1 (ValueError: loss is nan at step 17)",
+        "Slow",
+        "rank 3 is slow, since ",
+        "17 of 400, 0.615 s per step",
         "python train.py --lr 1e-3",
         "Evidence",
         "Traceback (most recent call last):",
@@ -57,7 +60,7 @@ def test_sections(write: Write) -> None:
         "Stacks",
         "step (train.py:7)",
         "Ends of the logs",
-        "Course",
+        "History",
         "restart in 10 s",
         "Environment",
         "a warning",

@@ -33,9 +33,19 @@ def test_planted_in_events_and_rank_table(secret: str, write: Write) -> None:
     page = rendered(path)
 
     assert 'id="topology"' in page
-    assert 'id="course"' in page
+    assert 'id="history"' in page
     assert WORD not in page
     assert WORD not in rendered(path, is_public=True)
+
+
+def test_count(write: Write) -> None:
+    """The page counts the secrets that the runner has masked, and those that were masked for the page."""
+    without = rendered(write(document(2)))
+    path = write(document(2, secrets_masked=2), lambda _rank: f"HF_TOKEN={WORD}\n".encode(), ("--token", WORD))
+
+    assert "Masked as" not in without
+    assert "Masked as ***: 5 secrets." in rendered(path)
+    assert "Masked as" not in rendered(path, is_public=True)
 
 
 def test_public_page_has_nothing_of_the_user(write: Write) -> None:

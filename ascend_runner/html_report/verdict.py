@@ -1,0 +1,118 @@
+"""The head of a page: what has become of the job, and the facts about it. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.html_report.members import Members
+from ascend_runner.html_report.sources import Sources
+from ascend_runner.text import duration, format_numbers
+
+CERTAINTY: Final = {"likely": "likely the cause", "open": "the cause is unclear"}
+GOOD: Final = "succeeded"
+FINAL: Final = {GOOD: "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """What has become of the job. `mood` is "good", "bad" or "open".
+
+    `conditions` are a slow training, a hang or an unhealthy node. These, `facts` and `commands` are pairs of a label
+    and a text.
+    """
+
+    mood: str
+    state: str
+    remarks: tuple[str, ...]
+    sentence: str
+    conditions: tuple[tuple[str, str], ...]
+    facts: tuple[tuple[str, str], ...]
+    commands: tuple[tuple[str, str], ...]
+
+
+def verdict_of(sources: Sources, culprit: Members) -> Verdict:
+    """Return the head of a page; `culprit` is the rank that caused the failure, without members if there is none."""
+    report = sources.report
+    state, count = report.text("state"), len(report.children("ranks"))
+    commands = (
+        ("Command", shlex.join(sources.command)),
+        ("Logs", report.text("log_dir")),
+        ("Run the rank again", culprit.text("rerun")),
+    )
+    return Verdict(
+        mood="bad" if sources.has_died else FINAL.get(state, "open"),
+        state="died" if sources.has_died else state or "unknown",
+        remarks=tuple(filter(None, _remarks(sources, count))),
+        sentence=_sentence(state, report.child("cause").text("sentence"), count, has_died=sources.has_died),
+        conditions=_with_text(_conditions(report)),
+        facts=_with_text(_facts(report)),
+        commands=_with_text(iter(commands)),
+    )
+
+
+def seconds_of(sources: Sources) -> float:
+    """Return how long the job has taken so far."""
+    report = sources.report
+    began = report.moment("started_at") or sources.made_at
+    return report.number("seconds") or max(0.0, (report.moment("ended_at") or sources.made_at) - began)
+
+
+def clock(moment: Optional[float]) -> str:
+    """Format a time of the wall clock as "2026-11-22 09:47:36 +0800", and None as ""."""
+    return "" if moment is None else f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M:%S %z}"
+
+
+def _with_text(pairs: Iterator[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((label, text) for label, text in pairs if text)
+
+
+def _remarks(sources: Sources, count: int) -> Iterator[str]:
+    report, seconds = sources.report, seconds_of(sources)
+    status, attempt = report.whole("status"), report.whole("attempt")
+    yield f"after {duration(seconds)}" if seconds else ""
+    yield f"exit status {status}" if status else ""
+    yield CERTAINTY.get(report.child("cause").text("certainty"), "") if count > 1 else ""
+    yield f"attempt {attempt + 1}" if attempt else ""
+
+
+def _sentence(state: str, sentence: str, count: int, *, has_died: bool) -> str:
+    if has_died:
+        return f"The runner was killed while the state of the job was {state or 'unknown'}"
+    if sentence:
+        return sentence[0].upper() + sentence[1:]
+    if state == GOOD:
+        return f"All {count} ranks succeeded" if count > 1 else "The rank succeeded"
+    return "The job has not ended"
+
+
+def _conditions(report: Members) -> Iterator[tuple[str, str]]:
+    for one in report.children("conditions"):
+        since = clock(one.moment("since"))
+        yield one.text("condition").capitalize(), one.text("sentence") + (f", since {since}" if since else "")
+
+
+def _facts(report: Members) -> Iterator[tuple[str, str]]:
+    pod, size = report.text("pod_name"), report.whole("rank_size")
+    here = [rank.whole("rank_id") or 0 for rank in report.children("ranks") if not rank.text("name")]
+    yield "Started", clock(report.moment("started_at"))
+    yield "Ended", clock(report.moment("ended_at"))
+    yield "Node", report.text("server_id") + (f", pod {pod}" if pod else "")
+    yield "Ranks", f"{format_numbers(sorted(here))} of {size}" if size and here else format_numbers(sorted(here))
+    yield "Last step", _step(report.child("last_step"))
+    last = report.child("last_checkpoint")
+    step = f"step {last.whole('step')}" if last.whole("step") is not None else ""
+    yield "Last checkpoint", ", ".join(filter(None, (step, last.text("path"))))
+    yield "Held until", clock(report.moment("held_until"))
+
+
+def _step(last: Members) -> str:
+    """Describe the last step: "1200 of 5000, 0.615 s per step"."""
+    step, steps, seconds = last.whole("step"), last.whole("steps"), last.number("seconds")
+    if step is None:
+        return ""
+    return f"{step}{f' of {steps}' if steps else ''}{f', {seconds:.3g} s per step' if seconds else ''}"
