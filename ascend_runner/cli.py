@@ -12,7 +12,7 @@ from typing import Final, Union
 import attrs
 
 import ascend_runner
-from ascend_runner import job_runner
+from ascend_runner import launching
 from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError, StopRequestedError, reason
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
@@ -119,14 +119,14 @@ class Program:
 
         launcher = Launcher(settings, self.environ, self.signals, self.messages)
         launcher.precheck = self._precheck(settings, line.command, launcher)
-        prepared = launcher.prepare(line.command, ascend_runner.__version__)
+        prepared = launching.prepare(launcher, line.command, ascend_runner.__version__, self.console)
         launcher.tell(prepared)
         if prepared.error:
             return prepared.error, ""
         job = prepared.job()
         if settings.dry_run:
             return NO_JOB, _plan_text(prepared, self.environ)
-        return job_runner.run(launcher, job, self.console), ""
+        return launching.run(launcher, job, self.console), ""
 
     def _precheck(self, settings: Settings, command: tuple[str, ...], launcher: Launcher) -> Precheck | None:
         if settings.precheck == OFF or settings.dry_run:

@@ -139,6 +139,25 @@ def append(path: str, line: bytes) -> None:
         os.close(fd)
 
 
+def move(path: str, target: str) -> None:
+    """Rename a file.
+
+    Raises:
+        OutputError: It cannot be renamed.
+    """
+    try:
+        os.rename(path, target)
+    except OSError as error:
+        raise OutputError(f"cannot rename {path!r} to {target!r}: {reason(error)}") from error
+
+
+def remove(*paths: str) -> None:
+    """Remove files, as far as possible."""
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(path)
+
+
 def read_end(path: str, size: int) -> bytes:
     """Return the last `size` bytes of a file; b"" if it cannot be read or is a symlink."""
     try:

@@ -279,21 +279,3 @@ class JobRunner:
 
     def _stop(self, signum: int) -> SignalReceived:
         return SignalReceived(signum, is_orphaned=self._signals.is_orphaned())
-
-
-def run(launcher: Launcher, spec: JobSpec, console: Console) -> Outcome:
-    """Run a job to its end, which is shown on the screen.
-
-    Raises:
-        AscendRunnerError: The runner itself has failed; no rank is alive.
-    """
-    with launcher.log_dir:
-        journal = launcher.begin(spec)
-        journal.spec = spec
-        runner = JobRunner(launcher, journal, console)
-        try:
-            journal.staged = launcher.await_staging()
-            return runner.run()
-        except AscendRunnerError as error:
-            runner.fail(error)
-            raise

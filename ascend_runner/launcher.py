@@ -62,18 +62,18 @@ class Launcher:
         self.log_dir = ExitStack()  # holds the log directory and the run directory
         self.run_folder = ""  # of the job, once it has begun
         self.precheck: Precheck | None = None
+        self.journal: Journal | None = None  # of the job, once it has begun
         self._settings = settings
         self._context: PlanContext | None = None
         self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
-        self._journal: Journal | None = None
         self._staging: Staging | None = None
 
     def prepare(self, command: Sequence[str], version: str = "") -> Preparation:
         """Plan the job, or find all problems. Waits for the rank table, except for a check.
 
         The port of a job on a single node is held from now on, except for a dry run, which shows the default. Nothing
-        is written, except that a job that has to wait writes its report first if the report's name is already known. If
-        preparation then fails, the report says so. `version` is the runner's, for the report.
+        is written, except that a job that has to wait writes its report first. `version` is the runner's, for the
+        report.
 
         Raises:
             SettingsError: the current directory cannot be used.
@@ -81,14 +81,7 @@ class Launcher:
         """
         context = self._context = self._gather(command, version)
         begin, stage = (None, None) if self._settings.dry_run else (self.begin, self.stage)
-        preparer = Preparer(context, self.messages, self.pause, begin=begin, stage=stage)
-        try:
-            prepared = preparer.prepare()
-        except (errors.StopRequestedError, errors.LimitReachedError) as end:
-            self._fail(end)
-            raise
-        if prepared.error:
-            self._fail(prepared.error)
+        prepared = Preparer(context, self.messages, self.pause, begin=begin, stage=stage).prepare()
         self._context = attrs.evolve(context, stages=prepared.context.stages)
         return attrs.evolve(prepared, plan=prepared.plan and of_attempt(prepared.plan, 0))
 
@@ -138,17 +131,26 @@ class Launcher:
     def begin(self, job: JobSpec) -> Journal:
         """Hold the directories of a job until `log_dir` is closed, and report that it is being prepared.
 
+        May be called again when more is known: its files are renamed then.
+
         Raises:
             OutputError: another job uses the log directory, or it cannot be made.
         """
-        if not self._journal:
-            self.log_dir.enter_context(log_folder.entered(job, self.messages.warning))
-            self.run_folder = self.log_dir.enter_context(run_folder.opened(self.environ))
-            run_file = run_folder.write_job_file(job, self.run_folder, self._context.command if self._context else ())
-            self.log_dir.enter_context(control.listening(self.run_folder, self.requests, self.messages))
-            self._journal = Journal(job, self.messages.warning, self.signals.is_hurried)
-            self._journal.begin(run_file)
-        return self._journal
+        begun, command = self.journal, self._context.command if self._context else ()
+        if begun and begun.spec.part == job.part:
+            return begun
+        self.log_dir.enter_context(log_folder.entered(job, self.messages.warning))
+        if begun:
+            lock = log_folder.lock_path(begun.spec)
+            begun.rename(job, run_folder.write_job_file(job, self.run_folder, command))
+            files.remove(lock)
+            return begun
+        self.run_folder = self.log_dir.enter_context(run_folder.opened(self.environ))
+        run_file = run_folder.write_job_file(job, self.run_folder, command)
+        self.log_dir.enter_context(control.listening(self.run_folder, self.requests, self.messages))
+        self.journal = Journal(job, self.messages.warning, self.signals.is_hurried)
+        self.journal.begin(run_file)
+        return self.journal
 
     def stage(self, context: PlanContext) -> None:
         """Begin to copy the data sets of a job, unless that has begun. It ends when `log_dir` is closed."""
@@ -223,12 +225,6 @@ class Launcher:
     def way_in(self, job: JobSpec) -> str:
         """Return the command that opens a shell where this job runs, or "" if it is unknown."""
         return holding.way_in(job, self.environ, os.uname().nodename, Host().read_text(NAMESPACE_FILE).strip())
-
-    def _fail(self, error: errors.AscendRunnerError) -> None:
-        """Report that a job that was waiting will not run, if its report was begun."""
-        with self.log_dir:
-            if self._journal:
-                self._journal.fail(error)
 
     def _hold_port(self, first: int) -> int:
         """Hold a port until the end of the job: the first one, or else the next that is free and not HCCL's."""

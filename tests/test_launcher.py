@@ -7,12 +7,17 @@ import os
 import signal
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from ascend_runner.job_tool import jobs
 from ascend_runner.platforms.table import USUAL_PLACES
+from tests.helpers.job_files import contradictions
 from tests.helpers.program import Program, Run, run_to_end, sentence
+from tests.helpers.waiting import wait_until
 
 VALID = Path(__file__).parents[1] / "fixtures" / "valid"
 INVALID = VALID.parent / "invalid"
@@ -290,9 +295,9 @@ def start_waiting(program: Program, table: Path, *command: str, env: dict[str, s
 
 
 def test_table_is_awaited(program: Program, table: Path) -> None:
-    """While the table is initializing, nothing is started or created; the wait is announced once."""
+    """While the table is initializing, nothing is started; the wait is announced once."""
     run = start_waiting(program, table, *TELL)
-    assert not program.log_dir.exists()
+    assert [] == [*program.log_dir.glob("*-proc-*")]
     complete(table)
 
     assert 0 == run.finish()
@@ -319,13 +324,14 @@ def test_table_that_is_written_in_place_is_awaited_whole(program: Program, table
 def test_signal_during_the_wait_ends_it(
     program: Program, table: Path, signum: signal.Signals, options: tuple[str, ...]
 ) -> None:
-    """The exit status is 128 + the signal at once; nothing is started or created."""
+    """The exit status is 128 + the signal at once; nothing is started, and a dry run creates nothing."""
     run = start_waiting(program, table, *options, "touch", "ran")
     run.send(signum)
 
     assert 128 + signum == run.finish()
     assert f" ERROR stopped by {signum.name} before any rank was started\n" in run.screen
-    assert {"config"} == {path.name for path in program.folder.iterdir()}
+    assert (not options) == program.log_dir.exists()
+    assert not (program.folder / "ran").exists()
 
 
 def start_waiting_alone(program: Program, table: Path, *command: str) -> Run:
@@ -357,17 +363,19 @@ def test_report_of_one_of_several_nodes_waits_under_its_number(program: Program,
     run = start_waiting(program, table, "--nnodes", "2", "--node-rank", "1", *TELL)
     report = program.log_dir / "job-report-node-1.json"
     assert "preparing" == json.loads(report.read_bytes())["state"]
-    servers = [{"server_id": f"10.1.0.{number}", "device": [device(number)]} for number in range(2)]
-    complete(
-        table,
-        json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": servers}).encode(),
-    )
+    complete(table, json.dumps(two_servers()).encode())
 
     assert 0 == run.finish()
     assert ("succeeded", [1]) == (
         json.loads(report.read_bytes())["state"],
         [rank["rank_id"] for rank in json.loads(report.read_bytes())["ranks"]],
     )
+
+
+def two_servers() -> dict[str, object]:
+    """Return a completed rank table of two servers with one device each."""
+    servers = [{"server_id": f"10.1.0.{number}", "device": [device(number)]} for number in range(2)]
+    return {"status": "completed", "version": "1.0", "server_count": "2", "server_list": servers}
 
 
 def device(number: int) -> dict[str, str]:
@@ -397,6 +405,98 @@ def test_wait_that_ends_in_an_error_leaves_a_true_report(program: Program, table
         program.report()["status"],
         program.report()["cause"]["kind"],
     )
+
+
+# --- Waiting while the number of this node is unknown -----------------------------------------------------------------
+
+REPORT_OF_NODE: Final = f"job-report-{os.uname().nodename}.json"  # until the rank table is known
+
+
+def report_of_node(program: Program) -> dict[str, Any]:
+    """Read the report of a job that waits, or has waited in vain."""
+    report: dict[str, Any] = json.loads((program.log_dir / REPORT_OF_NODE).read_bytes())
+    return report
+
+
+def test_job_exists_while_the_number_of_its_node_is_unknown(program: Program, table: Path) -> None:
+    """Its files have the name of the node until the table is completed; `ascend-job` finds it under both names."""
+    program.log_dir.mkdir()
+    for name in ("job-report.json", "job-proc-rank-0-device-0.txt", "job-report-node-1.json", "other-report.json"):
+        (program.log_dir / name).write_text('{"state": "succeeded"}')
+    run = start_waiting(program, table, "sh", "-c", "echo up; exec sleep 60")
+    assert "preparing" == report_of_node(program)["state"]
+    assert not (program.log_dir / "job-report.json").exists()
+    assert 3 == len(names_in(program.log_dir / "run-1"))
+    pid = str(run.popen.pid)
+    waiting = jobs.find(pid, {})
+    assert (f"job-{os.uname().nodename}", True) == (waiting.name, waiting.is_alive())
+    complete(table)
+    run.wait_for("up", times=8)
+    wait_until(lambda: program.report()["state"] == "running")
+
+    assert "job" == jobs.find(pid, {}).name
+    assert {"job.lock", "job-report.json", "job-events.jsonl", "job-run.json", "other-report.json"} == {
+        path.name for path in program.log_dir.iterdir() if path.is_file() and "-proc-" not in path.name
+    }
+    assert not (program.log_dir / "run-2").exists()
+    run.send(signal.SIGTERM)
+    assert 143 == run.finish()
+    assert [] == contradictions(program.log_dir)
+
+
+@pytest.mark.parametrize(
+    ("end", "options", "expected"),
+    [
+        (lambda run, _table: run.send(signal.SIGTERM), (), ("stopped", 143)),
+        (lambda _run, _table: None, ("--time-limit", "1s"), ("expired", 124)),
+        (lambda _run, _table: None, ("--rank-table-timeout", "1"), ("failed", 125)),
+        (lambda _run, table: complete(table, b'{"status": "completed", "server_list": 5}'), (), ("failed", 125)),
+    ],
+    ids=["stop signal", "time limit", "timeout", "unusable table"],
+)
+def test_end_of_a_wait_is_reported(
+    program: Program,
+    table: Path,
+    end: Callable[[Run, Path], None],
+    options: tuple[str, ...],
+    expected: tuple[str, int],
+) -> None:
+    """A job that has waited in vain leaves a report, and runs the hooks for the end of a job."""
+    hook = 'before-exit=echo "$ASCEND_RUNNER_STATE $ASCEND_RUNNER_STATUS" > told; test -e "$ASCEND_RUNNER_REPORT"'
+    run = start_waiting(program, table, *options, "--hook", hook, "touch", "ran")
+    end(run, table)
+
+    assert expected[1] == run.finish()
+    report = report_of_node(program)
+    assert (*expected, []) == (report["state"], report["status"], report["ranks"])
+    assert f"{expected[0]} {expected[1]}\n" == (program.folder / "told").read_text()
+    assert "hook" not in run.screen
+    assert not (program.folder / "ran").exists()
+
+
+def test_part_of_a_job_gets_its_number_from_the_table(program: Program, table: Path) -> None:
+    """A node that has waited without a number has the files of that number afterwards."""
+    run = start_waiting(program, table, "--server-id", "10.1.0.1", *TELL)
+    assert (program.log_dir / "job-report-10.1.0.1.json").exists()
+    complete(table, json.dumps(two_servers()).encode())
+
+    assert 0 == run.finish()
+    assert "succeeded" == json.loads((program.log_dir / "job-report-node-1.json").read_bytes())["state"]
+    assert {"job-node-1.lock"} == {path.name for path in program.log_dir.glob("*.lock")}
+    assert [] == [*program.log_dir.glob("*10.1.0.1*")]
+
+
+def test_job_that_waits_for_the_address_of_a_host_exists(program: Program) -> None:
+    """The report of a job begins before its wait for another node's address."""
+    hosts = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "nowhere.invalid", "--nproc-per-node", "1")
+    run = program.start(*hosts, "--framework", "mindspore-cluster", "true")
+    run.wait_for("cannot resolve host")
+    report = program.log_dir / "job-report-node-1.json"
+    assert "preparing" == json.loads(report.read_bytes())["state"]
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert "stopped" == json.loads(report.read_bytes())["state"]
 
 
 def test_refused_second_start_moves_nothing(program: Program, table: Path) -> None:

@@ -7,12 +7,13 @@ Without the lock nothing is moved or written, so that a second start of a runnin
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from ascend_runner import files
@@ -23,6 +24,8 @@ from ascend_runner.text import counted
 
 # Seconds. On a disk a rename takes microseconds; on an object store it copies the file.
 MOVE_LIMIT: Final = 10.0
+
+CHECK_TIME: Final = 0.05  # seconds; `is_in_use` takes microseconds
 
 _RUN_FOLDER: Final = r"run-([1-9][0-9]{0,8})"
 
@@ -51,8 +54,12 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
 
 def is_in_use(job: JobSpec) -> bool:
     """Whether another job writes to the log directory. Creates nothing, and holds the lock only while checking."""
+    return _is_locked(lock_path(job))
+
+
+def _is_locked(path: str) -> bool:
     try:
-        fd = os.open(lock_path(job), files.READ_FLAGS)
+        fd = os.open(path, files.READ_FLAGS)
     except OSError:
         return False
     try:
@@ -72,14 +79,30 @@ def lock_path(job: JobSpec) -> str:
 
 
 def is_file_of(job: JobSpec) -> Callable[[str], bool]:
-    """Return a test for the names of files that this part of the job writes to the log directory, in any run."""
+    """Return a test for the names of files that this part of the job writes to the log directory, in any run.
+
+    Of a job that is the first to wait for a rank table here, it is not known which part it will be: then all are its.
+    """
+    if not (job.is_placed or _is_any_part_running(job)):
+        return _matcher(old_runs.file_names(job))
     parts = [rf"rank-{rank.rank_id}-device-\d+" for rank in job.ranks]
     parts += [re.escape(process.name) for process in job.beside]
     reruns = [rf"rank-{rank.rank_id}" for rank in job.ranks] + [re.escape(process.name) for process in job.beside]
     if job.has_all_ranks:  # an earlier run may have had other ranks
         parts, reruns = [".+"], [".+"]
-    pattern = re.compile(old_runs.file_names(job, re.escape(job.part), "|".join(parts), "|".join(reruns)))
-    return lambda name: bool(pattern.fullmatch(name))
+    return _matcher(old_runs.file_names(job, re.escape(job.part), "|".join(parts), "|".join(reruns)))
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    compiled = re.compile(pattern)
+    return lambda name: bool(compiled.fullmatch(name))
+
+
+def _is_any_part_running(job: JobSpec) -> bool:
+    """Whether another part of a job writes to its log directory."""
+    own = lock_path(job)
+    locks = glob.glob(f"{glob.escape(os.path.join(job.log_dir, job.job_id))}*.lock")
+    return any(path != own and _is_locked(path) for path in locks)
 
 
 def put_aside(
@@ -106,7 +129,8 @@ def put_aside(
     for index, name in enumerate(earlier):
         if clock() >= deadline:
             return tuple(earlier[index:])
-        os.rename(os.path.join(log_dir, name), os.path.join(folder, name))
+        with suppress(FileNotFoundError):  # another node has put it aside
+            os.rename(os.path.join(log_dir, name), os.path.join(folder, name))
 
     for number in sorted(numbers, reverse=True)[max(0, keep - 1) :]:
         _remove(_folder(log_dir, number), is_ours)
@@ -120,6 +144,9 @@ def _locked(job: JobSpec) -> int:
     except OSError as error:
         raise OutputError(f"cannot create {path!r}: {reason(error)}; use another --log-dir") from error
 
+    if _try_lock(fd, fcntl.LOCK_EX):
+        return fd
+    time.sleep(CHECK_TIME)  # another process may hold the lock only to see whether it is free
     if not _try_lock(fd, fcntl.LOCK_EX):
         os.close(fd)
         raise OutputError(busy_sentence(job))

@@ -78,7 +78,8 @@ class JobSpec:
     log directory ("": none). `stop_signum` asks the ranks to stop. For a checkpoint they are asked with
     `checkpoint_signum` (0: never), and have `checkpoint_grace` seconds before they are stopped (0: they are not asked
     then). `node_number` tells the files of several nodes apart (None: there is one node, or its number is unknown).
-    `nodes` is how many take part, and how many could, see --min-nodes. `restarts` says
+    `is_placed` is False while a job waits for the rank table that will tell how many nodes there are; its files have
+    the name of this node until then. `nodes` is how many take part, and how many could, see --min-nodes. `restarts` says
     when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and
     `attempt` counts its starts from 0. This node is inspected every `inspect_interval` seconds, if `inspect` says so
     (None: if it has NPUs). `hooks` are events with shell commands. In one of `html_states`
@@ -112,6 +113,7 @@ class JobSpec:
     log_runs: int = 10
     newest_link: str = ""
     node_number: int | None = None
+    is_placed: bool = True
     nodes: tuple[int, int] = (1, 1)
     stop_signum: int = SIGTERM
     checkpoint_signum: int = SIGUSR1
@@ -142,7 +144,7 @@ class JobSpec:
 
         A plan without ranks is that of a job that waits for them, or of a process that starts them itself.
         """
-        if self.is_passed_through:
+        if self.is_passed_through or not self.is_placed:
             return False
         return len(self.ranks) == self.rank_size if self.ranks else self.node_number is None
 
@@ -154,7 +156,7 @@ class JobSpec:
         """
         if self.has_all_ranks and self.nodes[0] == self.nodes[1]:
             return ""
-        if self.node_number is not None:
+        if self.node_number is not None and self.is_placed:
             return f"-node-{self.node_number}"
         if self.ranks:
             return f"-rank-{self.ranks[0].rank_id}"

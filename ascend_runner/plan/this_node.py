@@ -98,6 +98,14 @@ def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
     return NodeShare(rank_ids=node.rank_ids(nproc), rank_size=nproc * node.nnodes, server_id=host_name, node=node)
 
 
+def waiting(node: Node, context: PlanContext) -> NodeShare:
+    """Return this node's share of a job whose ranks are not known yet; it has a name if its number is unknown."""
+    settings, environ = context.settings, context.environ
+    names = (settings.pod_name, settings.server_id, *map(environ.get, POD_NAME_VARIABLES), context.host_name)
+    name = "" if node.is_numbered else next(filter(None, names))
+    return NodeShare(rank_ids=(), rank_size=0, server_id=name, node=node)
+
+
 def find_share(table: RankTable, context: PlanContext) -> NodeShare:
     """Find this node's devices in a table that has devices, without the node's place (see `agreed`).
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from functools import partial
 
 import attrs
 
@@ -30,27 +30,20 @@ from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.platforms.node import Node
 from ascend_runner.preparation import command as commands
-from ascend_runner.preparation import machine
+from ascend_runner.preparation import machine, restarts
 from ascend_runner.preparation import table as tables
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Collector, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.settings import command_line
 
-RESTARTS_OF_A_PART: Final = (
-    "--max-restarts cannot be used for a part of a job, because ranks that are restarted alone wait for the others"
-    " forever; let the platform restart the whole job (Slurm: sbatch --requeue, Volcano: the policy RestartJob,"
-    " MindCluster: fault-retry-times)"
-)
-
 
 @attrs.define(eq=False, repr=False)
 class Preparer:
     """Performs the checks and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
 
-    `begin` is called before a wait with the known facts about the job, if it is certain that this node runs all of it:
-    until then its files have no name. `stage` is called before a wait for the rank table, to copy data sets meanwhile.
-    For a check, a rank table or a host name that is not known yet is a warning.
+    `begin` is called during a wait with the known facts about the job, and `stage` before a wait for the rank table, to
+    copy data sets meanwhile. For a check, a rank table or a host name that is not known yet is a warning.
     """
 
     context: PlanContext
@@ -116,6 +109,7 @@ class Preparer:
     def _plan_single(self, alone: SingleProcess) -> JobSpec | None:
         """Plan one process, because one per device would be wrong."""
         self._why = alone.why
+        self.begin = None  # its files have the name of a rank, which may be one of several in this log directory
         with suppress(AscendRunnerError):  # the node's place names the files; no rank depends on it
             self._node = this_node.find_node(self.context, alone.name)
         node = None if alone.is_part or not self._node or self._node.ambiguity else self._node
@@ -218,11 +212,11 @@ class Preparer:
 
     def _read_table(self) -> RankTable | None:
         if self._is_worth_waiting:
-            if self.begin and self._is_direct and self._node and self._node.is_numbered:
-                self.begin(plan_job(NodeShare(rank_ids=(), rank_size=0, node=self._node), self.context, ()))
+            if self._node and self._node.is_numbered:
+                self._begin(self._node)
             if self.stage:
                 self.stage(self.context)
-            return tables.wait(self.context, pause=self.pause, say=self.messages.info)
+            return tables.wait(self.context, pause=self.pause, say=self._announce)
 
         found = tables.read(self.context)
         if isinstance(found, RankTable):
@@ -230,6 +224,17 @@ class Preparer:
         if self.context.settings.check:
             self._found.add(Subject.RANK_TABLE, [found])
         return None
+
+    def _announce(self, waiting: str) -> None:
+        """Report a wait, in which the job exists, whatever is known of it."""
+        if self._node:
+            self._begin(self._node)
+        self.messages.info(waiting)
+
+    def _begin(self, node: Node) -> None:
+        if self.begin:
+            job = plan_job(self._share or this_node.waiting(node, self.context), self.context, ())
+            self.begin(attrs.evolve(job, is_placed=bool(self._share) or node.is_numbered))
 
     def _check_table(self, table: RankTable, file: TableFile) -> None:
         problems = tables.check(table, file, self.context)
@@ -265,9 +270,7 @@ class Preparer:
                 self._warn(Subject.SETTINGS, sentence)
 
     def _refuse_restarts(self, *, of_a_part: bool) -> None:
-        """Refuse to restart some ranks of a job: they would wait for ranks that are in another attempt."""
-        if of_a_part and self.context.settings.max_restarts:
-            self._found.add_error(Subject.SETTINGS, SettingsError(RESTARTS_OF_A_PART))
+        self._found.ask(Subject.SETTINGS, partial(restarts.refuse, of_a_part=of_a_part), self.context.settings)
 
     def _resolve(self, name: str) -> str:
         """Find the address of another node; wait for it if the job can be started."""
@@ -280,7 +283,7 @@ class Preparer:
             unknown = f"cannot resolve host {name!r} yet ({failure}); the plan shows its name"
             self._warn(Subject.SETTINGS, unknown)
         elif self._is_worth_waiting:
-            return network.await_address(name, pause=self.pause, announce=self.messages.info)
+            return network.await_address(name, pause=self.pause, announce=self._announce)
         return name
 
     def _warn(self, subject: Subject, sentence: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,15 +22,13 @@ from ascend_runner.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.host import bounded
 from ascend_runner.lifecycle import events, machine
 from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
-from ascend_runner.plan import rerun
-from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import build, checkpoint, document, health, html_page
+from ascend_runner.report import build, checkpoint, document, health, html_page, reruns
 from ascend_runner.report.disk import Disk, write_last_cause
 from ascend_runner.supervision.events import HangDetected, Rule, SignalReceived, Slowdown, Spawned
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.text import printable
 
 if TYPE_CHECKING:
     from ascend_runner.plan.staging import Staged
@@ -82,16 +79,29 @@ class Journal:
 
     def begin(self, run_file: bytes) -> None:
         """Write that the job is being prepared, and where it runs."""
+        self._write_run_file(run_file)
+        self._note(None)
+        self._replace_unfinished()
+        self.flush()
+
+    def rename(self, spec: JobSpec, run_file: bytes) -> None:
+        """Give the files of a job that is being prepared their final names, now that its rank table is known."""
+        before, self.spec = self.spec, spec
+        self._origin = events.origin(spec.job_id, spec.part, self._origin.run_id)
+        self._disk.put(spec.events_path, lambda: files.move(before.events_path, spec.events_path))
+        self._write_run_file(run_file)
+        self._replace_unfinished()
+        self._disk.put(before.log_dir, lambda: files.remove(before.report_path, before.run_path))
+        self.flush()
+
+    def _write_run_file(self, content: bytes) -> None:
         path = self.spec.run_path
 
         def write() -> None:
             with suppress(OutputError):  # a disk that is full is a warning for the events already
-                files.write_atomically(path, run_file)
+                files.write_atomically(path, content)
 
         self._disk.put(path, write)
-        self._note(None)
-        self._replace_unfinished()
-        self.flush()
 
     def note_size(self) -> None:
         """Write a line of the events if an attempt has fewer nodes than it could have."""
@@ -204,20 +214,7 @@ class Journal:
 
     def with_reruns(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Outcome:
         """Write a script for each rank that runs it again; return the outcome with the commands for those written."""
-        written: dict[int, str] = {}
-
-        def write(spec: RankSpec) -> None:
-            path = self.spec.rerun_path(spec)
-            files.write_atomically(path, rerun.script(spec, self.spec, environ), files.SCRIPT_MODE)
-            written[spec.rank_id] = f"sh {printable(shlex.quote(path))}"
-
-        def write_all() -> None:
-            for spec in self.spec.processes:
-                write(spec)
-
-        self._disk.put(self.spec.log_dir, write_all)
-        self.flush(limit)
-        done = dict(written)  # a copy, because the thread may still be running
+        done = reruns.write(self.spec, environ, self._disk, limit)
         ranks = tuple(attrs.evolve(rank, rerun=done.get(rank.rank_id, "")) for rank in outcome.ranks)
         return attrs.evolve(outcome, ranks=ranks)
 

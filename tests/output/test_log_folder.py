@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 
@@ -61,6 +62,22 @@ def test_files_of_other_nodes_stay(tmp_path: Path) -> None:
 
     assert own == names(tmp_path / "run-1")
     assert {*others, "run-1", "job-rank-8.lock"} == names(tmp_path)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_first_part_that_waits_puts_everything_aside(tmp_path: Path, *, is_first: bool) -> None:
+    """A part without a number moves all files of earlier runs, but only its own once another part is running."""
+    own, others = (
+        {"job-report-here.json"},
+        {"job-report.json", "job-report-node-1.json", "job-proc-rank-9-device-1.txt"},
+    )
+    for name in own | others:
+        (tmp_path / name).touch()
+    other = job(tmp_path, (8,), rank_size=16)
+    with nullcontext() if is_first else log_folder.entered(other, pytest.fail):
+        enter(job(tmp_path, (), rank_size=0, server_id="here", is_placed=False))
+
+    assert (own | others if is_first else own) == names(tmp_path / "run-1")
 
 
 def test_folder_in_use_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import time
 from itertools import cycle
 from typing import TYPE_CHECKING, Callable
 
-from ascend_runner import job_runner
+from ascend_runner import launching
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
 from ascend_runner.launcher import Launcher
@@ -47,7 +47,7 @@ def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> i
     with Signals() as signals:
         launcher = Launcher(settings, dict(os.environ), signals, Messages(say, Level.WARNING))
         try:
-            return job_runner.run(launcher, launcher.prepare(command).job(), console).status
+            return launching.run(launcher, launcher.prepare(command).job(), console).status
         except AscendRunnerError as error:
             say(format_message(Level.ERROR, str(error)))
             return error.exit_status

@@ -1,0 +1,24 @@
+"""Refuses to restart some ranks of a job: they would wait for ranks that are in another attempt."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ascend_runner.errors import SettingsError
+from ascend_runner.settings.model import Settings
+
+OF_A_PART: Final = (
+    "--max-restarts cannot be used for a part of a job, because ranks that are restarted alone wait for the others"
+    " forever; let the platform restart the whole job (Slurm: sbatch --requeue, Volcano: the policy RestartJob,"
+    " MindCluster: fault-retry-times)"
+)
+
+
+def refuse(settings: Settings, *, of_a_part: bool) -> None:
+    """Refuse restarts if this node runs a part of the job.
+
+    Raises:
+        SettingsError: --max-restarts is set.
+    """
+    if of_a_part and settings.max_restarts:
+        raise SettingsError(OF_A_PART)

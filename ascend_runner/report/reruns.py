@@ -1,0 +1,27 @@
+"""Writes scripts that run the ranks of a failed job again, beside its report."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from ascend_runner import files
+from ascend_runner.plan import rerun
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.report.disk import Disk
+from ascend_runner.text import printable
+
+
+def write(job: JobSpec, environ: Mapping[str, str], disk: Disk, limit: float) -> Mapping[int, str]:
+    """Write a script for each rank, within `limit` seconds; return the commands that run those written, by rank."""
+    written: dict[int, str] = {}
+
+    def write_all() -> None:
+        for spec in job.processes:
+            path = job.rerun_path(spec)
+            files.write_atomically(path, rerun.script(spec, job, environ), files.SCRIPT_MODE)
+            written[spec.rank_id] = f"sh {printable(shlex.quote(path))}"
+
+    disk.put(job.log_dir, write_all)
+    disk.flush(limit)
+    return dict(written)  # a copy, because the thread may still be running
