@@ -18,6 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import errno
+import gc
 import os
 import select
 from typing import TYPE_CHECKING
@@ -63,8 +64,11 @@ def _caller() -> tuple[int, int | None]:
 
 def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
     try:
+        gc.disable()  # modules do not become garbage, so no collection needs to search them, now or later
         from ascend_runner.cli import main as run  # noqa: PLC0415  after the fork: the guardian stays small
 
+        gc.freeze()
+        gc.enable()
         if result_fd is None:
             return run(sys.argv[1:], os.environ, answer)
         from ascend_runner.report import result  # noqa: PLC0415  as above, and only `launch()` needs it

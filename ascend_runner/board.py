@@ -65,6 +65,7 @@ class Board:
         self._places: dict[int, int] = {}  # of the ranks
         self._ended: set[int] = set()
         self._sent: dict[int, list[int]] = {}
+        self._step: tuple[float, ...] = (0, 0, 0.0)
         self.activities: dict[int, Activity] = {}
         for index, rank in enumerate(spec.processes):
             place = RANKS_AT + index * RECORD
@@ -103,9 +104,13 @@ class Board:
             LIMIT.pack_into(self._room, LIMIT_AT, self._deadline() or NO_LIMIT)
 
     def store_step(self, at: float, step: int | None, steps: int | None = None, seconds: float | None = None) -> None:
-        """Store the last step of the training, of `steps` if that is known, and the seconds that it took."""
-        number, of = (min(count or 0, LARGEST_STEP) for count in (step, steps))
-        STEP.pack_into(self._room, STEP_AT, number, of, seconds or 0.0, at)
+        """Store the last step of the training, the number of steps and the seconds of one. None leaves a figure as is.
+
+        Heartbeats give only the step, while lines of the output may give all three.
+        """
+        given = step and min(step, LARGEST_STEP), steps and min(steps, LARGEST_STEP), seconds
+        self._step = tuple(old if new is None else new for old, new in zip(self._step, given))
+        STEP.pack_into(self._room, STEP_AT, *self._step, at)
 
     def _store_signals(self, signums: Mapping[int, int], at: float) -> None:
         """Store the first time at which each signal was sent to each rank."""

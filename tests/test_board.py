@@ -76,6 +76,17 @@ def test_before_the_start(shown: Shown) -> None:
     assert 2 == view.local_ranks[10]
 
 
+def test_heartbeats_leave_the_other_figures(shown: Shown) -> None:
+    """A heartbeat gives only the step; the number of steps and the time of one stay those of the last line."""
+    shown.board.store_step(shown.began + 1.0, 7, 100, 1.5)
+    shown.board.store_step(shown.began + 2.0, 8)
+    shown.board.store_step(shown.began + 3.0, None, None, 2.5)
+    last = shown.view().last_step
+
+    assert last
+    assert (8, 100, 2.5) == (last["step"], last["steps"], last["seconds"])
+
+
 def test_facts_come_back(shown: Shown) -> None:
     """Each fact of a rank is in its record, with times since the start of the attempt."""
     failed = Exited(8, Ending(exit_code=7))

@@ -7,7 +7,7 @@ cgroup-v1 and cgroup-v2.rst.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -22,9 +22,14 @@ class Cgroup:
     folders: tuple[str, ...]
 
 
-def is_frozen(host: Host, pid: int) -> bool:
-    """Whether the control group of a process is frozen, so that it cannot run, by `docker pause` for instance."""
-    for found in _find_both(host, "freezer", ("freezer.state", "cgroup.events"), str(pid)):
+def is_any_frozen(host: Host, pids: Iterable[int]) -> bool:
+    """Whether the control group of any process is frozen, so that it cannot run, by `docker pause` for instance."""
+    # Nearly all processes of a job are in the same group, so that one look at it is enough.
+    return any(_is_frozen(host, membership) for membership in {host.read_bytes(f"/proc/{pid}/cgroup") for pid in pids})
+
+
+def _is_frozen(host: Host, membership: bytes) -> bool:
+    for found in _find_both(host, "freezer", ("freezer.state", "cgroup.events"), membership):
         if found.is_v1 and host.read_text(f"{found.folders[0]}/freezer.state").startswith(("FROZEN", "FREEZING")):
             return True
         if not found.is_v1 and "frozen 1" in host.read_lines(f"{found.folders[0]}/cgroup.events"):
@@ -37,7 +42,7 @@ def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | No
 
     With v1 and v2 side by side, the controller belongs to v1 if a v1 hierarchy has it.
     """
-    return next(_find_both(host, controller, (v1_file, v2_file), "self"), None)
+    return next(_find_both(host, controller, (v1_file, v2_file), host.read_bytes("/proc/self/cgroup")), None)
 
 
 def path_of(host: Host, controller: str) -> str:
@@ -46,9 +51,12 @@ def path_of(host: Host, controller: str) -> str:
     return paths.get(True) or paths.get(False, "")
 
 
-def _find_both(host: Host, controller: str, files: tuple[str, str], process: str) -> Iterator[Cgroup]:
-    """Find the directories in v1, then those in v2: a process may be frozen in one of them and thawed in the other."""
-    paths = _paths(host.read_bytes(f"/proc/{process}/cgroup"), controller.encode())
+def _find_both(host: Host, controller: str, files: tuple[str, str], membership: bytes) -> Iterator[Cgroup]:
+    """Find the directories in v1, then those in v2: a process may be frozen in one of them and thawed in the other.
+
+    `membership` is the content of the /proc/PID/cgroup of the process.
+    """
+    paths = _paths(membership, controller.encode())
     mounts = _mounts(host.read_bytes("/proc/self/mountinfo"), controller.encode())
     for is_v1, file in zip((True, False), files):
         if is_v1 not in paths or is_v1 not in mounts:
@@ -61,7 +69,7 @@ def _find_both(host: Host, controller: str, files: tuple[str, str], process: str
 
 
 def _paths(text: bytes, controller: bytes) -> dict[bool, str]:
-    """Decode /proc/self/cgroup: the path in the controller's hierarchy of v1 (True), and in v2 (False)."""
+    """Decode /proc/PID/cgroup: the path in the controller's hierarchy of v1 (True), and in v2 (False)."""
     paths: dict[bool, str] = {}
     for line in text.splitlines():
         number, _, rest = line.partition(b":")

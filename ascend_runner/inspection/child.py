@@ -5,6 +5,7 @@ It is a process of its own, so that neither its cost nor a hang affects the runn
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -112,6 +113,7 @@ def main(text: str, environ: Mapping[str, str]) -> None:
         has_peers=given["has_peers"],
     )
     inspection = Inspection(all_probes(node), node.seconds)
+    gc.freeze()  # all of this stays: a garbage collection that searches it costs more than an inspection
     with suppress(BrokenPipeError):
         while True:
             for finding in inspection.look():

@@ -24,6 +24,7 @@ from ascend_runner.host import bounded
 from ascend_runner.host.terminal import STDOUT
 
 STDERR: Final = 2
+JOINED: Final = 4096  # bytes of pieces that are written at once, so that a short line costs one system call
 PIECE: Final = 512 * 1024  # bytes of one write
 LAST_PIECE: Final = 32 * 1024  # bytes of one write at the end: small, so that a slow pipe shows that it still moves
 PIPE_SIZE: Final = 1024 * 1024  # bytes; the kernel's default limit for users (fs.pipe-max-size)
@@ -94,10 +95,12 @@ class Console:
         The last one may be unfinished. If the first one continues it, `continued` is the length of its prefix, which is
         left out if no other output was written in between.
         """
-        blocks = [(STDOUT, piece) for piece in pieces if piece]
+        blocks: list[Block] = [(STDOUT, piece) for piece in pieces if piece]
         if not blocks:
             return
         size = sum(len(piece) for _fd, piece in blocks)
+        if size <= JOINED:
+            blocks = [(STDOUT, b"".join(piece for _fd, piece in blocks))]
         with self._changed:
             if not self.has_room(size):
                 self._skipped_lines += _count_lines(blocks)

@@ -2,7 +2,7 @@
 
 One thread reads all pipes and never waits for anything else: console and log files have queues and threads of their
 own. A rank whose log queue is full is not read until there is room again, or until its disk counts as hung; no other
-rank notices.
+rank notices. While the ranks print only single lines, it pauses after a read, and then reads what has come meanwhile.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ TAIL_SIZE: Final = 64 * 1024  # bytes of each rank's output kept for the report
 READ_SIZE: Final = 256 * 1024  # bytes; 4 KiB would take 60 times as many system calls
 HEAP_THRESHOLD: Final = 8 * 1024 * 1024  # bytes, see _keep_buffers
 SETTLE_LIMIT: Final = 0.2  # seconds to read what is in the pipes already, which takes microseconds
+FLOOD: Final = 4096  # bytes of one round of reads; with less, the ranks print single lines
+CALM_AFTER: Final = 1.0  # seconds without a flood
+NAP: Final = 0.1  # seconds of such a pause; without it, each line wakes four threads
 SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and between two states of a progress bar
 
 
@@ -88,8 +91,12 @@ class Pump:
         self._epoll = select.epoll()
         self._paused: dict[int, float] = {}  # read ends that are not read, and when to check them again
         self._unfinished: dict[int, float] = {}  # read ends with an unfinished line, and when to show it
+        self._flood_at = now()  # when the ranks last wrote much, or began
         self._waker_reader, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll.register(self._waker_reader, select.EPOLLIN)
+        self.nap = NAP
+        self._calls = select.poll()
+        self._calls.register(self._waker_reader, select.POLLIN)
         self._closing = threading.Lock()
         self._is_finishing = False
         self._settled = threading.Event()
@@ -171,9 +178,7 @@ class Pump:
 
     def _pump_once(self) -> None:
         ready = [fd for fd, _events in self._epoll.poll(self._time_to_next_check())]
-        for fd in ready:
-            if fd != self._waker_reader:
-                self._move(fd, self._streams[fd], READ_SIZE)
+        size = sum(self._move(fd, self._streams[fd], READ_SIZE) for fd in ready if fd != self._waker_reader)
         if self._unfinished:
             self._show_unfinished_lines()
         if self._paused:
@@ -181,6 +186,10 @@ class Pump:
         if ready == [self._waker_reader]:  # all other pipes are empty
             os.read(self._waker_reader, 4096)
             self._settled.set()
+        if size >= FLOOD:
+            self._flood_at = self.last_activity
+        elif size and self.last_activity >= self._flood_at + CALM_AFTER:
+            self._calls.poll(self.nap * 1000)
 
     def _time_to_next_check(self) -> float | None:
         if not self.has_timers:

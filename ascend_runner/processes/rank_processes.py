@@ -166,9 +166,9 @@ class RankProcesses:
 
     def is_held(self) -> bool:
         """Whether any process of the ranks is not allowed to run: stopped, traced, or in a frozen control group."""
-        host = Host()
-        living = (found for found in self._descendants() if not found.is_zombie)
-        return any(found.state in {"T", "t"} or cgroup.is_frozen(host, found.pid) for found in living)
+        living = [found for found in self._descendants() if not found.is_zombie]
+        is_stopped = any(found.state in {"T", "t"} for found in living)
+        return is_stopped or cgroup.is_any_frozen(Host(), (found.pid for found in living))
 
     def kill_escaped(self) -> Mapping[int, str]:
         """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""

@@ -32,7 +32,7 @@ BURST: Final = 1 << 18
 SHORTEST_BURST: Final = 4 * LONGEST  # of a rank, however many there are
 MOST_LINES: Final = 100  # of one read
 MOST_WAITING: Final = 1000  # lines
-PAUSE: Final = 0.25  # seconds in which lines are collected before the next search for the user's expressions
+PAUSE: Final = 0.5  # seconds in which lines are collected, so that those of a step of all ranks cost one wake-up
 LINE_END: Final = re.compile(rb"[\r\n]")  # a progress bar ends a state with a carriage return
 CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 NPU_SMI_LIMIT: Final = 5.0  # seconds
@@ -109,7 +109,6 @@ class StepReader:
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
         self.pause = PAUSE
-        self._pause_end = 0.0  # in seconds of the monotonic clock
         self._last = Step()
         self._last_at = 0.0  # in seconds since the epoch
 
@@ -177,17 +176,13 @@ class StepReader:
                         self._wake()
 
     def _next_lines(self) -> list[_Line]:
-        """Wait for a line, and return the lines that can be read at once.
-
-        For the user's expressions, lines are collected during a pause, because each request to the child is costly.
-        """
+        """Wait for a line, collect others for a moment, and return those that can be read at once."""
         lines = [self._lines.get()]
-        if self._matcher.patterns and self.waiting < MOST_AT_ONCE:
-            self._closing.wait(max(0.0, self._pause_end - time.monotonic()))
+        if self.waiting < MOST_AT_ONCE:
+            self._closing.wait(self.pause)
         with suppress(queue.Empty):
             while len(lines) < MOST_AT_ONCE:
                 lines.append(self._lines.get_nowait())
-        self._pause_end = time.monotonic() + self.pause
         return [line for line in lines if line]
 
     def _step(self, match: Match) -> Optional[Step]:

@@ -60,7 +60,7 @@ def _options(path: str) -> tuple[str, ...]:
 def _cpu_seconds(pid: int) -> float:
     """Return the CPU time of guardian, runner and the processes that help it, and of those that have ended."""
     helpers = [found.pid for found in process_tree.descendants(pid) if not _is_of_a_rank(found.pid)]
-    return sum(measure.thread_seconds(own) + measure.reaped_seconds(own) for own in (pid, *helpers))
+    return sum(measure.process_seconds(own) + measure.reaped_seconds(own) for own in (pid, *helpers))
 
 
 def _is_of_a_rank(pid: int) -> bool:

@@ -71,7 +71,7 @@ def _rounds(path: str) -> int:
 
 
 def _cpu_seconds(pid: int) -> float:
-    return measure.thread_seconds(pid) + measure.reaped_seconds(pid)
+    return measure.process_seconds(pid) + measure.reaped_seconds(pid)
 
 
 ROWS: Final = (inspection,)

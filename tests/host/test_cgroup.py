@@ -48,14 +48,15 @@ V1_FREEZER = "34 31 0:31 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\
     ],
 )
 def test_frozen(tmp_path: Path, mounts: str, states: dict[str, str], *, expected: bool) -> None:
-    """The control group of another process is checked, in both versions if both are mounted."""
+    """The control groups of other processes are checked, in both versions if both are mounted."""
     files = {f"sys/fs/cgroup/{name}": text for name, text in states.items()}
-    host = tree(tmp_path, "", mounts, *files, "proc/7/cgroup")
+    host = tree(tmp_path, "", mounts, *files, "proc/6/cgroup", "proc/7/cgroup")
+    (tmp_path / "proc/6/cgroup").write_text("5:freezer:/\n0::/\n")
     (tmp_path / "proc/7/cgroup").write_text("5:freezer:/own\n0::/own\n")
     for name, text in files.items():
         (tmp_path / name).write_text(text)
 
-    assert expected == cgroup.is_frozen(host, 7)
+    assert expected == cgroup.is_any_frozen(host, (6, 7, 8))
 
 
 @pytest.mark.parametrize(

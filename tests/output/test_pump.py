@@ -16,7 +16,7 @@ from ascend_runner.output.console import QUEUE_LIMIT, Console
 from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_file import Disk, DiskWarnings, LogFile
 from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter, drain
-from ascend_runner.output.pump import SHOW_AFTER, TAIL_SIZE, Pump, Stream
+from ascend_runner.output.pump import CALM_AFTER, FLOOD, SHOW_AFTER, TAIL_SIZE, Pump, Stream
 from ascend_runner.plan.job import Rotation
 from tests.helpers.screen import Screen
 from tests.helpers.waiting import LIMIT, wait_until
@@ -278,6 +278,27 @@ def test_settle_waits_for_what_was_written_before(pumping: Pumping) -> None:
         os.close(writer)
 
     assert [1000, 1000, 1000] == sizes
+
+
+def test_lines_of_calm_ranks_are_collected(pumping: Pumping) -> None:
+    """The line after another one is read after a pause, which `settle` cuts short; a flood is read without pauses."""
+    pumping.pump.nap = 10000.0
+    writer = pumping.add()
+    stream = pumping.streams[0]
+    pumping.pass_time(CALM_AFTER)
+    os.write(writer, b"1\n")
+    wait_until(lambda: stream.tail == b"1\n")
+    os.write(writer, b"2\n" * FLOOD)
+    collected = stream.tail
+    pumping.pump.settle(LIMIT)
+    os.write(writer, b"3\n")
+    wait_until(lambda: stream.tail.endswith(b"3\n"))
+    os.write(writer, b"4\n")
+    wait_until(lambda: stream.tail.endswith(b"4\n"))
+    os.close(writer)
+    pumping.finish()
+
+    assert b"1\n" == collected
 
 
 def test_write_end_is_not_inherited(pumping: Pumping) -> None:
