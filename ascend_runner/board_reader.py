@@ -116,7 +116,7 @@ def _rank(data: bytes, began: float, now: float) -> RankRecord:
         cell_seconds=_number(cell_seconds) or 0.0,
         log_size=size,
         log_lost=lost,
-        last_lines=_last_line(end, size),
+        last_lines=last_line(end, size),
     )
 
 
@@ -135,7 +135,7 @@ def _signals(data: bytes, began: float) -> tuple[tuple[int, float], ...]:
     return tuple((signum, after) for signum, after in known if after is not None)
 
 
-def _last_line(end: bytes, size: int) -> tuple[str, ...]:
+def last_line(end: bytes, size: int) -> tuple[str, ...]:
     """Return the last line without secrets. Of one that is cut off, the first word may be part of a secret."""
     end = end[: min(size, len(end))]
     if size > len(end):

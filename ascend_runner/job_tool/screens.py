@@ -82,6 +82,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "limit_at": snapshot.limit_at,
         "log_dir": job.log_dir,
         "report": job.path("report", "json"),
+        "html": snapshot.html or None,
         "events": job.path("events", "jsonl"),
         "problem": snapshot.why or None,
         "ranks": [_rank(rank, snapshot.gone) for rank in snapshot.ranks],
@@ -140,6 +141,7 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     yield "attempts", _attempts(snapshot)
     yield "logs", job.log_dir
     yield "report", f"cannot be read: {snapshot.why}" if snapshot.why else job.path("report", "json")
+    yield "html", snapshot.html
 
 
 def _last_step(snapshot: Snapshot) -> Optional[Mapping[str, object]]:
@@ -212,14 +214,15 @@ class _Row:
     def __init__(self, rank: Mapping[str, object], snapshot: Snapshot, now: float) -> None:
         self._rank = rank
         self.rank_id = int(str(rank["rank_id"]))
+        self._is_culprit = self.rank_id == snapshot.culprit
         self.state = "ended" if self.rank_id in snapshot.gone else str(rank.get("state", ""))
         last = snapshot.logs.get(self.rank_id, (0, 0.0))[1]
         self.quiet = max(0.0, now - last) if last and not rank.get("ended_at") else None
 
-    def order(self, odd: Collection[int]) -> tuple[int, bool, int]:
-        """Return the key to sort by: ranks that have failed first, then those that are odd."""
+    def order(self, odd: Collection[int]) -> tuple[bool, int, bool, int]:
+        """Return the key to sort by: the rank that is the cause, others that have failed, then those that are odd."""
         place = ORDER.index(self.state) if self.state in ORDER else len(ORDER)
-        return place, self.rank_id not in odd, self.rank_id
+        return not self._is_culprit, place, self.rank_id not in odd, self.rank_id
 
     def cells(self, snapshot: Snapshot, now: float) -> tuple[str, ...]:
         """Return the cells of a line."""
@@ -237,7 +240,7 @@ class _Row:
             duration(seconds) if seconds is not None and began and not is_running else "",
             size(log_size) if isinstance(log_size, int) and 0 <= log_size < LARGEST_LOG and last else "",
             duration(self.quiet) if self.quiet is not None else "",
-            shown(str(rank.get("last_line", ""))),
+            " ".join(shown(str(rank.get("last_line", ""))).split()),
         )
 
 

@@ -24,6 +24,7 @@ from ascend_runner.rank_record import RankRecord
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
 LARGEST: Final = 1 << 28  # bytes of a report
+LOG_END: Final = 4096  # bytes of a log that are read for its last line
 RUNNING: Final = "running"  # the state of a rank
 STATES: Final = {state.value: state for state in JobState}
 
@@ -45,6 +46,8 @@ class Snapshot:
     `board` is what the runner shows of an attempt that is running, or was when the runner was killed. `logs` has the
     size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
     `gone` are the ranks that were running when the report was written, and whose first process has ended since.
+    `last_lines` are those of the logs of an attempt that is running: a board has only the end of a long line. `html` is
+    the path of the HTML report, "" if there is none.
     `limit_at` is the end of the time limit of a running job, in seconds since the epoch.
     """
 
@@ -54,6 +57,8 @@ class Snapshot:
     why: str = ""
     board: Optional[View] = None
     logs: Mapping[int, tuple[int, float]] = {}
+    last_lines: Mapping[int, str] = {}
+    html: str = ""
     gone: frozenset[int] = frozenset()
     limit_at: Optional[float] = None
 
@@ -74,6 +79,13 @@ class Snapshot:
         return str(cause.get("sentence", "")) if isinstance(cause, Mapping) else ""
 
     @property
+    def culprit(self) -> Optional[int]:
+        """The rank that the job failed because of; None if there is none."""
+        cause = self.report.get("cause")
+        rank_id = cause.get("rank_id") if isinstance(cause, Mapping) else None
+        return rank_id if type(rank_id) is int else None
+
+    @property
     def ranks(self) -> Sequence[Mapping[str, object]]:
         """The records of the ranks that have a number, as many as the report has, or else the board."""
         ranks = self.report.get("ranks")
@@ -82,7 +94,14 @@ class Snapshot:
         if not self.board:
             return numbered
         known = {rank["rank_id"]: rank for rank in numbered}
-        return [{**known.get(rank.rank_id, {}), **_members(rank, self.board)} for rank in self.board.ranks]
+        return [
+            {
+                **known.get(rank.rank_id, {}),
+                **_members(rank, self.board),
+                "last_line": self.last_lines.get(rank.rank_id) or "".join(rank.last_lines),
+            }
+            for rank in self.board.ranks
+        ]
 
     def text(self, member: str) -> str:
         """Return a member of the report, "" if it is missing or no text."""
@@ -112,7 +131,10 @@ def take(job: FoundJob) -> Snapshot:
         else:
             is_shown = STATES.get(str(report.get("state"))) in OF_AN_ATTEMPT
             complete = attrs.evolve(seen, job=here, report=report, board=seen.board if is_shown else None)
-            found.append(attrs.evolve(complete, logs=_logs(complete.ranks)))
+            complete = attrs.evolve(complete, logs=_logs(complete.ranks), html=_existing(here.path("report", "html")))
+            found.append(complete)
+            if complete.board:
+                found.append(attrs.evolve(complete, last_lines=_last_lines(here.log_dir, complete.ranks)))
 
     bounded.call(DISK_LIMIT, read)
     seen = found[-1]
@@ -162,7 +184,6 @@ def _members(rank: RankRecord, view: View) -> dict[str, object]:
         "cell_seconds": rank.cell_seconds,
         "log_size": rank.log_size,
         "log_lost": rank.log_lost,
-        "last_line": "".join(rank.last_lines),
     }
 
 
@@ -193,6 +214,22 @@ def _logs(ranks: Sequence[Mapping[str, object]]) -> dict[int, tuple[int, float]]
                 status = os.stat(path)
                 found[rank_id] = status.st_size, status.st_mtime
     return found
+
+
+def _last_lines(log_dir: str, ranks: Sequence[Mapping[str, object]]) -> dict[int, str]:
+    """Return the last lines of logs without secrets. A path in a report is only that of a file in its directory."""
+    found = {}
+    for rank in ranks:
+        name = os.path.basename(str(rank.get("log_path", "")))
+        with suppress(ValueError):  # a NUL or half of a surrogate pair in the name
+            end = files.read_end(os.path.join(log_dir, name), LOG_END) if name else b""
+            is_all = len(end) < LOG_END
+            found[int(str(rank["rank_id"]))] = "".join(board_reader.last_line(end, len(end) + (not is_all)))
+    return found
+
+
+def _existing(path: str) -> str:
+    return path if os.path.exists(path) else ""
 
 
 def _gone(seen: Snapshot) -> frozenset[int]:

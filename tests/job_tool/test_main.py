@@ -108,6 +108,17 @@ def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None
     assert 1 == len(list(run_dir.glob("*/board")))
 
 
+def test_long_last_line(start: Start, tool: Tool) -> None:
+    """A line that is too long for the board is read from the log, so that its beginning is shown."""
+    run = start('printf "iteration      7/ 400 %0300d\\n" $RANK; exec sleep 60')
+    wait_until(lambda: tool()[1].count("  iteration 7/ 400 0") == 2)
+    lines = [rank["last_line"] for rank in document(tool)["ranks"]]
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [f"iteration      7/ 400 {rank:0300}" for rank in range(2)] == lines
+
+
 def test_board_of_another_layout(start: Start, tool: Tool, run_dir: Path) -> None:
     """A board that cannot be decoded is as none: the report and the logs tell the same as before."""
     run = running(start, tool)

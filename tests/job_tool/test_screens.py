@@ -67,6 +67,17 @@ def test_many_ranks() -> None:
     assert len(lines) < 30
 
 
+def test_culprit() -> None:
+    """The rank that caused the failure comes before others that have failed; the HTML report is named if it exists."""
+    cause = {"rank_id": 5, "sentence": "rank 5 failed"}
+    seen = running(*(rank(number, "failed") for number in range(8)), state="failed", cause=cause)
+    lines = screens.status(attrs.evolve(seen, html="/logs/train-report.html"), BEGAN).splitlines()
+
+    assert ["5", "0", "1", "2", "3", "4", "6", "7"] == [line.split()[0] for line in lines[-8:]]
+    assert "  html        /logs/train-report.html" in lines
+    assert "  html" not in screens.status(seen, BEGAN)
+
+
 def test_ends_of_ranks() -> None:
     """The table has the exit status of a rank, or the name of its signal."""
     seen = running(rank(0, "failed", exit_code=7), rank(1, "stopped", signal=15), rank(2, "stopped", signal="x"))
