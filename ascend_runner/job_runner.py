@@ -24,7 +24,7 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.preparation import machine
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import build, holding, screen
+from ascend_runner.report import causes, holding, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
@@ -188,7 +188,7 @@ class JobRunner:
         cause = outcome.cause
         if cause is None or isinstance(cause, (SignalReceived, LimitReached)):
             kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
-            return Event(kind=kind, status=outcome.status, sentence=build.sentence(outcome))
+            return Event(kind=kind, status=outcome.status, sentence=causes.sentence(outcome))
         has_progressed = self._has_progressed()
         restart, fingerprint = recorder.investigation().judge(outcome, has_progressed=has_progressed)
         return Event(
@@ -200,7 +200,7 @@ class JobRunner:
             has_progressed=has_progressed,
             is_clear=not recorder.has_survivors,
             is_local=True if self.journal.spec.has_all_ranks else outcome.is_local,
-            sentence=build.sentence(outcome),
+            sentence=causes.sentence(outcome),
         )
 
     def _has_progressed(self) -> bool | None:

@@ -17,6 +17,7 @@ from ascend_runner.supervision.findings import NodeFinding
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
+    from ascend_runner.host.clock import Clock
 
 
 class RankState(enum.Enum):
@@ -88,19 +89,20 @@ class RankRecord:
 class Outcome:
     """The outcome of a job. `cause` is None if and only if every rank exited with 0; `ranks` is in rank order.
 
-    `started_at` is in seconds since the epoch, `seconds` is how long the job ran. `suspected_peer` is set if the failed
-    ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung. `secrets_masked` counts
-    those in the ends of logs. `findings` are about this node, the newest of each subject. `last_failure` is the last
-    attempt that failed, if something else ended the job after it; `ranks` are those of the newest attempt. `unsaved`
-    are the ranks that failed when they were to save a checkpoint before a stop. `exit_verdict` is the
-    exit status of the runner if that is not `status`, but says whether a retry may help. `report` is the content of the
-    report file, see report/README.md.
+    `started_at` is in seconds since the epoch, `seconds` is how long the job ran, by the `clock`. `suspected_peer` is
+    set if the failed ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung.
+    `secrets_masked` counts those in the ends of logs. `findings` are about this node, the newest of each subject.
+    `last_failure` is the last attempt that failed, if something else ended the job after it; `ranks` are those of
+    the newest attempt. `unsaved` are the ranks that failed when they were to save a checkpoint before a stop.
+    `exit_verdict` is the exit status of the runner if that is not `status`, but says whether a retry may help.
+    `report` is the content of the report file, see report/README.md.
     """
 
     cause: Optional[Cause]
     ranks: tuple[RankRecord, ...] = ()
     started_at: float = 0.0
     seconds: float = 0.0
+    clock: Optional[Clock] = None
     suspected_peer: Optional[Peer] = None
     root: Optional[RootCause] = None
     hang: tuple[StackGroup, ...] = ()

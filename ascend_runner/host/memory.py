@@ -10,16 +10,14 @@ memory.oom_control with oom_kill since 4.13, memory.limit_in_bytes, memory.max_u
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import Final
 
 import attrs
 
-from ascend_runner.host import cgroup
+from ascend_runner.host import cgroup, file_system
 from ascend_runner.host.host import Host
 
-TMPFS: Final = 0x01021994  # statfs(2)
 UNLIMITED: Final = 1 << 60  # bytes; without a limit v1 reports a number near 2**63
 
 # The files in which a memory cgroup counts its OOM kills, holds its limit, and its peak.
@@ -114,6 +112,4 @@ def _number(host: Host, path: str) -> int | None:
 
 def is_tmpfs(folder: str) -> bool:
     """Whether a directory is in memory, and not on a disk."""
-    status = ctypes.create_string_buffer(256)  # a struct statfs, which is shorter, and begins with the type
-    failed = ctypes.CDLL(None).statfs(os.fsencode(folder), status)
-    return not failed and ctypes.c_long.from_buffer(status).value == TMPFS
+    return file_system.type_of(folder) == file_system.TMPFS

@@ -21,7 +21,7 @@ from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableErr
 from ascend_runner.guardian.signal_sets import ignored
 from ascend_runner.job_tool.batch_file import BatchFile, Entry, Result
 from ascend_runner.report import result
-from ascend_runner.report.build import sentence
+from ascend_runner.report.causes import sentence
 from ascend_runner.text import columns, counted, duration, shown
 
 PASSED_ON: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})

@@ -17,31 +17,11 @@ from ascend_runner.lifecycle.machine import Event, Job, JobState
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.report import checkpoint
+from ascend_runner.report import causes, clocks
 from ascend_runner.report.document import iso, plain_members
-from ascend_runner.supervision.events import (
-    Cause,
-    Ending,
-    Exited,
-    HangDetected,
-    LimitReached,
-    SignalReceived,
-    Slowdown,
-    SpawnFailed,
-)
-from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.events import Ending
 
 SCHEMA_VERSION: Final = 3  # raised when a member is removed or changes its meaning; new ones are added without that
-
-_KINDS = {
-    Exited: "rank_failed",
-    SpawnFailed: "rank_not_started",
-    SignalReceived: "interrupted",
-    HangDetected: "hang",
-    Slowdown: "slow",
-    NodeFinding: "unhealthy",
-    LimitReached: "expired",
-}
 
 
 def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[str, object]:
@@ -54,12 +34,13 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[st
             **_members(job, outcome.started_at),
             "status": outcome.status,
             **_end(outcome.started_at, outcome.seconds),
-            "cause": _cause(outcome.cause, outcome) if outcome.cause else None,
+            "cause": causes.member(outcome.cause, outcome) if outcome.cause else None,
             "ranks": [
                 _rank(rank, specs[rank.rank_id], variables[rank.rank_id], job_started_at=outcome.started_at)
                 for rank in outcome.ranks
             ],
             "hang": outcome.hang,
+            "clock": clocks.member(outcome.clock) if outcome.clock else None,
             "warnings": outcome.warnings,
             "secrets_masked": masker.count,
         }
@@ -82,7 +63,7 @@ def unfinished(
     if error:
         kinds = {StopRequestedError: "interrupted", LimitReachedError: "expired"}
         cause = {
-            **_NO_CAUSE,
+            **causes.NO_CAUSE,
             "kind": kinds.get(type(error), "runner_failed"),
             "sentence": str(error),
             "signal": error.signum if isinstance(error, StopRequestedError) else None,
@@ -147,10 +128,11 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     has ended (see `attempt`), and the other members are about the newest one. `conditions` are the present ones: a hang
     or a slow training (see `supervision.events`), an unhealthy node (see `health.conditions`). `last_step` has the last
     figures of the training (see `training.steps.Step`), and `last_checkpoint` is the last one that was asked for (see
-    `checkpoint.member`); null: none. `rank_size` is 0 if unknown. `rank_table` is the file that the ranks read, ""
-    without one. `staged` has a record of each data set that was copied (see `plan.staging.Staged`). `hang` is where the
-    ranks of a job that hung were, outliers first (see `diagnosis.finding.StackGroup`). `secrets_masked` is how many
-    secrets in variables and in the ends of logs were replaced by ***.
+    `checkpoint.member`); null: none. `rank_size` is 0 if unknown. `node_rank` is the number of this node among
+    `node_count` (null: unknown). `rank_table` is the file that the ranks read, "" without one. `staged` has a record of
+    each data set that was copied (see `plan.staging.Staged`). `hang` is where the ranks of a job that hung were,
+    outliers first (see `diagnosis.finding.StackGroup`), `clock` is that of this node (see `host.clock.Clock`).
+    `secrets_masked` is how many secrets in variables and in the ends of logs were replaced by ***.
     """
     return {
         "job_id": job.job_id,
@@ -159,8 +141,7 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
         "exit_verdict": None,
         "attempt": 0,
         "held_until": "",
-        "server_id": job.server_id,
-        "pod_name": job.pod_name,
+        **_this_node(job),
         "rank_size": job.rank_size,
         "started_at": iso(began),
         "ended_at": "",
@@ -170,6 +151,7 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
         "cause": None,
         "ranks": [],
         "hang": [],
+        "clock": None,
         "attempts": [],
         "staged": [],
         "conditions": [],
@@ -182,48 +164,13 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     }
 
 
-_NO_CAUSE: Final = {
-    "kind": "",
-    "sentence": "",
-    "rank_id": None,
-    "first_exit": None,
-    "certainty": "",
-    "candidates": (),
-    "signal": None,
-    "suspected_peer": None,
-}
-
-
-def _cause(cause: Cause, outcome: Outcome) -> dict[str, object]:
-    """Say why the job failed, as `sentence` explains.
-
-    `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "slow", "unhealthy" (by --inspect stop),
-    "expired" (at its time limit) or "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` the one
-    that ended first, whose exit status is the job's. `certainty` is "certain", "likely" or "open", `candidates` are the
-    ranks that may have caused it if that is open. `signal` is the one that stopped the runner. `suspected_peer` is set
-    if all failed ranks only report a peer.
-    """
-    root, rank_id = outcome.root, cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
+def _this_node(job: JobSpec) -> dict[str, object]:
     return {
-        "kind": _KINDS[type(cause)],
-        "sentence": sentence(outcome),
-        "rank_id": rank_id if root is None else root.rank_id,
-        "first_exit": rank_id,
-        "certainty": root.certainty if root else "",
-        "candidates": root.candidates if root else (),
-        "signal": cause.signum if isinstance(cause, SignalReceived) else None,
-        "suspected_peer": outcome.suspected_peer,
+        "node_rank": job.node_number,
+        "node_count": job.nodes[0],
+        "server_id": job.server_id,
+        "pod_name": job.pod_name,
     }
-
-
-def sentence(outcome: Outcome) -> str:
-    """Return a sentence on why the job failed, or "" if it did not."""
-    cause, root = outcome.cause, outcome.root
-    if root and root.summary not in str(cause):
-        if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
-            return f"rank {root.rank_id} caused the failure: {root.summary}"
-        return f"{cause} ({root.summary})"
-    return "; ".join([str(cause), *checkpoint.failed(outcome.unsaved)]) if cause else ""
 
 
 def _rank(

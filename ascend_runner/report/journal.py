@@ -24,7 +24,7 @@ from ascend_runner.lifecycle import events, machine
 from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import build, checkpoint, document, health, html_page, reruns
+from ascend_runner.report import build, checkpoint, clocks, document, health, html_page, reruns
 from ascend_runner.report.disk import Disk, write_last_cause
 from ascend_runner.supervision.events import HangDetected, Rule, SignalReceived, Slowdown, Spawned
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
@@ -202,6 +202,7 @@ class Journal:
 
         `environ` is the environment that the runner was started with.
         """
+        outcome = clocks.with_disk(outcome, self.spec, self._disk, limit)
         report = build.build(outcome, self.spec, environ)
         if self._ended:
             self._attempts.append(build.attempt(report, self.job, self._ended))

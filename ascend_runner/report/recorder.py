@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
-from ascend_runner.host import bounded, memory
+from ascend_runner.host import bounded, clock, memory
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
@@ -154,6 +154,7 @@ class Recorder:
             ),
             started_at=self._began[0],
             seconds=self._state_since - self._began[1],
+            clock=clock.since(*self._began),
             suspected_peer=diagnosis.suspected_peer if diagnosis and not is_from_outside else None,
             root=root,
             unsaved=self._unsaved,

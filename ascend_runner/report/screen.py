@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord, RankState
-from ascend_runner.report import build, health
+from ascend_runner.report import causes, health
 from ascend_runner.supervision.events import (
     Cause,
     Ending,
@@ -133,7 +133,7 @@ def _unsaved(outcome: Outcome) -> list[str]:
 
 def last_failure(outcome: Outcome) -> str:
     """Say why the last attempt of a job has failed that has ended for another reason."""
-    lines = [build.sentence(outcome)]
+    lines = [causes.sentence(outcome)]
     failed = outcome.failed
     lines += [f"  log    {failed.log_path}"] if failed else []
     lines += [f"  rerun  {failed.rerun}"] if failed and failed.rerun else []

@@ -11,8 +11,9 @@ from typing import Any
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
+from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.errors import OutputError
+from ascend_runner.host.clock import Clock
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.rank_record import Outcome, RankRecord
@@ -114,6 +115,8 @@ def test_failed_job() -> None:
         "certainty": "",
         "candidates": [],
         "signal": None,
+        "may_be_a_peer": False,
+        "is_a_consequence": False,
         "suspected_peer": None,
     } == made["cause"]
     assert ("failed", 1, None, 11) == (first["state"], first["exit_code"], first["signal"], first["pid"])
@@ -123,6 +126,27 @@ def test_failed_job() -> None:
     assert NAN.exception == first["finding"]["exception"]
     assert ("stopped", None, 15) == (second["state"], second["exit_code"], second["signal"])
     assert (10, 4096) == (second["log_lost"], second["log_lost_from"])
+
+
+def test_several_nodes() -> None:
+    """The report of one of several nodes has its number, what to think of a lost peer, and the clock."""
+    root = RootCause(rank_id=0, summary="lost", certainty=Certainty.OPEN, first_exit=0, may_be_a_peer=True)
+    clock = Clock(wall_start=10.0, monotonic_start=1.0, wall_end=60.25, monotonic_end=51.0, max_error=0.0004)
+    spec = attrs.evolve(job(), node_number=3, nodes=(4, 5))
+    made = json.loads(document.encode(build.build(attrs.evolve(FAILED, root=root, clock=clock), spec, ENVIRON)))
+
+    assert (3, 4) == (made["node_rank"], made["node_count"])
+    assert (True, False) == (made["cause"]["may_be_a_peer"], made["cause"]["is_a_consequence"])
+    assert {
+        "wall_start": 10.0,
+        "monotonic_start": 1.0,
+        "wall_end": 60.25,
+        "monotonic_end": 51.0,
+        "max_error": 0.0004,
+        "is_synchronised": True,
+        "disk_offset": None,
+        "disk_round_trip": None,
+    } == made["clock"]
 
 
 def test_secrets() -> None:

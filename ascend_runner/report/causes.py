@@ -1,0 +1,75 @@
+"""The member `cause` of a report: why the job failed. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ascend_runner.rank_record import Outcome
+from ascend_runner.report import checkpoint
+from ascend_runner.supervision.events import (
+    Cause,
+    Exited,
+    HangDetected,
+    LimitReached,
+    SignalReceived,
+    Slowdown,
+    SpawnFailed,
+)
+from ascend_runner.supervision.findings import NodeFinding
+
+KINDS: Final = {
+    Exited: "rank_failed",
+    SpawnFailed: "rank_not_started",
+    SignalReceived: "interrupted",
+    HangDetected: "hang",
+    Slowdown: "slow",
+    NodeFinding: "unhealthy",
+    LimitReached: "expired",
+}
+NO_CAUSE: Final = {
+    "kind": "",
+    "sentence": "",
+    "rank_id": None,
+    "first_exit": None,
+    "certainty": "",
+    "candidates": (),
+    "signal": None,
+    "may_be_a_peer": False,
+    "is_a_consequence": False,
+    "suspected_peer": None,
+}
+
+
+def member(cause: Cause, outcome: Outcome) -> dict[str, object]:
+    """Say why the job failed, as `sentence` explains.
+
+    `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "slow", "unhealthy" (by --inspect stop),
+    "expired" (at its time limit) or "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` the one
+    that ended first, whose exit status is the job's. `certainty` is "certain", "likely" or "open", `candidates` are the
+    ranks that may have caused it if that is open. `signal` is the one that stopped the runner. With `may_be_a_peer`
+    the evidence does not exclude that another rank failed before, and with `is_a_consequence` it says so;
+    `suspected_peer` is set if all failed ranks only report a peer.
+    """
+    root, rank_id = outcome.root, cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
+    return {
+        "kind": KINDS[type(cause)],
+        "sentence": sentence(outcome),
+        "rank_id": rank_id if root is None else root.rank_id,
+        "first_exit": rank_id,
+        "certainty": root.certainty if root else "",
+        "candidates": root.candidates if root else (),
+        "signal": cause.signum if isinstance(cause, SignalReceived) else None,
+        "may_be_a_peer": bool(root and root.may_be_a_peer),
+        "is_a_consequence": bool(root and root.is_a_consequence),
+        "suspected_peer": outcome.suspected_peer,
+    }
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return a sentence on why the job failed, or "" if it did not."""
+    cause, root = outcome.cause, outcome.root
+    if root and root.summary not in str(cause):
+        if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
+            return f"rank {root.rank_id} caused the failure: {root.summary}"
+        return f"{cause} ({root.summary})"
+    return "; ".join([str(cause), *checkpoint.failed(outcome.unsaved)]) if cause else ""
