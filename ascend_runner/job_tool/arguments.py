@@ -10,6 +10,8 @@ from typing import Final, Optional
 import ascend_runner
 from ascend_runner.job_tool import commands
 from ascend_runner.job_tool.log_lines import EVERYTHING
+from ascend_runner.platforms.node import LOCALHOST
+from ascend_runner.platforms.variables import HIGHEST_PORT
 from ascend_runner.settings import parsing
 from ascend_runner.text import is_whole_number, parse_numbers
 
@@ -17,6 +19,7 @@ PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
 JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of its processes, "
 LOG_DIR_HELP: Final = "or the directory with its logs"
+PORT_DIGITS: Final = 5
 DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
 EPILOG: Final = """\
 exit status:
@@ -78,8 +81,7 @@ def _add_viewers(add: Adder) -> None:
     events = add("events", commands.events, "show each change of the state of a job", "-f train")
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
-    metrics = add("metrics", commands.metrics, "print the metrics of a job for Prometheus", "train")
-    _add_job(metrics)
+    _add_metrics(add("metrics", commands.metrics, "print or serve the metrics of a job for Prometheus", "train"))
     report = add("report", commands.report, "write the report of a job as an HTML file", "train -o train.html")
     _add_job(report, "the directory with its logs, or its JSON report")
     text = "the file to write (default: beside the JSON report)"
@@ -98,6 +100,17 @@ def _add_logs(command: ArgumentParser) -> None:
     text = "show only the lines of the last DURATION, such as 10m, according to the times in them"
     command.add_argument("--since", metavar="DURATION", type=duration, help=text)
     command.add_argument("--grep", metavar="PATTERN", type=pattern, help="show only the lines that match")
+
+
+def _add_metrics(command: ArgumentParser) -> None:
+    _add_job(command)
+    ways = command.add_mutually_exclusive_group()
+    text = "serve them at http://ADDRESS:PORT/metrics (default of ADDRESS: 127.0.0.1) until this command is ended"
+    ways.add_argument("--listen", metavar="ADDRESS:PORT", type=address, help=text)
+    text = "write them to a file in DIR for node-exporter, until the job ends"
+    ways.add_argument("--textfile", metavar="DIR", help=text)
+    text = f"the time between two writes of --textfile (default: {commands.DEFAULT_INTERVAL:g}s)"
+    command.add_argument("--every", metavar="DURATION", type=interval, help=text)
 
 
 def _add_ranks(command: ArgumentParser) -> None:
@@ -149,10 +162,27 @@ def line_count(text: str) -> int:
 
 def duration(text: str) -> float:
     """Return a duration in seconds."""
+    return _seconds(text, parsing.seconds)
+
+
+def interval(text: str) -> float:
+    """Return a duration in seconds that is not zero."""
+    return _seconds(text, parsing.positive_seconds)
+
+
+def _seconds(text: str, parse: Callable[[str], float]) -> float:
     try:
-        return parsing.seconds(text)
+        return parse(text)
     except ValueError as error:
         raise ArgumentTypeError(f"invalid value {text!r}: expected {error}") from None
+
+
+def address(text: str) -> tuple[str, int]:
+    """Return a host, the local one by default, and a port."""
+    host, _colon, port = text.rpartition(":")
+    if is_whole_number(port, PORT_DIGITS) and int(port) <= HIGHEST_PORT:
+        return host.strip("[]") or LOCALHOST, int(port)
+    raise ArgumentTypeError(f"invalid value {text!r}: expected PORT or ADDRESS:PORT")
 
 
 def pattern(text: str) -> re.Pattern[str]:

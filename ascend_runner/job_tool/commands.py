@@ -27,6 +27,7 @@ from ascend_runner.tool import write_text
 
 DONE: Final = 0
 DEFAULT_LINES: Final = 10  # of each rank's log, as tail(1)
+DEFAULT_INTERVAL: Final = 15.0  # seconds between two writes of the metrics, as between scrapes by Prometheus
 COMPLETIONS: Final = {"bash": "ascend-runner", "zsh": "_ascend-runner", "fish": "ascend-runner.fish"}  # by shell
 STATUSES: Final = {
     Condition.RUNNING: 0,
@@ -95,12 +96,21 @@ def report(options: Namespace) -> int:
 
 
 def metrics(options: Namespace) -> int:
-    """Print the metrics of a job."""
+    """Print the metrics of a job, serve them by HTTP, or write them into a file again and again."""
+    if options.every is not None and options.textfile is None:
+        raise SettingsError("--every requires --textfile")
     try:
         from ascend_runner.job_tool import metric_outputs  # noqa: PLC0415  prometheus_client, of an optional extra
     except ModuleNotFoundError as error:
         raise _without_extra("metrics", error) from None
-    write_text(metric_outputs.text(jobs.find(options.job, options.environ)))
+    job = jobs.find(options.job, options.environ)
+    if options.listen:
+        metric_outputs.serve(job, options.listen, options.tell)
+    elif options.textfile is not None:
+        every = DEFAULT_INTERVAL if options.every is None else options.every
+        metric_outputs.write_files(job, options.textfile, every)
+    else:
+        write_text(metric_outputs.text(job))
     return DONE
 
 
