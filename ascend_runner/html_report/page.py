@@ -49,6 +49,7 @@ def environment() -> jinja2.Environment:
         finalize=_shown,
         loader=jinja2.FunctionLoader(_template),
         lstrip_blocks=True,
+        optimized=False,  # each page is rendered once, so that optimizing a template takes longer than it saves
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
     )

@@ -39,6 +39,7 @@ _KINDS: Final = {
     Phase.TERMINATING: Kind.TEARDOWN,
     Phase.KILLING: Kind.TEARDOWN,
 }
+ENDING: Final = frozenset({Phase.TERMINATING, Phase.DONE})  # the ranks are asked to stop, or have ended by themselves
 TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
@@ -62,6 +63,7 @@ class Journal:
         self._why = ""  # the ranks were asked for the newest checkpoint
         self._outcome_of_request = ""  # that is over, until an event has told it
         self._disk = Disk(warn, is_cut)
+        self._page = html_page.PageWriter()
         self._began = time.time()  # the attempt; in seconds since the epoch
         self._origin = events.origin(spec.job_id, spec.part, f"{self._began * 1000:.0f}-{os.getpid()}")
         self._events = 0  # that were written
@@ -123,13 +125,16 @@ class Journal:
             self._outcome_of_request = checkpoint.ended(fact)
             if fact.parts:
                 self._last_checkpoint = checkpoint.member(fact, document.iso(time.time()))
-        elif isinstance(fact, State) and fact.phase in _KINDS:
-            if fact.phase is Phase.TERMINATING and self._is_page_likely(fact):
-                html_page.load_ahead()
-            self._follow(fact)
+        elif isinstance(fact, State):
+            if fact.phase in ENDING and self._is_page_likely(fact):
+                self._page.load_ahead()
+            if fact.phase in _KINDS:
+                self._follow(fact)
 
     def _is_page_likely(self, state: State) -> bool:
         is_stopped = isinstance(state.cause, SignalReceived)
+        if state.cause is None:
+            return JobState.SUCCEEDED in self.spec.html_states
         if not is_stopped and self.job.attempt < self.job.policy.max_restarts:
             return False  # loading would delay the restart
         return (JobState.STOPPED if is_stopped else JobState.FAILED) in self.spec.html_states
@@ -222,7 +227,7 @@ class Journal:
     def write_page(self, tell: Callable[[str], None], limit: float = html_page.LIMIT) -> None:
         """Write the report as HTML if the plan has one for this state, and tell where it is."""
         if self.job.state in self.spec.html_states:
-            html_page.write(self.spec, self._report, self._disk, tell, limit)
+            self._page.write(self.spec, self._report, self._disk, tell, limit)
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
         """Wait until everything was written, at most `limit` seconds."""

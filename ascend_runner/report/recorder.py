@@ -17,9 +17,11 @@ import attrs
 from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
 from ascend_runner.host import bounded, clock, memory
 from ascend_runner.host.host import Host
+from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
+from ascend_runner.report import html_page
 from ascend_runner.supervision.events import Ending, Exited, LimitReached, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
@@ -62,7 +64,7 @@ class Recorder:
         self._state = State(grace=job.grace)
         self._state_since = 0.0
         self._memory = memory.sample(Host())
-        self._loading = threading.Timer(LOAD_AFTER, _load_ahead)
+        self._loading = threading.Timer(LOAD_AFTER, _load_ahead, [JobState.FAILED in job.html_states])
         self._loading.daemon = True
 
     def observe(self, fact: Fact, at: float) -> None:
@@ -224,7 +226,9 @@ def _load() -> type[Investigation]:
     return Investigation
 
 
-def _load_ahead() -> None:
+def _load_ahead(has_page: bool) -> None:  # noqa: FBT001  a Timer passes positional arguments
     with suppress(ImportError, OSError):  # a failure will try again, and report it
         _load()
+        if has_page:
+            html_page.load_own_modules()
     gc.freeze()  # these modules stay; a collection that searches them costs as much as half a minute of other work

@@ -30,21 +30,26 @@ FAILURE = Exited(0, Ending(exit_code=7))
         ("failure", LimitReached(60.0), True),
         ("failure", SignalReceived(15), False),
         ("always", SignalReceived(15), True),
+        ("always", None, True),
+        ("failure", None, False),
         ("never", FAILURE, False),
     ],
 )
-def test_load_ahead(html: str, cause: Cause, is_loaded: object, tmp_path: Path) -> None:
-    """What a page needs is loaded and compiled while the ranks are being stopped, if there is going to be a page."""
+@pytest.mark.parametrize("phases", [(Phase.TERMINATING, Phase.KILLING, Phase.DONE), (Phase.DONE,)])
+def test_load_ahead(
+    html: str, cause: Cause | None, is_loaded: object, phases: tuple[Phase, ...], tmp_path: Path
+) -> None:
+    """What a page needs is loaded and compiled once when the ranks end, whether or not any has to be stopped."""
     page.environment.cache_clear()
     threads = threading.active_count()
     journal = Journal(attrs.evolve(plan(tmp_path), html_states=HTML_STATES[html]), lambda _: None)
     journal.begin(b"{}")
     journal.feed(Event(kind=Kind.PREPARED))
-    for phase in (Phase.RUNNING, Phase.TERMINATING, Phase.KILLING):
+    for phase in (Phase.RUNNING, *phases):
         journal.observe(State(grace=1.0, phase=phase, cause=None if phase is Phase.RUNNING else cause), 0.0)
     wait_until(lambda: threading.active_count() == threads)
 
-    assert is_loaded == bool(page.environment.cache_info().currsize)
+    assert is_loaded == (page.environment.cache_info().misses == 1)
     if is_loaded:
         assert len(page.TEMPLATES) == len(page.environment().cache or ())
 
@@ -56,11 +61,24 @@ def test_slow_page_is_no_warning(tmp_path: Path) -> None:
     disk = Disk(warnings.append)
     released = threading.Event()
     disk.put("slow", lambda: void(released.wait()))
-    html_page.write(attrs.evolve(plan(tmp_path), job_id="a job"), {}, disk, told.append, 0.01)
+    html_page.PageWriter().write(attrs.evolve(plan(tmp_path), job_id="a job"), {}, disk, told.append, 0.01)
     released.set()
     disk.wait(LIMIT)
 
     assert ["HTML report: not finished within 0.01 s; run ascend-job report 'a job' to write it"] == told
+
+
+def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
+    """The thread that writes the page does not load the same at the same time, which would take twice as long."""
+    page.environment.cache_clear()
+    told: list[str] = []
+    writer, disk = html_page.PageWriter(), Disk(pytest.fail)
+    writer.load_ahead()
+    spec = plan(tmp_path)
+    writer.write(spec, {"job_id": "job", "ranks": []}, disk, told.append, LIMIT)
+
+    assert [f"HTML report: {spec.html_path}"] == told
+    assert 1 == page.environment.cache_info().misses
 
 
 def test_page_of_a_held_job(tmp_path: Path) -> None:

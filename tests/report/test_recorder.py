@@ -12,12 +12,15 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.facts import RankOutput, RankReaped, SignalsSent
+from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.plan.job import RankSpec
+from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.rank_record import Outcome, RankState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.waiting import LIMIT
 
 FAILED = Ending(exit_code=1)
 NAN = b'Traceback (most recent call last):\n  File "train.py", line 5, in step\nValueError: loss is nan\n'
@@ -267,21 +270,30 @@ def test_stacks(recorder: Recorder) -> None:
     assert [(0,)] == [group.rank_ids for group in outcome.hang]
 
 
-def test_long_jobs_load_ahead_what_a_failure_needs() -> None:
-    """Soon after its start, a job no longer depends on the disk that holds the package to explain a failure."""
-    script = """
-import sys, time
+@pytest.mark.parametrize(
+    ("states", "page"), [(HTML_STATES["failure"], "ascend_runner.html_report.sources"), (HTML_STATES["never"], "")]
+)
+def test_long_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState], page: str) -> None:
+    """Soon after its start, a job no longer depends on the disk that holds the package to explain a failure.
+
+    Of what the HTML report needs, only modules of this package are loaded while ranks run.
+    """
+    script = f"""
+import attrs, sys, threading
+from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.state import State
 from tests.report.test_recorder import JOB
-recorder = Recorder(JOB)
-name = "ascend_runner.report.investigation"
-print(name in sys.modules)
+names = ["ascend_runner.report.investigation", "ascend_runner.html_report.sources", "jinja2"]
+recorder = Recorder(attrs.evolve(JOB, html_states={{*map(JobState, {[state.value for state in states]})}}))
+print(*(name for name in names if name in sys.modules))
 recorder.observe(State(grace=1.0), 0.0)
-while name not in sys.modules:
-    time.sleep(0.01)
-print(name in sys.modules)
+[loading] = set(threading.enumerate()) - {{threading.main_thread()}}
+loading.join()
+print(*(name for name in names if name in sys.modules))
 """
-    shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=20)
+    shown = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT
+    ).stdout
 
-    assert ["False", "True"] == shown.stdout.split()
+    assert f"\nascend_runner.report.investigation {page}".rstrip() + "\n" == shown
