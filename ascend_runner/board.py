@@ -20,6 +20,7 @@ from ascend_runner.activity import Activity
 from ascend_runner.facts import Fact, LimitChanged, RankOutput, SignalsSent
 from ascend_runner.host import memory
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.stopped_ranks import StoppedRanks
 from ascend_runner.supervision.events import Exited, Spawned
 from ascend_runner.supervision.state import Phase, State
 
@@ -63,7 +64,7 @@ class Board:
         now = time.monotonic()
         self._room, self._deadline = room, deadline
         self._places: dict[int, int] = {}  # of the ranks
-        self._ended: set[int] = set()
+        self._stopped = StoppedRanks()
         self._sent: dict[int, list[int]] = {}
         self._step: tuple[float, ...] = (0, 0, 0.0)
         self.activities: dict[int, Activity] = {}
@@ -84,15 +85,14 @@ class Board:
 
     def observe(self, fact: Fact, at: float) -> None:
         """Store one fact."""
+        self._stopped.observe(fact)
         if isinstance(fact, State):
             PHASE.pack_into(self._room, PHASE_AT, PHASES.index(fact.phase), at)
-            is_failure = isinstance(fact.cause, Exited)
-            for rank_id in fact.stopped - (self._ended if is_failure else set()):
-                STOPPED.pack_into(self._room, self._places[rank_id] + STOPPED_AT, 1)
+            for rank_id, place in self._places.items():
+                STOPPED.pack_into(self._room, place + STOPPED_AT, rank_id in self._stopped.rank_ids)
         elif isinstance(fact, Spawned):
             STARTED.pack_into(self._room, self._places[fact.rank_id] + STARTED_AT, fact.pid, at)
         elif isinstance(fact, Exited):
-            self._ended.add(fact.rank_id)
             ending = fact.ending
             place = self._places[fact.rank_id] + ENDED_AT
             ENDED.pack_into(self._room, place, ending.exit_code, ending.signum, ending.core_dumped, at)

@@ -51,6 +51,7 @@ FLOORS: Final = {
     "tool": 4,
     "plan": 4,
     "rank_record": 4,
+    "stopped_ranks": 4,
     "facts": 4,
     "settings": 3,
     "lifecycle": 3,
@@ -75,6 +76,7 @@ ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "rank_table_to
 # Rooms of one floor do not import each other, with these exceptions.
 NEIGHBOURS: Final = {
     ("diagnosis", "supervision"): "a diagnosis explains how a rank ended, which is a record of supervision",
+    ("stopped_ranks", "facts"): "what follows from the facts for each rank",
     ("report", "html_report"): "the report is written as HTML, too",
     ("report", "evidence"): "a report shows the records that evidence has gathered",
     ("launching", "job_runner"): "what runs a job once it is prepared",

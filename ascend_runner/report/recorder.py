@@ -8,13 +8,13 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
+from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
 from ascend_runner.host import bounded, clock, memory
 from ascend_runner.host.host import Host
 from ascend_runner.lifecycle.machine import JobState
@@ -22,7 +22,8 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import html_page
-from ascend_runner.supervision.events import Ending, Exited, LimitReached, SignalReceived, Spawned, SpawnFailed
+from ascend_runner.stopped_ranks import StoppedRanks
+from ascend_runner.supervision.events import Exited, LimitReached, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
 
@@ -53,12 +54,11 @@ class Recorder:
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._spawned: dict[int, tuple[Spawned, float]] = {}  # with its time, by rank
         self._exited: dict[int, tuple[Exited, float]] = {}
-        self._ended_before: set[int] = set()  # ranks that had ended when the others were asked to stop
+        self._stopped = StoppedRanks()
         self._reaped: dict[int, RankReaped] = {}
         self._outputs: dict[int, RankOutput] = {}
         self._written: dict[int, RankOutput] = {}  # by the ranks that were asked to stop, before they were asked
         self._signals: dict[int, dict[int, float]] = {}  # the first time of each signal, by rank
-        self._unsaved: Mapping[int, Ending] = {}  # ranks that failed when the job was to stop after a checkpoint
         self._hang: tuple[StackGroup, ...] = ()
         self._began = (time.time(), time.monotonic())  # on the wall clock and on the manager's
         self._state = State(grace=job.grace)
@@ -69,12 +69,13 @@ class Recorder:
 
     def observe(self, fact: Fact, at: float) -> None:
         """Record one fact."""
+        self._stopped.observe(fact)
         if isinstance(fact, State):
             self._follow(fact, at)
         elif isinstance(fact, Spawned):
             self._spawned[fact.rank_id] = fact, at
         elif isinstance(fact, Exited):
-            self._note_exit(fact, at)
+            self._exited[fact.rank_id] = fact, at
         elif isinstance(fact, RankReaped):
             self._reaped[fact.rank_id] = fact
         elif isinstance(fact, RankOutput):
@@ -82,17 +83,10 @@ class Recorder:
             self._written.setdefault(fact.rank_id, fact)
         elif isinstance(fact, SignalsSent):
             self._note_signals(fact, at)
-        elif isinstance(fact, CheckpointEnded) and self._state.cause:
-            self._unsaved = fact.failed
         elif isinstance(fact, HangSeen):
             self._hang = fact.stacks
         elif isinstance(fact, Swept):
             self.has_survivors = bool(fact.survivors)
-
-    def _note_exit(self, fact: Exited, at: float) -> None:
-        self._exited[fact.rank_id] = fact, at
-        if not self._state.is_tearing_down:
-            self._ended_before.add(fact.rank_id)
 
     def _note_signals(self, fact: SignalsSent, at: float) -> None:
         for rank_id, signum in fact.signums.items():
@@ -118,12 +112,6 @@ class Recorder:
             is_stopped=self._is_stopped,
         )
 
-    @property
-    def _stopped(self) -> frozenset[int]:
-        """The ranks that were asked to stop, without those that a failure had ended before, in the same moment."""
-        is_failure = isinstance(self._state.cause, Exited)
-        return self._state.stopped - (self._ended_before if is_failure else self._unsaved.keys())
-
     def _has_failed(self, rank_id: int) -> bool:
         """Whether a rank that had reported an error also ended with one, even if it was asked to stop just then."""
         return self._exited[rank_id][0].ending.exit_code != 0
@@ -148,10 +136,11 @@ class Recorder:
         is_from_outside = isinstance(cause, (SignalReceived, LimitReached))
         root = diagnosis.root if diagnosis and not is_from_outside else None
         failed = {*(root.alike if root else ()), *(rank_id for rank_id in findings if self._has_failed(rank_id))}
+        stopped = self._stopped.rank_ids - failed
         return Outcome(
             cause=cause,
             ranks=tuple(
-                self._record(rank_id, findings.get(rank_id), masker, is_stopped=rank_id in self._stopped - failed)
+                self._record(rank_id, findings.get(rank_id), masker, is_stopped=rank_id in stopped)
                 for rank_id in sorted(self._specs)
             ),
             started_at=self._began[0],
@@ -159,7 +148,7 @@ class Recorder:
             clock=clock.since(*self._began),
             suspected_peer=diagnosis.suspected_peer if diagnosis and not is_from_outside else None,
             root=root,
-            unsaved=self._unsaved,
+            unsaved=self._stopped.unsaved,
             hang=self._hang,
             secrets_masked=masker.count,
         )
@@ -170,7 +159,7 @@ class Recorder:
         failures = [
             (event, self._outputs[event.rank_id])
             for event, _at in exited
-            if not event.ending.is_success and event.rank_id not in self._stopped
+            if not event.ending.is_success and event.rank_id not in self._stopped.rank_ids
         ]
         if not failures:
             return None
@@ -178,7 +167,7 @@ class Recorder:
         stopped = [
             (event, self._written[event.rank_id], self._outputs[event.rank_id])
             for event, _at in exited
-            if event.rank_id in self._stopped
+            if event.rank_id in self._stopped.rank_ids
         ]
         first = self._state.cause.rank_id if isinstance(self._state.cause, Exited) else None
         investigation = attrs.evolve(self.investigation(), masker=masker)

@@ -1,0 +1,77 @@
+"""Which ranks were stopped by the runner: the board shows what the report says later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from signal import SIGTERM
+from typing import Final
+
+import pytest
+
+from ascend_runner import board, board_reader
+from ascend_runner.board import Board
+from ascend_runner.facts import CheckpointEnded, Fact, RankOutput
+from ascend_runner.rank_record import RankState
+from ascend_runner.report.recorder import Recorder
+from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, Spawned
+from ascend_runner.supervision.state import Phase, State
+from tests.helpers.plans import job_spec, rank_spec
+
+JOB: Final = job_spec([rank_spec(rank_id) for rank_id in range(3)])
+ALL: Final = frozenset(range(3))
+FAILED: Final = Ending(exit_code=7)
+KILLED: Final = Ending(signum=SIGTERM)
+STOP: Final = SignalReceived(SIGTERM)
+FAILURE: Final = Exited(0, FAILED)
+STATES: Final = {"F": RankState.FAILED, "S": RankState.STOPPED, ".": RankState.SUCCEEDED}
+
+
+def state(phase: Phase, cause: Cause | None = None, stopped: frozenset[int] = frozenset()) -> State:
+    """Return a state of the attempt."""
+    return State(grace=1.0, phase=phase, cause=cause, stopped=stopped)
+
+
+@pytest.mark.parametrize(
+    ("facts", "states"),
+    [
+        ([FAILURE, state(Phase.TERMINATING, FAILURE, ALL - {0}), Exited(1, FAILED), Exited(2, KILLED)], "FSS"),
+        ([FAILURE, Exited(1, FAILED), state(Phase.TERMINATING, FAILURE, ALL - {0}), Exited(2, Ending())], "FFS"),
+        ([Exited(0, KILLED), state(Phase.TERMINATING, STOP, ALL), Exited(1, KILLED), Exited(2, FAILED)], "SSS"),
+        (
+            [
+                state(Phase.CHECKPOINTING, STOP, ALL),
+                FAILURE,
+                Exited(1, Ending()),
+                CheckpointEnded(asked_at=0.0, seconds=1.0, failed={0: FAILED}),
+                state(Phase.TERMINATING, STOP, ALL),
+                Exited(2, KILLED),
+            ],
+            "FSS",
+        ),
+        (
+            [
+                state(Phase.CHECKPOINTING),
+                CheckpointEnded(asked_at=0.0, seconds=1.0, failed={0: FAILED}),
+                state(Phase.TERMINATING, STOP, ALL),
+                *(Exited(rank_id, KILLED) for rank_id in range(3)),
+            ],
+            "SSS",
+        ),
+        ([Exited(rank_id, Ending()) for rank_id in range(3)], "..."),
+    ],
+    ids=["failure", "same moment", "signal", "unsaved", "saved before", "success"],
+)
+def test_board_and_report_agree(facts: Sequence[Fact], states: str) -> None:
+    """While a job ends, its board has the states that its report gets."""
+    room = memoryview(bytearray(board.size_of(JOB)))
+    shown, recorder = Board(JOB, lambda: None, room), Recorder(JOB)
+    spawned = [Spawned(rank_id, 4711 + rank_id) for rank_id in range(3)]
+    last = next((fact for fact in reversed(facts) if isinstance(fact, State)), state(Phase.RUNNING))
+    outputs = [RankOutput(rank_id=rank_id) for rank_id in range(3)]
+    for fact in (state(Phase.STARTING), *spawned, *facts, *outputs, state(Phase.DONE, last.cause, last.stopped)):
+        shown.observe(fact, board.HEAD.unpack_from(room)[-1] + 1.0)
+        recorder.observe(fact, 1.0)
+    view = board_reader.decode(shown.content, board.HEAD.unpack_from(room)[-1] + 2.0)
+
+    assert [STATES[letter] for letter in states] == [rank.state for rank in view.ranks]
+    assert [rank.state for rank in view.ranks] == [rank.state for rank in recorder.finish(pytest.fail).ranks]
