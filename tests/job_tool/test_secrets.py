@@ -1,0 +1,50 @@
+"""Secrets of every known kind in a real job: none is in what the runner and `ascend-job` show or write."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tests.helpers.planted import SECRETS, WORD
+from tests.helpers.program import Program
+from tests.helpers.waiting import wait_until
+from tests.job_tool.conftest import Tool
+
+SCRIPT = "cat {0}/secret-$RANK; until [ -e {0}/go ]; do sleep 0.1; done; cat {0}/secret-$RANK; exit 1"
+VARIABLES = dict(secret.split("=") for secret in SECRETS if re.match("[A-Z_]+=", secret))
+ARGUMENTS = [
+    word
+    for secret in SECRETS
+    for word in (secret.split(" ") if re.match("--[a-z]", secret) else [secret])  # --token x are two arguments
+]
+VIEWS = (("status",), ("status", "--json"), ("list",), ("events",), ("metrics",))
+
+
+def test_planted(program: Program, tool: Tool, run_dir: Path) -> None:
+    """Secrets in variables, arguments and logs are masked everywhere but in the logs themselves, and counted."""
+    for rank_id, secret in enumerate(SECRETS):
+        (program.folder / f"secret-{rank_id}").write_text(f"{secret}\n")
+    options = ("--nproc-per-node", str(len(SECRETS)), "--console", "none", "--verbose", "--html", "always")
+    command = ("sh", "-c", SCRIPT.format(program.folder), "x", *ARGUMENTS)
+    env = {**VARIABLES, "OTHERS": "\n".join(SECRETS), "ASCEND_RUNNER_RUN_DIR": str(run_dir)}
+    run = program.start(*options, *command, env=env)
+    wait_until(lambda: tool()[1].count("running  ") and len(written(program)) == len(SECRETS))
+    views = [tool(*words)[1] for words in VIEWS]
+    lines = [rank["last_line"] for rank in json.loads(views[1])["ranks"]]
+    (program.folder / "go").touch()
+    status = run.finish()
+    views += [run.screen, *(tool(*words)[1] for words in VIEWS)]
+    files = [path for path in program.log_dir.rglob("*") if path.is_file() and path.suffix != ".txt"]
+    shown = re.findall(r"Masked as \*\*\*: (\d+) secrets", (program.log_dir / "job-report.html").read_text())
+
+    assert 1 == status
+    assert [] == [line for line in lines if "***" not in line]
+    assert [] == [view for view in views if WORD in view]
+    assert [] == [path.name for path in files if WORD in path.read_text()]
+    assert len(SECRETS) <= program.report()["secrets_masked"] <= int(shown[0])
+
+
+def written(program: Program) -> list[Path]:
+    """Return the logs that are not empty."""
+    return [path for path in program.log_dir.glob("*.txt") if path.stat().st_size]
