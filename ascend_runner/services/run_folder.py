@@ -28,6 +28,7 @@ RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
 JOB_FILE: Final = "job.json"
 ROOT: Final = 0  # the user id
 CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of who sends to a socket (unix(7))
+PREFIX: Final = "run-"  # of the names of these directories
 CONTROL: Final = "control"  # the socket of services.control
 JOBS_KEPT: Final = 20  # that have ended
 LONGEST: Final = 80  # bytes of the path: that of a socket in it has at most 107 (unix(7))
@@ -103,7 +104,7 @@ def end_attempt(folder: str) -> None:
 def _make(base: str) -> tuple[str, int]:
     """Make a directory and lock it; return its path and the descriptor that holds the lock."""
     while True:
-        folder = tempfile.mkdtemp(prefix="run-", dir=base)
+        folder = tempfile.mkdtemp(prefix=PREFIX, dir=base)
         with suppress(FileNotFoundError):  # another run may take it for abandoned before it is locked
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -137,13 +138,16 @@ def _is_usable(base: str) -> bool:
 
 
 def _tidy(base: str) -> None:
-    """Empty the directories of jobs that have ended, of which only the newest few with a job.json stay."""
+    """Empty the directories of jobs that have ended, of which only the newest few with a job.json stay.
+
+    Others are left alone: ASCEND_RUNNER_RUN_DIR may name a directory that is used for more.
+    """
     ended: list[tuple[float, str]] = []
     with suppress(OSError):
         for name in os.listdir(base):
             path = os.path.join(base, name)
             with suppress(OSError):
-                ended += [(_ended_at(path), path)]
+                ended += [(_ended_at(path), path)] if name.startswith(PREFIX) else []
     for _at, path in sorted(ended, reverse=True)[JOBS_KEPT:]:
         shutil.rmtree(path, ignore_errors=True)
 

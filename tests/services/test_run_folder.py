@@ -51,6 +51,16 @@ def test_directories_of_killed_runs_are_removed(tmp_path: Path) -> None:
     assert os.path.basename(living) in left
 
 
+def test_directories_of_others_stay_as_they_are(tmp_path: Path) -> None:
+    """The place for run directories may hold other ones, whose content is nobody's business."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "precious").touch()
+    with run_folder.opened({run_folder.RUN_DIR_VARIABLE: str(tmp_path)}):
+        pass
+
+    assert (tmp_path / "data" / "precious").exists()
+
+
 def test_directory_that_another_run_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another run may take a new directory for abandoned: a second one in the same place is made."""
     make, made = tempfile.mkdtemp, []
