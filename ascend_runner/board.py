@@ -59,24 +59,27 @@ RECORD: Final = ACTIVITY_AT + activity.SIZE  # bytes of a rank
 class Board:
     """The facts of one attempt, in memory that others may see. `activities` and `store_step` are for other threads."""
 
-    def __init__(self, spec: JobSpec, deadline: Callable[[], float | None], room: memoryview) -> None:
-        """Write what is known before ranks start; `room` has `size_of(spec)` zero bytes."""
-        now = time.monotonic()
+    def __init__(self, deadline: Callable[[], float | None], room: memoryview) -> None:
+        """`room` has `size_of(spec)` zero bytes; `deadline` returns the end of the time limit."""
         self._room, self._deadline = room, deadline
         self._places: dict[int, int] = {}  # of the ranks
         self._stopped = StoppedRanks()
         self._sent: dict[int, list[int]] = {}
         self._step: tuple[float, ...] = (0, 0, 0.0)
         self.activities: dict[int, Activity] = {}
+
+    def begin(self, spec: JobSpec) -> None:
+        """Store what is known before ranks start."""
+        now = time.monotonic()
         for index, rank in enumerate(spec.processes):
             place = RANKS_AT + index * RECORD
             self._places[rank.rank_id], self._sent[rank.rank_id] = place, []
-            self.activities[rank.rank_id] = Activity(now, room[place + ACTIVITY_AT : place + RECORD])
-            WHO.pack_into(room, place, rank.rank_id, rank.local_rank, rank.name.encode(errors="replace"))
-        PHASE.pack_into(room, PHASE_AT, 0, now)
-        LIMIT.pack_into(room, LIMIT_AT, deadline() or NO_LIMIT)
+            self.activities[rank.rank_id] = Activity(now, self._room[place + ACTIVITY_AT : place + RECORD])
+            WHO.pack_into(self._room, place, rank.rank_id, rank.local_rank, rank.name.encode(errors="replace"))
+        PHASE.pack_into(self._room, PHASE_AT, 0, now)
+        LIMIT.pack_into(self._room, LIMIT_AT, self._deadline() or NO_LIMIT)
         counts = (RECORD, len(self._places), spec.attempt, os.getpid())
-        HEAD.pack_into(room, 0, MAGIC, LAYOUT, *counts, time.time(), now)
+        HEAD.pack_into(self._room, 0, MAGIC, LAYOUT, *counts, time.time(), now)
 
     @property
     def content(self) -> bytes:
@@ -131,10 +134,16 @@ def opened(folder: str, spec: JobSpec, deadline: Callable[[], float | None]) -> 
 
     `deadline` returns the end of the time limit on the monotonic clock.
     """
+    board = Board(deadline, _room(folder, size_of(spec)))
+    board.begin(spec)
+    return board
+
+
+def _room(folder: str, size: int) -> memoryview:
     if folder and memory.is_tmpfs(folder):
         with suppress(OSError, ValueError):
-            return Board(spec, deadline, _mapped(os.path.join(folder, NAME), size_of(spec)))
-    return Board(spec, deadline, memoryview(bytearray(size_of(spec))))
+            return _mapped(os.path.join(folder, NAME), size)
+    return memoryview(bytearray(size))
 
 
 def _mapped(path: str, size: int) -> memoryview:

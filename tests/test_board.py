@@ -36,7 +36,8 @@ class Shown:
     def __init__(self) -> None:
         self.room = memoryview(bytearray(board.size_of(JOB)))
         self.limit: float | None = None
-        self.board = Board(JOB, lambda: self.limit, self.room)
+        self.board = Board(lambda: self.limit, self.room)
+        self.board.begin(JOB)
         self.began: float = board.HEAD.unpack_from(self.room)[-1]
 
     def observe(self, after: float, *facts: object) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 
 from ascend_runner import board, board_reader
-from ascend_runner.board import Board
 from ascend_runner.facts import CheckpointEnded, Fact, RankOutput
 from ascend_runner.rank_record import RankState
 from ascend_runner.report.recorder import Recorder
@@ -63,15 +62,14 @@ def state(phase: Phase, cause: Cause | None = None, stopped: frozenset[int] = fr
 )
 def test_board_and_report_agree(facts: Sequence[Fact], states: str) -> None:
     """While a job ends, its board has the states that its report gets."""
-    room = memoryview(bytearray(board.size_of(JOB)))
-    shown, recorder = Board(JOB, lambda: None, room), Recorder(JOB)
+    shown, recorder = board.opened("", JOB, lambda: None), Recorder(JOB)
     spawned = [Spawned(rank_id, 4711 + rank_id) for rank_id in range(3)]
     last = next((fact for fact in reversed(facts) if isinstance(fact, State)), state(Phase.RUNNING))
     outputs = [RankOutput(rank_id=rank_id) for rank_id in range(3)]
     for fact in (state(Phase.STARTING), *spawned, *facts, *outputs, state(Phase.DONE, last.cause, last.stopped)):
-        shown.observe(fact, board.HEAD.unpack_from(room)[-1] + 1.0)
+        shown.observe(fact, board.HEAD.unpack_from(shown.content)[-1] + 1.0)
         recorder.observe(fact, 1.0)
-    view = board_reader.decode(shown.content, board.HEAD.unpack_from(room)[-1] + 2.0)
+    view = board_reader.decode(shown.content, board.HEAD.unpack_from(shown.content)[-1] + 2.0)
 
     assert [STATES[letter] for letter in states] == [rank.state for rank in view.ranks]
     assert [rank.state for rank in view.ranks] == [rank.state for rank in recorder.finish(pytest.fail).ranks]
