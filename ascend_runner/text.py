@@ -38,7 +38,7 @@ def colored(text: str, style: str) -> str:
 
 def without_escapes(text: str) -> str:
     """Remove colours and other control sequences of a terminal."""
-    return re.sub(_ESCAPE_SEQUENCE, "", text)
+    return re.sub(_ESCAPE_SEQUENCE, "", text) if "\x1b" in text else text
 
 
 def lines_of(data: bytes) -> list[str]:

@@ -1,6 +1,6 @@
 """Writes the records of a job in the background, so that a disk that is full or hangs does not hold up the ranks.
 
-The thread lives only while there is something to write: an idle job has none.
+The thread ends when there has been nothing to write for a moment: an idle job has none.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.host import bounded
 
 LONGEST_CAUSE: Final = 4096  # bytes of the last cause that Kubernetes reads
+LINGER: Final = 1.0  # seconds without a write until the thread ends. An attempt that fails writes several times
 MOST_WAITING: Final = 64  # writes; only a disk that hangs has more, and those are discarded
 
 
@@ -30,7 +31,8 @@ class Disk:
         self._is_cut = is_cut
         self._waiting: deque[tuple[str, Callable[[], None]]] = deque()  # with the path that is written
         self._changed = threading.Condition()
-        self._path = ""  # that is being written; "": the thread has ended
+        self._path = ""  # that is being written; "": none
+        self._has_thread = False
         self._reported: set[str] = set()
 
     def put(self, path: str, write: Callable[[], None]) -> None:
@@ -39,13 +41,14 @@ class Disk:
             if len(self._waiting) >= MOST_WAITING:
                 return
             self._waiting.append((path, write))
-            if self._path:
+            self._changed.notify_all()
+            if self._has_thread:
                 return
-            self._path = path
+            self._has_thread = True
         try:
             bounded.start_thread(self._work)
         except AscendRunnerError:  # the limit of processes: then the job has to wait for the disk
-            self._work()
+            self._work(linger=0.0)
 
     def flush(self, seconds: float) -> bool:
         """Wait as `wait` does; if not everything was written, that is a warning."""
@@ -68,14 +71,15 @@ class Disk:
     def _is_idle(self, seconds: float) -> bool:
         """Wait at most so many seconds; return whether everything was written."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._path, max(0.0, seconds))
+            return self._changed.wait_for(lambda: not (self._path or self._waiting), max(0.0, seconds))
 
-    def _work(self) -> None:
+    def _work(self, linger: float = LINGER) -> None:
         while True:
             with self._changed:
-                if not self._waiting:
-                    self._path = ""
-                    self._changed.notify_all()
+                self._path = ""
+                self._changed.notify_all()
+                if not self._changed.wait_for(lambda: self._waiting, linger):
+                    self._has_thread = False
                     return
                 self._path, write = self._waiting.popleft()
             try:

@@ -18,13 +18,24 @@ def test_writes_are_carried_out_in_order() -> None:
     warnings: list[str] = []
     written: list[int] = []
     disk = Disk(warnings.append)
-    threads = threading.active_count()
+    threads = {*threading.enumerate()}
     for number in range(50):
         disk.put("a", lambda number=number: written.append(number))  # type: ignore[misc]  # a default binds it now
 
     assert disk.flush(LIMIT)
     assert ([*range(50)], []) == (written, warnings)
-    wait_until(lambda: threading.active_count() == threads)
+    wait_until(lambda: threads >= {*threading.enumerate()})
+
+
+def test_writes_in_short_succession_share_a_thread() -> None:
+    """The thread waits a moment for the next write, since starting another one would delay whoever writes."""
+    threads: list[int] = []
+    disk = Disk(print)
+    for _ in range(3):
+        disk.put("a", lambda: threads.append(threading.get_native_id()))
+        assert disk.flush(LIMIT)
+
+    assert 1 == len(set(threads))
 
 
 def test_disk_that_fails_is_told_once_for_each_file() -> None:
