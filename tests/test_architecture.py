@@ -51,6 +51,7 @@ FLOORS: Final = {
     "tool": 4,
     "plan": 4,
     "rank_record": 4,
+    "rank_ends": 4,
     "stopped_ranks": 4,
     "facts": 4,
     "settings": 3,
@@ -76,6 +77,7 @@ ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "rank_table_to
 # Rooms of one floor do not import each other, with these exceptions.
 NEIGHBOURS: Final = {
     ("diagnosis", "supervision"): "a diagnosis explains how a rank ended, which is a record of supervision",
+    ("rank_ends", "rank_record"): "the words for the states of a rank",
     ("stopped_ranks", "facts"): "what follows from the facts for each rank",
     ("report", "html_report"): "the report is written as HTML, too",
     ("report", "evidence"): "a report shows the records that evidence has gathered",
@@ -101,6 +103,7 @@ PURE_ROOMS: Final = {
     "engines",
     "rank_table",
     "rank_record",
+    "rank_ends",
     "facts",
 }
 IMPURE_MODULES: Final = {"rank_table.source"}

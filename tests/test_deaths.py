@@ -73,7 +73,7 @@ def test_whoever_stops_each_process_of_a_job_stops_the_job(program: Program) -> 
 
     assert 143 == run.finish()
     assert " ERROR stopped by SIGTERM after " in run.screen
-    assert "ranks  killed by SIGTERM: rank 0\n" in run.screen
+    assert "ranks  failed (SIGTERM): rank 0\n" in run.screen
     assert {"kind": "interrupted", "signal": 15}.items() <= program.report()["cause"].items()
 
 

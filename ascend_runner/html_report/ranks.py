@@ -10,11 +10,13 @@ from typing import Callable, Final, Optional, TypeVar
 import attrs
 
 from ascend_runner.html_report.members import Members
-from ascend_runner.supervision.events import signal_name
+from ascend_runner.rank_ends import described
+from ascend_runner.rank_record import RankState
+from ascend_runner.supervision.events import Ending
 from ascend_runner.text import duration, rank_list, size
 
 ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these come first, then the others
-WORDS: Final = {"not_killed": "still alive after SIGKILL", "not_started": "not started"}
+STATES: Final = {state.value: state for state in RankState}
 MOST_ROWS: Final = 64  # with one rank each
 FEW: Final = 8  # ranks that need no summary: of one state among many, they have a row each
 
@@ -112,8 +114,9 @@ def _signals(members: Members, began: float) -> Iterator[tuple[int, float]]:
 def words_of(members: Members, state: str) -> str:
     """Describe the state of a rank: "failed (exit status 1)", "stopped (SIGTERM)"."""
     code, signum = members.whole("exit_code"), members.whole("signal")
-    how = f" ({signal_name(signum)})" if signum else f" (exit status {code})" if code else ""
-    return WORDS.get(state, state) + how
+    is_known = code is not None or signum is not None
+    ending = Ending(code or 0, signum or 0, members.flag("core_dumped")) if is_known else None
+    return described(STATES[state], ending) if state in STATES else state
 
 
 def _count(members: Members, name: str) -> Optional[int]:

@@ -7,15 +7,15 @@ other ranks.
 from __future__ import annotations
 
 from collections.abc import Collection
-from signal import SIGINT, SIGKILL, SIGTERM
-from typing import TYPE_CHECKING
+from signal import SIGINT, SIGTERM
+from typing import TYPE_CHECKING, Final
 
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.rank_record import Outcome, RankRecord, RankState
+from ascend_runner.rank_ends import described, how
+from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import causes, health
 from ascend_runner.supervision.events import (
     Cause,
-    Ending,
     Exited,
     LimitReached,
     SignalReceived,
@@ -28,6 +28,8 @@ from ascend_runner.text import counted, duration, printable, rank_list
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
+
+BY_RUNNER: Final = " by the runner"
 
 
 def starting(job: JobSpec) -> str:
@@ -50,7 +52,7 @@ def reason(cause: Cause, job: JobSpec) -> str:
     """Say in a few words what begins the end of a job: "rank 3 failed (exit status 1)", "received SIGTERM"."""
     if isinstance(cause, Exited):
         title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
-        return f"{title} failed ({_how(cause.ending)})"
+        return f"{title} failed ({how(cause.ending)})"
     if isinstance(cause, LimitReached):
         return f"time limit of {duration(cause.seconds)} (--time-limit)"
     return f"received {signal_name(cause.signum)}" if isinstance(cause, SignalReceived) else str(cause)
@@ -125,7 +127,7 @@ def _unsaved(outcome: Outcome) -> list[str]:
     lines = []
     for rank in outcome.ranks:
         if rank.rank_id in outcome.unsaved:
-            lines += [f"  failed rank {rank.rank_id} before it had saved ({_how(outcome.unsaved[rank.rank_id])})"]
+            lines += [f"  failed rank {rank.rank_id} before it had saved ({how(outcome.unsaved[rank.rank_id])})"]
             lines += _evidence(rank.finding) if rank.finding else []
             lines += [f"  log    {rank.log_path}"]
     return lines
@@ -151,7 +153,7 @@ def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
         consequence = ", as a consequence" if root.is_first_a_consequence else ""
         head = [
             f"{failed.name or f'rank {failed.rank_id}'} caused the failure{sure}: {root.summary}",
-            f"  first  {title} ended first ({_how(cause.ending)}){consequence}{why}",
+            f"  first  {title} ended first ({how(cause.ending)}){consequence}{why}",
         ]
     return [*head, *_candidates(root)] if root else head
 
@@ -246,7 +248,8 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     fates: dict[str, list[int]] = {}
     for rank in outcome.ranks:
         if rank.rank_id != culprit or culprit is None:
-            fate = "failed alike" if root and rank.rank_id in root.alike else _fate(rank)
+            is_alike = root is not None and rank.rank_id in root.alike
+            fate = "failed alike" if is_alike else described(rank.state, rank.ending, BY_RUNNER)
             fates.setdefault(fate, []).append(rank.rank_id)
 
     label = "ranks " if culprit is None else "others"
@@ -259,23 +262,3 @@ def names(rank_ids: Collection[int], job: JobSpec) -> str:
     auxiliary = [process.name for process in job.beside if process.rank_id in rank_ids]
     ranks = [rank_id for rank_id in rank_ids if rank_id >= 0]
     return " and ".join([*([rank_list(ranks)] if ranks else []), *auxiliary])
-
-
-def _fate(rank: RankRecord) -> str:
-    """Say how a rank ended: "stopped by the runner (SIGTERM)", "failed (exit status 1)"."""
-    ending = rank.ending
-    if rank.state is RankState.NOT_STARTED:
-        return "not started"
-    if ending is None:
-        return "still alive after SIGKILL"
-    if not rank.is_stopped:
-        return (
-            "exited with status 0" if ending.is_success else f"failed ({ending})" if ending.exit_code else str(ending)
-        )
-    verb = "killed" if ending.signum == SIGKILL else "stopped"
-    return f"{verb} by the runner ({_how(ending).replace('killed by ', '')})"
-
-
-def _how(ending: Ending) -> str:
-    """Describe an ending within parentheses: "exit status 1", "killed by SIGSEGV, no core"."""
-    return str(ending).replace(" (", ", ").rstrip(")")

@@ -73,7 +73,7 @@ def test_auxiliary_process_is_called_by_its_name() -> None:
     assert "starting ranks 0, 1 of 16 and scheduler on 10.0.0.1, logs in /log" == screen.starting(both)
     assert "both ranks exited with status 0 after 3.2 s" == summary(None)
     assert summary(SpawnFailed(rank_id=-1, reason="no memory", exit_status=125, name="scheduler")).endswith(
-        "\n  others exited with status 0: ranks 0, 1"
+        "\n  others succeeded: ranks 0, 1"
     )
     assert "\n  rank   scheduler on server 10.0.0.1, pid 4711\n" in summary(Exited(-1, FAILED, name="scheduler"))
     assert "\n  ranks  stopped by the runner (SIGTERM): scheduler\n" in summary(SignalReceived(SIGTERM))
@@ -103,7 +103,7 @@ def test_interrupted_job() -> None:
     assert [
         "  logs   /log",
         "  report /log/job-report-node-2.json",
-        "  ranks  exited with status 0: rank 0",
+        "  ranks  succeeded: rank 0",
         "         stopped by the runner (SIGTERM): ranks 1, 2",
         "         stopped by the runner (SIGUSR1, core dumped): rank 3",
         "         stopped by the runner (exit status 1): rank 4",

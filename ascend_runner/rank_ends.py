@@ -1,0 +1,34 @@
+"""How the state of a rank is worded: after a failure, in the HTML report and by `ascend-job` alike. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from signal import SIGKILL
+from typing import Final, Optional
+
+from ascend_runner.rank_record import RankState
+from ascend_runner.supervision.events import Ending
+
+WORDS: Final[Mapping[RankState, str]] = {
+    RankState.NOT_STARTED: "not started",
+    RankState.NOT_KILLED: "still alive after SIGKILL",
+}
+WITH_ENDING: Final = frozenset({RankState.FAILED, RankState.STOPPED})
+
+
+def described(state: RankState, ending: Optional[Ending], agent: str = "") -> str:
+    """Describe a rank: "running", "failed (exit status 1)", "stopped (SIGTERM)", "killed (SIGKILL)".
+
+    `agent` is added to what the runner has done, such as " by the runner".
+    """
+    if state not in WITH_ENDING:
+        return WORDS.get(state, state.value)
+    verb = state.value
+    if state is RankState.STOPPED:
+        verb = f"{'killed' if ending and ending.signum == SIGKILL else verb}{agent}"
+    return f"{verb} ({how(ending).replace('killed by ', '')})" if ending else verb
+
+
+def how(ending: Ending) -> str:
+    """Describe an ending within parentheses: "exit status 1", "killed by SIGSEGV, no core"."""
+    return str(ending).replace(" (", ", ").rstrip(")")
