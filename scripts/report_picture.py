@@ -28,7 +28,7 @@ def main() -> None:
     os.environ["TZ"] = "UTC"  # a page has local times
     time.tzset()
     report = sources.read_report(str(REPORT))
-    found = attrs.evolve(sources.gather(report, str(REPORT)), made_at=report.moment("ended_at"), links_logs=True)
+    found = attrs.evolve(sources.gather(report, str(REPORT)), made_at=report.moment("ended_at") or 0.0, links_logs=True)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "page.html")
         source.write_bytes(page.render(found))
