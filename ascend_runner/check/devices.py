@@ -18,6 +18,7 @@ from ascend_runner.frameworks import hccl
 from ascend_runner.host import bounded, npu, npu_smi
 from ascend_runner.host.host import Host
 from ascend_runner.host.open_files import name_of, open_files
+from ascend_runner.inspection.node import failure, last_line
 from ascend_runner.problems import Problem, error, warning
 from ascend_runner.text import counted
 
@@ -169,18 +170,18 @@ def health(context: CheckContext) -> Findings:
         return
     try:
         answer = bounded.run([tool, "info"], context.patience, context.environ)
-    except OSError as failure:
-        yield warning(f"cannot run {tool}: {reason(failure)}")
+    except OSError as problem:
+        yield warning(f"cannot run {tool}: {reason(problem)}")
         return
 
     if answer is None:
         yield error(f"no answer from {tool} within {context.patience:g} s: the driver hangs", UNUSABLE_NODE)
         return
     found = npu_smi.devices(answer.stdout)
-    if answer.returncode or not found:
-        lines = (answer.stdout + answer.stderr).splitlines()
-        last = next(filter(None, map(str.strip, reversed(lines))), "(no output)")
-        yield error(f"{tool} info lists no device and exits with status {answer.returncode}: {last}", UNUSABLE_NODE)
+    why = failure(answer)
+    if why or not found:
+        problem = f"failed: {why}" if why else f"lists no device: {last_line(answer) or 'no output'}"
+        yield error(f"{tool} info {problem}", UNUSABLE_NODE)
         return
     yield from _health_of(found, npu_smi.processes(answer.stdout))
 

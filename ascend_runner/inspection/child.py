@@ -19,7 +19,8 @@ import attrs
 
 from ascend_runner.host import bounded
 from ascend_runner.host.host import Host
-from ascend_runner.inspection.probes import Node, Place, Probe, UnusableError, all_probes
+from ascend_runner.inspection.node import Node, Place, UnusableError
+from ascend_runner.inspection.probes import Probe, all_probes
 from ascend_runner.inspection.watchlist import Defect, Watchlist, notice
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 

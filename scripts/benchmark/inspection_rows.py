@@ -11,7 +11,7 @@ from typing import Final
 
 from ascend_runner.host.host import Host
 from ascend_runner.inspection import child, inspector
-from ascend_runner.inspection.probes import Node, Place
+from ascend_runner.inspection.node import Node, Place
 from benchmark import measure
 from benchmark.measure import folder
 from benchmark.table import Row, percent

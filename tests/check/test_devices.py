@@ -14,6 +14,7 @@ import pytest
 from ascend_runner.check import devices
 from ascend_runner.problems import Problem
 from tests.check.contexts import context, in_context, job_of, look_at, prepared, remedies
+from tests.helpers.npu_tools import CARD, fake_npu_smi, table
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
 
@@ -225,19 +226,7 @@ def test_npus_without_software(tmp_path: Path) -> None:
 
 # --- npu-smi ----------------------------------------------------------------------------------------------------------
 
-SCREEN = """\
-+------------------------------------------------------------------------------------------------+
-| npu-smi 24.1.rc1                 Version: 24.1.rc1                                             |
-+---------------------------+---------------+----------------------------------------------------+
-| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|
-| Chip                      | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |
-+===========================+===============+====================================================+
-| 0     910B3               | OK            | 93.6        40                0    / 0             |
-| 0                         | 0000:01:00.0  | 0           0    / 0          3161 / 65536         |
-+===========================+===============+====================================================+
-| 7     910                 | {health:14}| 93.6        40                0    / 0             |
-| 0                         | 0000:02:00.0  | 0           0    / 0          3161 / 65536         |
-+===========================+===============+====================================================+
+PROCESSES = """\
 +---------------------------+---------------+----------------------------------------------------+
 | NPU     Chip              | Process id    | Process name             | Process memory(MB)      |
 +===========================+===============+====================================================+
@@ -250,15 +239,12 @@ SOMEBODY = "| 7       0                 | 4711          | python3.9             
 
 def with_npu_smi(folder: Path, script: str) -> dict[str, str]:
     """Put a fake npu-smi on the PATH."""
-    tool = folder / "bin" / "npu-smi"
-    tool.parent.mkdir()
-    tool.write_text(f"#!/bin/sh\n{script}\n")
-    tool.chmod(0o755)
-    return {"PATH": f"{tool.parent}:{os.environ['PATH']}"}
+    return {"PATH": f"{fake_npu_smi(folder, script)}:{os.environ['PATH']}"}
 
 
-def printing(screen: str) -> str:
-    """Return a script that prints a screen, if it is asked for it."""
+def printing(health: str, process: str) -> str:
+    """Return a script that lists two NPUs, of which the second has this health, and a process."""
+    screen = f"{table('OK')}{CARD.format(number=7, name='910', health=health)}{PROCESSES.format(process=process)}"
     return f"[ \"$*\" = info ] || exit 9\ncat <<'END'\n{screen}END"
 
 
@@ -274,14 +260,14 @@ def printing(screen: str) -> str:
 )
 def test_health(tmp_path: Path, health: str, process: str, expected: list[tuple[str, str]]) -> None:
     """Each NPU that is not OK is reported, and each process that runs on one."""
-    environ = with_npu_smi(tmp_path, printing(SCREEN.format(health=health, process=process)))
+    environ = with_npu_smi(tmp_path, printing(health, process))
 
     assert expected == look_at(devices.health, context(str(tmp_path), environ))
 
 
 def test_npu_smi_where_the_driver_puts_it(tmp_path: Path) -> None:
     """npu-smi is also found where PATH does not lead."""
-    environ = with_npu_smi(tmp_path, printing(SCREEN.format(health="OK", process=NOBODY)))
+    environ = with_npu_smi(tmp_path, printing("OK", NOBODY))
     os.renames(tmp_path / "bin", tmp_path / "usr/local/sbin")
 
     assert [("ok", "2 NPUs OK")] == look_at(devices.health, context(str(tmp_path), {**environ, "PATH": os.defpath}))
@@ -292,9 +278,9 @@ def test_npu_smi_fails(tmp_path: Path) -> None:
     environ = with_npu_smi(tmp_path, "echo; echo 'dcmi module initialize failed. ret is -8005'; echo; exit 5")
     tool = tmp_path / "bin" / "npu-smi"
 
-    assert [
-        ("error", f"{tool} info lists no device and exits with status 5: dcmi module initialize failed. ret is -8005")
-    ] == look_at(devices.health, context(str(tmp_path), environ))
+    assert [("error", f"{tool} info failed: exit status 5 (dcmi module initialize failed. ret is -8005)")] == look_at(
+        devices.health, context(str(tmp_path), environ)
+    )
 
 
 def test_npu_smi_hangs(tmp_path: Path) -> None:

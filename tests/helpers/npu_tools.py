@@ -14,7 +14,7 @@ HEAD: Final = """\
 +===========================+===============+====================================================+
 """
 CARD: Final = """\
-| {number:<5} 910B3               | {health:<13} | 93.6        38                0    / 0             |
+| {number:<5} {name:<19} | {health:<13} | 93.6        38                0    / 0             |
 | 0                         | 0000:0{number}:00.0  | 0           0    / 0          3349 / 65536         |
 +===========================+===============+====================================================+
 """
@@ -37,7 +37,7 @@ HEALTH: Final = """\
 
 def table(*health: str, first: int = 0) -> str:
     """Return the table of `npu-smi info` for cards with this health."""
-    cards = (CARD.format(number=number, health=word) for number, word in enumerate(health, first))
+    cards = (CARD.format(number=number, name="910B3", health=word) for number, word in enumerate(health, first))
     return HEAD + "".join(cards)
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from ascend_runner.inspection import child
 from ascend_runner.inspection.child import Inspection
-from ascend_runner.inspection.probes import UnusableError
+from ascend_runner.inspection.node import UnusableError
 from ascend_runner.inspection.watchlist import Defect
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from tests.helpers.waiting import wait_until

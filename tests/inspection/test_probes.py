@@ -11,21 +11,8 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.host.host import Host
-from ascend_runner.inspection.probes import (
-    LONGEST_ERROR,
-    DeviceNodes,
-    InfiniBand,
-    Links,
-    Memory,
-    Network,
-    Node,
-    NpuHealth,
-    Place,
-    Probe,
-    Room,
-    UnusableError,
-    failure,
-)
+from ascend_runner.inspection.node import Node, Place, UnusableError
+from ascend_runner.inspection.probes import DeviceNodes, InfiniBand, Links, Memory, Network, NpuHealth, Probe, Room
 from tests.helpers.npu_tools import NPU_SMI, details, fake_tool, script, table
 from tests.helpers.surroundings import permitted
 from tests.helpers.trees import tree
@@ -94,22 +81,6 @@ def test_npu_smi_that_fails_later(tmp_path: Path) -> None:
     assert ["npu-smi info failed: exit status 5 (dcmi module initialize failed. ret is -8005)"] == sentences(probe)
     fake_tool(tmp_path, "npu-smi", "")
     assert ["npu-smi info did not list any NPU"] == sentences(probe)
-
-
-@pytest.mark.parametrize(
-    ("status", "stdout", "stderr", "expected"),
-    [
-        (0, "", "a warning", ""),
-        (1, "", "", "exit status 1"),
-        (-9, "a table", "", "killed by SIGKILL (a table)"),
-        (2, "a table", "first\n\x1b[31mno \x07permission\x1b[0m \n\n", "exit status 2 (no \\x07permission)"),
-        (2, "", "https://me:s3cr3t@host", "exit status 2 (https://me:***@host)"),
-        (2, "", 100_000 * "x", f"exit status 2 ({LONGEST_ERROR * 'x'})"),
-    ],
-)
-def test_failure_of_a_tool(status: int, stdout: str, stderr: str, expected: str) -> None:
-    """Its last line of error text tells why, masked, printable and not too long."""
-    assert expected == failure(subprocess.CompletedProcess(["tool"], status, stdout, stderr))
 
 
 @pytest.mark.parametrize(("name", "kind"), [("npu-smi", NpuHealth), ("hccn_tool", Links)])
