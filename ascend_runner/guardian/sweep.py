@@ -27,6 +27,7 @@ FREEZE_LIMIT = 0.2
 # Seconds between two checks while processes die: while others exit, the kernel omits some from a list of
 # children (proc(5)), and of those no signal tells.
 POLL_INTERVAL = 0.1
+KILL_INTERVAL = 0.01  # seconds between two signals to the processes below another one
 REAP_PASSES = 3  # through the list of children, while all of them have ended; a signal is not noticed meanwhile
 SWEEP_LIMIT = 5.0  # seconds; what survives SIGKILL for longer is stuck in the kernel
 # Seconds for a process that runs in the kernel after SIGKILL: it frees its memory, or waits for a processor.
@@ -78,6 +79,17 @@ def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
         send(process.identity, SIGKILL)
 
     return found
+
+
+def kill_below(pid: int, seconds: float) -> None:
+    """Send SIGKILL to every living descendant of a process, again until none is left or `seconds` have passed."""
+    deadline = time.monotonic() + seconds
+    while found := [process for process in descendants(pid) if not process.is_zombie]:
+        for process in found:
+            send(process.identity, SIGKILL)
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(KILL_INTERVAL)
 
 
 def _freeze(keep: frozenset[int]) -> list[Descendant]:

@@ -6,16 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from signal import SIGKILL
+from signal import SIGSTOP
 from typing import Final, Optional
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.facts import Fact
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import sweep
 from ascend_runner.host import bounded
 from ascend_runner.host.host import Host
 from ascend_runner.inspection import child
-from ascend_runner.inspection.probes import Node, Place
+from ascend_runner.inspection.node import Node, Place
 from ascend_runner.inspection.watchlist import notice
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.findings import NodeFinding
@@ -87,9 +87,8 @@ class Inspector:
         ended, self._child = self._child, None
         if not ended:
             return
-        tools = tuple(process_tree.descendants(ended.pid))
+        ended.send_signal(SIGSTOP)  # or it would start the next tool
+        sweep.kill_below(ended.pid, 0.0)
         ended.kill()
-        for tool in tools:
-            process_tree.send(tool.identity, SIGKILL)
         bounded.call(END_LIMIT, ended.wait)
         self.pids.clear()

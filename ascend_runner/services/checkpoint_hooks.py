@@ -18,7 +18,7 @@ from signal import SIGKILL
 from typing import IO, Final
 
 from ascend_runner.errors import AscendRunnerError, reason
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services import hooks
@@ -110,7 +110,7 @@ class CheckpointHooks:
         deadline = time.monotonic() + hooks.SWEEP_LIMIT
         while self._is_busy and time.monotonic() < deadline:
             if self._current:
-                _kill_below(self._current)
+                sweep.kill_below(self._current, hooks.SWEEP_LIMIT)
             time.sleep(hooks.SWEEP_POLL)
         if self._output >= 0 and not self._is_busy:
             bounded.call(hooks.DISK_LIMIT, lambda: os.close(self._output))
@@ -140,7 +140,7 @@ class CheckpointHooks:
         with suppress(BrokenPipeError):
             holder.stdin.write(b"\n")
         is_over = _is_readable(holder.stdout, self._runner.limit)
-        _kill_below(holder.pid)
+        sweep.kill_below(holder.pid, hooks.SWEEP_LIMIT)
         status = holder.stdout.readline() if is_over or _is_readable(holder.stdout, hooks.SWEEP_LIMIT) else b""
         if not is_over:
             return hooks.timed_out(self._runner.limit)
@@ -148,7 +148,7 @@ class CheckpointHooks:
 
     def _remove(self, holder: subprocess.Popen[bytes]) -> None:
         """Kill what is left below a process, and the process itself."""
-        _kill_below(holder.pid)
+        sweep.kill_below(holder.pid, hooks.SWEEP_LIMIT)
         holder.kill()
         holder.wait()
         for pipe in (holder.stdin, holder.stdout):
@@ -159,14 +159,3 @@ class CheckpointHooks:
 
 def _is_readable(pipe: IO[bytes], seconds: float) -> bool:
     return bool(select.select([pipe], [], [], seconds)[0])
-
-
-def _kill_below(pid: int) -> None:
-    """Kill everything that a process has started, within the time that SIGKILL may take."""
-    deadline = time.monotonic() + hooks.SWEEP_LIMIT
-    while found := [process for process in process_tree.descendants(pid) if not process.is_zombie]:
-        for process in found:
-            process_tree.send(process.identity, SIGKILL)
-        if time.monotonic() >= deadline:
-            return
-        time.sleep(hooks.SWEEP_POLL)
