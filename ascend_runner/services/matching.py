@@ -48,11 +48,6 @@ class Matcher:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    @property
-    def has_child(self) -> bool:
-        """Whether the child was started, and not given up."""
-        return self._child is not None
-
     def search(self, lines: Sequence[bytes]) -> list[Optional[Match]]:
         """Return, for each line, the first expression that matches with its groups, or None if none does.
 

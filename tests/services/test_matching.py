@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from ascend_runner.guardian import process_tree
 from ascend_runner.services.matching import MOST_AT_ONCE, Matcher
 from ascend_runner.training.steps import LONGEST
 
@@ -91,9 +93,10 @@ def test_search_that_does_not_end() -> None:
 
 def test_no_child_without_a_line_for_it() -> None:
     """Nor after the end."""
+    before = process_tree.children(os.getpid())
     with matching(STEP) as (matcher, _warnings):
         assert groups(matcher, b"nothing") is None
-        assert not matcher.has_child
+        assert before == process_tree.children(os.getpid())
         matcher.stop()
         assert groups(matcher, b"step 7 took 12") is None
-        assert not matcher.has_child
+        assert before == process_tree.children(os.getpid())
