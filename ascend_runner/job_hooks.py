@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.facts import CheckpointEnded, Fact
@@ -12,10 +11,8 @@ from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.report import checkpoint
 from ascend_runner.report.journal import Journal
 from ascend_runner.services import hooks
+from ascend_runner.services.checkpoint_hooks import CheckpointHooks
 from ascend_runner.supervision.state import Phase, State
-
-if TYPE_CHECKING:
-    from ascend_runner.services.checkpoint_hooks import CheckpointHooks
 
 
 class JobHooks:
@@ -33,7 +30,6 @@ class JobHooks:
         self._due.add(hooks.AFTER_ATTEMPT)
         if not hooks.commands(self._journal.spec, hooks.CHECKPOINT):
             return ()
-        from ascend_runner.services.checkpoint_hooks import CheckpointHooks  # noqa: PLC0415  only these need it
 
         self._for_checkpoints = CheckpointHooks(self._hooks, self._journal.spec)
         return self._for_checkpoints.pids

@@ -180,8 +180,8 @@ def health(context: CheckContext) -> Findings:
     found = npu_smi.devices(answer.stdout)
     why = failure(answer)
     if why or not found:
-        problem = f"failed: {why}" if why else f"lists no device: {last_line(answer) or 'no output'}"
-        yield error(f"{tool} info {problem}", UNUSABLE_NODE)
+        outcome = f"failed: {why}" if why else f"lists no device: {last_line(answer) or 'no output'}"
+        yield error(f"{tool} info {outcome}", UNUSABLE_NODE)
         return
     yield from _health_of(found, npu_smi.processes(answer.stdout))
 
