@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Final, Optional
 
 import attrs
 
 from ascend_runner.errors import JobFailedError
 from ascend_runner.supervision.events import Cause, Ending, HangDetected, Slowdown
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.text import duration, size
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
     from ascend_runner.host.clock import Clock
+
+
+HEADS: Final = ("rank", "pid", "state", "ended", "reason", "time", "CPU time", "memory", "output", "log")
 
 
 class RankState(enum.Enum):
@@ -144,6 +148,14 @@ class Outcome:
         is_peer_here = peer is not None and peer.rank_id in {rank.rank_id for rank in self.ranks}
         return False if self.root.is_a_consequence and not is_peer_here else None
 
+    def _repr_html_(self) -> str:
+        """Return a table of the ranks for a notebook, those that have failed first."""
+        from ascend_runner import html_table  # noqa: PLC0415  only notebooks show it
+
+        ranks = sorted(self.ranks, key=lambda rank: (rank is not self.failed, rank.state is not RankState.FAILED))
+        title = f"{self.cause or 'succeeded'}, after {duration(self.seconds)}"
+        return html_table.text(title, "rank", HEADS, list(map(_row, ranks)))
+
     def check(self) -> None:
         """Return if the job succeeded.
 
@@ -152,3 +164,21 @@ class Outcome:
         """
         if self.cause:
             raise JobFailedError(str(self.cause), exit_status=self.status)
+
+
+def _row(rank: RankRecord) -> tuple[str, ...]:
+    """Return the cells that a notebook shows of a rank, below HEADS."""
+    cpu = [rank.user_seconds, rank.system_seconds]
+    finding = rank.finding
+    return (
+        rank.name or str(rank.rank_id),
+        str(rank.pid or ""),
+        rank.state.value.replace("_", " "),
+        str(rank.ending) if rank.ending and not rank.ending.is_success else "",
+        (finding.exception or finding.code or finding.meaning) if finding else "",
+        duration(rank.seconds) if rank.is_started else "",
+        duration(sum(filter(None, cpu))) if None not in cpu else "",
+        "" if rank.max_rss is None else size(rank.max_rss),
+        size(rank.log_size),
+        rank.log_path,
+    )

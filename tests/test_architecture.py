@@ -70,6 +70,7 @@ FLOORS: Final = {
     "problems": 0,
     "quiet": 0,
     "files": 0,
+    "html_table": 0,
     "text": 0,
     "guardian": 0,
 }
@@ -88,6 +89,7 @@ NEIGHBOURS: Final = {
     ("__main__", "cli"): "the second half of the same entrance, behind the guardian's fork",
     ("guardian", "errors"): "exit statuses and the wording of OSError are written once",
     ("problems", "errors"): "exit statuses and the wording of OSError are written once",
+    ("html_table", "text"): "what cannot be shown is escaped as everywhere",
     ("files", "errors"): "exit statuses and the wording of OSError are written once",
 }
 
@@ -140,6 +142,8 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job_tool.commands", "job_tool.batch"): "the options of jobs, 50 ms of 190; only `ascend-job batch` needs them",
     ("job_tool.commands", "job_tool.html_reports"): "jinja2, which no other command needs",
     ("job_tool.commands", "job_tool.metric_outputs"): "prometheus_client, of the optional extra `view`",
+    ("rank_table.model", "html_table"): "only notebooks show a table as HTML",
+    ("rank_record", "html_table"): "as above",
     ("cli", "check.run"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
     ("report.html_page", "html_report.content"): "only a page needs it; loaded in the background in longer jobs",
     ("report.html_page", "html_report.public"): "as above",

@@ -15,8 +15,14 @@ from typing import Final
 import attrs
 
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
+from ascend_runner.text import counted, format_numbers
 
 NO_EXTRA_KEYS: Final[Mapping[str, object]] = MappingProxyType({})
+
+# What a notebook shows of each device, and of each server of a larger table.
+DEVICE_HEADS: Final = ("server", "pod", "rank", "device", "device_ip")
+SERVER_HEADS: Final = ("server", "pods", "ranks", "devices")
+MOST_LISTED: Final = 64  # devices with a row each
 
 # The error codes that HCCL reports up to half an hour after the launch. Problems carry them, so that users who search
 # for a code find the sentence.
@@ -186,6 +192,20 @@ class RankTable:
         """The pods that have devices, ordered by their first rank; none in the dialects without pods."""
         return tuple(dict.fromkeys(device.pod_name for device in self.devices if device.pod_name))
 
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook: a row for each device, or for each server if there are many devices."""
+        from ascend_runner import html_table  # noqa: PLC0415  only notebooks show it
+
+        title = f"{self.dialect.value}: {counted(self.server_count, 'server')}, {counted(self.rank_size, 'device')}"
+        if self.rank_size > MOST_LISTED:
+            return html_table.text(title, "server", SERVER_HEADS, list(map(_row, self.servers)))
+        devices = [
+            (server.server_id, device.pod_name, str(device.rank_id), str(device.device_id), device.device_ip)
+            for server in self.servers
+            for device in server.devices
+        ]
+        return html_table.text(title, "device", DEVICE_HEADS, devices)
+
     def rank(self, rank_id: int) -> Device:
         """Return the device that a rank runs on.
 
@@ -196,6 +216,12 @@ class RankTable:
             raise LookupError(f"rank {rank_id} is out of range, expected 0 to {len(self.devices) - 1}")
 
         return self.devices[rank_id]
+
+
+def _row(server: Server) -> tuple[str, ...]:
+    ranks = format_numbers(device.rank_id for device in server.devices)
+    device_ids = format_numbers(device.device_id for device in server.devices)
+    return server.server_id, ", ".join(server.pod_names), ranks, device_ids
 
 
 def find_errors(table: RankTable) -> list[Problem]:
