@@ -142,6 +142,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job_tool.commands", "job_tool.batch"): "the options of jobs, 50 ms of 190; only `ascend-job batch` needs them",
     ("job_tool.commands", "job_tool.html_reports"): "jinja2, which no other command needs",
     ("job_tool.commands", "job_tool.metric_outputs"): "prometheus_client, of the optional extra `view`",
+    ("job_tool.commands", "job_tool.live.show"): "textual, of the optional extra `view`",
     ("rank_table.model", "html_table"): "only notebooks show a table as HTML",
     ("rank_record", "html_table"): "as above",
     ("cli", "check.run"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",

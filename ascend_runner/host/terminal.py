@@ -6,7 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+STDIN: Final = 0
 STDOUT: Final = 1
+STDERR: Final = 2
 
 
 def is_in_background(group: int) -> bool:
@@ -23,6 +25,11 @@ def columns(fd: int) -> int:
         return os.get_terminal_size(fd).columns
     except OSError:
         return 0
+
+
+def can_move_cursor(environ: Mapping[str, str]) -> bool:
+    """Whether the standard streams are a terminal on which a program can draw a screen and read keys."""
+    return environ.get("TERM", "dumb") not in {"", "dumb"} and all(map(os.isatty, (STDIN, STDOUT, STDERR)))
 
 
 def has_colors(fd: int, environ: Mapping[str, str]) -> bool:

@@ -119,6 +119,19 @@ def _without_extra(command: str, error: ModuleNotFoundError) -> SettingsError:
     return SettingsError(f"{command} requires the package {package}: pip install 'ascend-runner[view]'")
 
 
+def top(options: Namespace) -> int:
+    """Show one job until the user quits; without a terminal, show it once."""
+    if not terminal.can_move_cursor(options.environ):
+        options.json = False
+        return status(options)
+    try:
+        from ascend_runner.job_tool.live import show  # noqa: PLC0415  textual, an extra
+    except ModuleNotFoundError as error:
+        raise _without_extra("top", error) from None
+    show.show(jobs.find(options.job, options.environ, may_be_any_part=True), options.environ)
+    return DONE
+
+
 def show_logs(options: Namespace) -> int:
     """Show the logs of a job."""
     lines = options.lines

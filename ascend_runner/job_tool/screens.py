@@ -29,7 +29,7 @@ def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
     The lines about ranks, which end with their last output, have at most `width` characters.
     """
     job = snapshot.job
-    lines = [f"{job.name}: {_headline(snapshot, now)}"]
+    lines = [f"{job.name}: {headline(snapshot, now)}"]
     lines += [f"  {label:{LABEL}}{shown(text)}" for label, text in _facts(snapshot, now) if text]
     rows = _rows(snapshot, now)
     if rows:
@@ -100,7 +100,8 @@ def clock(at: float) -> str:
     return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006  local time, as in all messages
 
 
-def _headline(snapshot: Snapshot, now: float) -> str:
+def headline(snapshot: Snapshot, now: float) -> str:
+    """Describe the state of a job: "running, started 2026-11-22 09:47:36, 2 h 14 min ago"."""
     job, state, took = snapshot.job, snapshot.text("state"), duration(_seconds(snapshot, now))
     if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is None:
         last = f"; the last state in its report is {state}" if state else ""
@@ -117,6 +118,12 @@ def _headline(snapshot: Snapshot, now: float) -> str:
     return f"{state}{how} after {took}, ended {_ended(snapshot)}"
 
 
+def place(snapshot: Snapshot) -> str:
+    """Describe the node of a job: "192.168.0.25, pod ma-job-5f2c-trainjob-0"."""
+    server, pod, host = snapshot.text("server_id"), snapshot.text("pod_name"), snapshot.job.host
+    return ", ".join(filter(None, (server, pod and f"pod {pod}", f"host {host}" if host != server else "")))
+
+
 def _phase(snapshot: Snapshot) -> str:
     return snapshot.board.phase.value if snapshot.board else "unknown"
 
@@ -125,9 +132,7 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     job = snapshot.job
     yield "cause", snapshot.cause
     yield "command", " ".join(map(shlex.quote, job.command))
-    server, pod = snapshot.text("server_id"), snapshot.text("pod_name")
-    host = f"host {job.host}" if job.host != server else ""
-    yield "node", ", ".join(filter(None, (server, pod and f"pod {pod}", host)))
+    yield "node", place(snapshot)
     yield "runner", f"pid {job.pid}" if snapshot.is_alive else ""
     held_until = epoch(snapshot.text("held_until")) if snapshot.is_alive is not False else 0.0
     yield "held", f"until {clock(held_until)}; ascend-job release {shlex.quote(job.name)} ends it" if held_until else ""

@@ -116,7 +116,7 @@ class Snapshot:
 def take(job: FoundJob) -> Snapshot:
     """Look at a job. Its report is read after its lock, so that the end of a job is never taken for a death."""
     is_alive = job.is_alive()
-    seen = Snapshot(job=job, is_alive=is_alive, board=None if is_alive is None else _read_board(job))
+    seen = Snapshot(job=job, is_alive=is_alive, board=None if is_alive is None else read_board(job))
     found = [attrs.evolve(seen, why=f"no response from its disk within {DISK_LIMIT:g} s")]
 
     def read() -> None:
@@ -141,7 +141,7 @@ def take(job: FoundJob) -> Snapshot:
     return attrs.evolve(seen, gone=_gone(seen), logs=_outputs(seen.board) if seen.board else seen.logs)
 
 
-def _read_board(job: FoundJob) -> Optional[View]:
+def read_board(job: FoundJob) -> Optional[View]:
     """Return the board of a job, or None if it is missing or cannot be read."""
     with suppress(OSError, ValueError):
         fd = os.open(os.path.join(job.run_folder, board.NAME), files.READ_FLAGS)

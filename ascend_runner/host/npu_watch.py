@@ -1,0 +1,163 @@
+"""The figures of NPUs that `npu-smi info watch` prints every two seconds, read without waiting for them.
+
+npu-smi buffers its output unless that is a terminal, so it gets a pseudo-terminal. It is its controlling terminal, too:
+the kernel ends npu-smi when the process that reads it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import termios
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.host.npu_smi import Device
+
+INTERVAL: Final = "2"  # seconds
+PATIENCE: Final = 10.0  # seconds without a line until npu-smi is given up
+CLOSE_LIMIT: Final = 0.5  # seconds
+BLOCK: Final = 1 << 16  # bytes
+LONGEST_LINE: Final = 1 << 12  # bytes
+# The session leader that opens a terminal gets it as its controlling terminal (credentials(7)).
+TAKE_TERMINAL: Final = ("/bin/sh", "-c", 'terminal=$0; exec "$@" <"$terminal" >"$terminal" 2>&1')
+
+# The names of the columns, of which one may have a space in it, or follow another without one.
+_NAME: Final = re.compile(r"[A-Z][A-Za-z]*(?: [A-Z][A-Za-z]*)*\([A-Za-z%]+\)")
+_NPU, _CHIP, _TEMPERATURE, _MEMORY = "NpuID(Idx)", "ChipId(Idx)", "Temp(C)", "Memory(%)"
+_CORES: Final = ("AI Core(%)", "NPU Util(%)")  # the first one that a chip has
+MOST: Final = 1000  # a larger number is none that an NPU has
+
+
+@attrs.frozen(kw_only=True)
+class Figures:
+    """The figures of an NPU, None if it has none: degrees Celsius, and percent of its AI cores and its memory.
+
+    `at` is when they were read, on the monotonic clock.
+    """
+
+    temperature: Optional[int] = None
+    ai_core: Optional[int] = None
+    memory: Optional[int] = None
+    at: float = 0.0
+
+
+class WatchParser:
+    """Reads the lines of `npu-smi info watch`. Pure. The columns are found by their names in the last header."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        """`devices` are those of `npu-smi info`, which knows the ids in /dev."""
+        self._ids = {(one.card, one.chip): one.device_id for one in devices}
+        self._names: list[str] = []
+
+    def parse(self, line: str, at: float) -> Optional[tuple[int, Figures]]:
+        """Return the id of a device and its figures; None if the line has no figures."""
+        names = _NAME.findall(line)
+        if _NPU in names:
+            self._names = names
+            return None
+        cells = line.split()
+        if not cells or len(cells) != len(self._names):
+            return None
+        row = dict(zip(self._names, map(_number, cells)))
+        card, chip = row.get(_NPU), row.get(_CHIP, 0)
+        if card is None or chip is None:
+            return None
+        cores = (row[name] for name in _CORES if row.get(name) is not None)
+        figures = Figures(temperature=row.get(_TEMPERATURE), ai_core=next(cores, None), memory=row.get(_MEMORY), at=at)
+        return self._ids.get((card, chip), card), figures
+
+
+def _number(text: str) -> Optional[int]:
+    try:
+        number = float(text)
+    except ValueError:  # NA or -
+        return None
+    return round(number) if 0 <= number < MOST else None
+
+
+class NpuWatch:
+    """Runs `npu-smi info watch` until it is closed, or has printed nothing for `PATIENCE` seconds."""
+
+    def __init__(self, tool: str, devices: Sequence[Device], now: float) -> None:
+        """Start the tool.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        self._parser = WatchParser(devices)
+        self._rest = b""
+        self._at = now  # of the last line
+        self._fd, slave = pty.openpty()
+        try:
+            _set_raw(slave)
+            os.set_blocking(self._fd, False)
+            argv = (*TAKE_TERMINAL, os.ttyname(slave), tool, "info", "watch", "-d", INTERVAL)
+            self._process: Optional[subprocess.Popen[bytes]] = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(self._fd)
+            raise
+        finally:
+            os.close(slave)
+
+    def read(self, now: float) -> Mapping[int, Figures]:
+        """Return the figures that were printed since the last call, by the id of the device."""
+        found = {}
+        for line in self._lines():
+            self._at = now
+            parsed = self._parser.parse(line, now)
+            if parsed:
+                found[parsed[0]] = parsed[1]
+        if now - self._at > PATIENCE:
+            self.close()
+        return found
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed or given up."""
+        return self._process is None
+
+    def close(self) -> None:
+        """End the tool. May be called twice. One that hangs in the driver is not waited for."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        os.close(self._fd)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(CLOSE_LIMIT)
+
+    def _lines(self) -> Iterator[str]:
+        data = self._rest
+        while self._process:
+            try:
+                read = os.read(self._fd, BLOCK)
+            except OSError:  # there is nothing to read, or the tool has ended
+                break
+            data += read
+            if not read or len(data) > BLOCK:
+                break
+        *lines, rest = data.split(b"\n")
+        self._rest = rest[:LONGEST_LINE]
+        return (line.decode(errors="replace") for line in lines)
+
+
+def _set_raw(fd: int) -> None:
+    """Let a terminal change nothing: no carriage returns, no echo."""
+    mode = termios.tcgetattr(fd)
+    mode[1] &= ~termios.OPOST
+    mode[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(fd, termios.TCSANOW, mode)

@@ -1,0 +1,201 @@
+"""One frame of `ascend-job top`: what is shown of a job on a terminal of a size, as lines of styled text. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.job_tool.live import columns, rank_map
+from ascend_runner.job_tool.live.cells import Line, Span, Style, bar, cut, padded, short_duration, width
+from ascend_runner.job_tool.live.columns import STYLES
+from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, middle
+from ascend_runner.text import duration, format_numbers, printable, rank_list
+
+FEW: Final = 16  # ranks that always have a line each
+MOST_ROWS: Final = 256  # ranks that have a line each if the screen has room for them; of more a map is shown
+BAR: Final = 32  # cells
+ALL: Final = "all"
+CURSOR: Final = "▸ "
+BLANK: Final[Line] = ()
+KEYS: Final = (("enter", "log"), ("s", "stacks"), ("e", "events"), ("a", "all ranks"), ("q", "quit"))
+
+
+@attrs.frozen(kw_only=True)
+class Screen:
+    """The size of the terminal, and what the user has chosen. `selected` is the rank at the cursor."""
+
+    columns: int
+    rows: int
+    selected: Optional[int] = None
+    shows_all: bool = False
+    note: str = ""
+
+
+@attrs.frozen
+class Frame:
+    """The lines, as many as the terminal has at most; `ranks` are those that the cursor can reach, in order."""
+
+    lines: tuple[Line, ...]
+    ranks: tuple[int, ...]
+    selected: Optional[int]
+
+
+def frame(job: JobView, screen: Screen) -> Frame:
+    """Draw a job."""
+    head = [_title(job, screen), *_facts(job, screen), BLANK]
+    room = max(1, screen.rows - len(head) - 2)  # without the heads of the columns and the keys
+    ordered = in_order(job.ranks)
+    odd = [rank for rank in ordered if rank.state in ODD]
+    below: list[Line] = []
+    rows = ordered
+    if not screen.shows_all and len(ordered) > max(FEW, min(room, MOST_ROWS)):
+        rows = odd
+        if len(ordered) > MOST_ROWS:
+            drawn = rank_map.lines(job.ranks, max(1, room - min(len(odd), room // 3) - 1), screen.columns)
+            head += [*drawn, BLANK]
+        else:
+            below = [_others([rank for rank in ordered if rank.state not in ODD], screen)]
+    room = max(1, screen.rows - len(head) - 2 - len(below))
+    selected = screen.selected if screen.selected in {rank.rank_id for rank in rows} else None
+    if selected is None and rows:
+        selected = rows[0].rank_id
+    shown = _window(rows, selected, room)
+    lines = [*head, *_table(job, shown, selected, screen), *below]
+    lines = lines[: screen.rows - 1]
+    lines += [BLANK] * (screen.rows - 1 - len(lines))
+    lines.append(_keys(screen))
+    clipped = tuple(_clipped(line, screen.columns) for line in lines)
+    return Frame(clipped, tuple(rank.rank_id for rank in rows), selected)
+
+
+def _clipped(line: Line, cells: int) -> Line:
+    """Return what fits of a line."""
+    spans: list[Span] = []
+    for text, style in line:
+        part = cut(text, cells)
+        spans.append((part, style))
+        cells -= width(part)
+        if part != text:
+            break
+    return tuple(spans)
+
+
+def _window(rows: Sequence[RankView], selected: Optional[int], room: int) -> Sequence[RankView]:
+    """Return the rows around the cursor that there is room for."""
+    at = next((index for index, rank in enumerate(rows) if rank.rank_id == selected), 0)
+    first = max(0, min(at - room // 2, len(rows) - room))
+    return rows[first : first + room]
+
+
+def _title(job: JobView, screen: Screen) -> Line:
+    text = f" {printable(job.name)}: {printable(job.headline)}"
+    place = f"{printable(job.place)} "
+    if width(text) + width(place) + 2 > screen.columns:
+        place = ""
+    return ((padded(text, screen.columns - width(place)) + place, Style.TITLE),)
+
+
+def _facts(job: JobView, screen: Screen) -> list[Line]:
+    """Return the lines between the title and the table: the training, the states, why it failed or who is odd."""
+    lines = [_step(job, screen), _states(job)]
+    reason = printable(job.cause) or _odd(job.ranks)
+    if reason:
+        style = Style.BAD if job.cause else Style.ODD
+        lines.append(((cut(f" {reason}", screen.columns), style),))
+    return [line for line in lines if line]
+
+
+def _step(job: JobView, screen: Screen) -> Line:
+    """Describe the training: "step 1204 of 1563 ━━━━── 1.75 s per step, about 10 min left, loss 2.31"."""
+    step = job.step
+    if step.step is None:
+        return ()
+    spans: list[Span] = [(" step ", Style.PLAIN), (f"{step.step}", Style.BOLD)]
+    facts = []
+    if step.steps:
+        spans.append((f" of {step.steps}  ", Style.PLAIN))
+        done, rest = bar(step.step / step.steps, min(BAR, screen.columns // 4))
+        spans += [(done, Style.GOOD), (rest, Style.DIM)]
+    if step.seconds:
+        facts.append(f"{step.seconds:.3g} s per step")
+        if step.steps and step.steps > step.step and not job.is_over:
+            facts.append(f"about {short_duration((step.steps - step.step) * step.seconds)} left")
+    if step.loss is not None:
+        facts.append(f"loss {step.loss:.4g}")
+    if step.throughput is not None:
+        facts.append(f"{step.throughput:.4g} {step.unit}".rstrip())
+    used = sum(width(text) for text, _style in spans)
+    return (*spans, (cut(f"  {', '.join(facts)}", screen.columns - used), Style.PLAIN))
+
+
+def _states(job: JobView) -> Line:
+    """Count the ranks by their states: "8 ranks: 7 running, 1 quiet"."""
+    counts = Counter(rank.state for rank in job.ranks)
+    total = len(job.ranks)
+    spans: list[Span] = [(f" {total} rank{'' if total == 1 else 's'}: ", Style.PLAIN)]
+    for state in State:
+        if counts[state]:
+            comma = ", " if len(spans) > 1 else ""
+            spans += [(comma, Style.PLAIN), (f"{counts[state]} {state.value}", STYLES[state])]
+    return tuple(spans) if total else ((" no ranks yet", Style.DIM),)
+
+
+def _odd(ranks: Sequence[RankView]) -> str:
+    """Say in a sentence what is odd: "rank 5 has been quiet for 4 min 12 s, the others for at most 2 s"."""
+    failed = [rank.rank_id for rank in ranks if rank.state is State.FAILED]
+    if failed:
+        return f"{rank_list(failed)} failed"
+    quiet = {rank.rank_id: rank.quiet or 0.0 for rank in ranks if rank.state is State.QUIET}
+    if quiet:
+        others = [rank.quiet for rank in ranks if rank.state is State.RUNNING and rank.quiet is not None]
+        rest = f", the others for at most {short_duration(max(others))}" if others else ""
+        verb = "has" if len(quiet) == 1 else "have"
+        least = "" if len(quiet) == 1 else "at least "
+        return f"{rank_list(quiet)} {verb} been quiet for {least}{duration(min(quiet.values()))}{rest}"
+    behind = {rank.rank_id: rank.step or 0 for rank in ranks if rank.state is State.BEHIND}
+    if behind:
+        median = middle(rank.step for rank in ranks if rank.state is State.RUNNING) or 0.0
+        verb = "is" if len(behind) == 1 else "are"
+        return f"{rank_list(behind)} {verb} {median - min(behind.values()):.0f} steps behind the others"
+    return ""
+
+
+def _table(job: JobView, rows: Sequence[RankView], selected: Optional[int], screen: Screen) -> list[Line]:
+    if not rows:
+        return []
+    table = columns.fitting(rows, job.now, screen.columns)
+    lines: list[Line] = [tuple(table.head())]
+    for rank in rows:
+        mark = (CURSOR if rank.rank_id == selected else " " * len(CURSOR), Style.KEY)
+        lines.append((mark, *table.row(rank, job.now)))
+    return lines
+
+
+def _others(others: Sequence[RankView], screen: Screen) -> Line:
+    """Describe the ranks that have no line: "57 like the median: quiet for 1 s, step 1204, CPU 102%; ranks 0-4"."""
+    devices = [rank.device for rank in others if rank.device]
+    figures = (
+        ("quiet for ", middle(rank.quiet for rank in others), " s"),
+        ("step ", middle(rank.step for rank in others), ""),
+        ("CPU ", middle(rank.cpu for rank in others), "%"),
+        ("HBM ", middle(device.memory for device in devices), "%"),
+        ("AI core ", middle(device.ai_core for device in devices), "%"),
+        ("", middle(device.temperature for device in devices), "°C"),
+    )
+    facts = ", ".join(f"{name}{value:.0f}{unit}" for name, value, unit in figures if value is not None)
+    names = format_numbers(rank.rank_id for rank in others)
+    text = f"  {len(others)} like the median: {facts}{'; ' if facts else ''}ranks {names}"
+    return ((cut(text, screen.columns), Style.DIM),)
+
+
+def _keys(screen: Screen) -> Line:
+    """Return the last line: the keys, or a note."""
+    if screen.note:
+        return ((padded(f" {printable(screen.note)}", screen.columns), Style.ODD),)
+    spans: list[Span] = [(" ", Style.PLAIN)]
+    for key, what in KEYS:
+        spans += [(key, Style.KEY), (f" {what}   ", Style.DIM)]
+    return tuple(spans)

@@ -1,0 +1,113 @@
+"""The ends of logs: when each was last written, its last line, and the last step in it.
+
+A log that has not changed is not opened. Of many logs, only some are examined at each look, so that the cost of a look
+does not grow with the job.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.plan.secrets import Masker
+from ascend_runner.text import last_lines
+from ascend_runner.training.steps import Step, parse
+
+MOST_EXAMINED: Final = 256  # logs at each look, beside those that are shown
+MOST_READ: Final = 32  # logs at each look, beside those that are shown
+FIRST_TAIL: Final = 1 << 16  # bytes of a log that is read for the first time, and at most at any time
+LINE_TAIL: Final = 1 << 12  # bytes that have the last line
+NO_STEP: Final = Step()
+MOST_LINES: Final = 500  # of a tail, in which a step is looked for
+
+
+@attrs.frozen(kw_only=True)
+class Tail:
+    """The end of a log. `at` is when it was written, in seconds since the epoch; the line is without secrets."""
+
+    size: int
+    at: float
+    line: str = ""
+    step: Step = NO_STEP
+    is_read: bool = False
+
+
+class LogTails:
+    """Reads the ends of the logs of a job, again and again."""
+
+    def __init__(self) -> None:
+        self.tails: dict[int, Tail] = {}
+        self._turn = 0
+
+    def look(self, paths: Mapping[int, str], shown: Collection[int]) -> None:
+        """Examine logs, by rank: those that are shown, and in turn some of the others."""
+        others = [rank_id for rank_id in paths if rank_id not in shown]
+        ends = range(self._turn, self._turn + min(MOST_EXAMINED, len(others)))
+        in_turn = [others[index % len(others)] for index in ends]
+        self._turn = ends.stop % len(others) if others else 0
+        allowed = itertools.count()
+        for rank_id in itertools.chain(shown, in_turn):
+            path = paths.get(rank_id)
+            if path:
+                self._examine(rank_id, path, lambda rank_id=rank_id: rank_id in shown or next(allowed) < MOST_READ)
+
+    def _examine(self, rank_id: int, path: str, may_read: object) -> None:
+        """Read the end of a log if it has changed."""
+        with suppress(OSError, ValueError):
+            status = os.stat(path)
+            old = self.tails.get(rank_id)
+            if old and (old.size, old.at) == (status.st_size, status.st_mtime) and old.is_read:
+                return
+            tail = Tail(size=status.st_size, at=status.st_mtime)
+            if old:
+                tail = attrs.evolve(tail, line=old.line, step=old.step)
+            if callable(may_read) and may_read():
+                tail = _read(path, tail, old.size if old and old.is_read else None)
+            self.tails[rank_id] = tail
+
+
+def _read(path: str, tail: Tail, old_size: Optional[int]) -> Tail:
+    """Return a tail with what was written since the log had the old size.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    fd = os.open(path, files.READ_FLAGS)
+    with open(fd, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return tail
+        grown = FIRST_TAIL if old_size is None or old_size > tail.size else tail.size - old_size + LINE_TAIL
+        start = max(0, tail.size - min(grown, FIRST_TAIL))
+        file.seek(start)
+        data = file.read(tail.size - start)
+    if start:
+        data = data.partition(b"\n")[2] or data.partition(b" ")[2]  # the first word may be part of a secret
+    line = next(iter(last_lines(Masker().data(_last_lines(data)))[-1:]), "").replace("\t", " ").strip()
+    return attrs.evolve(tail, line=line or tail.line, step=_merged(tail.step, data), is_read=True)
+
+
+def _last_lines(data: bytes) -> bytes:
+    return data if len(data) <= LINE_TAIL else data[-LINE_TAIL:].partition(b"\n")[2] or data[-LINE_TAIL:]
+
+
+def _merged(step: Step, data: bytes) -> Step:
+    """Return a step with the newest figures in some lines, which may be in two lines."""
+    figures: dict[str, object] = {}
+    for found in _steps(data):
+        figures = {**{name: value for name, value in found._asdict().items() if value not in {None, ""}}, **figures}
+        if found.step is not None:
+            break
+    return step._replace(**figures)  # type: ignore[arg-type]  # fields of several types
+
+
+def _steps(data: bytes) -> Iterator[Step]:
+    """Yield the steps in some lines, the newest first."""
+    lines = data.rstrip(b"\n").split(b"\n")[-MOST_LINES:]
+    return filter(None, map(parse, reversed(lines)))

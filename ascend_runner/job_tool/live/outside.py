@@ -1,0 +1,97 @@
+"""What `ascend-job top` shows outside of its own screen: a log, stacks or events in the user's pager."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Callable, Final
+
+import attrs
+
+from ascend_runner.errors import AscendRunnerError, reason
+from ascend_runner.host import executables
+from ascend_runner.job_tool import event_lines, rank_stacks, snapshot
+from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.text import printable
+
+LESS: Final = "less"
+# Control characters as "^[" even if the variable LESS has -r or -R; no preprocessor, which cannot follow a file.
+LESS_OPTIONS: Final = ("-+r", "-+R", "-L")
+
+
+@attrs.frozen(kw_only=True)
+class Outside:
+    """Shows texts about a job on the terminal."""
+
+    job: FoundJob
+    environ: Mapping[str, str]
+    log_path: Callable[[int], str]
+
+    def log(self, rank_id: int) -> str:
+        """Follow the log of a rank."""
+        path = self.log_path(rank_id)
+        if not path:
+            return f"the log of rank {rank_id} cannot be found"
+        pager = self._pager()
+        if not pager:  # the escapes are those of `ascend-job logs`
+            follow = ("logs", self.job.log_dir, "-f", "-r", str(rank_id))
+            return _run((sys.executable, sys.argv[0], *follow))
+        options = ("+F",) if os.path.basename(pager[0]) == LESS else ()
+        return _run((*pager, *options, path))
+
+    def stacks(self, _rank_id: int) -> str:
+        """Show the stacks of all ranks of this node."""
+        found = rank_stacks.leaders(snapshot.take(self.job))
+        if not found:
+            return f"no rank of {self.job.name} is running on this machine"
+        print("reading the stacks ...", flush=True)  # noqa: T201  on the normal screen, which the user sees meanwhile
+        text = rank_stacks.text(found, "stacks, outliers first:", self.environ.get("PATH", os.defpath))
+        return self._show(text)
+
+    def events(self, _rank_id: int) -> str:
+        """Show the events of the job."""
+        return self._show("".join(f"{line}\n" for line in event_lines.lines(self.job, follows=False)))
+
+    def _show(self, text: str) -> str:
+        pager = self._pager()
+        if pager:
+            return _run(pager, text)
+        print(text)  # noqa: T201  as above
+        with suppress(EOFError, KeyboardInterrupt):
+            input("press enter to go back ")
+        return ""
+
+    def _pager(self) -> Sequence[str]:
+        """Return the command of the user's pager, or of less; none if there is neither."""
+        search_path = self.environ.get("PATH", os.defpath)
+        words = [LESS]
+        with suppress(ValueError):  # an unclosed quotation
+            words = shlex.split(self.environ.get("PAGER", "")) or words
+        for command in (words, [LESS]):
+            try:
+                found = executables.find_executable(command[0], cwd=os.getcwd(), search_path=search_path)
+            except AscendRunnerError:
+                continue
+            return (found, *command[1:], *(LESS_OPTIONS if os.path.basename(found) == LESS else ()))
+        return ()
+
+
+def _run(command: Sequence[str], text: str = "") -> str:
+    """Run a command on the terminal until the user leaves it; return a note if it fails."""
+    before = signal.signal(signal.SIGINT, _ignore)  # Ctrl-C is for the command, which does not inherit a handler
+    try:
+        done = subprocess.run(command, input=text.encode(errors="replace") if text else None, check=False)
+    except OSError as error:
+        return f"cannot start {printable(command[0])}: {reason(error)}"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return f"{printable(command[0])} failed (exit status {done.returncode})" if done.returncode > 0 else ""
+
+
+def _ignore(_signum: int, _frame: object) -> None:
+    """Do nothing at a signal."""

@@ -1,0 +1,82 @@
+"""The part of a job on one node, looked at again and again: its board, which is cheap, and its report if it changes."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Optional
+
+import attrs
+
+from ascend_runner.board_reader import View
+from ascend_runner.host.host import Host
+from ascend_runner.job_tool import screens, snapshot
+from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.live import npus, rank_views
+from ascend_runner.job_tool.live.process_meter import ProcessMeter, Usage
+from ascend_runner.job_tool.live.view import RankView
+from ascend_runner.job_tool.snapshot import Condition, Snapshot
+
+FINAL = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.DIED})
+
+
+class Part:
+    """What is known of a part of a job."""
+
+    def __init__(self, job: FoundJob, host: Host) -> None:
+        self._job, self._host = job, host
+        self._stamp: object = None
+        self._npus: Optional[tuple[int, ...]] = None
+        self._meter = ProcessMeter(job.pid)
+        self.seen: Snapshot = Snapshot(job=job, is_alive=None)
+        self.board: Optional[View] = None
+
+    def look(self) -> list[RankView]:
+        """Return the ranks as they are now."""
+        self.board = snapshot.read_board(self._job) if self.seen.board else None
+        stamp = self._new_stamp()
+        if stamp != self._stamp or (self.seen.board and not self.board) or self.seen.condition is Condition.DIED:
+            self._stamp = stamp
+            self.seen = snapshot.take(self._job)
+            self.board = self.seen.board
+        if self.board:
+            return [self._with_npu(rank) for rank in rank_views.of_board(self.board, self.seen.gone)]
+        return [self._with_npu(rank) for rank in rank_views.of_report(self.seen, self._job.host)]
+
+    def usages(self, ranks: list[RankView], now: float) -> dict[int, Usage]:
+        """Return what the processes of ranks use."""
+        if not self.is_here:
+            return {}
+        return self._meter.look({rank.rank_id: rank.pid for rank in ranks if rank.state.is_running and rank.pid}, now)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its processes can be seen."""
+        return self._job.is_of_this_machine and not self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.seen.condition in FINAL
+
+    @property
+    def headline(self) -> str:
+        """Its state in a sentence."""
+        return screens.headline(self.seen, time.time())
+
+    def _new_stamp(self) -> object:
+        """Return what changes if the job or its report does."""
+        report = None
+        with suppress(OSError):
+            status = os.stat(self._job.path("report", "json"))
+            report = status.st_ino, status.st_size, status.st_mtime_ns
+        return self._job.is_alive(), report
+
+    def _with_npu(self, rank: RankView) -> RankView:
+        """Return a rank with the id of its NPU in /dev instead of its index on the node, if that is known."""
+        if rank.npu is None or not self._job.is_of_this_machine:
+            return rank
+        if self._npus is None:
+            self._npus = npus.ids_of_ranks(self._host, self._job.runner_pid)
+        return attrs.evolve(rank, npu=self._npus[rank.npu]) if rank.npu < len(self._npus) else rank

@@ -1,0 +1,134 @@
+"""What `ascend-job top` knows of a job at a moment, and which of its ranks differ from the others. Pure."""
+
+from __future__ import annotations
+
+import enum
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner import quiet
+from ascend_runner.host.npu_watch import Figures
+from ascend_runner.training.steps import Step
+
+STEPS_BEHIND: Final = 2  # of the median rank, and
+PART_BEHIND: Final = 0.01  # of its steps, beyond which a rank is behind: ranks do not print at the same moment
+NO_STEP: Final = Step()
+FEWEST_STEPS: Final = 2  # ranks whose steps are known: Megatron prints those of one rank only
+
+
+class State(enum.Enum):
+    """What is shown as the state of a rank, the one that needs attention most first."""
+
+    FAILED = "failed"
+    NOT_KILLED = "not killed"
+    QUIET = "quiet"  # running, but without output for much longer than the others
+    BEHIND = "behind"  # running, but some steps behind the others
+    ENDED = "ended"  # since the report was written
+    NOT_STARTED = "not started"
+    STOPPED = "stopped"
+    STOPPING = "stopping"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the rank runs."""
+        return self in {State.RUNNING, State.STOPPING, State.QUIET, State.BEHIND, State.NOT_KILLED}
+
+
+ODD: Final = frozenset({State.FAILED, State.NOT_KILLED, State.QUIET, State.BEHIND, State.ENDED})
+
+
+@attrs.frozen(kw_only=True)
+class RankView:
+    """One rank; figures that are unknown are None.
+
+    `npu` is the id of its NPU in /dev, `quiet` for how many seconds it has written nothing, `cpu` the percent of a
+    core and `memory` the bytes that its processes use. `ending` is how it ended: "1", or "SIGSEGV". `output` are the
+    bytes of equal spans of time from the start of the attempt until now.
+    """
+
+    rank_id: int
+    state: State
+    ending: str = ""
+    name: str = ""
+    node: str = ""
+    pid: int = 0
+    npu: Optional[int] = None
+    quiet: Optional[float] = None
+    step: Optional[int] = None
+    cpu: Optional[float] = None
+    memory: Optional[int] = None
+    device: Optional[Figures] = None
+    output: tuple[int, ...] = ()
+    last_line: str = ""
+
+    @property
+    def title(self) -> str:
+        """The number of the rank, or the name of an auxiliary process."""
+        return self.name or str(self.rank_id)
+
+    @property
+    def words(self) -> str:
+        """Its state, with how it ended if it failed."""
+        return f"{self.state.value} {self.ending}" if self.ending and self.state is State.FAILED else self.state.value
+
+
+@attrs.frozen(kw_only=True)
+class JobView:
+    """A job. `headline` is its state in a sentence, `cause` why it failed, `place` on which node or nodes it runs.
+
+    `step` is the last one that a rank has printed, with the seconds that a step takes. `now` is the time on the
+    monotonic clock.
+    """
+
+    name: str
+    headline: str
+    ranks: tuple[RankView, ...]
+    now: float
+    place: str = ""
+    cause: str = ""
+    step: Step = NO_STEP
+    is_over: bool = False
+
+
+def judged(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
+    """Return ranks with the states that show only in comparison: quiet and behind."""
+    running = [rank for rank in ranks if rank.state is State.RUNNING]
+    long_quiet = quiet.unusual({rank.rank_id: rank.quiet for rank in running if rank.quiet is not None})
+    steps = [rank.step for rank in running if rank.step is not None]
+    median = middle(steps) if len(steps) >= FEWEST_STEPS else None
+
+    def state(rank: RankView) -> State:
+        if rank.state is not State.RUNNING:
+            return rank.state
+        if rank.rank_id in long_quiet:
+            return State.QUIET
+        if median is not None and rank.step is not None and is_behind(rank.step, median):
+            return State.BEHIND
+        return State.RUNNING
+
+    states = map(state, ranks)
+    return tuple(rank if found is rank.state else attrs.evolve(rank, state=found) for rank, found in zip(ranks, states))
+
+
+def is_behind(step: float, median: float) -> bool:
+    """Whether a step is one that the median rank has passed for some time."""
+    return median - step > max(STEPS_BEHIND, PART_BEHIND * median)
+
+
+def middle(values: Iterable[Optional[float]]) -> Optional[float]:
+    """Return the median of those that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return statistics.median_low(known) if known else None
+
+
+_PLACES: Final = {state: place for place, state in enumerate(State)}
+
+
+def in_order(ranks: Iterable[RankView]) -> list[RankView]:
+    """Return ranks in the order in which they are shown: the odd ones first, the others by their numbers."""
+    return sorted(ranks, key=lambda rank: (_PLACES[rank.state] if rank.state in ODD else len(_PLACES), rank.rank_id))

@@ -1,0 +1,85 @@
+"""Jobs of 8, 64 and 1,024 ranks as `ascend-job top` sees them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from ascend_runner.host.npu_watch import Figures
+from ascend_runner.job_tool.live.view import JobView, RankView, State, judged
+from ascend_runner.training.steps import Step
+
+NOW: Final = 1000.0  # seconds
+STEADY: Final = (40, *(90 + index * 7 % 25 for index in range(70)))  # bytes
+STALLED: Final = (*STEADY[:48], *[0] * 23)
+
+
+def rank(rank_id: int, **members: object) -> RankView:
+    """Return a rank that trains."""
+    known = {
+        "state": State.RUNNING,
+        "npu": rank_id % 8,
+        "pid": 25355 + rank_id,
+        "quiet": float(rank_id % 3),
+        "step": 1204,
+        "cpu": 101.0 + rank_id % 4,
+        "memory": (39 << 30) // 10 + (rank_id % 5 << 20),
+        "device": Figures(temperature=52 + rank_id % 4, ai_core=95 + rank_id % 3, memory=91, at=NOW - 1),
+        "output": STEADY[rank_id % 5 :],
+        "last_line": f"step:[ 1204/ 1563], loss: 2.{310 + rank_id}, per_step_time: 1752ms, lr: 1e-05",
+    }
+    return RankView(rank_id=rank_id, **{**known, **members})  # type: ignore[arg-type]  # members of several types
+
+
+def quiet(rank_id: int) -> RankView:
+    """Return a rank that has written nothing for minutes, and whose NPU is idle."""
+    figures = Figures(temperature=49, ai_core=0, memory=91, at=NOW - 1)
+    line = "step:[ 1069/ 1563], loss: 2.402, per_step_time: 1749ms, lr: 1e-05"
+    return rank(rank_id, quiet=252.0, step=1069, cpu=99.0, device=figures, output=STALLED, last_line=line)
+
+
+EIGHT: Final = JobView(
+    name="modelarts-job-5f2c",
+    headline="running, started 2026-11-21 09:47:36, 2 h 14 min ago",
+    place="192.168.0.25, pod ma-job-5f2c-trainjob-0",
+    ranks=judged([quiet(5) if number == 5 else rank(number) for number in range(8)]),
+    now=NOW,
+    step=Step(step=1204, steps=1563, seconds=1.752, loss=2.311),
+)
+_AGED: Final = Figures(temperature=61, ai_core=0, memory=17, at=NOW - 60)
+SIXTY_FOUR: Final = attrs.evolve(
+    EIGHT,
+    ranks=judged(
+        [
+            *(quiet(number) if number in {5, 44} else rank(number) for number in range(60)),
+            rank(60, step=1100),
+            rank(61, step=None, cpu=None, memory=None, device=None, quiet=None, last_line="", output=()),
+            rank(62, device=_AGED),
+            rank(63, state=State.FAILED, ending="SIGSEGV", quiet=None, last_line="Fatal Python error: 段错误"),
+        ]
+    ),
+)
+
+
+def of_many(rank_id: int) -> RankView:
+    """Return a rank of which only the log is seen."""
+    members = {"cpu": None, "memory": None, "device": None, "output": (), "pid": 0, "node": f"worker-{rank_id // 8}"}
+    line = f"step:[  880/ 5000], loss: 3.{rank_id % 100:02}, per_step_time: 1752ms"
+    found = rank(rank_id, step=880, last_line=line, **members)
+    if rank_id == 170:
+        line = "RuntimeError: EI0006: connect timeout"
+        return attrs.evolve(found, state=State.FAILED, ending="1", quiet=None, last_line=line)
+    return attrs.evolve(found, quiet=130.0) if rank_id in {224, 312} else found
+
+
+THOUSAND: Final = JobView(
+    name="modelarts-job-9a11",
+    headline="running, started 2026-11-21 09:47:36, 31 min 4 s ago",
+    place="128 nodes, from the logs in /sfs/log",
+    ranks=judged([of_many(number) for number in range(1024)]),
+    now=NOW,
+    step=Step(step=880, steps=5000, seconds=1.752),
+)
+JOBS: Final = {8: EIGHT, 64: SIXTY_FOUR, 1024: THOUSAND}  # by their ranks
+SIZES: Final = {80: 24, 140: 24, 300: 50}  # rows by columns

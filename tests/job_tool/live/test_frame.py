@@ -1,0 +1,174 @@
+"""Frames of `ascend-job top`: golden ones, and the laws that hold for all of them.
+
+`scripts/generate --pictures` writes the golden frames; read what has changed before it is committed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+from hypothesis import given, strategies
+
+from ascend_runner.host.npu_watch import Figures
+from ascend_runner.job_tool.live.cells import Style, width
+from ascend_runner.job_tool.live.frame import Frame, Screen, frame
+from ascend_runner.job_tool.live.view import JobView, State, judged
+from ascend_runner.training.steps import Step
+from tests.helpers.live_views import EIGHT, JOBS, NOW, SIXTY_FOUR, SIZES, THOUSAND, rank
+
+GOLDEN: Final = Path(__file__).parents[3] / "fixtures" / "top"
+
+
+def text(drawn: Frame) -> str:
+    """Return a frame as text."""
+    return "".join("".join(part for part, _style in line).rstrip() + "\n" for line in drawn.lines)
+
+
+def drawn(job: JobView, columns: int = 140, rows: int = 24, **chosen: object) -> list[str]:
+    """Return the lines of a frame."""
+    screen = Screen(columns=columns, rows=rows, **chosen)  # type: ignore[arg-type]  # fields of several types
+    return text(frame(job, screen)).splitlines()
+
+
+def styles(job: JobView, words: str) -> set[Style]:
+    """Return how a text is shown."""
+    lines = frame(job, Screen(columns=140, rows=24)).lines
+    return {style for line in lines for part, style in line if words in part}
+
+
+@pytest.mark.parametrize("columns", SIZES)
+@pytest.mark.parametrize("count", JOBS)
+def test_golden_frames(count: int, columns: int) -> None:
+    """Jobs of 8, 64 and 1,024 ranks look as they have looked before."""
+    screen = Screen(columns=columns, rows=SIZES[columns])
+
+    assert (GOLDEN / f"{count}-ranks-{columns}.txt").read_text(encoding="utf-8") == text(frame(JOBS[count], screen))
+
+
+@given(
+    strategies.integers(1, 320),
+    strategies.integers(1, 60),
+    strategies.sampled_from([*JOBS.values()]),
+    strategies.booleans(),
+)
+def test_frame_fits(columns: int, rows: int, job: JobView, shows_all: bool) -> None:  # noqa: FBT001  hypothesis
+    """No frame has more lines or columns than the terminal."""
+    found = frame(job, Screen(columns=columns, rows=rows, shows_all=shows_all))
+
+    assert rows == len(found.lines)
+    for line in found.lines:
+        assert sum(width(part) for part, _style in line) <= columns
+
+
+def test_odd_rank_comes_first() -> None:
+    """The rank that differs has the first line, and a sentence above says how."""
+    lines = drawn(EIGHT)
+
+    assert " rank 5 has been quiet for 4 min 12 s, the others for at most 2 s" == lines[3]
+    assert ["▸", "5", "5", "quiet"] == lines[6].split()[:4]
+    assert {Style.ODD} == styles(EIGHT, "4 min") - {Style.TITLE}
+
+
+def test_rank_that_is_behind() -> None:
+    """A rank is behind if the others have passed its step long ago, but not at the steps around it."""
+    ranks = [rank(number, step=step) for number, step in enumerate((100, 100, 101, 90, 98))]
+
+    assert [State.RUNNING] * 3 + [State.BEHIND, State.RUNNING] == [one.state for one in judged(ranks)]
+
+
+def test_failure() -> None:
+    """The cause of a failure stands above the table, in red."""
+    cause = "rank 3 failed: exit status 1 (ValueError: loss is nan)"
+    job = attrs.evolve(EIGHT, cause=cause, ranks=(rank(3, state=State.FAILED, ending="1"), rank(4)))
+
+    assert {Style.BAD} == styles(job, cause)
+    assert "failed 1" in drawn(job)[6]
+
+
+def test_missing_old_and_zero() -> None:
+    """A figure that is missing is "-", one that is old has a "*", and zero is 0."""
+    old = Figures(temperature=40, ai_core=0, memory=None, at=NOW - 60)
+    job = attrs.evolve(EIGHT, ranks=(rank(0), rank(1, device=old, cpu=0.0, step=None)))
+    cells = drawn(job)[6].split()
+
+    assert ["1", "1", "running", "1", "s", "-", "0%", "3.9", "GiB", "-", "0%*", "40°C*"] == cells[:12]
+
+
+def test_column_of_which_nothing_is_known() -> None:
+    """A column without any figure gives its place to the others."""
+    ranks = tuple(attrs.evolve(one, device=None, cpu=None) for one in EIGHT.ranks)
+    heads = drawn(attrs.evolve(EIGHT, ranks=ranks))[5].split()
+
+    assert {"memory"} == {"CPU", "memory", "HBM", "core", "temp"} & {*heads}
+
+
+def test_ranks_like_the_median() -> None:
+    """Of 64 ranks on a small screen, those that differ have a line, and the others one for all of them."""
+    lines = drawn(SIXTY_FOUR)
+    job = drawn(SIXTY_FOUR, shows_all=True, rows=80)
+
+    assert ["63", "5", "44", "60"] == [line.lstrip("▸ ").split()[0] for line in lines[6:10]]
+    assert lines[10].startswith("  60 like the median: quiet for 1 s, step 1204, CPU 103%, HBM 91%, AI core 96%, 54°C;")
+    assert 64 == sum(line.lstrip("▸ ").split(" ")[0].isdigit() for line in job[6:])
+
+
+def test_map_of_many_ranks() -> None:
+    """Of 1,024 ranks there is a map with 64 in a line, and lines of those that differ."""
+    lines = drawn(THOUSAND, rows=32)
+    found = [line for line in lines if "···" in line]
+
+    assert 16 == len(found)
+    assert ["F", "q", "q"] == [char for line in found for char in line.split()[1] if char != "·"]
+    assert ["170", "224", "312"] == [line.lstrip("▸ ").split()[0] for line in lines if "  880  " in line]
+
+
+def test_map_without_room() -> None:
+    """If the map has more lines than there is room for, those with an odd rank are among them."""
+    lines = drawn(THOUSAND, columns=80, rows=16)
+
+    found = [line.split()[0] for line in lines if "···" in line]
+
+    assert {"128", "192", "256"} <= {*found}
+    assert any(f"... {16 - len(found)} more lines without an odd rank" in line for line in lines)
+
+
+def test_cursor_stays_in_view() -> None:
+    """All ranks can be reached with the cursor, and its line is always shown."""
+    found = frame(SIXTY_FOUR, Screen(columns=80, rows=12, shows_all=True, selected=40))
+
+    assert 64 == len(found.ranks)
+    assert "▸   40" in text(found)
+
+
+def test_selected_rank_that_is_gone() -> None:
+    """If the rank at the cursor is no longer shown, the cursor is at the first one."""
+    assert 5 == frame(EIGHT, Screen(columns=80, rows=24, selected=99)).selected
+    assert None is frame(attrs.evolve(EIGHT, ranks=()), Screen(columns=80, rows=24)).selected
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (Step(), ""),
+        (Step(step=7), " step 7"),
+        (Step(step=50, steps=100, seconds=2.0), "2 s per step, about 1 min left"),
+        (Step(step=100, steps=100, seconds=2.0), "2 s per step"),
+    ],
+)
+def test_step(step: Step, expected: str) -> None:
+    """The line about the training has what its lines say, and the time that is left."""
+    line = drawn(attrs.evolve(EIGHT, step=step))[1]
+
+    assert line.endswith(expected) if expected else line.startswith(" 8 ranks")
+
+
+def test_hostile_texts() -> None:
+    """Control characters in a name, a state or a cause are escaped."""
+    evil = "\x1b]0;x\x07\u202e[bold]"
+    lines = drawn(attrs.evolve(EIGHT, name=evil, headline=evil, cause=evil, place=evil), note=evil)
+
+    assert all(line.isprintable() for line in lines)
+    assert "[bold]" in lines[0]
