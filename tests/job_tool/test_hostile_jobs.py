@@ -12,7 +12,7 @@ from tests.helpers.waiting import wait_until
 from tests.html_report.test_page import HOSTILE
 from tests.job_tool.conftest import Tool
 
-SCRIPT = "cat {0}/text-$RANK; until [ -e {0}/go ]; do sleep 0.1; done; echo Traceback; cat {0}/text-$RANK; exit 1"
+SCRIPT = "cat {0}/text-$RANK; until [ -e {0}/go ]; do sleep 0.1; done; cat {0}/text-$RANK; exit 1"
 LIVE = (("status",), ("status", "--json"), ("list",), ("logs", "-n", "all"), ("stacks",), ("events",), ("metrics",))
 AFTERWARDS = tuple(words for words in LIVE if words != ("stacks",))
 LONG = "x" * (1 << 20)
@@ -30,17 +30,16 @@ def test_views(texts: tuple[str, ...], program: Program, tool: Tool, run_dir: os
     run = program.start(*options, "sh", "-c", SCRIPT.format(program.folder), "x", *words, env=env)
     written = sum(path.stat().st_size for path in program.folder.glob("text-*"))
     wait_until(lambda: written == sum(path.stat().st_size for path in program.log_dir.glob("*.txt")))
-    views = {f"live {view[0]}": tool(*view)[1] for view in LIVE}
-    lines = len(tool("status")[1].splitlines())
+    views = {" ".join(view): tool(*view)[1] for view in LIVE}
     (program.folder / "go").touch()
     status = run.finish()
-    views.update({view[0]: tool(*view)[1] for view in AFTERWARDS})
+    views |= {"screen": run.screen, **{f"{' '.join(view)} afterwards": tool(*view)[1] for view in AFTERWARDS}}
 
     assert 1 == status
-    assert {} == {name: odd(text) for name, text in {**views, "screen": run.screen}.items() if odd(text)}
-    assert len(texts) + 8 == lines  # six of the job, an empty one and the heads of the columns
-    assert views["logs"].count("\n") == len(texts) * 5
-    assert json.loads(views["status"])["ranks"]
+    assert {} == {name: odd(text) for name, text in views.items() if odd(text)}
+    assert len(texts) + 8 == views["status"].count("\n")  # six of the job, an empty one and the heads of the columns
+    assert len(texts) * 2 == views["logs -n all"].count("\n")
+    assert len(texts) == len(json.loads(views["status --json"])["ranks"])
 
 
 def odd(text: str) -> set[str]:
