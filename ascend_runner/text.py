@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Optional
 
 LINE_LIMIT: Final = 600  # characters of one line that a report shows: enough for an error, too few to bury it
 LAST_LINES: Final = 20  # of a rank's output that a report shows
@@ -113,6 +113,13 @@ def is_whole_number(text: str, most_digits: int = MOST_DIGITS) -> bool:
     int() would also accept "+1", " 1", "1_0", and digits of other scripts.
     """
     return text.isascii() and text.isdigit() and len(text) <= most_digits
+
+
+def number_within(value: object, most: float, least: float = 0.0) -> Optional[float]:
+    """Return a number from `least` to `most`, which is finite, or None if the value is anything else."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    return None
 
 
 def duration(seconds: float) -> str:

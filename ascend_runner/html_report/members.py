@@ -8,6 +8,8 @@ from typing import Final, Optional
 
 import attrs
 
+from ascend_runner.text import number_within
+
 LARGEST: Final = float(1 << 53)  # whole numbers up to here are exact, and can be formatted
 
 
@@ -24,9 +26,7 @@ class Members:
 
     def number(self, name: str) -> Optional[float]:
         """Return a number that is not negative, or None if it is missing or out of range."""
-        value = self.members.get(name)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return value if is_number and 0 <= value <= LARGEST else None  # type: ignore[operator,return-value]
+        return number_within(self.members.get(name), LARGEST)
 
     def whole(self, name: str) -> Optional[int]:
         """Return an integer, or None if it is missing or out of range."""
@@ -52,7 +52,7 @@ class Members:
         return tuple(item for item in map(_whole, self._items(name)) if item is not None)
 
     def child(self, name: str) -> Members:
-        """Return an object; one without members if it is missing."""
+        """Return an object, or an empty one if it is missing."""
         value = self.members.get(name)
         return Members(value) if isinstance(value, dict) else Members()
 

@@ -20,7 +20,7 @@ from ascend_runner.board_reader import LARGEST_NUMBER, LARGEST_PID
 from ascend_runner.errors import AscendRunnerError, SettingsError
 from ascend_runner.guardian import process_tree
 from ascend_runner.services import run_folder
-from ascend_runner.text import abbreviated, is_whole_number
+from ascend_runner.text import abbreviated, is_whole_number, number_within
 
 LARGEST: Final = 1 << 20  # bytes of a run file
 NEWEST_LINK: Final = os.path.join("logs", "latest")  # what a job off the platforms makes in its working directory
@@ -176,12 +176,8 @@ def _bases(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def number(value: object) -> Optional[float]:
-    """Return a number from a file that anybody may have written, or None if it is not a number or out of range.
-
-    What is in range is finite, and can be a time in seconds since the epoch.
-    """
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if is_number and 0 <= value <= LARGEST_NUMBER else None  # type: ignore[operator,return-value]
+    """Return a number from a file that anybody may have written, or None if it cannot be a time since the epoch."""
+    return number_within(value, LARGEST_NUMBER)
 
 
 def _in_directory(path: str) -> list[FoundJob]:

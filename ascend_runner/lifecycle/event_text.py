@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Optional
+from typing import Any, Final
 
 import attrs
 
 from ascend_runner.lifecycle.events import LIMIT_CHANGED, why_no_restart
 from ascend_runner.lifecycle.machine import Restart, Verdict
 from ascend_runner.supervision.events import HangDetected, Slowdown, signal_name
-from ascend_runner.text import LONGEST_DURATION, duration
+from ascend_runner.text import LONGEST_DURATION, duration, number_within
 
 WORDS: Final = {
     "begun": "the job has started",
@@ -22,10 +22,26 @@ WORDS: Final = {
     "limit_reached": "the time limit has been reached",
     "resized": "the job runs on fewer nodes",
 }
-# Members of an event that its text has, or that only a replay needs.
+# Members of an event that its text contains, or that only a replay needs.
 KNOWN: Final = {
-    *("state", "event", "attempt", "sentence", "verdict", "delay", "status", "signum", "policy", "restart"),
-    *("fingerprint", "has_progressed", "is_clear", "is_local", "checkpoint", "limit", "is_error", "condition"),
+    "state",
+    "event",
+    "attempt",
+    "sentence",
+    "verdict",
+    "delay",
+    "status",
+    "signum",
+    "policy",
+    "restart",
+    "fingerprint",
+    "has_progressed",
+    "is_clear",
+    "is_local",
+    "checkpoint",
+    "limit",
+    "is_error",
+    "condition",
     *(field.name for kind in (HangDetected, Slowdown) for field in attrs.fields(kind)),
 }
 
@@ -49,7 +65,7 @@ def _text(data: Mapping[str, object]) -> str:
         text = text or (f"exit status {status}" if status else "all ranks have succeeded")
         text += _verdict(data)
     elif kind == LIMIT_CHANGED:
-        limit = _seconds(data.get("limit"))
+        limit = number_within(data.get("limit"), LONGEST_DURATION)
         after = "was removed" if limit is None else f"is now {duration(limit)} after the start"
         text = f"the time limit of the job {after}"
     elif kind == "stop_requested" and data["state"] == "failed" and isinstance(signum, int):
@@ -65,7 +81,7 @@ def _text(data: Mapping[str, object]) -> str:
 
 
 def _verdict(data: Mapping[str, object]) -> str:
-    verdict, delay = str(data.get("verdict")), _seconds(data.get("delay"))
+    verdict, delay = str(data.get("verdict")), number_within(data.get("delay"), LONGEST_DURATION)
     if verdict == Verdict.RESTART.value and delay is not None:
         return f"; restart in {duration(delay)}" if delay else "; restart at once"
     signum = data.get("signum")
@@ -76,9 +92,3 @@ def _verdict(data: Mapping[str, object]) -> str:
     except ValueError:  # of another version
         return ""
     return why and f"; no restart: {why}{by}"
-
-
-def _seconds(value: object) -> Optional[float]:
-    """Return a duration in seconds, or None if it is not a number or out of range."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if is_number and 0 <= value <= LONGEST_DURATION else None  # type: ignore[operator,return-value]

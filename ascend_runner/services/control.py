@@ -21,7 +21,7 @@ from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import bounded
 from ascend_runner.services.requests import Requests
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
-from ascend_runner.text import LONGEST_DURATION, duration
+from ascend_runner.text import LONGEST_DURATION, duration, number_within
 
 LISTENER: Final = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK
 LONGEST: Final = 4096  # bytes of a message
@@ -264,6 +264,7 @@ def _seconds(value: object, least: float) -> float:
     Raises:
         AscendRunnerError: The value is not a number in range.
     """
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= LONGEST_DURATION:
-        return float(value)
-    raise AscendRunnerError("a time limit must be from 0 seconds to 10 years")
+    seconds = number_within(value, LONGEST_DURATION, least)
+    if seconds is None:
+        raise AscendRunnerError("a time limit must be from 0 seconds to 10 years")
+    return float(seconds)
