@@ -29,12 +29,21 @@ VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.var
 ATTEMPT: Final = f"{VARIABLE_PREFIX}ATTEMPT"  # which attempt a rank belongs to, counted from 0
 CHECKPOINT: Final = f"{VARIABLE_PREFIX}CHECKPOINT"  # the newest complete checkpoint, for a rank
 STAGED: Final = f"{VARIABLE_PREFIX}STAGED_"  # with a number: where the copy of a data set is, for a rank
-# Where the runner and its ranks share files, and what the ranks and hooks of a runner around this one are told.
-_TOLD: Final = (
-    *("RUN_DIR", "CHECKPOINT_REQUESTS", "EVENT", "JOB", "STATE", "STATUS", "CAUSE", "REPORT"),
-    *("STEP", "RANKS", "MISSING"),
+# The run directory, and variables that the ranks and hooks of a runner around this one have inherited.
+_INHERITED: Final = (
+    "RUN_DIR",
+    "CHECKPOINT_REQUESTS",
+    "EVENT",
+    "JOB",
+    "STATE",
+    "STATUS",
+    "CAUSE",
+    "REPORT",
+    "STEP",
+    "RANKS",
+    "MISSING",
 )
-NO_OPTIONS: Final = frozenset({*(f"{VARIABLE_PREFIX}{name}" for name in _TOLD), ATTEMPT, CHECKPOINT})
+NO_OPTIONS: Final = frozenset({*(f"{VARIABLE_PREFIX}{name}" for name in _INHERITED), ATTEMPT, CHECKPOINT})
 
 # Kubernetes makes these for each service, hence for one that is called ascend-runner.
 _OF_A_SERVICE: Final = r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)"
