@@ -31,7 +31,7 @@ class HangWatch:
         self._tell = tell
         self._steps = node.steps
         self._silence: Optional[Silence] = None  # while it can become a hang
-        self._read_in: Optional[float] = None  # the begin of the silence in which stacks were read
+        self._read_in: Optional[float] = None  # the start of the silence in which stacks were read
         self._earlier: tuple[RankStack, ...] = ()  # these stacks
         self._hang: Optional[HangDetected] = None  # that has not ended the job, as long as it lasts
         self._hung_since = 0.0  # the last activity before it
@@ -59,11 +59,11 @@ class HangWatch:
             self._steps = None
 
     def look(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected | Slowdown]:
-        """Return what ends the job, and tell what does not."""
+        """Report hangs and slow training to the observers, and return those that end the job."""
         return [*self._slowdowns(), *self._hangs(living, is_quiet=is_quiet)]
 
     def _slowdowns(self) -> list[Slowdown]:
-        """Tell that the training has become slow, or no longer is."""
+        """Report that the training has become slow, or no longer is."""
         found = list(self._steps.take()) if self._steps else []
         for slow in found:
             self._tell(slow)
@@ -108,7 +108,7 @@ class HangWatch:
         return max((beat.at for beat in beats.values()), default=self._node.output.last_activity)
 
     def _tell_end(self, last_activity: float) -> None:
-        """Tell that the hang is over, if any rank has been active since it began."""
+        """Report the end of the hang if any rank has been active since it began."""
         if self._hang and last_activity > self._hung_since:
             self._tell(attrs.evolve(self._hang, is_over=True))
             self._hang = None

@@ -26,7 +26,7 @@ class JobHooks:
         self._why = ""  # the ranks were asked for the newest checkpoint
 
     def begin_attempt(self) -> Collection[int]:
-        """Prepare for an attempt; return the pids of the processes above hooks, a collection that changes."""
+        """Prepare for an attempt. Return the pids of the parents of hooks, in a collection that changes."""
         self._due.add(hooks.AFTER_ATTEMPT)
         if not hooks.commands(self._journal.spec, hooks.CHECKPOINT):
             return ()
@@ -44,7 +44,7 @@ class JobHooks:
             self._for_checkpoints.start({**told, **hooks.of_checkpoint(saved, self._why)})
 
     def are_due(self, event: str) -> bool:
-        """Whether there are hooks of an event to run: those of an end only once, none after a second stop signal."""
+        """Whether hooks of an event are to run: those of an end run only once, and none after a second stop signal."""
         is_due = event in self._due & dict(self._journal.spec.hooks).keys()
         return is_due and not self._launcher.signals.is_hurried()
 

@@ -1,4 +1,4 @@
-"""Performs what is asked of a running attempt, by people, the time limit or the inspection of this node."""
+"""Handles requests to a running attempt: those of users, of the time limit and of the inspection of this node."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RequestWatch:
         self._stacks = HangSeen(())
 
     def note(self, phase: Phase) -> None:
-        """Take note of the phase: without ranks to ask, requests for a checkpoint are refused, and dropped."""
+        """Note the phase. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
         self._node.requests.is_running = phase in ASKABLE
         if phase not in ASKABLE:
             self._node.requests.take_checkpoint_request()
@@ -150,7 +150,7 @@ class RequestWatch:
         return reached
 
     def end(self, request: CheckpointRequest, endings: Mapping[int, Ending]) -> None:
-        """Tell how the request in progress has ended, if it has reached any rank."""
+        """Report the result of the request in progress if it has reached any rank."""
         asked_at, self._asked_at, self._stacks_at = self._asked_at, None, None
         stacks, self._stacks = self._stacks, HangSeen(())
         reached, self._reached = self._reached & frozenset(self._node.heartbeats.saving_ranks), frozenset()
@@ -174,7 +174,7 @@ class RequestWatch:
         )
 
     def _expected(self, rank_ids: frozenset[int]) -> frozenset[int]:
-        """Return those of these ranks whose answer is missed: one without a library cannot give any."""
+        """Return the ranks that should have answered: without a checkpoint grace, only those that can report a save."""
         if self._job.checkpoint_grace:
             return rank_ids
         return rank_ids & frozenset(self._node.heartbeats.saving_ranks)

@@ -1,4 +1,4 @@
-"""Tells the types of file systems."""
+"""Determines the types of file systems."""
 
 from __future__ import annotations
 

@@ -41,13 +41,13 @@ class Device:
 
 
 def find(host: Host, environ: Mapping[str, str]) -> str:
-    """Return the path of npu-smi, "" where there is none."""
+    """Return the path of npu-smi, or "" if it is not installed."""
     search_path = environ.get("PATH", os.defpath).split(os.pathsep)
     return executables.find_tool("npu-smi", (*search_path, *map(host.path, FOLDERS)))
 
 
 def devices(table: str) -> list[Device]:
-    """Parse the table of `npu-smi info`; an empty list if it has another form."""
+    """Parse the table of `npu-smi info`. The list is empty if the table has an unknown form."""
     return [
         Device(
             card=int(row["card"]),

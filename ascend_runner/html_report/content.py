@@ -116,7 +116,7 @@ def _masked(sources: Sources) -> str:
 
 
 def _topology(sources: Sources, found: Sequence[Rank]) -> str:
-    """Return the picture of the rank table, "" without one. Its texts are escaped, as `ascend-rank-table` needs it."""
+    """Return the picture of the rank table, with its texts escaped, or "" if there is none."""
     kinds = {rank.rank_id: rank.kind if rank.kind in KINDS else "other" for rank in found if rank.rank_id >= 0}
     is_small = sources.table and sources.table.server_count <= MOST_TILES
     return picture.draw(sources.table, "Rank table", kinds) if sources.table and is_small and kinds else ""

@@ -24,13 +24,13 @@ from ascend_runner.inspection.probes import Probe, all_probes
 from ascend_runner.inspection.watchlist import Defect, Watchlist, notice
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 
-LEEWAY: Final = 2.0  # seconds that a probe has beyond those of its tool, to end that
+LEEWAY: Final = 2.0  # seconds that a probe has in addition, to kill a tool that hangs
 LEAST_NICE: Final = 19
 
 
 @attrs.define
 class _Slot:
-    """A probe, and its thread, which is left alone if it hangs. `make` is None for a probe that is not usable here."""
+    """A probe. A thread of it that hangs is left alone. `make` is None if the probe does not work on this node."""
 
     make: Optional[Callable[[], Probe]]
     probe: Optional[Probe] = None
@@ -60,7 +60,7 @@ class Inspection:
         self._watchlist = Watchlist()
 
     def look(self) -> Iterator[NodeFinding]:
-        """Yield what is new since the last round."""
+        """Run a round, and yield the findings that are new."""
         for name, slot in self._slots.items():
             if slot.make:
                 yield from self._look_at(name, slot)

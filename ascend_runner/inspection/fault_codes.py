@@ -1,4 +1,4 @@
-"""The fault codes of Ascend devices by what has to be done about them. Pure.
+"""The fault codes of Ascend devices, by the action that they require. Pure.
 
 The levels are those of MindCluster's device plugin (faultCode.json), which decides by them about a pod.
 """
@@ -10,7 +10,7 @@ from typing import Final, Optional
 
 
 class Level(enum.Enum):
-    """What a fault requires."""
+    """The action that a fault requires."""
 
     NOTHING = "it needs no action"
     DEGRADED = "the NPU is degraded"
@@ -22,7 +22,7 @@ class Level(enum.Enum):
 
     @property
     def is_error(self) -> bool:
-        """Whether a job can hardly go on."""
+        """Whether a job can hardly continue."""
         return self not in {Level.NOTHING, Level.DEGRADED}
 
     @property

@@ -1,4 +1,4 @@
-"""Starts the process that inspects this node, and passes on what it finds. It is imported only if it is used."""
+"""Starts the process that inspects this node, and passes on its findings. Imported only by jobs that are inspected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROGRAM: Final = (
 
 
 class Inspector:
-    """Inspects this node from the moment at which all ranks run. An observer of the manager's facts."""
+    """Inspects this node as soon as all ranks run. An observer of the manager's facts."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Inspector:
         self.pids: set[int] = set()  # the process that inspects, which belongs to no rank
 
     def observe(self, fact: Fact, _at: float) -> None:
-        """Start when every rank was started, once."""
+        """Start the process when all ranks run for the first time."""
         if isinstance(fact, State) and fact.phase is Phase.RUNNING and not self._child:
             self._start()
 
@@ -83,7 +83,7 @@ class Inspector:
             self._pass_on(notice("inspection", "the process that inspects this node has ended", time.time()))
 
     def close(self) -> None:
-        """End the process and its tools. May be called twice."""
+        """Kill the process and its tools. Closing it again has no effect."""
         ended, self._child = self._child, None
         if not ended:
             return

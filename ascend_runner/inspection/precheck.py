@@ -1,6 +1,6 @@
-"""Checks this node before the ranks start: in a thread, while the runner waits for something else.
+"""Checks this node before the ranks start, in a thread, while the runner waits for something else.
 
-Who starts the ranks does not wait for it, unless an error is to prevent that.
+The start of the ranks does not wait for the check, unless an error must prevent it (--precheck stop).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.text import counted
 
 LIMIT: Final = 60.0  # seconds; each subject has a limit of its own, but not every file that is read
-LOOK_INTERVAL: Final = 0.1  # seconds between two looks for a stop signal
-# What does not change when ranks start: their ports and open NPUs are no findings.
+LOOK_INTERVAL: Final = 0.1  # seconds between two checks for a stop signal
+# Subjects that ranks do not change by starting, as they do ports and processes that use NPUs.
 STEADY: Final = frozenset({"devices", "software", "other nodes", "space", "limits", "grace"})
 
 Subjects = Iterable[tuple[str, Problem]]  # the problems that are found, each with its subject
 
 
 class Precheck:
-    """Checks this node once, from the first moment at which the runner has to wait."""
+    """Checks this node once, as soon as the runner has to wait."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Precheck:
         self._errors: list[str] = []
 
     def begin(self) -> None:
-        """Begin, unless that was done before. Without a free thread, there is no check."""
+        """Begin the check unless it has begun. There is no check if no thread can be started."""
         if not (self._thread or self._is_over):
             try:
                 self._thread = bounded.start_thread(self._run)
@@ -56,11 +56,11 @@ class Precheck:
                 self._is_over = True
 
     def end(self, pause: Callable[[float], None]) -> None:
-        """Let the ranks start, after the check if an error can prevent that; `pause` raises if a stop signal arrives.
+        """Return once the ranks may start: at once, or after the check if an error can prevent the start.
 
         Raises:
             AscendRunnerError: An error was found that prevents the start.
-            StopRequestedError: A stop signal arrived.
+            StopRequestedError: A stop signal arrived, raised by `pause`.
         """
         if self._can_stop:
             self.begin()

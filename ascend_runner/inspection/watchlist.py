@@ -16,7 +16,7 @@ CONFIRM_AFTER: Final = 55.0
 
 @attrs.frozen(kw_only=True)
 class Defect:
-    """Something that a probe finds wrong. `subject` identifies it; `sentence` tells it in the past tense."""
+    """A defect of this node. `subject` identifies it; `sentence` describes it in the past tense."""
 
     subject: str
     sentence: str
@@ -33,13 +33,13 @@ class _Seen:
 
 @attrs.define
 class Watchlist:
-    """The defects that are there, by probe. `at` is in seconds since the epoch."""
+    """The present defects by probe. `at` is in seconds since the epoch."""
 
     _seen: dict[str, dict[str, _Seen]] = attrs.field(init=False, factory=dict)
     _hangs: dict[str, int] = attrs.field(init=False, factory=dict)  # in a row
 
     def note(self, probe: str, defects: Sequence[Defect], at: float) -> list[NodeFinding]:
-        """Take the defects that a probe has found in this round; return what is new or gone."""
+        """Record the defects that a probe has found in this round; return findings on those that are new or gone."""
         self._hangs[probe] = 0
         before, now = self._seen.get(probe, {}), {}
         findings = []
@@ -60,7 +60,7 @@ class Watchlist:
         return findings + [_recovered(seen.defect, at) for seen in gone]
 
     def note_hang(self, probe: str, seconds: float, at: float) -> list[NodeFinding]:
-        """Note that a probe has not returned in time. The first time is a notice, the second one in a row a defect."""
+        """Record that a probe has not returned in time: a notice the first time, a defect the second time in a row."""
         hangs = self._hangs.get(probe, 0) + 1
         sentence = f"{probe} did not respond within {seconds:g} s"
         if hangs == 1:

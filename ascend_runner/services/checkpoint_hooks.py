@@ -1,7 +1,7 @@
 """Runs the hooks for a checkpoint in the background, while the ranks go on.
 
-A process of ours above each hook adopts whatever the hook leaves behind, so that it is not mistaken for a rank's. These
-processes are started by the runner's loop alone, which must know them before it looks at its children.
+Each hook has a parent process that adopts what the hook leaves behind, so that it is not mistaken for a rank's. Only
+the runner's loop starts these parents, because it must know them before it checks its children.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ BECOME_HOLDER: Final = (
     " os.execv('/bin/sh', ['sh', '-c', *sys.argv[1:]])"
 )
 POLL_INTERVAL: Final = 0.1  # seconds between two checks at the end of an attempt
-SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook whose shell has not told it
+SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook whose shell was killed
 
 
 class CheckpointHooks:
-    """The hooks for the checkpoints of one attempt. `pids` are those of the processes above them.
+    """The hooks for the checkpoints of one attempt. `pids` are those of their parent processes.
 
     The hooks of a checkpoint begin when those of the one before have ended. If a third one is saved meanwhile, the
     hooks of the second one are skipped.
@@ -133,7 +133,7 @@ class CheckpointHooks:
             self._remove(holder)
 
     def _run_next(self, holder: subprocess.Popen[bytes]) -> str:
-        """Run the next hook below a process; return what is wrong with its end, "" after a success."""
+        """Run the next hook below a process; return how it failed, or "" after a success."""
         if not (holder.stdin and holder.stdout):
             raise ValueError("the process has no pipes")
         start = hooks.size_of(self._output)

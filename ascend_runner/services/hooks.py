@@ -1,7 +1,6 @@
-"""Runs the user's hooks: shell commands at events of a job, with what is known of it in variables.
+"""Runs the user's hooks: shell commands at events of a job, with facts about the job in variables.
 
-A hook has a session, a log and a time limit of its own. At its end, whatever it has left behind is killed: nothing that
-a hook starts outlives it.
+A hook has a session, a log and a time limit of its own. When it ends, all processes that it has started are killed.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class Hooks:
         return {**env, **variables, f"{VARIABLE_PREFIX}EVENT": event}
 
     def _run(self, command: str, env: Mapping[str, str], output: int, wait: Callable[[float], None]) -> str:
-        """Run a command; return what is wrong with its end, "" after a success."""
+        """Run a command; return how it failed, or "" after a success."""
         start, deadline = size_of(output), time.monotonic() + self.limit
         others = frozenset(process_tree.children(os.getpid()))
         try:
@@ -138,7 +137,7 @@ class Hooks:
 
 
 def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
-    """Return what a hook is told of a job; `report` is the newest, `checkpoint` the newest complete one."""
+    """Return the variables of a hook about the job; `report` is the newest, `checkpoint` the newest complete one."""
     cause, attempts = report["cause"], report["attempts"]
     status = report["status"]
     if status is None and attempts and cause:  # another attempt follows
@@ -182,7 +181,7 @@ def size_of(output: int) -> int | None:
 
 
 def of_checkpoint(saved: Mapping[str, Any], why: str) -> dict[str, str]:
-    """Return what a hook is told of a checkpoint; `saved` is its record in the report, `why` the ranks were asked."""
+    """Return the variables of a hook about a checkpoint: `saved` in the report, requested for the reason `why`."""
     facts = {
         "CAUSE": why,
         "STEP": "" if saved["step"] is None else str(saved["step"]),

@@ -1,6 +1,6 @@
-"""What other threads pass on to a running job: requests for a checkpoint or another limit, and findings.
+"""Requests and findings that other threads pass on to a running job.
 
-They are stored here and wake the loop of the runner, which reads them: nothing polls.
+They are stored here and wake the loop of the runner, which reads them, so that nothing polls.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class LineTap:
         self._put = put
         self._rate, self._burst = RATE * share, max(BURST * share, SHORTEST_BURST)
         self._allowed, self._at = self._burst, time.monotonic()
-        self._rest = b""  # the begin of an unfinished line
+        self._rest = b""  # the beginning of an unfinished line
 
     def __call__(self, data: bytes) -> None:
         """Take what was read."""
@@ -88,7 +88,7 @@ class LineTap:
 class StepReader:
     """Reads the steps of one attempt. `wake` and `show_step` are called in a thread.
 
-    `wake` is called when something is to be taken, and `show_step` with the time and the figures of each step.
+    `wake` is called when `take` has something to return, and `show_step` with the time and the figures of each step.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class StepReader:
         self._thread = bounded.start_thread(self._run)
 
     def tap(self, rank_id: int) -> LineTap:
-        """Return what takes the output of a rank."""
+        """Return a function that takes the output of a rank."""
         patterns = self._matcher.patterns
         literals = (*(pattern.literal for pattern in patterns), *(form.literal for form in FORMS))
 

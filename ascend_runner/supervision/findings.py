@@ -1,4 +1,4 @@
-"""What is found about the node before a job and while it runs, and the actions that watching it may lead to."""
+"""Findings about the node, before a job and while it runs, and the actions that they may lead to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ascend_runner.errors import TIMED_OUT
 
 
 class WatchAction(enum.Enum):
-    """What a hang or a slow training leads to."""
+    """The action after a hang or when the training is slow."""
 
     WARN = "warn"
     RESTART = "restart"
@@ -18,7 +18,7 @@ class WatchAction(enum.Enum):
 
 
 class InspectAction(enum.Enum):
-    """What an error that the inspection has found leads to; warnings are only reported."""
+    """The action after an error that the inspection finds; warnings are only reported."""
 
     OFF = "off"  # there is no inspection
     WARN = "warn"
@@ -29,8 +29,8 @@ class InspectAction(enum.Enum):
 class FindingKind(enum.Enum):
     """The kind of a finding about this node."""
 
-    UNHEALTHY = "unhealthy"  # something is wrong with it
-    RECOVERED = "unhealthy-over"  # and now it is not any more
+    UNHEALTHY = "unhealthy"  # a defect has appeared
+    RECOVERED = "unhealthy-over"  # it has disappeared
     NOTICE = "notice"  # about the inspection itself
     PRECHECK = "precheck"  # a problem that was found before the start
 
@@ -39,8 +39,8 @@ class FindingKind(enum.Enum):
 class NodeFinding:
     """A finding about this node. One with `is_error` ends a job with `--inspect stop`.
 
-    `subject` is what was found, such as "device 5: 80E01801": of two findings with the same subject, the later one
-    replaces the other. `sentence` tells it in the past tense; `at` is in seconds since the epoch.
+    `subject` identifies what was found, such as "device 5: 80E01801": of two findings on the same subject, the later
+    one replaces the other. `sentence` describes it in the past tense; `at` is in seconds since the epoch.
     """
 
     subject: str

@@ -26,7 +26,7 @@ from ascend_runner.training.steps import Step
 IN_A_ROW: Final = 3
 WINDOW: Final = 20  # steps whose median counts
 WARM_UP: Final = 20  # steps before the first speed that can be the best: graphs are compiled then
-SHORTEST_GAP: Final = 0.1  # seconds between lines that tell a speed; several may be written at once
+SHORTEST_GAP: Final = 0.1  # seconds between two lines for a speed; several may be written at once
 MOST_SERIES: Final = 16  # of a rank
 STRAGGLER: Final = 0.7  # the part of its own time that the others take; a rank with less is a straggler
 FEWEST_RANKS: Final = 3  # of two that differ, either may be the slow one
@@ -106,7 +106,7 @@ class Performance:
     _broken: dict[Rule, set[Hashable]] = attrs.field(init=False, factory=lambda: {rule: set() for rule in Rule})
 
     def note(self, rank_id: int, step: Step, at: float = 0.0) -> tuple[Slowdown, ...]:
-        """Take the figures of a rank's step, printed at a moment; return what is to be reported now."""
+        """Record the figures of a step that a rank printed at the time `at`; return the changes to report."""
         rank = self._ranks.setdefault(rank_id, _Rank())
         return (*self._ratio(rank_id, rank, step), *self._drop(rank_id, rank, step, at), *self._stragglers(rank, step))
 
