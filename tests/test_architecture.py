@@ -56,6 +56,7 @@ FLOORS: Final = {
     "facts": 4,
     "settings": 3,
     "lifecycle": 3,
+    "merge": 3,
     "frameworks": 2,
     "engines": 2,
     "supervision": 2,
@@ -99,6 +100,7 @@ PURE_ROOMS: Final = {
     "supervision",
     "lifecycle",
     "diagnosis",
+    "merge",
     "plan",
     "platforms",
     "frameworks",
@@ -111,7 +113,7 @@ PURE_ROOMS: Final = {
 IMPURE_MODULES: Final = {"rank_table.source"}
 PURE_MODULES: Final = set(
     "__future__ attrs base64 binascii bisect collections dataclasses difflib enum functools graphlib importlib"
-    " ipaddress itertools json math operator orjson re shlex string textwrap types typing typing_extensions"
+    " ipaddress itertools json math operator orjson re shlex statistics string textwrap types typing typing_extensions"
     " zlib".split()
 )
 PURE_NAMES: Final = set(

@@ -28,10 +28,14 @@ def make(report: bytes, path: str) -> bytes:
 
 def render(sources: Sources) -> bytes:
     """Return the page, in UTF-8."""
+    return filled(TEMPLATES[0], content_of(public.reduced(sources) if sources.is_public else sources))
+
+
+def filled(template: str, content: object) -> bytes:
+    """Return a template with its content, in UTF-8."""
     style = _template("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    content = content_of(public.reduced(sources) if sources.is_public else sources)
-    page = environment().get_template(TEMPLATES[0]).render(page=content, style=style, digest=digest)
+    page = environment().get_template(template).render(page=content, style=style, digest=digest)
     return page.encode(errors="backslashreplace")
 
 

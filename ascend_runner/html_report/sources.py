@@ -84,7 +84,7 @@ def gather(report: Members, path: str) -> Sources:
                 end = files.read_end(os.path.join(folder, log), LOG_END)
                 log_ends[rank_id] = tuple(last_lines(masker.data(end)))
     gathered = Sources(
-        table=_table(report, path, masker),
+        table=table_of(report, path, masker),
         report=Members(_masked_object(report.members, masker)),
         command=masker.arguments(run[0].texts("command")) if run else (),
         events=tuple(Members(_masked_object(event.members, masker)) for event in events),
@@ -94,7 +94,7 @@ def gather(report: Members, path: str) -> Sources:
     return attrs.evolve(gathered, masked=masker.count)
 
 
-def _table(report: Members, path: str, masker: Masker) -> Optional[RankTable]:
+def table_of(report: Members, path: str, masker: Masker) -> Optional[RankTable]:
     """Return the rank table beside the logs, else the one that the report names, or None if it is another job's.
 
     A table elsewhere must have the owner of the report: then a page shows nothing that its author could not read.

@@ -21,6 +21,9 @@ JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of i
 LOG_DIR_HELP: Final = "or the directory with its logs"
 PORT_DIGITS: Final = 5
 DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
+REPORT_TEXT: Final = """\
+If several nodes of a job have left their reports in one directory, the report is about all of them: it says which node
+caused the failure and how sure that is, which nodes left no report, and how far their clocks differ."""
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
@@ -83,12 +86,17 @@ def _add_viewers(add: Adder) -> None:
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
     _add_metrics(add("metrics", commands.metrics, "print or serve the metrics of a job for Prometheus", "train"))
-    report = add("report", commands.report, "write the report of a job as an HTML file", "train -o train.html")
-    _add_job(report, "the directory with its logs, or its JSON report")
+    _add_report(add("report", commands.report, "write the report of a job as an HTML file", "train -o train.html"))
+
+
+def _add_report(command: ArgumentParser) -> None:
+    command.description = f"{command.description} {REPORT_TEXT}"
+    _add_job(command, "the directory with its logs, or its JSON report")
     text = "the file to write (default: beside the JSON report)"
-    report.add_argument("-o", "--output", metavar="OUT.html", help=text)
+    command.add_argument("-o", "--output", metavar="OUT.html", help=text)
     text = "leave out arguments, hosts, output, and all variables except those that number the ranks; requires -o"
-    report.add_argument("--public", action="store_true", help=text)
+    command.add_argument("--public", action="store_true", help=text)
+    command.add_argument("--json", action="store_true", help="print the verdict on several nodes as JSON")
 
 
 def _add_logs(command: ArgumentParser) -> None:

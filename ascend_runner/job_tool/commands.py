@@ -87,11 +87,10 @@ def events(options: Namespace) -> int:
 
 
 def report(options: Namespace) -> int:
-    """Write the report of a job as an HTML file."""
+    """Write the report of a job as an HTML file; of several nodes, also name the one that caused a failure."""
     from ascend_runner.job_tool import html_reports  # noqa: PLC0415  jinja2, which no other command needs
 
-    sentence = html_reports.make(options.job, options.output, options.environ, is_public=options.public)
-    write_text(f"{printable(sentence)}\n")
+    write_text(f"{html_reports.make(options)}\n")
     return DONE
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from argparse import Namespace
 from collections.abc import Mapping
 from typing import Final, Optional
 
@@ -10,19 +12,23 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import SettingsError
+from ascend_runner.host import terminal
 from ascend_runner.html_report import page, sources
 from ascend_runner.html_report.members import Members
-from ascend_runner.job_tool import jobs, snapshot
+from ascend_runner.job_tool import jobs, merged_reports, merged_screens, snapshot
+from ascend_runner.job_tool.merged_reports import Merged
 from ascend_runner.job_tool.snapshot import is_final
-from ascend_runner.text import size
+from ascend_runner.text import printable, size
 
 EXTENSION: Final = ".html"
+MOST_LINES: Final = 3  # of the log of a suspect, on a screen
 
 
-def make(word: Optional[str], output: Optional[str], environ: Mapping[str, str], *, is_public: bool) -> str:
-    """Write the HTML report of what `jobs.find` finds, or of a JSON report; return a sentence about it.
+def make(options: Namespace) -> str:
+    """Write the HTML report of what `jobs.find` finds, or of a JSON report; return what the command prints.
 
-    Without `output` it is written beside the JSON report, where links lead to the logs.
+    Without an output file it is written beside the JSON report, where links lead to the logs. Of a job of several nodes
+    whose reports are in one directory, it is about all of them, and so is what the command prints.
 
     Raises:
         OutputError: It cannot be written.
@@ -30,21 +36,40 @@ def make(word: Optional[str], output: Optional[str], environ: Mapping[str, str],
         UnknownJobError: There is no such job.
         UnreadableError: There is no report, or it cannot be read.
     """
-    if is_public and not output:
+    output: Optional[str] = options.output
+    if options.public and not output:
         raise SettingsError("--public requires -o OUT.html, because the file beside the logs is not public")
     if output and not output.endswith(EXTENSION):
         raise SettingsError(f"invalid output file {output!r}: its name must end in {EXTENSION}")
-    report, path, is_alive = _read(word, environ)
+    merged = merged_reports.find(options.job, options.environ)
+    if merged:
+        return _of_several_nodes(merged, options)
+    if options.json:
+        raise SettingsError("--json requires the reports of several nodes in one directory")
+    report, path, is_alive = _read(options.job, options.environ)
     found = attrs.evolve(
         sources.gather(report, path),
         has_died=is_alive is False and not is_final(report.text("state")),
-        is_public=is_public,
+        is_public=options.public,
         links_logs=output is None,
     )
-    data = page.render(found)
-    target = output or os.path.splitext(path)[0] + EXTENSION
-    files.write_atomically(target, data)
-    return f"wrote {target} ({size(len(data))})"
+    return _written(output or os.path.splitext(path)[0] + EXTENSION, page.render(found))
+
+
+def _of_several_nodes(found: Merged, options: Namespace) -> str:
+    folder = found.folder
+    target = options.output or os.path.join(folder.path, f"{folder.job_id}-report{EXTENSION}")
+    sentence = _written(target, merged_reports.page(found, is_public=options.public))
+    if options.json:
+        return json.dumps(merged_screens.document(folder, found.verdict), indent=1)
+    width = terminal.columns(terminal.STDOUT) or None
+    return f"{merged_screens.screen(folder, found.verdict, found.log_end[-MOST_LINES:], width)}{sentence}"
+
+
+def _written(path: str, data: bytes) -> str:
+    """Write a page and return a sentence about it."""
+    files.write_atomically(path, data)
+    return printable(f"wrote {path} ({size(len(data))})")
 
 
 def _read(word: Optional[str], environ: Mapping[str, str]) -> tuple[Members, str, Optional[bool]]:

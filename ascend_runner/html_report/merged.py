@@ -1,0 +1,199 @@
+"""The page about a job of several nodes: the verdict, the nodes and their clocks, and the ranks of all of them.
+
+Times are shown by the clocks of the nodes, with what is known of these. Nothing is sorted by them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.diagnosis.finding import Certainty
+from ascend_runner.html_report import likeness, page, ranks, timeline
+from ascend_runner.html_report.content import KINDS, MOST_TILES
+from ascend_runner.html_report.likeness import Group
+from ascend_runner.html_report.members import Members
+from ascend_runner.html_report.ranks import Rank, Row
+from ascend_runner.html_report.timeline import Timeline
+from ascend_runner.html_report.verdict import FINAL, clock
+from ascend_runner.merge import summary
+from ascend_runner.merge.clocks import Difference
+from ascend_runner.merge.model import Job, Node, Suspect, Verdict
+from ascend_runner.rank_table import picture
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.text import counted, format_numbers
+
+TEMPLATE: Final = "merged.html"
+EVIDENCE: Final = 8_000  # bytes of a log
+LONGEST: Final = 300  # characters of a sentence in a table
+MOST_NODES: Final = 1024  # that have a row
+
+
+@attrs.frozen(kw_only=True)
+class MergedSources:
+    """What the page is made from: see `merge.model`, and `job_tool.report_folder` for the other members.
+
+    It was gathered at `made_at`, in seconds since the epoch. With `is_public`, what could identify people, machines or
+    data is left out.
+    """
+
+    job_id: str
+    job: Job
+    verdict: Verdict
+    reports: Mapping[int, Members]
+    table: Optional[RankTable]
+    log_end: Sequence[str]
+    left_out: Sequence[str]
+    made_at: float
+    is_public: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class NodeRow:
+    """A row of the table of nodes. `kind` is how it is drawn."""
+
+    kind: str
+    cells: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class MergedContent:
+    """Everything on the page."""
+
+    job: str
+    state: str
+    mood: str
+    remarks: tuple[str, ...]
+    sentence: str
+    suspects: tuple[str, ...]
+    reasons: tuple[str, ...]
+    log_end: tuple[str, ...]
+    nodes: tuple[NodeRow, ...]
+    more_nodes: int
+    clocks: tuple[str, ...]
+    timeline: Optional[Timeline]
+    topology: str  # SVG
+    ranks: tuple[Row, ...]
+    states: tuple[tuple[str, str], ...]
+    left_out: tuple[str, ...]
+    made_at: str
+    is_public: bool
+
+
+def render(sources: MergedSources) -> bytes:
+    """Return the page, in UTF-8."""
+    return page.filled(TEMPLATE, content_of(_reduced(sources) if sources.is_public else sources))
+
+
+def content_of(sources: MergedSources) -> MergedContent:
+    """Return the content of the page."""
+    job, verdict, state = sources.job, sources.verdict, summary.state_of(sources.job)
+    found = list(_ranks(sources))
+    evidence, _rest = likeness.within([Group(rank_ids=(0,), lines=tuple(sources.log_end))], EVIDENCE)
+    missing = sum(not node.has_report for node in job.nodes)
+    remarks = (counted(len(job.nodes), "node"), f"{missing} without a report" if missing else "", _certainty(verdict))
+    rows = list(_rows(sources))
+    return MergedContent(
+        job=sources.job_id,
+        state=state,
+        mood=FINAL.get(state, "open"),
+        remarks=tuple(filter(None, remarks)),
+        sentence=_sentence(job, verdict),
+        suspects=tuple(f"{summary.place(one, job)}: {one.sentence}"[:LONGEST] for one in verdict.suspects),
+        reasons=verdict.reasons,
+        log_end=evidence[0].lines if evidence else (),
+        nodes=tuple(rows[:MOST_NODES]),
+        more_nodes=max(0, len(rows) - MOST_NODES),
+        clocks=tuple(summary.clock_sentences(job)),
+        timeline=timeline.draw(found, max((rank.ended or 0.0 for rank in found), default=0.0), None),
+        topology=_topology(sources.table, found),
+        ranks=tuple(ranks.rows(found)),
+        states=tuple(ranks.states(found)),
+        left_out=tuple(sources.left_out),
+        made_at=clock(sources.made_at),
+        is_public=sources.is_public,
+    )
+
+
+def _certainty(verdict: Verdict) -> str:
+    words = {Certainty.CERTAIN: "the cause is certain", Certainty.LIKELY: "the cause is likely"}
+    return words.get(verdict.certainty, "the cause is open") if verdict.suspects else ""
+
+
+def _sentence(job: Job, verdict: Verdict) -> str:
+    if not verdict.suspects:
+        return "No node failed by itself"
+    if verdict.certainty is Certainty.OPEN:
+        return f"One of {counted(len(verdict.suspects), 'node')} may have caused the failure"
+    suspect = verdict.suspects[0]
+    verb = " failed first" if suspect.node.failure else ""
+    sentence = f"{summary.place(suspect, job)}{verb}: {suspect.sentence}"[:LONGEST]
+    return sentence[0].upper() + sentence[1:]
+
+
+def _ranks(sources: MergedSources) -> Iterator[Rank]:
+    """Yield the ranks of all nodes, those of the suspects first. Their times are since the start of their node."""
+    named = {summary.rank_of(one) for one in sources.verdict.suspects}
+    found = [rank for report in sources.reports.values() for rank in ranks.ranks_of(report)]
+    yield from sorted(found, key=lambda rank: (rank.rank_id not in named, rank.order))
+
+
+def _topology(table: Optional[RankTable], found: Sequence[Rank]) -> str:
+    kinds = {rank.rank_id: rank.kind if rank.kind in KINDS else "other" for rank in found if rank.rank_id >= 0}
+    is_small = table is not None and table.server_count <= MOST_TILES
+    return picture.draw(table, "Rank table", kinds) if table and is_small and kinds else ""
+
+
+def _rows(sources: MergedSources) -> Iterator[NodeRow]:
+    named = {one.node.number: one for one in sources.verdict.suspects}
+    corrections = summary.corrections(sources.job)
+    for node in sorted(sources.job.nodes, key=lambda node: (node.number not in named, node.number)):
+        yield NodeRow(
+            kind="failed" if node.number in named else "other",
+            cells=(
+                str(node.number),
+                node.host,
+                format_numbers(node.rank_ids),
+                summary.sentence_of(node)[:LONGEST],
+                _failed_at(node),
+                _ahead(node, corrections.get(node.number)),
+            ),
+        )
+
+
+def _failed_at(node: Node) -> str:
+    return clock(node.failure.at) if node.failure else ""
+
+
+def _ahead(node: Node, ahead: Optional[Difference]) -> str:
+    """Say how far the clock of a node is ahead of the others."""
+    if not node.has_report:
+        return ""
+    if ahead is None:
+        return "unknown"
+    return f"{ahead.middle:+.1f} s ± {ahead.margin:.1f} s, {ahead.source}" if ahead.source else "reference"
+
+
+def _reduced(sources: MergedSources) -> MergedSources:
+    """Return the sources of a page for everybody."""
+    nodes = {node.number: _without_names(node) for node in sources.job.nodes}
+
+    def reduced(suspect: Suspect) -> Suspect:
+        node = nodes[suspect.node.number]
+        return Suspect(node=node, rank_id=suspect.rank_id, sentence=summary.sentence_of(node))
+
+    verdict = attrs.evolve(sources.verdict, suspects=tuple(map(reduced, sources.verdict.suspects)), reasons=())
+    job = attrs.evolve(sources.job, nodes=tuple(nodes.values()))
+    return attrs.evolve(sources, job_id="job", job=job, verdict=verdict, table=None, log_end=(), left_out=())
+
+
+def _without_names(node: Node) -> Node:
+    """Return a node without its name, and with the type of an exception instead of its message."""
+    failure = node.failure
+    if failure:
+        kind = re.match(r"[A-Za-z_][\w.]*(?=:|$)|E[A-Z0-9][0-9]{4}\b", failure.sentence)
+        failure = attrs.evolve(failure, sentence=kind[0] if kind else "failed")
+    return attrs.evolve(node, host="", failure=failure)

@@ -1,0 +1,79 @@
+"""Makes the report of a job of several nodes, from the reports that they have left in one directory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.html_report import merged
+from ascend_runner.html_report.merged import MergedSources
+from ascend_runner.job_tool import jobs, report_folder
+from ascend_runner.job_tool.report_folder import Folder
+from ascend_runner.merge import summary, verdict
+from ascend_runner.merge.model import Verdict
+from ascend_runner.plan.secrets import Masker
+from ascend_runner.text import last_lines
+
+LOG_END: Final = 16 * 1024  # bytes
+
+
+@attrs.frozen
+class Merged:
+    """The reports of a job, the verdict on it, and the last lines of the log of the first suspect."""
+
+    folder: Folder
+    verdict: Verdict
+    log_end: tuple[str, ...]
+
+
+def find(word: Optional[str], environ: Mapping[str, str]) -> Optional[Merged]:
+    """Return what the reports of several nodes say together; None if a word does not mean such a job.
+
+    Raises:
+        SettingsError: Several jobs are meant.
+        UnknownJobError: There is no such job.
+        UnreadableError: No report can be read.
+    """
+    if word and os.path.isdir(word):
+        return _merged(report_folder.read(word)) if report_folder.has_several(word) else None
+    if word and os.path.isfile(word):
+        return None
+    job = jobs.find(word, environ, may_be_any_part=True)
+    folder = jobs.with_its_logs(job).log_dir
+    is_named = word is not None and word == job.name
+    if is_named or not job.part or not report_folder.has_several(folder, job.job_id):
+        return None
+    return _merged(report_folder.read(folder, job.job_id))
+
+
+def page(found: Merged, *, is_public: bool) -> bytes:
+    """Return the HTML page about a job."""
+    folder = found.folder
+    return merged.render(
+        MergedSources(
+            job_id=folder.job_id,
+            job=folder.job,
+            verdict=found.verdict,
+            reports=folder.reports,
+            table=folder.table,
+            log_end=found.log_end,
+            left_out=folder.left_out,
+            made_at=time.time(),
+            is_public=is_public,
+        )
+    )
+
+
+def _merged(folder: Folder) -> Merged:
+    found = verdict.judge(folder.job)
+    path = folder.logs.get(summary.rank_of(found.suspects[0])) if found.suspects else None
+    return Merged(folder, found, _last_lines(path) if path else ())
+
+
+def _last_lines(path: str) -> tuple[str, ...]:
+    return tuple(last_lines(Masker().data(files.read_end(path, LOG_END))))

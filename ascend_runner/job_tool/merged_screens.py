@@ -1,0 +1,117 @@
+"""Formats the verdict on a job of several nodes, as text and as JSON. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final, Optional
+
+from ascend_runner.diagnosis.finding import Certainty
+from ascend_runner.job_tool.report_folder import Folder
+from ascend_runner.merge import summary
+from ascend_runner.merge.clocks import Difference
+from ascend_runner.merge.model import Node, Verdict
+from ascend_runner.text import counted, shown
+
+WIDTH: Final = 80
+LABEL: Final = 8
+MOST_GROUPS: Final = 6  # of nodes that have a line
+LONGEST: Final = 300  # characters of a sentence
+
+
+def screen(folder: Folder, verdict: Verdict, last_lines: Sequence[str], width: Optional[int] = None) -> str:
+    """Describe a job: its state, the cause and how sure it is, what became of the other nodes, and the clocks.
+
+    `last_lines` are those of the first suspect's log.
+    """
+    job = folder.job
+    reported = sum(node.has_report for node in job.nodes)
+    lines = [
+        f"{folder.job_id}: {summary.state_of(job)}; {reported} of {counted(len(job.nodes), 'node')} reported an end"
+    ]
+    for label, text in _lines(folder, verdict, last_lines):
+        lines += _wrapped(label, text, width or WIDTH)
+    return "".join(f"{shown(line)}\n" for line in lines)
+
+
+def _lines(folder: Folder, verdict: Verdict, last_lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield labels and texts. A text that begins with "|" is quoted from a log, and is not wrapped."""
+    corrections = summary.corrections(folder.job)
+    label = "cause" if verdict.certainty is not Certainty.OPEN else "causes"
+    for suspect in verdict.suspects:
+        yield label, f"{summary.place(suspect, folder.job)}: {suspect.sentence[:LONGEST]}"
+        label = ""
+        if suspect.alike:
+            yield "", f"and in the same way {summary.nodes_named(suspect.alike)}"
+        yield "", ended(suspect.node, corrections.get(suspect.node.number))
+    if verdict.suspects:
+        words = {Certainty.OPEN: "the cause is open"}.get(verdict.certainty, verdict.certainty.value)
+        yield "", f"{words}: {'; '.join(verdict.reasons)}" if verdict.reasons else words
+        path = folder.logs.get(summary.rank_of(verdict.suspects[0]))
+        yield "log", path or ""
+        yield from (("", f"| {line}") for line in last_lines)
+    label = "others" if verdict.suspects else "nodes"
+    groups = summary.others(folder.job, verdict)
+    for group in groups[:MOST_GROUPS]:
+        yield label, f"{summary.nodes_named(group.nodes)}: {group.sentence[:LONGEST]}"
+        label = ""
+    if len(groups) > MOST_GROUPS:
+        yield "", f"and {counted(sum(len(group.nodes) for group in groups[MOST_GROUPS:]), 'other node')}"
+    yield "clocks", "; ".join(summary.clock_sentences(folder.job))
+    for sentence in folder.left_out:
+        yield "note", sentence
+
+
+def ended(node: Node, ahead: Optional[Difference]) -> str:
+    """Say when a node failed, by its own clock, and how far that is ahead of the others."""
+    at = node.failure.at if node.failure else None
+    if at is None:
+        return ""
+    correction = f" ({-ahead.middle:+.1f} s)" if ahead and (ahead.low > 0 or ahead.high < 0) else ""
+    return f"failed at {datetime.fromtimestamp(at):%H:%M:%S}.{int(at * 10) % 10} by its clock{correction}"  # noqa: DTZ006  local time, as in all messages
+
+
+def document(folder: Folder, verdict: Verdict) -> dict[str, object]:
+    """Return what `--json` prints of a job."""
+    corrections = summary.corrections(folder.job)
+    return {
+        "job_id": folder.job_id,
+        "state": summary.state_of(folder.job),
+        "certainty": verdict.certainty.value if verdict.suspects else None,
+        "suspects": [
+            {
+                "node": suspect.node.number,
+                "host": suspect.node.host,
+                "rank_id": suspect.rank_id,
+                "sentence": suspect.sentence,
+                "alike": [node.number for node in suspect.alike],
+            }
+            for suspect in verdict.suspects
+        ],
+        "reasons": verdict.reasons,
+        "nodes": [_node(node, corrections.get(node.number)) for node in folder.job.nodes],
+        "left_out": folder.left_out,
+    }
+
+
+def _node(node: Node, ahead: Optional[Difference]) -> dict[str, object]:
+    return {
+        "node": node.number,
+        "host": node.host,
+        "rank_ids": node.rank_ids,
+        "state": node.state if node.has_report else None,
+        "sentence": summary.sentence_of(node),
+        "failed_at": node.failure.at if node.failure else None,
+        "clock_ahead": None if ahead is None else {"seconds": ahead.middle, "margin": ahead.margin, "by": ahead.source},
+    }
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    """Return the lines of a text beside its label, none of an empty text."""
+    start, rest = f"  {label:{LABEL}}", " " * (LABEL + 2)
+    if text.startswith("|"):
+        return [f"{start}{text}"[:width]]
+    return textwrap.wrap(
+        text, width, initial_indent=start, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False
+    )

@@ -1,0 +1,215 @@
+"""Reads the reports that the nodes of one job have left in a directory, with what is beside them.
+
+A report that cannot be used is passed over with a sentence: anybody may have written the directory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.diagnosis.first_cause import Place
+from ascend_runner.errors import UnreadableError, reason
+from ascend_runner.html_report import sources
+from ascend_runner.html_report.members import Members
+from ascend_runner.job_tool import log_ends, log_files
+from ascend_runner.job_tool.node_reports import node_of
+from ascend_runner.merge.model import Job, Node
+from ascend_runner.plan.secrets import Masker
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.text import abbreviated, counted
+
+NAME: Final = re.compile(r".+-report-(?:node-(?P<number>\d{1,6})|.+)\.json", re.DOTALL)
+LARGEST: Final = 1 << 26  # bytes of a report
+MOST_NODES: Final = 16_384
+# Seconds by which a report may have ended before most others began: nodes start and clocks differ by less.
+EARLIER_RUN: Final = 900.0
+
+
+@attrs.frozen(kw_only=True)
+class Folder:
+    """The reports of one job in a directory, by the numbers of their nodes, and what can be concluded from them.
+
+    `left_out` are sentences about files that were passed over.
+    """
+
+    path: str
+    job_id: str
+    reports: Mapping[int, Members]
+    job: Job
+    logs: Mapping[int, str]  # the paths of the ranks' logs
+    table: Optional[RankTable] = None
+    left_out: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class _Found:
+    name: str
+    report: Members
+
+    @property
+    def number(self) -> Optional[int]:
+        """The number of the node, as the report or the name of the file gives it."""
+        number = self.report.whole("node_rank")
+        match = NAME.fullmatch(self.name)
+        if number is None and match and match["number"]:
+            number = int(match["number"])
+        return number if number is not None and 0 <= number < MOST_NODES else None
+
+    @property
+    def began(self) -> float:
+        return self.report.moment("started_at") or 0.0
+
+
+def has_several(path: str, job_id: Optional[str] = None) -> bool:
+    """Whether a directory has reports of several nodes, of one job if its id is given."""
+    start = "" if job_id is None else f"{job_id}-report-"
+    return sum(name.startswith(start) for name in _names(path)) > 1
+
+
+def read(path: str, job_id: Optional[str] = None) -> Folder:
+    """Read the reports of a job, or of the newest one in the directory.
+
+    Raises:
+        UnreadableError: There are none.
+    """
+    found, left_out = [], []
+    for name in _names(path):
+        try:
+            found.append(_Found(name, _read(os.path.join(path, name))))
+        except UnreadableError as error:
+            left_out.append(str(error))
+    if job_id is None and found:
+        job_id = max(found, key=lambda one: one.began).report.text("job_id")
+    others = {one.report.text("job_id") for one in found} - {job_id}
+    if others:
+        left_out.append(f"left out the reports of {counted(len(others), 'other job')}: {abbreviated(sorted(others))}")
+    of_job = _numbered([one for one in found if one.report.text("job_id") == job_id], left_out)
+    if not of_job:
+        raise UnreadableError(f"no report of a node in {path!r}")
+    current = _without_earlier_runs(of_job, left_out)
+    return _folder(path, {number: one.report for number, one in sorted(current.items())}, left_out)
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(path) if NAME.fullmatch(name))
+    except OSError as error:
+        raise UnreadableError(f"cannot read the directory {path!r}: {reason(error)}") from error
+
+
+def _read(path: str) -> Members:
+    if os.path.lexists(path) and os.lstat(path).st_size > LARGEST:
+        raise UnreadableError(f"left out {path!r}: it is too large for the report of a node")
+    report = sources.read_report(path)
+    if not report.text("job_id"):
+        raise UnreadableError(f"{path!r} is not the JSON report of a job")
+    return report
+
+
+def _numbered(found: Iterable[_Found], left_out: list[str]) -> dict[int, _Found]:
+    """Return the reports by the numbers of their nodes, the newest of each; those without a number get a free one."""
+    numbered: dict[int, _Found] = {}
+    unnumbered = []
+    for one in sorted(found, key=lambda one: (-one.began, one.name)):
+        if one.number is None:
+            unnumbered.append(one)
+        elif one.number in numbered:
+            left_out.append(f"left out {one.name!r}: {numbered[one.number].name!r} is a newer report of the same node")
+        else:
+            numbered[one.number] = one
+    free = (number for number in range(MOST_NODES) if number not in numbered)
+    for one in sorted(unnumbered, key=lambda one: (_first_rank(one.report), one.name)):
+        numbered[next(free)] = one
+    return numbered
+
+
+def _first_rank(report: Members) -> int:
+    return min((rank.whole("rank_id") or 0 for rank in report.children("ranks")), default=0)
+
+
+def _without_earlier_runs(found: Mapping[int, _Found], left_out: list[str]) -> dict[int, _Found]:
+    began = median(one.began for one in found.values())
+    earlier = {
+        number
+        for number, one in found.items()
+        if (ended := one.report.moment("ended_at")) is not None and ended + EARLIER_RUN < began
+    }
+    left_out += [f"left out {found[number].name!r}: it is about an earlier run" for number in sorted(earlier)]
+    return {number: one for number, one in found.items() if number not in earlier}
+
+
+def _folder(path: str, reports: Mapping[int, Members], left_out: Sequence[str]) -> Folder:
+    first = next(iter(reports.values()))
+    job_id = first.text("job_id")
+    logs = {log.rank_id: log.path for log in log_files.find_logs(path, job_id) if log.rank_id >= 0}
+    table = next(filter(None, (sources.table_of(one, os.path.join(path, "report"), Masker()) for one in [first])), None)
+    began = median(report.moment("started_at") or 0.0 for report in reports.values())
+    nodes = {number: node_of(report, number) for number, report in reports.items()}
+    nodes = {
+        number: attrs.evolve(node, is_current=node.ended is None or node.ended >= began)
+        for number, node in nodes.items()
+    }
+    count = max([number + 1 for number in nodes], default=0)
+    counts = [
+        count_of for report in reports.values() if 0 < (count_of := report.whole("node_count") or 0) <= MOST_NODES
+    ]
+    count = max(count, max(set(counts), key=counts.count, default=0))
+    every = [*nodes.values(), *_missing(count, nodes, table)]
+    job = Job(
+        nodes=tuple(log_ends.with_times(sorted(every, key=lambda node: node.number), reports, logs)),
+        places=_places(table, reports),
+        addresses=_addresses(table),
+    )
+    return Folder(path=path, job_id=job_id, reports=reports, job=job, logs=logs, table=table, left_out=tuple(left_out))
+
+
+def _missing(count: int, nodes: Mapping[int, Node], table: Optional[RankTable]) -> Iterator[Node]:
+    """Yield the nodes without a report, with their ranks: those of the table that no report has."""
+    numbers = [number for number in range(count) if number not in nodes]
+    known = {rank_id for node in nodes.values() for rank_id in node.rank_ids}
+    groups = [(host, ranks) for host, ranks in _groups(table) if not known.intersection(ranks)]
+    size = max((len(node.rank_ids) for node in nodes.values()), default=0)
+    is_even = all(
+        node.rank_ids == tuple(range(node.number * size, (node.number + 1) * size)) for node in nodes.values()
+    )
+    for index, number in enumerate(numbers):
+        host, ranks = "", tuple(range(number * size, (number + 1) * size)) if is_even else ()
+        if len(groups) == len(numbers):
+            host, ranks = groups[index]
+        yield Node(number=number, host=host, rank_ids=ranks, problem="no report")
+
+
+def _groups(table: Optional[RankTable]) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the ranks of each pod of a table, or of each server where it has no pods, by its name."""
+    groups: dict[str, list[int]] = {}
+    for server in table.servers if table else ():
+        for device in server.devices:
+            groups.setdefault(device.pod_name or server.server_id, []).append(device.rank_id)
+    return [(name, tuple(sorted(ranks))) for name, ranks in sorted(groups.items(), key=lambda group: min(group[1]))]
+
+
+def _places(table: Optional[RankTable], reports: Mapping[int, Members]) -> dict[int, Place]:
+    """Return the places of the ranks; without a table those of the reports, with the numbers of devices on a node."""
+    if table:
+        return {
+            device.rank_id: Place(server.server_id, device.device_id)
+            for server in table.servers
+            for device in server.devices
+        }
+    return {
+        rank.whole("rank_id") or 0: Place(report.text("server_id"), rank.whole("local_rank") or 0)
+        for report in reports.values()
+        for rank in report.children("ranks")
+        if (rank.whole("rank_id") or 0) >= 0
+    }
+
+
+def _addresses(table: Optional[RankTable]) -> dict[str, int]:
+    devices = (device for server in (table.servers if table else ()) for device in server.devices)
+    return {address: device.rank_id for device in devices for address in device.device_ip.split(",") if address}

@@ -1,0 +1,1 @@
+"""Decides from the reports of all nodes of a job which node caused its failure, and how sure that is."""

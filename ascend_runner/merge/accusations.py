@@ -1,0 +1,84 @@
+"""Finds out which nodes and ranks the messages of other nodes name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+import attrs
+
+from ascend_runner.diagnosis.finding import Peer
+from ascend_runner.diagnosis.first_cause import located
+from ascend_runner.merge.model import Complaint, Job, Node
+
+
+@attrs.frozen(kw_only=True)
+class Accusation:
+    """A message on one node that names another node, and a rank of it if it names one."""
+
+    by: Node
+    complaint: Complaint
+    node: Node
+    rank_id: Optional[int]
+
+
+@attrs.frozen
+class Accusations:
+    """All accusations of a job, in the order of its nodes."""
+
+    every: tuple[Accusation, ...]
+
+    def of(self, node: Node) -> list[Accusation]:
+        """Return those that name a node."""
+        return [one for one in self.every if one.node is node]
+
+    def accusers(self, node: Node) -> list[Node]:
+        """Return the nodes that name a node."""
+        return list({one.by.number: one.by for one in self.of(node)}.values())
+
+    def targets(self) -> list[Node]:
+        """Return the nodes that are named."""
+        return list({one.node.number: one.node for one in self.every}.values())
+
+    def ends(self) -> list[Node]:
+        """Return the nodes that are named and name no other: the ends of the chains of who waits for whom."""
+        waiting = {one.by.number for one in self.every}
+        return [node for node in self.targets() if node.number not in waiting]
+
+    def rank_of(self, node: Node) -> Optional[int]:
+        """Return the rank of a node that most messages name."""
+        named = [one.rank_id for one in self.of(node) if one.rank_id is not None]
+        return max(sorted(set(named)), key=named.count, default=None)
+
+
+def find(job: Job) -> Accusations:
+    """Return the accusations of the nodes of a job."""
+    holders = {rank_id: node for node in job.nodes for rank_id in node.rank_ids}
+    servers: dict[str, list[Node]] = {}
+    for rank_id, place in job.places.items():
+        node = holders.get(rank_id)
+        if node and node not in servers.setdefault(place.server_id, []):
+            servers[place.server_id].append(node)
+    ranks: dict[Peer, Optional[int]] = {}  # many ranks name the same peer
+    found = []
+    for node in job.nodes:
+        for complaint in node.complaints:
+            if complaint.peer not in ranks:
+                ranks[complaint.peer] = _rank_of(complaint.peer, job)
+            accused = ranks[complaint.peer]
+            named = holders.get(accused) if accused is not None else _node_of(complaint.peer.server_id, servers)
+            if named and named is not node:
+                found.append(Accusation(by=node, complaint=complaint, node=named, rank_id=accused))
+    return Accusations(tuple(found))
+
+
+def _rank_of(peer: Peer, job: Job) -> Optional[int]:
+    if peer.device_ip in job.addresses:
+        return job.addresses[peer.device_ip]
+    return located(peer, job.places).rank_id
+
+
+def _node_of(server_id: str, servers: Mapping[str, list[Node]]) -> Optional[Node]:
+    """Return the node of a server that has only one."""
+    nodes = servers.get(server_id, [])
+    return nodes[0] if len(nodes) == 1 else None

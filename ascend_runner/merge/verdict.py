@@ -1,0 +1,187 @@
+"""Decides which node caused the failure of a job.
+
+What nodes report of themselves and of each other counts before any time: in a synchronous job every rank fails within
+seconds, and the first to complain is often a victim. Times count only where the clocks are known to be close enough.
+A cause is certain only if all other nodes are accounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner.diagnosis.finding import Certainty
+from ascend_runner.diagnosis.first_cause import Suspicion
+from ascend_runner.merge import accusations
+from ascend_runner.merge.case import MOST_SUSPECTS, UNWRITTEN, Case, alike, titles
+from ascend_runner.merge.model import Job, Node, Suspect, Verdict
+from ascend_runner.text import counted
+
+FEW_ACCUSERS: Final = 2  # nodes; a single one may itself be the cause
+RARE: Final = 4  # where at most a quarter of the ranks hang, they have kept the others waiting
+NOTHING: Final = Verdict(certainty=Certainty.CERTAIN)
+
+
+def judge(job: Job) -> Verdict:
+    """Decide which node caused the failure of a job; there is no suspect if none has failed."""
+    case = Case(job=job, accusations=accusations.find(job))
+    return next(filter(None, (rule(case) for rule in RULES)), NOTHING)
+
+
+def _failed_by_itself(case: Case) -> Optional[Verdict]:
+    own = case.failed(Suspicion.FAILED_BY_ITSELF)
+    if not own:
+        return None
+    earlier = [node for node in case.missing if case.was_silent_before_failures(node, own)]
+    if len(earlier) == 1:
+        return case.likely(case.suspect(earlier[0]), "its output ends long before the first failure")
+    kinds = alike(own)
+    contradicting = _named_instead(case, own)
+    if contradicting:
+        return case.open_between(
+            [*(kind[0] for kind in kinds), *contradicting], f"other nodes name {titles(contradicting)}"
+        )
+    if len(kinds) == 1:
+        return _failed_alike(case, own)
+    first = case.first(own)
+    named = [node for node in own if case.is_accused(node)]
+    if first and named and first not in named:
+        return case.open_between(
+            [first, *named], f"{titles([first])} failed first, but is not the one that others name"
+        )
+    return case.first_of(own, "several nodes failed by themselves")
+
+
+def _named_instead(case: Case, own: Sequence[Node]) -> list[Node]:
+    """Return the nodes that others name, and that may have failed before those that failed by themselves."""
+    if case.lost:
+        return case.lost
+    others = [node for node in case.accusations.ends() if node.failure and node not in own]
+    return [] if any(map(case.is_accused, own)) else others
+
+
+def _failed_alike(case: Case, own: Sequence[Node]) -> Verdict:
+    """Judge failures that are alike: that kind of failure is the cause, wherever it was first."""
+    node = case.best(own) or own[0]
+    suspect = attrs.evolve(case.suspect(node), alike=tuple(one for one in own if one is not node))
+    if len(own) == len(case.job.nodes):
+        return case.certain(suspect, "all nodes failed in the same way")
+    reasons = ["no other node has an error of its own"]
+    if len(own) > 1:
+        reasons.append(f"{counted(len(own), 'node')} failed in the same way")
+    doubts = list(case.doubts(node))
+    is_certain = len(own) == 1 and not doubts and bool(node.failure and node.failure.is_certain)
+    return case.certain(suspect, *reasons) if is_certain else case.likely(suspect, *reasons, *doubts)
+
+
+def _lost(case: Case) -> Optional[Verdict]:
+    """Judge the nodes that others name, and that have not reported an end."""
+    lost = case.lost
+    if not lost:
+        return None
+    silent = _first_to_fall_silent(case)
+    if silent and (silent not in lost or len(lost) > 1):
+        return case.likely(case.suspect(silent), "its output ends long before that of the others without a report")
+    if len(lost) > 1:
+        return case.open_between(lost, "several nodes that other nodes name left no report")
+    return _lost_or_a_rival(case, lost[0]) or _only_lost(case, lost[0])
+
+
+def _lost_or_a_rival(case: Case, node: Node) -> Optional[Verdict]:
+    """Name a lost node beside those whose own failures may be the cause as well."""
+    killed = [one for one in case.failed(Suspicion.ENDED_FROM_OUTSIDE) if case.is_accused(one)]
+    if killed:
+        return case.open_between([node, *killed], "ranks of another node were killed")
+    ends = case.failed(Suspicion.ITSELF_OR_A_PEER)
+    if all(one in ends for one in case.accusations.accusers(node)):
+        return case.open_between([node, *ends], "the error may be at either end of a connection")
+    return None
+
+
+def _only_lost(case: Case, node: Node) -> Verdict:
+    others = [one for one in case.accusations.ends() if one is not node]
+    is_unanimous = not others and len(case.accusations.accusers(node)) >= min(FEW_ACCUSERS, len(case.job.nodes) - 1)
+    rivals = [*case.failed(Suspicion.ENDED_FROM_OUTSIDE, Suspicion.ENDED_SILENTLY), *case.unexplained(node)]
+    if is_unanimous and not rivals and case.was_silent_before_complaints(node):
+        return case.certain(case.suspect(node), f"its output ends more than {UNWRITTEN:g} s before any complaint")
+    reasons = [f"{titles(others)} {'is' if len(others) == 1 else 'are'} named as well"] if others else []
+    return case.likely(case.suspect(node), *reasons)
+
+
+def _first_to_fall_silent(case: Case) -> Optional[Node]:
+    """Return the node without a report whose output ends long before that of the others."""
+    ends = sorted((node.log_end, node.number, node) for node in case.missing if node.log_end is not None)
+    is_known = len(ends) == len(case.missing) > 1
+    return ends[0][2] if is_known and ends[1][0] > ends[0][0] + UNWRITTEN else None
+
+
+def _one_of(suspicion: Suspicion) -> Callable[[Case], Optional[Verdict]]:
+    """Return the rule for failures of a kind that may be a consequence: they are never certain."""
+
+    def rule(case: Case) -> Optional[Verdict]:
+        found = case.failed(suspicion)
+        if not found:
+            return None
+        named = [node for node in case.accusations.ends() if node not in found]
+        if named and not any(map(case.is_accused, found)):
+            return case.open_between([*found, *named], "the nodes that failed are not those that other nodes name")
+        return case.first_of(found, "several nodes failed in a way that may be a consequence")
+
+    return rule
+
+
+def _hung_apart(case: Case) -> Optional[Verdict]:
+    """Judge a hang: the ranks that are where few others are have kept the others waiting."""
+    places: dict[tuple[str, ...], list[tuple[Node, int]]] = {}
+    for node in case.job.nodes:
+        for stack in node.hang:
+            places.setdefault(stack.frames, []).extend((node, rank_id) for rank_id in stack.rank_ids)
+    total = sum(map(len, places.values()))
+    rare = [found for found in sorted(places.values(), key=len) if len(found) * RARE <= total]
+    ranks: dict[int, tuple[Node, int]] = {}  # the first of each node
+    for node, rank_id in (one for found in rare for one in found):
+        ranks.setdefault(node.number, (node, rank_id))
+    if not 0 < len(ranks) <= MOST_SUSPECTS:
+        return None
+    sentence = "hung in another place than most ranks"
+    suspects = [Suspect(node=node, rank_id=rank_id, sentence=sentence) for node, rank_id in ranks.values()]
+    reason = f"the stacks of {counted(total, 'rank')} are known"
+    if len(suspects) == 1 and not case.missing:
+        return case.likely(suspects[0], reason)
+    return Verdict(certainty=Certainty.OPEN, suspects=tuple(suspects), reasons=(reason,))
+
+
+def _named(case: Case) -> Optional[Verdict]:
+    """Judge the nodes that others name, and that report no failure of their own."""
+    named = case.accusations.ends() or case.accusations.targets()
+    if not named:
+        return None
+    if len(named) == 1 and not case.missing:
+        return case.likely(case.suspect(named[0]), "no node has an error of its own")
+    return case.open_between([*named, *case.missing], "no node has an error of its own")
+
+
+def _left(case: Case) -> Optional[Verdict]:
+    """Judge the nodes without a report, and else those that report a lost peer without naming it."""
+    failed = [node for node in case.job.nodes if node.failure]
+    if not failed:
+        return None
+    reason = "no node has an error of its own"
+    if len(case.missing) == 1:
+        return case.likely(case.suspect(case.missing[0]), reason)
+    return case.open_between(case.missing or failed, reason)
+
+
+# The strongest evidence first.
+RULES: Final = (
+    _failed_by_itself,
+    _lost,
+    _one_of(Suspicion.ENDED_FROM_OUTSIDE),
+    _hung_apart,
+    _one_of(Suspicion.ENDED_SILENTLY),
+    _one_of(Suspicion.ITSELF_OR_A_PEER),
+    _named,
+    _left,
+)

@@ -1,0 +1,85 @@
+"""The page about a job of several nodes: its content, its size, and that no text of a report becomes markup."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.html_report import merged
+from ascend_runner.html_report.merged import MergedSources
+from ascend_runner.job_tool import report_folder
+from ascend_runner.merge import verdict
+from tests.helpers import node_folders
+from tests.html_report.conftest import Elements
+
+HOSTILE = "</td><script>alert(1)</script>&\"'\x1b[31m\u202e\0"
+
+
+def rendered(folder: Path, *, is_public: bool = False) -> str:
+    """Return the page about the reports in a directory."""
+    found = report_folder.read(str(folder))
+    return merged.render(
+        MergedSources(
+            job_id=found.job_id,
+            job=found.job,
+            verdict=verdict.judge(found.job),
+            reports=found.reports,
+            table=found.table,
+            log_end=("the last words",),
+            left_out=found.left_out,
+            made_at=0.0,
+            is_public=is_public,
+        )
+    ).decode()
+
+
+def test_content(tmp_path: Path) -> None:
+    """It has the verdict and its reasons, a row for each node, the clocks, and the ranks of all nodes."""
+    node_folders.write(tmp_path, 4, culprit=21, missing=frozenset({3}))
+    page = rendered(tmp_path)
+
+    assert "Rank 21 on node 2 (worker-2), device 5 failed first: ValueError: loss is nan at step 17" in page
+    assert "<li>16 ranks on 2 nodes name it (EI0006)</li>" in page
+    assert "<td>no report</td>" in page
+    assert "synchronized to 0.4 s" in page
+    assert "the last words" in page
+    assert 1 + 4 + 1 + 24 == page.count("<tr")
+    assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+
+
+@pytest.mark.parametrize(("nodes", "limit"), [(2, 50_000), (8, 200_000), (128, 2_000_000)])
+def test_size(nodes: int, limit: int, tmp_path: Path) -> None:
+    """A page of 16, 64 and 1,024 ranks stays within the sizes of pages about one node."""
+    node_folders.write(tmp_path, nodes, culprit=5)
+
+    assert len(rendered(tmp_path).encode()) <= limit
+
+
+def test_hostile_texts(tmp_path: Path) -> None:
+    """Texts of reports add no element, and no character that controls anything."""
+    plain, wild = tmp_path / "plain", tmp_path / "wild"
+    for folder, text in ((plain, ""), (wild, HOSTILE)):
+        node_folders.write(folder, 2, culprit=1)
+        report = node_folders.report(0, 2, 1, pod_name=f"worker{text}", server_id=f"10.0.0.1{text}")
+        ranks: list[dict[str, object]] = json.loads(json.dumps(report["ranks"]))
+        for rank in ranks:
+            rank["finding"] = {"exception": f"ValueError: x{text}", "code": f"E{text}"}
+            rank["state"] = f"odd{text}"
+        node_folders.put(folder, "job-report-node-0.json", report | {"ranks": ranks})
+    pages = [rendered(folder) for folder in (plain, wild)]
+
+    assert sorted(Elements(pages[0]).elements) == sorted(Elements(pages[1]).elements)
+    assert pages[1].replace("\n", "").isprintable()
+
+
+def test_public(tmp_path: Path) -> None:
+    """A page for everybody has numbers instead of names, and types of exceptions instead of messages."""
+    node_folders.write(tmp_path, 2, culprit=1)
+    page = rendered(tmp_path, is_public=True)
+
+    assert "Rank 1 on node 0" in page
+    assert "ValueError" in page
+    for secret in ("worker-", "10.0.0", "nan", "last words", "job-"):
+        assert secret not in page.partition("</style>")[2]

@@ -1,0 +1,156 @@
+"""The report of a job of several nodes: which files count, what the screen says, and what is written."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.errors import UnreadableError
+from ascend_runner.job_tool import report_folder
+from tests.helpers import node_folders
+from tests.helpers.program import Program
+from tests.helpers.waiting import wait_until
+from tests.job_tool.conftest import Tool
+
+EARLIER = {"started_at": "2026-11-22T07:00:00+08:00", "ended_at": "2026-11-22T07:30:00+08:00"}
+
+
+def screen(tool: Tool, *words: str) -> list[str]:
+    """Return the lines that the command prints."""
+    status, shown = tool("report", *words)
+    assert 0 == status, shown
+    return shown.splitlines()
+
+
+def test_screen(tool: Tool, tmp_path: Path) -> None:
+    """It names the cause, how sure it is and why, the end of its log, the other nodes, and the clocks."""
+    node_folders.write(tmp_path, 4, culprit=21)
+
+    assert [
+        "job: failed; 4 of 4 nodes reported an end",
+        "  cause   rank 21 on node 2 (worker-2), device 5: ValueError: loss is nan at",
+        "          step 17",
+        "          certain: 24 ranks on 3 nodes name it (EI0006); no other node has an",
+        "          error of its own",
+        "          | last words of 21",
+        "  others  nodes 0, 1, 3: EI0006: [PID: 7] Getting socket times out.",
+        "  clocks  4 nodes synchronized to 0.4 s",
+    ] == [line for line in screen(tool, str(tmp_path))[:-1] if "failed at" not in line and "  log  " not in line]
+
+
+def test_missing_report(tool: Tool, tmp_path: Path) -> None:
+    """A node without a report is counted, and named as the likely cause if the others name it."""
+    node_folders.write(tmp_path, 4, culprit=21, missing=frozenset({2}))
+    lines = screen(tool, str(tmp_path))
+
+    assert "job: failed; 3 of 4 nodes reported an end" == lines[0]
+    assert "  cause   rank 21 on node 2: no report" == lines[1]
+    assert "          likely: 24 ranks on 3 nodes name it (EI0006)" in lines
+
+
+def test_unfinished_report(tool: Tool, tmp_path: Path) -> None:
+    """A node whose runner was killed has a report without an end, which counts as none."""
+    node_folders.write(tmp_path, 4, culprit=21)
+    node_folders.put(tmp_path, "job-report-node-2.json", node_folders.report(2, 4, 21, state="running"))
+    lines = screen(tool, str(tmp_path))
+
+    assert "job: failed; 3 of 4 nodes reported an end" == lines[0]
+    assert lines[1].startswith("  cause   rank 21 on node 2 (worker-2), device 5: its report has no end")
+
+
+def test_json(tool: Tool, tmp_path: Path) -> None:
+    """The verdict, and what is known of each node, is also printed as JSON."""
+    node_folders.write(tmp_path, 4, culprit=21, missing=frozenset({0}))
+    found = json.loads(tool("report", str(tmp_path), "--json")[1])
+
+    assert ("job", "failed", "likely") == (found["job_id"], found["state"], found["certainty"])
+    assert [(2, 21)] == [(one["node"], one["rank_id"]) for one in found["suspects"]]
+    assert [None, "failed", "failed", "failed"] == [node["state"] for node in found["nodes"]]
+    assert (tmp_path / "job-report.html").exists()
+
+
+def test_files(tool: Tool, tmp_path: Path) -> None:
+    """Each file that cannot be used is one sentence: damaged, foreign, of another job, older, huge, or no file."""
+    node_folders.write(tmp_path, 3, culprit=21)
+    node_folders.put(tmp_path, "job-report-old.json", node_folders.report(1, 3, 21, **EARLIER))
+    node_folders.put(tmp_path, "other-report-node-0.json", node_folders.report(0, 3, 21, **EARLIER, job_id="other"))
+    (tmp_path / "job-report-node-7.json").write_text('{"job_id":')
+    (tmp_path / "job-report-node-8.json").write_bytes(b"\xff\0" * 100)
+    os.mkfifo(tmp_path / "job-report-node-9.json")
+    (tmp_path / "job-report-node-10.json").symlink_to("job-report-node-0.json")
+    (tmp_path / "job-report-node-11.json").mkdir()
+    with (tmp_path / "job-report-node-12.json").open("wb") as file:
+        file.truncate(report_folder.LARGEST + 1)
+    (tmp_path / "job-report-node-13.json").write_text("[" * 100_000)
+    (tmp_path / "job-report-node-14.json").write_text('{"job_id": ["x"], "ranks": [1, null, {"rank_id": "x"}]}')
+    found = report_folder.read(str(tmp_path))
+
+    assert [0, 1, 2] == [node.number for node in found.job.nodes]
+    assert 10 == len(found.left_out)
+    assert all("\n" not in sentence for sentence in found.left_out)
+    assert "job: failed; 3 of 3 nodes reported an end" == screen(tool, str(tmp_path))[0]
+
+
+def test_earlier_run(tmp_path: Path) -> None:
+    """A report of an earlier run does not stand for the node, which has left none of the newest run."""
+    node_folders.write(tmp_path, 4, culprit=21)
+    node_folders.put(tmp_path, "job-report-node-2.json", node_folders.report(2, 4, 21, **EARLIER))
+    found = report_folder.read(str(tmp_path))
+
+    assert [True, True, False, True] == [node.has_report for node in found.job.nodes]
+    assert ("left out 'job-report-node-2.json': it is about an earlier run",) == found.left_out
+    assert (*range(16, 24),) == found.job.nodes[2].rank_ids
+
+
+def test_hostile_members(tool: Tool, tmp_path: Path) -> None:
+    """Members of any type and size are unknown; no byte of theirs controls the terminal."""
+    wild: list[object] = [None, -1, 10**30, 1e308, "\x1b[31m\0\ud800", [], {}, [[]], True, "9" * 5000]
+    names = ("node_rank", "node_count", "started_at", "ended_at", "cause", "ranks", "clock", "server_id", "state")
+    for index, value in enumerate(wild):
+        for name in names:
+            node_folders.write(tmp_path, 2, culprit=1)
+            changes: dict[str, object] = {name: value} if name != "ranks" or isinstance(value, list) else {}
+            node_folders.put(tmp_path, "job-report-node-1.json", node_folders.report(1, 2, 1, **changes))
+            status, shown = tool("report", str(tmp_path))
+
+            assert 0 == status, (index, name, shown)
+            assert shown.replace("\n", "").isprintable()
+
+
+def test_no_reports(tmp_path: Path) -> None:
+    """Without a report that can be used there is no verdict."""
+    (tmp_path / "job-report-node-0.json").write_text("[]")
+    with pytest.raises(UnreadableError):
+        report_folder.read(str(tmp_path))
+    with pytest.raises(UnreadableError):
+        report_folder.read(str(tmp_path / "missing"))
+
+
+def test_json_of_one_node(tool: Tool, tmp_path: Path) -> None:
+    """A verdict needs the reports of several nodes."""
+    path = tmp_path / "job-report.json"
+    path.write_text(json.dumps(node_folders.report(0, 1, 1)))
+
+    assert 2 == tool("report", str(path), "--json")[0]
+
+
+def test_real_nodes(program: Program, tool: Tool) -> None:
+    """Runners of three nodes share a directory; a fourth one never starts. The node that failed is likely the cause."""
+    fails = "if [ $NODE_RANK = 1 ]; then echo 'ValueError: loss is nan' >&2; exit 3; fi; "
+    loses = "while ! [ -s job-report-node-1.json ] || ! grep -q failed job-report-node-1.json; do sleep 0.05; done; "
+    script = f"cd {program.log_dir}; {fails}{loses}echo 'EI0006: [PID: 7] no connection, remote rank: [1]'; exit 4"
+    runs = []
+    for node in range(3):
+        place = ("--nnodes", "4", "--node-rank", str(node), "--master-addr", "127.0.0.1", "--nproc-per-node", "1")
+        own = ("--log-dir", str(program.log_dir), "--html", "never")
+        runs.append(program.start(*place, *own, "sh", "-c", script, env={"MA_VJ_NAME": "job"}))
+    assert [4, 3, 4] == [run.finish() for run in runs]
+    wait_until(lambda: report_folder.has_several(str(program.log_dir)))
+    lines = screen(tool, str(program.log_dir))
+
+    assert "job: failed; 3 of 4 nodes reported an end" == lines[0]
+    assert lines[1].startswith("  cause   rank 1 on node 1 (")
+    assert [line for line in lines if line.startswith("          likely: 2 ranks on 2 nodes name it (EI0006)")]
