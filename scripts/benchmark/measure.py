@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import shutil
 import signal
 import statistics
@@ -120,6 +121,12 @@ def cpu_seconds(pid: int) -> float:
 def process_seconds(pid: int) -> float:
     """Return the CPU time of a process, with that of its threads that have ended."""
     return time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid(3), which Python has for threads only
+
+
+def children_seconds() -> float:
+    """Return the CPU time of the programs that have ended, with that of all their processes."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def reaped_seconds(pid: int) -> float:

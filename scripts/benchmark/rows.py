@@ -22,6 +22,7 @@ from benchmark.table import Row, count, megabytes, seconds
 RANKS: Final = 8
 MANY_RANKS: Final = 256
 LINES_EACH: Final = 200_000  # of 100 bytes: 20 MB
+BAR_STATES: Final = 50_000
 IDLE_SECONDS: Final = 10.0
 LOOK_EVERY: Final = 0.2  # seconds after which the program reads its rank table again
 
@@ -129,6 +130,26 @@ def output() -> Iterator[Row]:
     yield Row("  warnings (lines skipped on the console), in all runs", warnings, count, reach=0)
 
 
+def progress_bars() -> Iterator[Row]:
+    """Compare the CPU time of folded progress bars with that of bars whose states are all passed on.
+
+    That of the ranks, which are `cat`, is in both.
+    """
+    with folder(in_memory=True) as path:
+        bar = b"".join(b"\r%3d%%|####      | %d/1563 [00:12<00:55, 3.20it/s]" % (n % 100, n) for n in range(BAR_STATES))
+        measure.write(f"{path}/bar", bar)
+
+        def run(option: str) -> float:
+            command = [*OURS.words(RANKS, f"{path}/log"), "--progress-bars", option, "cat", f"{path}/bar"]
+            before = measure.children_seconds()
+            measure.seconds_with_console(command)
+            return measure.children_seconds() - before
+
+        medians = measure.alternate({option: (9, functools.partial(run, option)) for option in ("fold", "pass")})
+    what = f"CPU for {RANKS} bars of {BAR_STATES:,} states each, folded"
+    yield Row(what, medians["fold"], seconds, "passed", medians["pass"], 1.0, is_ratio=True)
+
+
 def idle() -> Iterator[Row]:
     """Measure launchers whose ranks sleep: memory, context switches, and system calls under strace."""
     with contextlib.ExitStack() as stack:
@@ -203,4 +224,4 @@ def _for_each_rank(pipeline: str) -> list[str]:
     return ["sh", "-c", f"for rank in {ranks}; do {pipeline} & done; wait"]
 
 
-ROWS: Final = (start_to_exit, teardown, output, idle, table_to_first_rank, many_ranks)
+ROWS: Final = (start_to_exit, teardown, output, progress_bars, idle, table_to_first_rank, many_ranks)
