@@ -65,7 +65,7 @@ def read_report(path: str) -> Members:
         raise UnreadableError(f"cannot read the report {path!r}: {reason(error)}") from error
     except (ValueError, RecursionError):
         document = None
-    if not (isinstance(document, dict) and isinstance(document.get("ranks"), list) and "job_id" in document):
+    if not (isinstance(document, dict) and isinstance(document.get("state"), str)):
         raise UnreadableError(f"{path!r} is not the JSON report of a job")
     return Members(document)
 

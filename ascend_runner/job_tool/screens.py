@@ -145,7 +145,7 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     yield "checkpoint", _checkpoint(snapshot, now)
     yield "attempts", _attempts(snapshot)
     yield "logs", job.log_dir
-    yield "report", f"cannot be read: {snapshot.why}" if snapshot.why else job.path("report", "json")
+    yield "report", snapshot.why or job.path("report", "json")
     yield "html", snapshot.html
 
 

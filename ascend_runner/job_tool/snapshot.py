@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -15,15 +14,15 @@ import attrs
 
 from ascend_runner import board, board_reader, files
 from ascend_runner.board_reader import LARGEST_PID, View
-from ascend_runner.errors import reason
+from ascend_runner.errors import UnreadableError
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
+from ascend_runner.html_report.sources import read_report
 from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, number, with_its_logs
 from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
-from ascend_runner.rank_record import RankRecord
+from ascend_runner.report import rank_member
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
-LARGEST: Final = 1 << 28  # bytes of a report
 LOG_END: Final = 4096  # bytes of a log that are read for its last line
 RUNNING: Final = "running"  # the state of a rank
 STATES: Final = {state.value: state for state in JobState}
@@ -97,7 +96,8 @@ class Snapshot:
         return [
             {
                 **known.get(rank.rank_id, {}),
-                **_members(rank, self.board),
+                **rank_member.of_record(rank, self.board.began),
+                "local_rank": self.board.local_ranks[rank.rank_id],
                 "last_line": self.last_lines.get(rank.rank_id) or "".join(rank.last_lines),
             }
             for rank in self.board.ranks
@@ -117,17 +117,14 @@ def take(job: FoundJob) -> Snapshot:
     """Look at a job. Its report is read after its lock, so that the end of a job is never taken for a death."""
     is_alive = job.is_alive()
     seen = Snapshot(job=job, is_alive=is_alive, board=None if is_alive is None else read_board(job))
-    found = [attrs.evolve(seen, why=f"no response from its disk within {DISK_LIMIT:g} s")]
+    found = [attrs.evolve(seen, why=f"cannot read the report: no response from its disk within {DISK_LIMIT:g} s")]
 
     def read() -> None:
         try:
             here = with_its_logs(job)
-            report = _read(here.path("report", "json"))
-        except (OSError, ValueError, RecursionError, UnknownJobError) as error:
-            why = "it is not valid JSON"
-            if isinstance(error, (OSError, UnknownJobError)):
-                why = reason(error) if isinstance(error, OSError) else str(error)
-            found.append(attrs.evolve(seen, why=why))
+            report = read_report(here.path("report", "json")).members
+        except (UnreadableError, UnknownJobError) as error:
+            found.append(attrs.evolve(seen, why=str(error)))
         else:
             is_shown = STATES.get(str(report.get("state"))) in OF_AN_ATTEMPT
             complete = attrs.evolve(seen, job=here, report=report, board=seen.board if is_shown else None)
@@ -160,49 +157,6 @@ def _outputs(view: View) -> dict[int, tuple[int, float]]:
         for rank in view.ranks
         if rank.is_started
     }
-
-
-def _members(rank: RankRecord, view: View) -> dict[str, object]:
-    """Return what a board has of a rank as members of a report."""
-    began = view.began + rank.started_after
-    ending = rank.ending
-    return {
-        "rank_id": rank.rank_id,
-        "local_rank": view.local_ranks[rank.rank_id],
-        "name": rank.name,
-        "pid": rank.pid,
-        "state": rank.state.value,
-        "exit_code": None if ending is None or ending.signum else ending.exit_code,
-        "signal": ending.signum if ending and ending.signum else None,
-        "started_at": _iso(began) if rank.is_started else "",
-        "ended_at": _iso(began + rank.seconds) if ending else "",
-        "seconds": rank.seconds,
-        "first_output_at": "" if rank.first_output_after is None else _iso(view.began + rank.first_output_after),
-        "last_output_at": "" if rank.last_output_after is None else _iso(view.began + rank.last_output_after),
-        "signals": [(signum, _iso(view.began + after)) for signum, after in rank.signals],
-        "activity": rank.activity,
-        "cell_seconds": rank.cell_seconds,
-        "log_size": rank.log_size,
-        "log_lost": rank.log_lost,
-    }
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds")
-
-
-def _read(path: str) -> Mapping[str, object]:
-    """Read a report.
-
-    Raises:
-        OSError: It cannot be read.
-        ValueError: It is not a JSON object.
-    """
-    with open(os.open(path, files.READ_FLAGS), "rb") as file:
-        document = json.loads(file.read(LARGEST))
-    if not isinstance(document, dict):
-        raise ValueError("not an object")  # noqa: TRY004  as for other files that are no reports
-    return document
 
 
 def _logs(ranks: Sequence[Mapping[str, object]]) -> dict[int, tuple[int, float]]:

@@ -17,9 +17,8 @@ from ascend_runner.lifecycle.machine import Event, Job, JobState
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import Outcome, RankRecord
-from ascend_runner.report import causes, clocks
+from ascend_runner.report import causes, clocks, rank_member
 from ascend_runner.report.document import iso, plain_members
-from ascend_runner.supervision.events import Ending
 
 SCHEMA_VERSION: Final = 3  # raised when a member is removed or changes its meaning; new ones are added without that
 
@@ -33,7 +32,7 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[st
         {
             **_members(job, outcome.started_at),
             "status": outcome.status,
-            **_end(outcome.started_at, outcome.seconds),
+            **rank_member.end(outcome.started_at, outcome.seconds),
             "cause": causes.member(outcome.cause, outcome) if outcome.cause else None,
             "ranks": [
                 _rank(rank, specs[rank.rank_id], variables[rank.rank_id], job_started_at=outcome.started_at)
@@ -109,13 +108,7 @@ def with_last_failure(report: Mapping[str, object], attempts: Sequence[Mapping[s
 def end(report: Mapping[str, object], at: float) -> dict[str, object]:
     """Return the members about the end of a job that has ended without an attempt, `at` seconds since the epoch."""
     began = datetime.fromisoformat(str(report["started_at"])).timestamp()
-    return _end(began, at - began)
-
-
-def _end(began: float, seconds: float) -> dict[str, object]:
-    """Return the end and the duration of what began then; both are rounded once, so that the times differ by it."""
-    seconds = round(seconds, 3)
-    return {"ended_at": iso(round(began, 3) + seconds), "seconds": seconds}
+    return rank_member.end(began, at - began)
 
 
 def _members(job: JobSpec, began: float) -> dict[str, object]:
@@ -176,40 +169,27 @@ def _this_node(job: JobSpec) -> dict[str, object]:
 def _rank(
     rank: RankRecord, spec: RankSpec, variables: Mapping[str, str], *, job_started_at: float
 ) -> dict[str, object]:
-    """Describe one rank, or an auxiliary process, which has a `name` and a `rank_id` below 0.
+    """Describe one rank as `rank_member` does, and with what is known of it only after its end.
 
-    `exit_code` is null if `signal` ended the rank; both are null if it has not ended. Resources are those of the leader
-    and of the processes it waited for (getrusage(2)). The log lacks `log_lost` of the `log_size` bytes that the rank
-    wrote, the first at `log_lost_from`; they begin at `log_start`, behind those of earlier attempts. `variables` are
+    Resources are those of the leader and of the processes it waited for (getrusage(2)). The first byte that the log
+    lacks is at `log_lost_from`; the output begins at `log_start`, behind that of earlier attempts. `variables` are
     those that the runner set or changed, `rerun` is a shell command that runs the rank again ("" if no script was
-    written), `finding` is why it failed. `signals` are those that it was sent, with the first time of each; `activity`
-    are the bytes that it wrote in each span of `cell_seconds` since the start of the job.
+    written), `finding` is why it failed.
     """
-    started_at = job_started_at + rank.started_after
     return {
-        "rank_id": rank.rank_id,
+        **rank_member.of_record(rank, job_started_at),
         "local_rank": spec.local_rank,
-        "pid": rank.pid,
-        "state": rank.state,
-        **_ending(rank.ending),
-        "started_at": iso(started_at) if rank.is_started else "",
-        **_end(started_at, rank.seconds),
-        **({} if rank.ending else {"ended_at": ""}),
-        **_times(rank, job_started_at),
         "max_rss": rank.max_rss,
         "user_seconds": rank.user_seconds and round(rank.user_seconds, 3),
         "system_seconds": rank.system_seconds and round(rank.system_seconds, 3),
         "log_path": rank.log_path,
         "log_start": rank.log_start,
-        "log_size": rank.log_size,
-        "log_lost": rank.log_lost,
         "log_lost_from": rank.log_lost_from,
         "process_log_path": spec.env.get("ASCEND_PROCESS_LOG_PATH", ""),
         "cwd": spec.cwd,
         "variables": variables,
         "rerun": rank.rerun,
         "finding": rank.finding,
-        "name": spec.name,
     }
 
 
@@ -223,25 +203,3 @@ def _started(spec: RankSpec, pid: int, at: float) -> dict[str, object]:
         "log_path": spec.log_path,
         "name": spec.name,
     }
-
-
-def _ending(ending: Ending | None) -> dict[str, object]:
-    return {
-        "exit_code": None if ending is None or ending.signum else ending.exit_code,
-        "signal": ending.signum if ending and ending.signum else None,
-        "core_dumped": bool(ending and ending.core_dumped),
-    }
-
-
-def _times(rank: RankRecord, job_started_at: float) -> dict[str, object]:
-    return {
-        "first_output_at": _moment(job_started_at, rank.first_output_after),
-        "last_output_at": _moment(job_started_at, rank.last_output_after),
-        "signals": [(signum, _moment(job_started_at, after)) for signum, after in rank.signals],
-        "activity": rank.activity,
-        "cell_seconds": rank.cell_seconds,
-    }
-
-
-def _moment(job_started_at: float, after: float | None) -> str:
-    return "" if after is None else iso(job_started_at + after)
