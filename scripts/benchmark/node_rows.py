@@ -1,4 +1,4 @@
-"""The rows about a job of several nodes: how soon its pods fail, which its platform restarts."""
+"""The rows about a job of several nodes: how soon its pods fail, which its platform restarts, and its report."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from benchmark import measure
 from benchmark.launchers import OURS
 from benchmark.measure import folder
-from benchmark.table import Row, count, seconds
+from benchmark.table import Row, count, megabytes, seconds
+from benchmark.viewer_rows import VIEWER
+from tests.helpers import node_folders
 
 NODES: Final = 4
+MANY_NODES: Final = 128
 RUNS: Final = 5
 LINGER: Final = 10.0  # seconds
 IMPORT: Final = (sys.executable, "-c", "import a_module_that_nobody_has")
@@ -63,4 +67,14 @@ def _median(samples: Sequence[Sequence[float]], index: int) -> float:
     return statistics.median(found[index] for found in samples)
 
 
-ROWS: Final = (nodes,)
+def merge() -> Iterator[Row]:
+    """Time the report about a large job, from the reports of all its nodes."""
+    with folder() as path:
+        node_folders.write(Path(path), MANY_NODES, culprit=170, missing=frozenset({77}))
+        taken = statistics.median(measure.seconds_of([VIEWER, "report", path]) for _ in range(RUNS))
+        size = (Path(path) / "job-report.html").stat().st_size
+    yield Row(f"ascend-job report of {MANY_NODES} x {node_folders.EACH} ranks", taken, seconds, reach=2.0)
+    yield Row("  the size of the page", size, megabytes, reach=2e6)
+
+
+ROWS: Final = (nodes, merge)
