@@ -40,7 +40,7 @@ def find(word: Optional[str], environ: Mapping[str, str]) -> Optional[Merged]:
         UnreadableError: No report can be read.
     """
     if word and os.path.isdir(word):
-        return _merged(report_folder.read(word)) if report_folder.has_several(word) else None
+        return _merged(word) if report_folder.has_several(word) else None
     if word and os.path.isfile(word):
         return None
     job = jobs.find(word, environ, may_be_any_part=True)
@@ -48,7 +48,7 @@ def find(word: Optional[str], environ: Mapping[str, str]) -> Optional[Merged]:
     is_named = word is not None and word == job.name
     if is_named or not job.part or not report_folder.has_several(folder, job.job_id):
         return None
-    return _merged(report_folder.read(folder, job.job_id))
+    return _merged(folder, job.job_id)
 
 
 def page(found: Merged, *, is_public: bool) -> bytes:
@@ -69,10 +69,14 @@ def page(found: Merged, *, is_public: bool) -> bytes:
     )
 
 
-def _merged(folder: Folder) -> Merged:
+def _merged(path: str, job_id: Optional[str] = None) -> Optional[Merged]:
+    """Judge the reports in a directory; None if they are of several jobs of one node each."""
+    folder = report_folder.read(path, job_id)
+    if len(folder.job.nodes) == 1:
+        return None
     found = verdict.judge(folder.job)
-    path = folder.logs.get(summary.rank_of(found.suspects[0])) if found.suspects else None
-    return Merged(folder, found, _last_lines(path) if path else ())
+    log = folder.logs.get(summary.rank_of(found.suspects[0])) if found.suspects else None
+    return Merged(folder, found, _last_lines(log) if log else ())
 
 
 def _last_lines(path: str) -> tuple[str, ...]:

@@ -137,6 +137,14 @@ def test_json_of_one_node(tool: Tool, tmp_path: Path) -> None:
     assert 2 == tool("report", str(path), "--json")[0]
 
 
+def test_jobs_of_one_node(tool: Tool, tmp_path: Path) -> None:
+    """Jobs of one node each, whose names look like parts of one, are not merged."""
+    for name in ("a-report-1", "a-report-2"):
+        node_folders.put(tmp_path, f"{name}-report.json", node_folders.report(0, 1, 1, job_id=name, node_rank=None))
+
+    assert (4, 1) == (tool("report", str(tmp_path))[0], tool("report", str(tmp_path))[1].count("\n"))
+
+
 def test_real_nodes(program: Program, tool: Tool) -> None:
     """Runners of three nodes share a directory; a fourth one never starts. The node that failed is likely the cause."""
     fails = "if [ $NODE_RANK = 1 ]; then echo 'ValueError: loss is nan' >&2; exit 3; fi; "
