@@ -86,7 +86,7 @@ def test_links(page: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("scripts/demo ", "scripts/play "),
+        ("scripts/demo", "scripts/play"),
         ("--epochs 5", "--epochs 6"),
         ("loss is nan at step 17", "loss is nan at step 18"),
         ("`--hang-timeout DURATION`", "`--hang-limit DURATION`"),
