@@ -59,7 +59,7 @@ class Manager:
         self._processes, self._output = node.processes, node.output
         self._clock, self._evidence = node.clock, node.evidence
         self._hangs = HangWatch(job, node, self._tell)
-        self._checkpoints = RequestWatch(job, node, self._tell)
+        self._requests = RequestWatch(job, node, self._tell)
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's
@@ -80,7 +80,7 @@ class Manager:
             tuple(self._specs), self._job.grace, self._job.stop_signum, checkpoint_grace=self._job.checkpoint_grace
         )
         self._tell(self._state)
-        self._checkpoints.note(self._state.phase)
+        self._requests.note(self._state.phase)
         self._hangs.begin()
         self._perform(actions)
         while self._state.phase is not Phase.DONE:
@@ -104,9 +104,9 @@ class Manager:
     def _handle(self, event: Event) -> None:
         before, cause = self._state.phase, self._state.cause
         self._state, actions = machine.transition(self._state, event)
-        self._checkpoints.note(self._state.phase)
+        self._requests.note(self._state.phase)
         if before is Phase.CHECKPOINTING is not self._state.phase:
-            self._checkpoints.end(self._state.checkpoint, self._state.endings)
+            self._requests.end(self._state.checkpoint, self._state.endings)
         is_stop_pending = self._state.phase is Phase.CHECKPOINTING and self._state.cause is not cause
         if self._state.phase is before is Phase.TERMINATING and (
             isinstance(event, DeadlineReached) or (isinstance(event, SignalReceived) and event.signum in STOP_SIGNALS)
@@ -135,7 +135,7 @@ class Manager:
                 self._tell(event)
                 self._events.append(event)
             elif isinstance(action, AskToSave):
-                self._events.append(self._checkpoints.ask(frozenset(action.rank_ids)))
+                self._events.append(self._requests.ask(frozenset(action.rank_ids)))
             elif isinstance(action, SetDeadline):
                 self._deadline = self._clock.now() + action.seconds
         asked = {action.rank_id: action.signum for action in actions if isinstance(action, AskToStop)}
@@ -167,7 +167,7 @@ class Manager:
                 self._deadline = self._clock.now()  # the remaining processes can be neither asked nor killed
             signums = self._clock.wait(0.0 if self._events else self._time_to_next_check())
             is_over = self._deadline is not None and self._clock.now() >= self._deadline
-            events = [self._checkpoints.read(signum) for signum in signums if signum != SIGCHLD]
+            events = [self._requests.read(signum) for signum in signums if signum != SIGCHLD]
             if SIGCHLD in signums or is_over or not (signums or self._events):  # the latter if a process has ended
                 events = self._with_deaths(events)
             if isinstance(self._state.cause, Exited) and self._state.phase is Phase.HOLDING and not events:
@@ -177,12 +177,12 @@ class Manager:
                 events.append(DeadlineReached())
             is_quiet = not (events or self._events)
             events += self._hangs.look(self._state.leaders, is_quiet=is_quiet)
-            events += self._checkpoints.check(self._state)
+            events += self._requests.check(self._state)
             if events or self._events:
                 return events
 
     def _time_to_next_check(self) -> Optional[float]:
-        moments = (self._deadline, self._hangs.next_check, self._checkpoints.next_check(self._state))
+        moments = (self._deadline, self._hangs.next_check, self._requests.next_check(self._state))
         times = [moment - self._clock.now() for moment in moments if moment is not None]
         if self._state.phase is Phase.HOLDING:
             times.append(HOLD_POLL)
