@@ -40,8 +40,9 @@ class JobHooks:
             self._why = checkpoint.why(fact)
         elif isinstance(fact, CheckpointEnded) and fact.parts and self._for_checkpoints:
             saved = checkpoint.member(fact, "")
-            told = hooks.variables(self._journal.spec, self._journal.job, self._journal.report, str(saved["path"]))
-            self._for_checkpoints.start({**told, **hooks.of_checkpoint(saved, self._why)})
+            path = str(saved["path"])
+            variables = hooks.variables(self._journal.spec, self._journal.job, self._journal.report, path)
+            self._for_checkpoints.start({**variables, **hooks.of_checkpoint(saved, self._why)})
 
     def are_due(self, event: str) -> bool:
         """Whether hooks of an event are to run: those of an end run only once, and none after a second stop signal."""
@@ -57,8 +58,8 @@ class JobHooks:
         """
         spec, job = self._journal.spec, self._journal.job
         self._due -= {event} - {hooks.BEFORE_START}
-        told = hooks.variables(spec, job, self._journal.report, newest)
-        for problem in self._hooks.run(spec, event, told, self._wait):
+        variables = hooks.variables(spec, job, self._journal.report, newest)
+        for problem in self._hooks.run(spec, event, variables, self._wait):
             if event == hooks.BEFORE_START:
                 raise AscendRunnerError(f"{problem}; no {'further attempt' if job.attempt else 'rank'} was started")
             self._launcher.messages.warning(problem)
