@@ -21,7 +21,7 @@ from ascend_runner.output.console import Console
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.plan.attempts import of_attempt, with_checkpoint_requests
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.preparation import machine
+from ascend_runner.preparation import inspection, machine
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.rank_record import Outcome
 from ascend_runner.report import causes, holding, screen
@@ -53,7 +53,7 @@ class JobRunner:
         self._limit = REPORT_LIMIT  # seconds for the disk with the report
         self._checkpoints: Checkpoints | None = None  # before the attempt; None if unknown
         self._hooks = JobHooks(launcher, journal)
-        self._inspector: Inspector | machine.NoInspector = machine.NoInspector()
+        self._inspector: Inspector | inspection.NoInspector = inspection.NoInspector()
 
     def run(self) -> Outcome:
         """Run the job to its end.
@@ -67,7 +67,7 @@ class JobRunner:
             Action.HOLD: self._hold,
             Action.PREPARE: self._prepare_again,
         }
-        inspector = machine.inspector(self.journal.spec, self._launcher.environ, self._launcher.requests.pass_on)
+        inspector = inspection.inspector(self.journal.spec, self._launcher.environ, self._launcher.requests.pass_on)
         self._inspector = self._launcher.log_dir.enter_context(closing(inspector))
         event = self._make(self.journal.spec)
         machine.note_what_is_missing(self.journal.spec, self._messages)

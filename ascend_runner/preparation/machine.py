@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
-from ascend_runner.facts import Fact
 from ascend_runner.frameworks import hccl
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import cores, executables, npu
@@ -19,10 +17,6 @@ from ascend_runner.plan.job import JobSpec, with_cores
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.node import FREE_PORT
 from ascend_runner.report import holding
-from ascend_runner.supervision.findings import InspectAction, NodeFinding
-
-if TYPE_CHECKING:
-    from ascend_runner.inspection.inspector import Inspector
 
 
 def bind(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
@@ -39,30 +33,6 @@ def device_ids(spec: JobSpec, environ: Mapping[str, str]) -> tuple[int, ...]:
     """Return the NPUs of this node that a job uses, as far as they exist."""
     host, visible = Host(), hccl.visible_devices(environ)
     return npu.of_ranks(host, len(spec.ranks), visible) if spec.ranks else npu.devices(host)
-
-
-class NoInspector:
-    """Stands for the inspector of a job without one."""
-
-    pids: frozenset[int] = frozenset()
-
-    def observe(self, fact: Fact, at: float) -> None:
-        """Ignore a fact."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-def inspector(
-    spec: JobSpec, environ: Mapping[str, str], pass_on: Callable[[NodeFinding], None]
-) -> Inspector | NoInspector:
-    """Return what inspects this node while the job runs, as far as --inspect wants that."""
-    action = spec.inspect or (InspectAction.WARN if npu.devices(Host()) else InspectAction.OFF)
-    if action is InspectAction.OFF:
-        return NoInspector()
-    from ascend_runner.inspection.inspector import Inspector  # noqa: PLC0415  only an inspection needs it
-
-    return Inspector(spec, device_ids(spec, environ), environ, pass_on)
 
 
 def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], None]) -> NodeShare:
