@@ -73,6 +73,7 @@ def _of_members(rank: Mapping[str, object], snapshot: Snapshot, node: str) -> Ra
         rank_id=rank_id,
         state=state,
         ending=_ending(rank.get("exit_code"), rank.get("signal")),
+        is_culprit=rank_id == snapshot.culprit,
         name=printable(str(rank.get("name") or "")).replace("\t", " "),
         node=printable(node),
         pid=pid if isinstance(pid, int) else 0,

@@ -47,13 +47,15 @@ class RankView:
     """One rank; figures that are unknown are None.
 
     `npu` is the id of its NPU in /dev, `quiet` for how many seconds it has written nothing, `cpu` the percent of a
-    core and `memory` the bytes that its processes use. `ending` is how it ended: "1", or "SIGSEGV". `output` are the
-    bytes of equal spans of time from the start of the attempt until now.
+    core and `memory` the bytes that its processes use. `ending` is how it ended: "1", or "SIGSEGV"; the job failed
+    because of the rank with `is_culprit`. `output` are the bytes of equal spans of time from the start of the attempt
+    until now.
     """
 
     rank_id: int
     state: State
     ending: str = ""
+    is_culprit: bool = False
     name: str = ""
     node: str = ""
     pid: int = 0
@@ -130,5 +132,10 @@ _PLACES: Final = {state: place for place, state in enumerate(State)}
 
 
 def in_order(ranks: Iterable[RankView]) -> list[RankView]:
-    """Return ranks in the order in which they are shown: the odd ones first, the others by their numbers."""
-    return sorted(ranks, key=lambda rank: (_PLACES[rank.state] if rank.state in ODD else len(_PLACES), rank.rank_id))
+    """Return ranks in the order in which they are shown: the culprit, the odd ones, and the others by their numbers."""
+
+    def key(rank: RankView) -> tuple[bool, int, int]:
+        place = _PLACES[rank.state] if rank.state in ODD else len(_PLACES)
+        return not rank.is_culprit, place, rank.rank_id
+
+    return sorted(ranks, key=key)

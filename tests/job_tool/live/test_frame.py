@@ -88,6 +88,14 @@ def test_failure() -> None:
     assert "failed 1" in drawn(job)[6]
 
 
+def test_culprit_comes_first() -> None:
+    """Of several ranks that have failed, the one that the job failed because of has the first line."""
+    failed = [rank(number, state=State.FAILED, ending="1", is_culprit=number == 5) for number in range(8)]
+    lines = drawn(attrs.evolve(EIGHT, cause="rank 5 failed", ranks=tuple(failed)))
+
+    assert ["5", "0", "1"] == [line.lstrip("▸ ").split()[0] for line in lines[6:9]]
+
+
 def test_missing_old_and_zero() -> None:
     """A figure that is missing is "-", one that is old has a "*", and zero is 0."""
     old = Figures(temperature=40, ai_core=0, memory=None, at=NOW - 60)
