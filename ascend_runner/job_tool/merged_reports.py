@@ -70,9 +70,9 @@ def page(found: Merged, *, is_public: bool) -> bytes:
 
 
 def _merged(path: str, job_id: Optional[str] = None) -> Optional[Merged]:
-    """Judge the reports in a directory; None if they are of several jobs of one node each."""
+    """Judge the reports in a directory; None if they are of a job of one node, or if no node has ended."""
     folder = report_folder.read(path, job_id)
-    if len(folder.job.nodes) == 1:
+    if len(folder.job.nodes) == 1 or not any(node.has_report for node in folder.job.nodes):
         return None
     found = verdict.judge(folder.job)
     log = folder.logs.get(summary.rank_of(found.suspects[0])) if found.suspects else None

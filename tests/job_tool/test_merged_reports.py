@@ -145,6 +145,16 @@ def test_jobs_of_one_node(tool: Tool, tmp_path: Path) -> None:
     assert (4, 1) == (tool("report", str(tmp_path))[0], tool("report", str(tmp_path))[1].count("\n"))
 
 
+def test_running_job(tool: Tool, tmp_path: Path) -> None:
+    """While no node has ended there is nothing to judge: the part of this node has a page of its own."""
+    for number in range(2):
+        running = node_folders.report(number, 2, 1, state="running", cause=None)
+        node_folders.put(tmp_path, f"job-report-node-{number}.json", running)
+
+    assert 4 == tool("report", str(tmp_path))[0]
+    assert not (tmp_path / "job-report.html").exists()
+
+
 def test_real_nodes(program: Program, tool: Tool) -> None:
     """Runners of three nodes share a directory; a fourth one never starts. The node that failed is likely the cause."""
     fails = "if [ $NODE_RANK = 1 ]; then echo 'ValueError: loss is nan' >&2; exit 3; fi; "
