@@ -22,7 +22,7 @@ from ascend_runner.supervision.events import Ending
 
 LARGEST_ERROR: Final = 1e9  # of a clock, in seconds; beyond it is a mistake
 INTERRUPTED: Final = "KeyboardInterrupt"
-# What a failure says that is no rank's. Other kinds come from outside the job.
+# How failures that are not those of a rank are judged. Kinds that are missing here come from outside the job.
 _KINDS: Final = {
     "rank_not_started": Suspicion.FAILED_BY_ITSELF,
     "runner_failed": Suspicion.FAILED_BY_ITSELF,
