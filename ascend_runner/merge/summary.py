@@ -96,7 +96,8 @@ def clock_sentences(job: Job) -> Iterator[str]:
     bound = agreement(synchronized)
     if bound is not None:
         yield f"{counted(len(synchronized), 'node')} synchronized to {_seconds(bound)}"
-    unknown = [node for node in nodes if node.number not in corrections(job)]
+    known = corrections(job)
+    unknown = [node for node in nodes if node.number not in known]
     wrong = deviating(job)
     for node, ahead in wrong[:MOST_WRONG]:
         direction = "ahead" if ahead.middle > 0 else "behind"
