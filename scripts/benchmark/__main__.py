@@ -18,6 +18,7 @@ from benchmark import (
     node_rows,
     performance_rows,
     table,
+    top_rows,
     viewer_rows,
 )
 from benchmark.rows import ROWS as SPEED_ROWS
@@ -34,6 +35,7 @@ ROWS = (
     *node_rows.ROWS,
     *performance_rows.ROWS,
     *viewer_rows.ROWS,
+    *top_rows.ROWS,
 )
 
 

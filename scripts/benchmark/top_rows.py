@@ -1,0 +1,94 @@
+"""The rows about `ascend-job top`: when its first frame is drawn, and what it costs while it is open."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from benchmark import measure
+from benchmark.launchers import OURS
+from benchmark.measure import folder
+from benchmark.rows import RANKS
+from benchmark.table import Row, seconds
+from benchmark.viewer_rows import VIEWER
+
+SECONDS: Final = 20.0  # of each measurement
+STARTS: Final = 5  # of which the fastest counts
+MANY: Final = 1024  # ranks
+WRITE: Final = """
+import itertools, sys, time
+for step in itertools.count():
+    for rank in range(int(sys.argv[2])):
+        with open(f"{sys.argv[1]}/many-proc-rank-{rank}-device-{rank % 8}.txt", "a") as file:
+            file.write(f" iteration {step}/ 5000 | elapsed time per iteration (ms): 1000.0 | lm loss: 2.0E+00 |\\n")
+    time.sleep(1)
+"""
+
+
+def top() -> Iterator[Row]:
+    """Time the first frame of `ascend-job top`, and its CPU: with ranks of this node, and with the logs of many."""
+    imports = [sys.executable, "-c", "import textual.app, textual.widget"]
+    with measure.sleeping(OURS, RANKS) as pids:
+        command = [VIEWER, "top", str(pids[0])]
+        textual = min(measure.seconds_of(imports) for _ in range(STARTS))
+        first = min(_on_terminal(command, 0.0)[0] for _ in range(STARTS))
+        _first, share = _on_terminal(command, SECONDS)
+    yield Row("ascend-job top, start to first frame without the import of textual", first - textual, seconds, reach=0.5)
+    yield Row(f"  CPU for {RANKS} ranks, seconds of each second", share, seconds, reach=0.03)
+    with folder() as path:
+        _write_logs(path)
+        with measure.started([sys.executable, "-c", WRITE, path, str(MANY)]):
+            _first, share = _on_terminal([VIEWER, "top", path], SECONDS)
+    yield Row(f"  CPU for {MANY} ranks of other nodes, whose logs grow", share, seconds, reach=0.1)
+
+
+def _on_terminal(command: Sequence[str], lasting: float) -> tuple[float, float]:
+    """Return the seconds until a program with a screen has drawn ranks, and its share of a core from then on."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
+    began = time.monotonic()
+    popen = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"}, start_new_session=True
+    )
+    os.close(slave)
+    try:
+        shown = b""
+        while b" ranks" not in shown:
+            shown += os.read(master, 1 << 16)
+        first = time.monotonic() - began
+        before, since = measure.process_seconds(popen.pid), time.monotonic()
+        while time.monotonic() - since < lasting:
+            if select.select([master], [], [], 1.0)[0]:
+                os.read(master, 1 << 16)
+        share = (measure.process_seconds(popen.pid) - before) / max(lasting, time.monotonic() - since)
+    finally:
+        popen.kill()
+        popen.wait()
+        os.close(master)
+    return first, share
+
+
+def _write_logs(path: str) -> None:
+    """Write what another machine leaves of a job in a directory that is shared."""
+    names = {"job_id": "many", "part": "", "host": "another", "pid_namespace": "", "run_folder": f"{path}/none"}
+    numbers = {"pid": 1, "started": 1, "runner_pid": 2, "began": time.time()}
+    ranks = [{"rank_id": rank_id, "local_rank": rank_id % 8, "state": "running"} for rank_id in range(MANY)]
+    for name, document in (
+        ("run", {**names, **numbers, "log_dir": path, "command": ["train"]}),
+        ("report", {"state": "running", "ranks": ranks}),
+    ):
+        with open(f"{path}/many-{name}.json", "w", encoding="utf-8") as file:
+            json.dump(document, file)
+
+
+ROWS: Final = (top,)
