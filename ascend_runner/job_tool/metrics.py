@@ -85,7 +85,7 @@ def _info(seen: Snapshot, labels: tuple[str, ...]) -> Metric:
         "version": report.text("runner_version"),
         "platform": report.text("platform"),
         "framework": report.text("framework"),
-        "nodes": str(report.whole("nodes") or ""),
+        "nodes": str(report.whole("node_count") or ""),
         "ranks": str(ranks or ""),
         "command": os.path.basename(Masker().text(seen.job.command[0])) if seen.job.command else "",
     }

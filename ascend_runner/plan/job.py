@@ -21,7 +21,8 @@ class RankSpec:
     """How to start one rank, or an auxiliary process, which has a `name` and the rank number NO_RANK.
 
     `prefix` precedes each of its lines on the console (None: its lines are not shown). `cores` are the cores that it
-    may run on (None: all). With `has_stdin` it reads the runner's standard input; otherwise that is empty.
+    may run on (None: all), `device_id` the physical number of its NPU (None: unknown). With `has_stdin` it reads the
+    runner's standard input; otherwise that is empty.
     """
 
     rank_id: int
@@ -34,6 +35,7 @@ class RankSpec:
     prefix: bytes | None
     name: str = ""
     cores: frozenset[int] | None = None
+    device_id: int | None = None
     has_stdin: bool = False
 
     @property
@@ -83,7 +85,7 @@ class JobSpec:
     says when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown),
     and `attempt` counts its starts from 0. This node is inspected every `inspect_interval` seconds, if `inspect` says
     so (None: if it has NPUs). `hooks` are events with shell commands. In one of `html_states` the report is also
-    written as HTML. `runner_version` is for the report.
+    written as HTML. `platform`, `framework` and `runner_version` are for the report.
     `notes` are sentences about the plan.
     """
 
@@ -125,6 +127,8 @@ class JobSpec:
     checkpoint_dir: str = ""
     attempt: int = 0
     html_states: frozenset[JobState] = frozenset()
+    platform: str = ""
+    framework: str = ""
     runner_version: str = ""
     notes: tuple[str, ...] = ()
 
@@ -208,3 +212,11 @@ def with_table_at(job: JobSpec, path: str) -> JobSpec:
 def with_cores(job: JobSpec, cores: Sequence[frozenset[int]]) -> JobSpec:
     """Return the plan with the cores of each rank, given in local order."""
     return attrs.evolve(job, ranks=tuple(attrs.evolve(rank, cores=own) for rank, own in zip(job.ranks, cores)))
+
+
+def with_devices(job: JobSpec, device_ids: Sequence[int]) -> JobSpec:
+    """Return the plan with the physical number of each rank's NPU, given in local order, if there is one for each."""
+    if len(device_ids) != len(job.ranks):
+        return job
+    ranks = (attrs.evolve(rank, device_id=device_id) for rank, device_id in zip(job.ranks, device_ids))
+    return attrs.evolve(job, ranks=tuple(ranks))

@@ -129,18 +129,20 @@ def plan_job(
         newest_link=context.newest_link,
         node_number=share.node.file_number,
         nodes=(share.node.nnodes, share.node.nnodes + share.node.missing),
+        platform=share.node.platform if share.node.detected_by else "",
         runner_version=context.version,
         restarts=_restarts(settings, share.node),
-        hooks=settings.hook,
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
     )
     return _with_supervision(job, settings)
 
 
 def _with_supervision(job: JobSpec, settings: Settings) -> JobSpec:
-    """Return the plan with what can end a job or ask it for a checkpoint, and when the HTML report is written."""
+    """Return the plan with what can end a job or ask it for a checkpoint, and with what is reported of it."""
     return attrs.evolve(
         job,
+        framework=settings.framework,
+        hooks=settings.hook,
         html_states=HTML_STATES[settings.html],
         hang_action=_hang_action(settings),
         perf_patterns=settings.perf_pattern,

@@ -13,16 +13,19 @@ from ascend_runner.host import cores, executables, npu
 from ascend_runner.host.host import Host
 from ascend_runner.output.messages import Messages
 from ascend_runner.plan.context import PlanContext
-from ascend_runner.plan.job import JobSpec, with_cores
+from ascend_runner.plan.job import JobSpec, with_cores, with_devices
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.node import FREE_PORT
 from ascend_runner.report import holding
 
 
-def bind(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
-    """Return the plan with the cores that --bind requests for each rank."""
+def placed(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
+    """Return the plan with the NPU of each rank, as far as that is known, and the cores that --bind requests for it."""
     host, nproc = Host(), len(job.ranks)
     devices = npu.of_ranks(host, nproc, hccl.visible_devices(context.environ))
+    job = with_devices(job, devices)
+    if not context.settings.bind:
+        return job
     placement = cores.place(host, context.settings.bind or cores.CORES, nproc, devices)
     if not placement.is_near:
         say("--bind divides the cores evenly: the NUMA node of each NPU is unknown")

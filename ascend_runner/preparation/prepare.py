@@ -144,7 +144,7 @@ class Preparer:
     def _plan_ranks(self, command: Command, share: NodeShare, file: TableFile | None) -> JobSpec | None:
         """Plan one process per device of this node."""
         job = self._found.ask(Subject.VARIABLES, plan_ranks, command, share, self.context, file)
-        return machine.bind(job, self.context, self.messages.note) if job and self.context.settings.bind else job
+        return machine.placed(job, self.context, self.messages.note) if job else None
 
     def _plan_handover(self, share: NodeShare) -> JobSpec | None:
         """Plan one process of another engine, which starts this node's ranks itself."""

@@ -122,10 +122,11 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     or a slow training (see `supervision.events`), an unhealthy node (see `health.conditions`). `last_step` has the last
     figures of the training (see `training.steps.Step`), and `last_checkpoint` is the last one that was asked for (see
     `checkpoint.member`); null: none. `rank_size` is 0 if unknown. `node_rank` is the number of this node among
-    `node_count` (null: unknown). `rank_table` is the file that the ranks read, "" without one. `staged` has a record of
-    each data set that was copied (see `plan.staging.Staged`). `hang` is where the ranks of a job that hung were,
-    outliers first (see `diagnosis.finding.StackGroup`), `clock` is that of this node (see `host.clock.Clock`).
-    `secrets_masked` is how many secrets in variables and in the ends of logs were replaced by ***.
+    `node_count` (null: unknown). `platform` is the one that was detected ("": none). `rank_table` is the file that the
+    ranks read, "" without one. `staged` has a record of each data set that was copied (see `plan.staging.Staged`).
+    `hang` is where the ranks of a job that hung were, outliers first (see `diagnosis.finding.StackGroup`), `clock` is
+    that of this node (see `host.clock.Clock`). `secrets_masked` is how many secrets in variables and in the ends of
+    logs were replaced by ***.
     """
     return {
         "job_id": job.job_id,
@@ -151,6 +152,7 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
         "last_step": None,
         "last_checkpoint": None,
         "warnings": [],
+        "framework": job.framework,
         "runner_version": job.runner_version,
         "secrets_masked": 0,
         "schema_version": SCHEMA_VERSION,
@@ -163,6 +165,7 @@ def _this_node(job: JobSpec) -> dict[str, object]:
         "node_count": job.nodes[0],
         "server_id": job.server_id,
         "pod_name": job.pod_name,
+        "platform": job.platform,
     }
 
 
@@ -171,14 +174,15 @@ def _rank(
 ) -> dict[str, object]:
     """Describe one rank as `rank_member` does, and with what is known of it only after its end.
 
-    Resources are those of the leader and of the processes it waited for (getrusage(2)). The first byte that the log
-    lacks is at `log_lost_from`; the output begins at `log_start`, behind that of earlier attempts. `variables` are
-    those that the runner set or changed, `rerun` is a shell command that runs the rank again ("" if no script was
-    written), `finding` is why it failed.
+    `device_id` is the physical number of its NPU (null: unknown). Resources are those of the leader and of the
+    processes it waited for (getrusage(2)). The first byte that the log lacks is at `log_lost_from`; the output begins
+    at `log_start`, behind that of earlier attempts. `variables` are those that the runner set or changed, `rerun` is a
+    shell command that runs the rank again ("" if no script was written), `finding` is why it failed.
     """
     return {
         **rank_member.of_record(rank, job_started_at),
         "local_rank": spec.local_rank,
+        "device_id": spec.device_id,
         "max_rss": rank.max_rss,
         "user_seconds": rank.user_seconds and round(rank.user_seconds, 3),
         "system_seconds": rank.system_seconds and round(rank.system_seconds, 3),
@@ -197,6 +201,7 @@ def _started(spec: RankSpec, pid: int, at: float) -> dict[str, object]:
     return {
         "rank_id": spec.rank_id,
         "local_rank": spec.local_rank,
+        "device_id": spec.device_id,
         "pid": pid,
         "state": "running",
         "started_at": iso(at),

@@ -83,7 +83,7 @@ def test_running_job() -> None:
     times = {"first_output_at": at(2), "last_output_at": at(90)}
     first = rank(0, device_id=4, log_size=10, log_lost=3, last_line=STEP, signals=signals, **times)
     usage = Usage(cpu_seconds=1.5, resident=4096, processes=3, uninterruptible=1)
-    text = text_of(seen(first, rank(1), runner_version="1.0", rank_size=16), {0: usage})
+    text = text_of(seen(first, rank(1), runner_version="1.0", rank_size=16, node_count=2), {0: usage})
     found = samples(text)
 
     expected = {
@@ -108,7 +108,9 @@ def test_running_job() -> None:
     assert 'ascend_runner_rank_step{job="job",node="pod-1",npu="4",rank="0"} 7.0\n' in text
     assert {"rank_running", "rank_start_time_seconds"} == {name for name, key in found if key == "1"}
     assert (1, BEGAN, 2) == (found["up", ""], found["job_start_time_seconds", ""], found["ranks", "running"])
-    assert 'ascend_runner_job_info{command="true",job="job",node="pod-1",ranks="16",version="1.0"} 1.0\n' in text
+    assert (
+        'ascend_runner_job_info{command="true",job="job",node="pod-1",nodes="2",ranks="16",version="1.0"} 1.0\n' in text
+    )
 
 
 def test_board() -> None:

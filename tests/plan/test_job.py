@@ -10,7 +10,7 @@ import pytest
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.plan.context import Command, PlanContext
-from ascend_runner.plan.job import JobSpec, RankSpec, TableFile, with_table_at
+from ascend_runner.plan.job import JobSpec, RankSpec, TableFile, with_devices, with_table_at
 from ascend_runner.plan.ranks import plan_ranks
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms.node import Node
@@ -353,3 +353,23 @@ def test_prefix(settings: Settings, prefixes: list[bytes | None]) -> None:
 def test_grace_is_the_users() -> None:
     """The plan carries the settings that supervision needs."""
     assert _plan({}, Settings(grace=3.5)).grace == 3.5
+
+
+def test_devices() -> None:
+    """Each rank has the number of its NPU, or none has, if there are more or fewer NPUs than ranks."""
+    job = _plan({}, table=None)
+
+    assert [5, 4] == [rank.device_id for rank in with_devices(job, (5, 4)).ranks]
+    assert [None, None] == [rank.device_id for rank in with_devices(job, (5,)).ranks]
+
+
+def test_platform_and_framework() -> None:
+    """The plan has the platform, if one was detected, and the framework for the report."""
+    detected = attrs.evolve(SHARE, node=attrs.evolve(NODE, platform="Slurm", detected_by=("SLURM_JOB_ID",)))
+    settings = Settings(framework="torch")
+
+    assert ("", "auto") == (_plan({}).platform, _plan({}).framework)
+    assert ("Slurm", "torch") == (
+        _plan({}, settings, detected).platform,
+        _plan({}, settings, detected).framework,
+    )

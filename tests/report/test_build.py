@@ -15,7 +15,7 @@ from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause,
 from ascend_runner.errors import OutputError
 from ascend_runner.host.clock import Clock
 from ascend_runner.lifecycle.machine import JobState
-from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.plan.job import JobSpec, RankSpec, with_devices
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import build, document
 from ascend_runner.supervision.events import Ending, Exited, SignalReceived, SpawnFailed
@@ -132,10 +132,12 @@ def test_several_nodes() -> None:
     """The report of one of several nodes has its number, what to think of a lost peer, and the clock."""
     root = RootCause(rank_id=0, summary="lost", certainty=Certainty.OPEN, first_exit=0, may_be_a_peer=True)
     clock = Clock(wall_start=10.0, monotonic_start=1.0, wall_end=60.25, monotonic_end=51.0, max_error=0.0004)
-    spec = attrs.evolve(job(), node_number=3, nodes=(4, 5))
+    spec = attrs.evolve(with_devices(job(), (6, 7)), node_number=3, nodes=(4, 5), platform="Slurm", framework="torch")
     made = json.loads(document.encode(build.build(attrs.evolve(FAILED, root=root, clock=clock), spec, ENVIRON)))
 
     assert (3, 4) == (made["node_rank"], made["node_count"])
+    assert ("Slurm", "torch") == (made["platform"], made["framework"])
+    assert [6, 7] == [rank["device_id"] for rank in made["ranks"]]
     assert (True, False) == (made["cause"]["may_be_a_peer"], made["cause"]["is_a_consequence"])
     assert {
         "wall_start": 10.0,
