@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,6 @@ from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT, wait_until
 
 RANKS: Final = 8
-PAUSE: Final = 0.1  # seconds
 # Rank 5 stops writing after its first line, which has a control sequence that would change the title of the terminal.
 SCRIPT: Final = """\
 printf 'hello \\033]0;EVIL\\007 from rank %s\\n' $RANK
@@ -43,10 +41,7 @@ class Tmux:
 
     def wait_for(self, text: str) -> None:
         """Wait until the screen has a text."""
-        deadline = time.monotonic() + LIMIT
-        while text not in (screen := self.run("capture-pane", "-p")):
-            assert time.monotonic() < deadline, screen
-            time.sleep(PAUSE)
+        wait_until(lambda: text in self.run("capture-pane", "-p"))
 
 
 @pytest.fixture(name="tmux")
