@@ -101,6 +101,9 @@ class LimitReachedError(AscendRunnerError):
 
     exit_status = TIMED_OUT
 
+    def __init__(self, sentence: str) -> None:
+        super().__init__(f"{sentence} before any rank was started")
+
 
 class StopRequestedError(AscendRunnerError):
     """The runner received a stop signal before it started any rank."""

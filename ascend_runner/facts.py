@@ -133,11 +133,13 @@ class CheckpointEnded:
     `saved` are the reports by rank; one without a path says that the rank has gone on without saving. Those ranks that
     were expected to report as well, but did not, are `missing`, with their `stacks`, which are empty if they were not
     read; the endings of those that failed before they had reported are in `failed`. Those that were not asked because
-    they do not handle the signal are `unasked`.
+    they do not handle the signal are `unasked`. With `is_cut`, the ranks did not get all the time that they have to
+    report, for example because a further stop signal has arrived.
     """
 
     asked_at: float
     seconds: float
+    is_cut: bool = False
     saved: Mapping[int, SavedCheckpoint] = {}
     missing: tuple[int, ...] = ()
     stacks: HangSeen = HangSeen(())
@@ -152,7 +154,7 @@ class CheckpointEnded:
 
 @attrs.frozen
 class LimitChanged:
-    """The time limit of the job was changed while ranks run, to `limit` seconds after its start (None: no limit)."""
+    """The time limit of the job was changed, to `limit` seconds after its start (None: no limit)."""
 
     limit: Optional[float]
 

@@ -24,13 +24,14 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.preparation import inspection, machine
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.rank_record import Outcome
-from ascend_runner.report import causes, holding, screen
+from ascend_runner.report import causes, checkpoint, holding, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import checkpoint_dir, hooks, run_folder
 from ascend_runner.services.heartbeats import receiving
-from ascend_runner.supervision.events import LimitReached, SignalReceived
+from ascend_runner.supervision.events import LimitReached, SignalReceived, Slowdown
+from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.training.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class JobRunner:
                 event = performers[actions[0]]()
             except StopRequestedError as stop:
                 event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum)
-            except LimitReachedError as error:
-                event = Event(kind=Kind.LIMIT_REACHED, sentence=str(error))
+            except LimitReachedError:
+                event = Event(kind=Kind.LIMIT_REACHED, sentence=str(self._limit_reached()))
         self._run_last_hooks()
         return self._outcome
 
@@ -261,6 +262,8 @@ class JobRunner:
         if isinstance(outcome.cause, (SignalReceived, LimitReached)):
             outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._launcher.requests.began)
         text = screen.ended(outcome, journal.spec) + holding.attempts(job)
+        if journal.last_checkpoint and isinstance(outcome.cause, (SignalReceived, LimitReached, NodeFinding, Slowdown)):
+            text += f"\n  saved  {checkpoint.last(journal.last_checkpoint)}"
         if job.state is JobState.HOLDING and not event.is_local:
             text += holding.lingering(job)
         elif job.state is JobState.HOLDING:
@@ -274,8 +277,10 @@ class JobRunner:
     def _end_from_outside(self, event: Event) -> SignalReceived | LimitReached | None:
         if self.journal.job.state is JobState.STOPPED:
             return self._stop(event.signum)
-        is_expired = self.journal.job.state is JobState.EXPIRED
-        return LimitReached(self._launcher.requests.limit or 0.0) if is_expired else None
+        return self._limit_reached() if self.journal.job.state is JobState.EXPIRED else None
+
+    def _limit_reached(self) -> LimitReached:
+        return LimitReached(self._launcher.requests.limit or 0.0)
 
     def _stop(self, signum: int) -> SignalReceived:
         return SignalReceived(signum, is_orphaned=self._signals.is_orphaned())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner import errors, files
+from ascend_runner.facts import LimitChanged
 from ascend_runner.host import cores, network, terminal
 from ascend_runner.host.host import Host
 from ascend_runner.output import log_folder
@@ -215,6 +216,8 @@ class Launcher:
         self.signals.wait_unless_stopped(
             seconds if deadline is None else max(0.0, min(seconds, deadline - self.signals.now()))
         )
+        if self.journal and self.requests.take_limit_change():
+            self.journal.observe(LimitChanged(self.requests.limit), self.signals.now())
         self._check_limit()
 
     def _check_limit(self) -> None:

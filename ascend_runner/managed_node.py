@@ -154,6 +154,9 @@ class Requests(Protocol):
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was asked for since the last call."""
 
+    def take_limit_change(self) -> bool:
+        """Whether the time limit was changed since the last call."""
+
     def take_findings(self) -> Sequence[NodeFinding]:
         """Return the findings about this node that were passed on since the last call."""
 

@@ -37,7 +37,6 @@ class RequestWatch:
         self._job = job
         self._node = node
         self._tell = tell
-        self._limit = node.requests.limit
         self._reached: frozenset[int] = frozenset()  # by the request in progress
         self._near: Optional[float] = None  # the deadline of the job before which a checkpoint was asked for
         self._asked_at: Optional[float] = None  # of the request in progress
@@ -77,9 +76,8 @@ class RequestWatch:
         events: list[Event] = []
         is_asking = state.checkpoint.is_being_sent and state.checkpoint.before_limit is not None
         self._node.requests.is_being_stopped = is_asking or isinstance(state.cause, (SignalReceived, LimitReached))
-        if self._limit != self._node.requests.limit:
-            self._limit = self._node.requests.limit
-            self._tell(LimitChanged(self._limit))
+        if self._node.requests.take_limit_change():
+            self._tell(LimitChanged(self._node.requests.limit))
         if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:
             events.append(CheckpointRequested())
         for finding in self._node.requests.take_findings():
@@ -133,13 +131,17 @@ class RequestWatch:
         if self._asked_at is None:
             self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
             self._asked_at = self._node.clock.now()
-        now, time = self._node.clock.now(), self._job.checkpoint_grace or ANSWER_LIMIT
-        self._stacks_limit = min(STACKS_LIMIT, STACKS_SHARE * time)
-        self._stacks_at = now + time - self._stacks_limit
+        self._stacks_limit = min(STACKS_LIMIT, STACKS_SHARE * self._time)
+        self._stacks_at = self._node.clock.now() + self._time - self._stacks_limit
         reached = self._send(rank_ids)
         if not reached:
             self._tell(SignalUnhandled(self._job.checkpoint_signum))
         return AskedToSave(reached)
+
+    @property
+    def _time(self) -> float:
+        """The seconds that the ranks have to answer."""
+        return self._job.checkpoint_grace or ANSWER_LIMIT
 
     def _send(self, rank_ids: frozenset[int]) -> frozenset[int]:
         self._retry_at = self._node.clock.now() + RETRY_EVERY
@@ -161,10 +163,12 @@ class RequestWatch:
         missing = tuple(sorted(self._expected(request.unsaved - saved.keys())))
         unsaved = (reached - saved.keys()) & endings.keys()
         unasked = request.unreached & {rank.rank_id for rank in self._job.ranks} - saved.keys() - endings.keys()
+        seconds = self._node.clock.now() - asked_at
         self._tell(
             CheckpointEnded(
                 asked_at=asked_at,
-                seconds=self._node.clock.now() - asked_at,
+                seconds=seconds,
+                is_cut=seconds < self._time,
                 saved=saved,
                 missing=missing,
                 stacks=stacks,

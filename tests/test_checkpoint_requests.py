@@ -69,6 +69,7 @@ def test_sigterm_saves_and_then_stops(program: Program) -> None:
     assert program.log(0).endswith(b"saved\n")
     assert ["running", "checkpointing", "stopping", "stopped"] == states(program)[2:]
     assert "interrupted" == program.report()["cause"]["kind"]
+    assert f"  saved  step {program.report()['last_checkpoint']['step']}, checkpoint-" in run.screen
 
 
 def test_ranks_that_save_and_end_were_stopped_all_the_same(program: Program) -> None:
@@ -94,6 +95,7 @@ def test_second_sigterm_begins_the_stop(program: Program) -> None:
 
     assert 143 == run.finish()
     assert [1, 1] == saves(program)
+    assert "had not reported a checkpoint when the ranks were stopped after" in run.screen
 
 
 def test_request_while_the_ranks_import(program: Program) -> None:
@@ -213,6 +215,7 @@ def test_checkpoint_before_the_time_limit(program: Program) -> None:
     assert 124 == run.finish()
     assert [1, 1] == saves(program)
     assert ["running", "checkpointing", "stopping", "expired"] == states(program)[2:]
+    assert re.search(r"stopped after [0-9.]+ s, before the time limit of 10 min 1 s\n", run.screen)
 
 
 @pytest.mark.parametrize(("choice", "forwarded"), [("USR2", "USR1"), ("none", "USR1"), ("none", "USR2")])

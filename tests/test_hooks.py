@@ -116,6 +116,17 @@ def test_other_failing_hooks_are_warnings(program: Program) -> None:
     assert "succeeded" == program.report()["state"]
 
 
+def test_time_limit_ends_a_hook_before_the_start(program: Program) -> None:
+    """The hook is killed, and the job expires before a rank has started."""
+    options = ("--hook", "before-start=sleep 60", "--time-limit", "1")
+    run = program.start("--nproc-per-node", "1", *options, "touch", "ran")
+
+    assert 124 == run.finish()
+    assert "WARNING hook before-start was killed: the time limit was reached\n" in run.screen
+    assert "expired" == program.report()["state"]
+    assert not (program.folder / "ran").exists()
+
+
 def test_stop_signal_ends_a_hook_before_the_start(program: Program) -> None:
     """The job is stopped before a rank has started; the hook and what it has started are gone."""
     options = ("--hook", "before-start=setsid sleep 60 & touch up; sleep 60")

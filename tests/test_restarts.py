@@ -149,23 +149,23 @@ def test_variables_of_an_attempt(program: Program) -> None:
 
 
 def test_job_without_restarts_has_no_variables_of_them(program: Program) -> None:
-    """Nothing changes for the ranks of a job that is not to be restarted."""
+    """Only the number of the attempt is set for the ranks of a job that is not to be restarted."""
     run = program.start("--nproc-per-node", "1", "sh", "-c", "env", env={"MA_PROC_START_CNT": "1"})
 
     assert 0 == run.finish()
     assert b"MA_PROC_START_CNT=1\n" in program.log(0)
     assert b"TORCHELASTIC" not in program.log(0)
-    assert b"ASCEND_RUNNER_ATTEMPT" not in program.log(0)
+    assert b"ASCEND_RUNNER_ATTEMPT=0\n" in program.log(0)
 
 
 def test_runner_inside_a_rank_knows_these_variables(program: Program) -> None:
-    """Variables that a rank gets from its runner are not unknown options to a runner that it starts."""
-    run = program.start(
-        "--nproc-per-node", "1", "true", env={"ASCEND_RUNNER_ATTEMPT": "0", "ASCEND_RUNNER_CHECKPOINT": "x"}
-    )
+    """To a runner inside a rank, they are not unknown options, and it leaves the number of the attempt as it is."""
+    environ = {"ASCEND_RUNNER_ATTEMPT": "2", "ASCEND_RUNNER_CHECKPOINT": "x"}
+    run = program.start("--nproc-per-node", "1", "sh", "-c", "echo $ASCEND_RUNNER_ATTEMPT", env=environ)
 
     assert 0 == run.finish()
     assert "WARNING" not in run.screen
+    assert b"2\n" == program.log(0)
 
 
 def table(address: str, status: str = "completed") -> str:

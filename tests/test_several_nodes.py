@@ -118,7 +118,7 @@ class Platform:
         job |= {"MA_VJ_NAME": ""}  # not ModelArts
         for node in range(NODES):
             env = {**job, "RANK": str(node), "NODE": str(node), "FAULTY": str(faulty)}
-            own = ("--log-dir", str(self._program.folder / f"log-{node}"), *options)
+            own = ("--log-dir", str(self._program.folder / f"log-{node}"), "--html", "never", *options)
             self.pods.append(self._program.start(*own, "sh", "-c", script, env=env))
 
     def states(self, node: int) -> list[str]:
@@ -207,7 +207,7 @@ def test_single_node_does_not_linger(program: Program) -> None:
     run = program.start("--nproc-per-node", "1", "--linger", "1h", "sh", "-c", f"echo '{LOST}'; exit 4")
 
     assert 4 == run.finish()
-    assert "--linger" not in run.screen
+    assert "waiting" not in run.screen
 
 
 # --- Fewer nodes ------------------------------------------------------------------------------------------------------
@@ -215,6 +215,12 @@ def test_single_node_does_not_linger(program: Program) -> None:
 
 def start(program: Program, servers: int, *options: str) -> Run:
     """Start node 1 of 4 by a rank table of some servers with a device each; it is the last one in the table."""
+    own = (*place(program, servers), "--node-rank", "1")
+    return program.start(*own, *options, "sh", "-c", 'echo "$RANK of $WORLD_SIZE, $NNODES nodes, $MASTER_ADDR"')
+
+
+def place(program: Program, servers: int) -> tuple[str, ...]:
+    """Write a rank table of some servers with a device each; return the options of the last one, of 4 nodes."""
     addresses = [f"10.0.0.{number}" for number in range(servers)]
     entries = [
         {"server_id": address, "device": [{"device_id": "0", "device_ip": address, "rank_id": str(rank_id)}]}
@@ -222,8 +228,7 @@ def start(program: Program, servers: int, *options: str) -> Run:
     ]
     table = {"status": "completed", "version": "1.0", "server_count": str(servers), "server_list": entries}
     (program.folder / "hccl.json").write_text(json.dumps(table))
-    own = ("--rank-table", "hccl.json", "--server-id", addresses[-1], "--nnodes", "4", "--node-rank", "1")
-    return program.start(*own, *options, "sh", "-c", 'echo "$RANK of $WORLD_SIZE, $NNODES nodes, $MASTER_ADDR"')
+    return "--rank-table", "hccl.json", "--server-id", addresses[-1], "--nnodes", "4"
 
 
 @pytest.mark.parametrize(("servers", "resized"), [(4, []), (3, [(3, 4)]), (2, [(2, 4)])])
@@ -244,6 +249,15 @@ def test_fewer_nodes(program: Program, servers: int, resized: list[tuple[int, in
     job = events.replay(lines)
     assert job
     assert JobState.SUCCEEDED is job.state
+
+
+def test_table_numbers_the_node(program: Program) -> None:
+    """With --min-nodes, the rank of this node is that of the table and need not be given."""
+    run = program.start(*place(program, 3), "--min-nodes", "2", "sh", "-c", 'echo "$RANK of $WORLD_SIZE"')
+
+    assert 0 == run.finish(), run.screen
+    assert b"2 of 3\n" == (program.log_dir / "job-proc-rank-2-device-0.txt").read_bytes()
+    assert (program.log_dir / "job-report-node-2.json").exists()
 
 
 @pytest.mark.parametrize(

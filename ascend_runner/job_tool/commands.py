@@ -19,7 +19,7 @@ from ascend_runner.job_tool import event_lines, jobs, logs, rank_stacks, screens
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.log_lines import EVERYTHING, LineFilter
 from ascend_runner.job_tool.snapshot import Condition, Snapshot
-from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.services import control
 from ascend_runner.services.control import Message
 from ascend_runner.text import printable, rank_list
@@ -183,8 +183,10 @@ def batch(options: Namespace) -> int:
 def stop(options: Namespace) -> int:
     """Stop a job like Ctrl-C in its terminal, but with SIGTERM."""
     job = _running(options)
+    has_ranks = snapshot.STATES.get(snapshot.take(job).text("state")) in OF_AN_ATTEMPT
     _terminate(job)
-    write_text(f"{job.name}: sent SIGTERM to pid {job.pid}; the ranks have their grace period to end\n")
+    what_follows = "the ranks have their grace period to end" if has_ranks else "no rank is running"
+    write_text(f"{job.name}: sent SIGTERM to pid {job.pid}; {what_follows}\n")
     return DONE
 
 

@@ -15,6 +15,7 @@ from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.ranks import ORDER, words_of
 from ascend_runner.job_tool.jobs import number
 from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
+from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.text import columns, counted, duration, printable, shown, size
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
@@ -200,17 +201,21 @@ def _checkpoint(snapshot: Snapshot, now: float) -> str:
 
 
 def _attempts(snapshot: Snapshot) -> str:
-    """Describe the attempts of a job that was restarted: "3; the last failure: rank 2 failed: exit status 1"."""
-    attempt, ended = snapshot.number("attempt"), snapshot.report.get("attempts")
-    if not attempt:
+    """Describe the attempts of a job that is or was restarted: "3; the last failure: rank 2 failed: exit status 1"."""
+    attempt, found = snapshot.number("attempt"), snapshot.report.get("attempts")
+    ended = [entry for entry in (found if isinstance(found, list) else []) if isinstance(entry, Mapping)]
+    is_restarting = snapshot.is_alive is not False and snapshot.text("state") == JobState.RESTARTING.value
+    if attempt is None or not (attempt or is_restarting):
         return ""
-    causes = [
-        entry["cause"].get("sentence")
-        for entry in (ended if isinstance(ended, list) else [])
-        if isinstance(entry, Mapping) and isinstance(entry.get("cause"), Mapping)
-    ]
+    causes = [entry["cause"].get("sentence") for entry in ended if isinstance(entry.get("cause"), Mapping)]
     last = f"; the last failure: {causes[-1]}" if causes and causes[-1] != snapshot.cause else ""
-    return f"{attempt + 1:.0f}{last}"
+    return f"{attempt + 1:.0f}{_next_attempt(ended[-1]) if is_restarting and ended else ''}{last}"
+
+
+def _next_attempt(failed: Mapping[str, object]) -> str:
+    """Say when the attempt after a failed one begins: "; the next one starts at 2026-11-22 09:47:36"."""
+    at, delay = epoch(str(failed.get("ended_at"))), number(failed.get("delay"))
+    return f"; the next one starts at {clock(at + delay)}" if at and delay else "; the next one starts now"
 
 
 class _Row:

@@ -31,6 +31,7 @@ KNOWN: Final = {
     "verdict",
     "delay",
     "status",
+    "attempt_status",
     "signum",
     "policy",
     "restart",

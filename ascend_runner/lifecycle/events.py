@@ -1,7 +1,8 @@
 """The events of a job as lines of a file: CloudEvents 1.0 in JSON, one for each change of the job's state.
 
 Each line holds the event of the state machine, so that `replay` can pass them through the machine again: what it
-returns is the job as it was at the last line. It passes over lines that change no state.
+returns is the job as it was at the last line. It passes over lines that change no state. The last line has the exit
+status of the job as `status`; if that is not the one of the attempt that has ended, that one is `attempt_status`.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ def encode(job: Job, event: Event | None, origin: Origin, *, number: int, at: st
         data |= {"event": BEGUN, "policy": attrs.asdict(job.policy, value_serializer=_plain)}
     else:
         data |= {"event": event.kind.value, **_changed(event)}
+    if job.state.is_final and event:
+        data |= {"status": job.status}
+        if event.restart and event.status != job.status:  # the job was stopped, or reached its limit, afterwards
+            data |= {"attempt_status": event.status}
     if event and event.restart and job.verdict:
         data |= {"verdict": job.verdict.value, "delay": job.delay}
     document = _document(job.state.value, data, origin, number=number, at=at)
@@ -150,4 +155,5 @@ def _event(data: Mapping[str, Any]) -> Event:
     names = {field.name for field in attrs.fields(Event)} & data.keys()
     restart: Optional[Restart] = Restart(data["restart"]) if data.get("restart") else None
     values = {name: data[name] for name in names - {"restart"}}
+    values["status"] = data.get("attempt_status", data.get("status", 0))
     return Event(kind=Kind(data["event"]), restart=restart, **values)

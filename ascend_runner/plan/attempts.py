@@ -31,7 +31,8 @@ def of_attempt(job: JobSpec, attempt: int, checkpoint: str = "") -> JobSpec:
     def planned(spec: RankSpec) -> RankSpec:
         starts = spec.env.get(STARTS, "")
         counted = {STARTS: str(int(starts) + attempt)} if attempt and starts.isdecimal() else {}
-        return attrs.evolve(spec, env={**spec.env, **variables, **counted})
+        # A runner without restarts inside a rank of another runner leaves the number of that one.
+        return attrs.evolve(spec, env={ATTEMPT: str(attempt), **spec.env, **variables, **counted})
 
     return attrs.evolve(
         job, attempt=attempt, ranks=tuple(map(planned, job.ranks)), beside=tuple(map(planned, job.beside))

@@ -46,6 +46,14 @@ class Staged:
     seconds: float
 
 
+def without_place(command: Sequence[str]) -> str:
+    """Say that a placeholder has no stage, unless a runner inside the command may have one; "" if all is well."""
+    found = next(filter(None, map(PLACEHOLDER.search, command)), None)
+    if not found or any(word.startswith("--stage") for word in command):
+        return ""
+    return f"the command contains {found[0]}, which is passed on unchanged because --stage is not set"
+
+
 def with_places(command: Sequence[str], stages: Sequence[Stage]) -> tuple[str, ...]:
     """Return a command with the place of each stage instead of its placeholder {stage:N}.
 
@@ -58,9 +66,10 @@ def with_places(command: Sequence[str], stages: Sequence[Stage]) -> tuple[str, .
     def place(found: re.Match[str]) -> str:
         number = int(found[1])
         if number >= len(stages):
+            last = len(stages) - 1
+            known = f"{{stage:0}} to {{stage:{last}}}" if last else "{stage:0}"
             raise SettingsError(
-                f"the command contains {found[0]}, but --stage is given {counted(len(stages), 'time')}: the numbers"
-                " start at 0"
+                f"the command contains {found[0]}, but --stage is set only {counted(len(stages), 'time')}: use {known}"
             )
         return stages[number].place
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -13,12 +13,14 @@ from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.host import executables
+from ascend_runner.plan import staging
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.platforms import already_started, kubeflow, tf_config, volcano
 from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.platforms.registry import PLATFORMS
+from ascend_runner.preparation import inspection
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings
 
@@ -41,6 +43,17 @@ def find_single(context: PlanContext) -> SingleProcess | None:
     if started or settings.launcher != DIRECT:
         return started
     return _engine(context.command, settings) or _without_devices(context)
+
+
+def without_effect(context: PlanContext) -> Iterator[str]:
+    """Yield a sentence about each option and placeholder that has no effect."""
+    settings = context.settings
+    yield from settings.without_effect()
+    if not settings.stage and (placeholder := staging.without_place(context.command)):
+        yield placeholder
+    if settings.inspect_interval != Settings().inspect_interval and not inspection.is_inspected(settings.inspect):
+        why = "this node has no NPU" if settings.inspect is None else "--inspect is off"
+        yield f"--inspect-interval has no effect because {why}"
 
 
 def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:

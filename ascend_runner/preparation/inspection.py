@@ -28,12 +28,16 @@ class NoInspector:
         """Do nothing."""
 
 
+def is_inspected(inspect: str | InspectAction | None) -> bool:
+    """Return whether this node is inspected while the job runs: as --inspect says, or by default if it has NPUs."""
+    return bool(npu.devices(Host())) if inspect is None else InspectAction(inspect) is not InspectAction.OFF
+
+
 def inspector(
     spec: JobSpec, environ: Mapping[str, str], pass_on: Callable[[NodeFinding], None]
 ) -> Inspector | NoInspector:
-    """Return the inspector of a job. By default, a node with NPUs is inspected."""
-    action = spec.inspect or (InspectAction.WARN if npu.devices(Host()) else InspectAction.OFF)
-    if action is InspectAction.OFF:
+    """Return the inspector of a job."""
+    if not is_inspected(spec.inspect):
         return NoInspector()
     from ascend_runner.inspection.inspector import Inspector  # noqa: PLC0415  15 ms for jobs that are not inspected
 

@@ -69,13 +69,12 @@ class Preparer:
             from ascend_runner.preparation import staging  # noqa: PLC0415  only --stage needs it
 
             self.context = ask(Subject.SETTINGS, staging.placed, self.context, self.pause) or self.context
-        entered = ask(Subject.SETTINGS, commands.enter_conda, self.context)
-        self.context = attrs.evolve(entered or self.context, resolve=self._resolve)
-        made = tf_config.of_hosts(self.context.environ)
-        self.context = attrs.evolve(self.context, environ={**self.context.environ, **made})
+        entered = ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
+        environ = {**entered.environ, **tf_config.of_hosts(entered.environ)}
+        self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
         if misplaced := command_line.misplaced_options(self.context.command):
             self.messages.note(misplaced)
-        for sentence in self.context.settings.without_effect():
+        for sentence in commands.without_effect(self.context):
             self._warn(Subject.SETTINGS, sentence)
         plan = self._plan()
         if plan:
@@ -213,7 +212,7 @@ class Preparer:
     def _read_table(self) -> RankTable | None:
         if self._is_worth_waiting:
             if self._node and self._node.is_numbered:
-                self._begin(self._node)
+                self._begin()
             if self.stage:
                 self.stage(self.context)
             return tables.wait(self.context, pause=self.pause, say=self._announce)
@@ -227,14 +226,13 @@ class Preparer:
 
     def _announce(self, waiting: str) -> None:
         """Report a wait, in which the job exists, whatever is known of it."""
-        if self._node:
-            self._begin(self._node)
+        self._begin()
         self.messages.info(waiting)
 
-    def _begin(self, node: Node) -> None:
-        if self.begin:
-            job = plan_job(self._share or this_node.waiting(node, self.context), self.context, ())
-            self.begin(attrs.evolve(job, is_placed=bool(self._share) or node.is_numbered))
+    def _begin(self) -> None:
+        if self.begin and self._node:
+            job = plan_job(self._share or this_node.waiting(self._node, self.context), self.context, ())
+            self.begin(attrs.evolve(job, is_placed=bool(self._share) or self._node.is_numbered))
 
     def _check_table(self, table: RankTable, file: TableFile) -> None:
         problems = tables.check(table, file, self.context)
@@ -255,18 +253,20 @@ class Preparer:
                 self._warn(Subject.VARIABLES, sentence)
 
     def _check_plan(self, plan: JobSpec) -> None:
+        settings = self.context.settings
         if plan.processes[0].cwd != self.context.cwd:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:
             self._found.ask(Subject.COMMAND, commands.check_program, plan)
         self._refuse_restarts(of_a_part=not plan.has_all_ranks)
+        self._warn(Subject.SETTINGS, restarts.without_effect(settings, of_a_part=not plan.has_all_ranks))
         if not self._table:
-            self._found.ask(Subject.SETTINGS, tables.refuse_min_nodes, self.context.settings)
+            self._found.ask(Subject.SETTINGS, tables.refuse_min_nodes, settings)
         if os.path.lexists(plan.checkpoint_dir) and not os.path.isdir(plan.checkpoint_dir):
             sentence = f"--checkpoint-dir {plan.checkpoint_dir!r} is not a directory"
             self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
         if plan.ranks and plan.rank_size:
-            for sentence in self.context.settings.selects_beyond(plan.rank_size):
+            for sentence in settings.selects_beyond(plan.rank_size):
                 self._warn(Subject.SETTINGS, sentence)
 
     def _refuse_restarts(self, *, of_a_part: bool) -> None:

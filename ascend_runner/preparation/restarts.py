@@ -1,4 +1,4 @@
-"""Refuses to restart some ranks of a job: they would wait for ranks that are in another attempt."""
+"""The options that depend on whether this node runs all of a job: restarts of its ranks, and a delay of its end."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def refuse(settings: Settings, *, of_a_part: bool) -> None:
     """
     if of_a_part and settings.max_restarts:
         raise SettingsError(OF_A_PART)
+
+
+def without_effect(settings: Settings, *, of_a_part: bool) -> str:
+    """Say that --linger has no effect on a node that no other one can wait for, or return ""."""
+    return "--linger has no effect in a job of one node" if settings.linger and not of_a_part else ""

@@ -47,17 +47,33 @@ def ended(fact: CheckpointEnded) -> str:
     elif fact.saved and not fact.missing and not fact.failed:
         sentences.append("no rank has reported a checkpoint" + (f" for{named}" if named else ""))
     if fact.missing:
-        verb = "has" if len(fact.missing) == 1 else "have"
-        sentences.append(f"{rank_list(fact.missing)} {verb} not reported a checkpoint within {duration(fact.seconds)}")
+        sentences.append(f"{rank_list(fact.missing)} {_not_reported(fact)} {duration(fact.seconds)}")
     if fact.unasked:
         was, does = ("was", "it does") if len(fact.unasked) == 1 else ("were", "they do")
         sentences.append(f"{rank_list(fact.unasked)} {was} not asked, because {does} not handle the signal")
     return "; ".join([*sentences, *failed(fact.failed)])
 
 
+def _not_reported(fact: CheckpointEnded) -> str:
+    if fact.is_cut:
+        return "had not reported a checkpoint when the ranks were stopped after"
+    return f"{'has' if len(fact.missing) == 1 else 'have'} not reported a checkpoint within"
+
+
 def failed(endings: Mapping[int, Ending]) -> list[str]:
     """Name the ranks that failed before they had saved."""
     return [f"rank {rank_id} failed before it had saved ({ending})" for rank_id, ending in endings.items()]
+
+
+def last(saved: Mapping[str, object]) -> str:
+    """Name the last checkpoint, a member of the report: "step 1200, /data/checkpoint-1200"."""
+    step, missing = saved["step"], saved["missing"]
+    parts = (
+        "" if step is None else f"step {step}",
+        f"without {rank_list(missing)}" if isinstance(missing, list) and missing else "",
+        str(saved["path"]),
+    )
+    return ", ".join(filter(None, parts))
 
 
 def member(fact: CheckpointEnded, at: str) -> dict[str, object]:

@@ -59,7 +59,7 @@ class Journal:
         self.last_step: Callable[[], Mapping[str, object] | None] = lambda: None
         self._conditions: dict[tuple[Rule | None, int], Mapping[str, object]] = {}  # of the newest attempt
         self.findings: dict[str, NodeFinding] = {}  # the newest about each subject
-        self._last_checkpoint: Mapping[str, object] | None = None
+        self.last_checkpoint: Mapping[str, object] | None = None  # its member of the report
         self._why = ""  # the ranks were asked for the newest checkpoint
         self._outcome_of_request = ""  # that is over, until an event has told it
         self._disk = Disk(warn, is_cut)
@@ -124,7 +124,7 @@ class Journal:
         elif isinstance(fact, CheckpointEnded):
             self._outcome_of_request = checkpoint.ended(fact)
             if fact.parts:
-                self._last_checkpoint = checkpoint.member(fact, document.iso(time.time()))
+                self.last_checkpoint = checkpoint.member(fact, document.iso(time.time()))
         elif isinstance(fact, State):
             if fact.phase in ENDING and self._is_page_likely(fact):
                 self._page.load_ahead()
@@ -279,7 +279,7 @@ class Journal:
                     "staged": self.staged,
                     "conditions": (*self._conditions.values(), *health.conditions(self.findings.values())),
                     "last_step": self._last_step(),
-                    "last_checkpoint": self._last_checkpoint,
+                    "last_checkpoint": self.last_checkpoint,
                 }
             ),
         }

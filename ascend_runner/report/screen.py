@@ -54,7 +54,7 @@ def reason(cause: Cause, job: JobSpec) -> str:
         title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
         return f"{title} failed ({how(cause.ending)})"
     if isinstance(cause, LimitReached):
-        return f"time limit of {duration(cause.seconds)} (--time-limit)"
+        return f"time limit of {duration(cause.seconds)}"
     return f"received {signal_name(cause.signum)}" if isinstance(cause, SignalReceived) else str(cause)
 
 
@@ -97,8 +97,10 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         lines = [str(cause), f"  report {job.report_path}"]
     else:
         end = "" if str(cause).startswith("stopped") else "; stopped"
+        took = duration(outcome.seconds)
+        is_early = isinstance(cause, LimitReached) and outcome.seconds < cause.seconds  # the ranks have saved
         lines = [
-            f"{cause}{end} after {duration(outcome.seconds)}",
+            f"stopped after {took}, before the {reason(cause, job)}" if is_early else f"{cause}{end} after {took}",
             f"  logs   {job.log_dir}",
             f"  report {job.report_path}",
             *_unsaved(outcome),

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from ascend_runner import files
-from ascend_runner.errors import AscendRunnerError, OutputError, StopRequestedError, reason
+from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError, reason
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.host import bounded
 from ascend_runner.lifecycle.machine import Job
@@ -198,6 +198,7 @@ def _numbers(ranks: Sequence[int]) -> str:
 def cut(event: str, end: AscendRunnerError) -> str:
     """Say that a hook was killed because the wait for it has ended."""
     why = f"{signal_name(end.signum)} received" if isinstance(end, StopRequestedError) else str(end)
+    why = "the time limit was reached" if isinstance(end, LimitReachedError) else why
     return f"hook {event} was killed: {why}"
 
 

@@ -37,7 +37,7 @@ class Requests:
         self.is_held = False  # after its failure: no limit counts any more
         self._now, self._checkpoint_grace = now, checkpoint_grace
         self._wake = wake
-        self._wants_checkpoint = threading.Event()
+        self._wants_checkpoint, self._has_new_limit = threading.Event(), threading.Event()
         self._findings: deque[NodeFinding] = deque()
 
     @property
@@ -64,6 +64,13 @@ class Requests:
         if not self._wants_checkpoint.is_set():
             return False
         self._wants_checkpoint.clear()
+        return True
+
+    def take_limit_change(self) -> bool:
+        """Whether the time limit was changed since the last call."""
+        if not self._has_new_limit.is_set():
+            return False
+        self._has_new_limit.clear()
         return True
 
     def pass_on(self, finding: NodeFinding) -> None:
@@ -94,6 +101,7 @@ class Requests:
         earliest = elapsed + self._checkpoint_grace
         is_put_off = seconds is not None and bool(self._checkpoint_grace) and seconds < earliest
         self.limit = earliest if is_put_off else seconds
+        self._has_new_limit.set()
         self._wake()
         return is_put_off
 

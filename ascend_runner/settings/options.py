@@ -334,7 +334,7 @@ OPTIONS: Final = (
         name="stop_signal",
         topic=Topic.STOPPING,
         metavar="|".join(STOP_SIGNUMS),
-        parse=parsing.one_of(tuple(STOP_SIGNUMS)),
+        parse=parsing.signal_of(tuple(STOP_SIGNUMS)),
         default="TERM",
         help="signal that asks the ranks to stop; after Ctrl-C it is always INT",
     ),
@@ -359,7 +359,7 @@ OPTIONS: Final = (
         name="checkpoint_signal",
         topic=Topic.STOPPING,
         metavar="|".join(CHECKPOINT_SIGNUMS),
-        parse=parsing.one_of(tuple(CHECKPOINT_SIGNUMS)),
+        parse=parsing.signal_of(tuple(CHECKPOINT_SIGNUMS)),
         default="USR1",
         help="signal that asks for a checkpoint: sent to ascend-runner, it reaches the processes of the ranks that"
         " handle it",

@@ -171,6 +171,16 @@ def one_of(choices: Sequence[str]) -> Callable[[str], str]:
     return parse
 
 
+def signal_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """Return a parser that accepts these names of signals, with or without SIG in front."""
+    parse_word = one_of(choices)
+
+    def parse(text: str) -> str:
+        return parse_word(text.removeprefix("SIG"))
+
+    return parse
+
+
 def one_or_none(choices: Sequence[str]) -> Callable[[str], str | None]:
     """Return a parser that accepts these words only, and returns None for "none"."""
     parse_word = one_of(choices)

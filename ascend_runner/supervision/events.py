@@ -232,7 +232,7 @@ class LimitReached:
         return TIMED_OUT
 
     def __str__(self) -> str:
-        return f"stopped by the time limit of {duration(self.seconds)} (--time-limit)"
+        return f"stopped by the time limit of {duration(self.seconds)}"
 
 
 @attrs.frozen

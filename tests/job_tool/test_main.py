@@ -215,6 +215,18 @@ def test_stop(start: Start, tool: Tool) -> None:
     assert (5, True) == (tool()[0], "stopped" in tool()[1])
 
 
+def test_stop_without_ranks(start: Start, tool: Tool) -> None:
+    """Between two attempts there is no rank that would need time to end; a changed limit is an event all the same."""
+    run = start("exit 7", "--max-restarts", "1", "--restart-delay", "600", ranks=1)
+    run.wait_for("restarting in 600 s")
+    wait_until(lambda: document(tool)["state"] == "restarting")
+    assert 0 == tool("limit", "2h")[0]
+    wait_until(lambda: "the time limit of the job is now 2 h 0 min after the start" in tool("events")[1])
+
+    assert (0, f"job: sent SIGTERM to pid {run.popen.pid}; no rank is running\n") == tool("stop", "job")
+    assert 143 == run.finish()
+
+
 def test_limit(start: Start, tool: Tool) -> None:
     """The limit is set, shown and changed; a change to the past is refused, and the job goes on."""
     run = running(start, tool, ranks=1)

@@ -127,6 +127,19 @@ def test_attempts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("delay", "words"), [(20.0, f"2; the next one starts at {screens.clock(BEGAN + 22)}"), (0.0, "2; the next one")]
+)
+def test_next_attempt(delay: float, words: str) -> None:
+    """A job that waits for its restart says how many attempts there were, and when the next one starts."""
+    ended_at = datetime.fromtimestamp(BEGAN + 2).astimezone().isoformat()
+    failed = {"cause": {"sentence": "rank 3 failed"}, "ended_at": ended_at, "delay": delay}
+    seen = running(state="restarting", attempt=1, attempts=[failed, failed], cause={"sentence": "rank 3 failed"})
+
+    assert f"  attempts    {words}" in screens.status(seen, BEGAN)
+    assert "next" not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
+
+
+@pytest.mark.parametrize(
     ("is_alive", "state", "words"),
     [
         (True, "preparing", "preparing, started "),

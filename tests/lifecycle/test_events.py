@@ -57,6 +57,16 @@ def test_replay_gives_the_state(happened: list[Event]) -> None:
         assert job == events.replay(lines)
 
 
+def test_last_line_has_the_exit_status_of_the_job() -> None:
+    """A stop signal during a teardown decides on the exit status; that of the attempt is told as well."""
+    job = Job(policy=Policy(max_restarts=1), state=JobState.STOPPING)
+    ended = Event(kind=Kind.ENDED, status=7, signum=15, restart=Restart.TRANSIENT)
+    job, _actions = machine.transition(job, ended)
+    data = json.loads(line(job, ended))["data"]
+
+    assert ("stopped", 143, 7) == (data["state"], data["status"], data["attempt_status"])
+
+
 def test_line_that_is_cut_off_does_not_count() -> None:
     """A file that ends in the middle of a line leads to the job before it, and an empty one to none."""
     job = Job(policy=POLICY)

@@ -195,6 +195,32 @@ def test_ambiguous_place_of_this_node(preparing: Preparing) -> None:
 # --- Waiting ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("settings", "argv", "sentence"),
+    [
+        (attrs.evolve(TWO_RANKS, linger=5.0), (), "--linger has no effect in a job of one node"),
+        (attrs.evolve(TWO_RANKS, inspect="off", inspect_interval=5.0), (), "--inspect-interval has no effect because"),
+        (TWO_RANKS, ("python", "train.py", "{stage:0}"), "--stage is not set"),
+    ],
+)
+def test_what_has_no_effect_is_a_warning(
+    preparing: Preparing, settings: Settings, argv: tuple[str, ...], sentence: str
+) -> None:
+    """An option or placeholder without effect is reported, and the job starts."""
+    prepared = preparing.prepare(settings, *argv)
+
+    assert prepared.error is None
+    assert [sentence] == [sentence for problem in prepared.problems if sentence in str(problem)]
+
+
+def test_options_of_several_nodes_and_of_an_inspection(preparing: Preparing) -> None:
+    """--linger has an effect on several nodes, and --inspect-interval where the node is inspected."""
+    settings = attrs.evolve(TWO_RANKS, nnodes=2, node_rank=0, master_addr="a", linger=5.0)
+    prepared = preparing.prepare(attrs.evolve(settings, inspect="warn", inspect_interval=5.0))
+
+    assert () == prepared.problems
+
+
 def test_nobody_waits_after_an_error(preparing: Preparing) -> None:
     """With an error there is no wait for a rank table, and a table that is not there yet is no further problem."""
     prepared = preparing.prepare(Settings(rank_table="later.json"), "trian")

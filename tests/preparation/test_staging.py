@@ -11,7 +11,7 @@ import pytest
 
 from ascend_runner.errors import AscendRunnerError, StopRequestedError
 from ascend_runner.plan.context import PlanContext
-from ascend_runner.plan.staging import Stage, with_places
+from ascend_runner.plan.staging import Stage, with_places, without_place
 from ascend_runner.preparation import staging
 from ascend_runner.settings.model import Settings
 from ascend_runner.staging import data_sets
@@ -152,11 +152,16 @@ def test_permissions(named: str, folder: Path) -> None:
 
 
 def test_unknown_number(folder: Path) -> None:
-    """The command can only name data sets that are staged; without --stage it is none of this runner's business."""
-    assert "the command contains {stage:1}, but --stage is given 1 time: the numbers start at 0" == refusal(
+    """The command can only name data sets that are staged. Without --stage, it is passed on with a warning.
+
+    It is passed on silently if it contains a --stage of its own, as that of a runner inside it.
+    """
+    assert "the command contains {stage:1}, but --stage is set only 1 time: use {stage:0}" == refusal(
         folder, "data:copy", command=("echo", "{stage:1}")
     )
     assert ("echo", "{stage:1}") == with_places(("echo", "{stage:1}"), ())
+    assert "{stage:1}" in without_place(("echo", "{stage:1}"))
+    assert [] == [*filter(None, map(without_place, (("echo",), ("ascend-runner", "--stage=a:b", "cat", "{stage:0}"))))]
 
 
 def test_stages_are_not_looked_at_again(folder: Path) -> None:

@@ -32,6 +32,20 @@ def test_only_ranks_with_a_path_have_saved(
     assert sentence == checkpoint.ended(fact)
 
 
+def test_wait_that_was_cut_short_was_not_the_limit() -> None:
+    """The time that had passed at a second stop signal is not that which the ranks had to save."""
+    fact = CheckpointEnded(asked_at=10.0, seconds=2.3, is_cut=True, missing=(0, 1))
+
+    assert "ranks 0, 1 had not reported a checkpoint when the ranks were stopped after 2.3 s" == checkpoint.ended(fact)
+
+
+def test_last_checkpoint_is_named() -> None:
+    """With its step, the ranks that it lacks, and its path."""
+    fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, missing=(1,))
+
+    assert "step 7, without rank 1, checkpoint-7" == checkpoint.last(checkpoint.member(fact, "now"))
+
+
 @pytest.mark.parametrize(
     ("unasked", "sentence"),
     [

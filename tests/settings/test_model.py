@@ -294,6 +294,12 @@ def test_options_without_effect(flags: dict[str, str], sentences: list[str]) -> 
     assert sentences == list(model.decode(flags, {}).without_effect())
 
 
+@pytest.mark.parametrize(("name", "word"), [("checkpoint_signal", "USR2"), ("stop_signal", "INT")])
+def test_signal_has_two_spellings(name: str, word: str) -> None:
+    """The name of a signal may begin with SIG, as it may in lists of exit statuses."""
+    assert word == getattr(model.decode({name: f"SIG{word}"}, {}), name)
+
+
 def test_option_that_is_repeated() -> None:
     """Each value of a repeated option counts; a variable has one in each line, and the option overrides all of them."""
     lines = {"ASCEND_RUNNER_STAGE": "/a:/x\n/b:/y/"}
