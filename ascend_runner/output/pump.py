@@ -95,6 +95,7 @@ class Pump:
         self._waker_reader, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._epoll.register(self._waker_reader, select.EPOLLIN)
         self.nap = NAP
+        self._size = 0  # bytes read from all pipes
         self._calls = select.poll()
         self._calls.register(self._waker_reader, select.POLLIN)
         self._closing = threading.Lock()
@@ -131,19 +132,20 @@ class Pump:
         self._wake()
         self._settled.wait(seconds)
 
-    def finish(self, seconds: float) -> bool:
-        """Read the contents of the pipes and end, within `seconds`; return whether that was possible.
+    def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:
+        """Read the contents of the pipes and end; return whether that was possible.
 
-        Does not wait for the end of a pipe: after the end of the job only outsiders can hold it open. May be called
-        again.
+        Waits until `is_cut`, or until nothing was read for `seconds`, but not for the end of a pipe: after the end of
+        the job only outsiders can hold it open. May be called again.
         """
         if self._epoll.closed:
             return True
         self._is_finishing = True
         self._wake()
-        if self._thread:
+        while self._thread and self._thread.is_alive():
+            size = self._size
             self._thread.join(seconds)
-            if self._thread.is_alive():
+            if self._thread.is_alive() and (is_cut() or self._size == size):
                 return False
         self._epoll.close()
         with self._closing:
@@ -207,18 +209,18 @@ class Pump:
             return 0
 
         self.last_activity = self._now()
+        self._size += len(data)
         stream.remember(data, self.last_activity)
+        # Before anything else: to cut a flood of carriage returns for the console may take seconds.
+        if not stream.log.put(data) and not self._is_finishing:
+            self._epoll.unregister(fd)
+            self._paused[fd] = self.last_activity + STALL_LIMIT
+            stream.log.call_when_room(self._wake)
         if stream.tap:
             stream.tap(data)
-        try:
-            cutter = stream.cutter_now()
-            if cutter:
-                self._show(fd, data, stream, cutter)
-        finally:
-            if not stream.log.put(data) and not self._is_finishing:
-                self._epoll.unregister(fd)
-                self._paused[fd] = self.last_activity + STALL_LIMIT
-                stream.log.call_when_room(self._wake)
+        cutter = stream.cutter_now()
+        if cutter:
+            self._show(fd, data, stream, cutter)
         return len(data)
 
     def _read_rest(self, fd: int, stream: Stream) -> None:

@@ -109,11 +109,11 @@ class RankOutputs:
         )
 
     def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:
-        """Read the rest, and wait until it was stored, as long as something is stored within `seconds`.
+        """Read the rest, and wait until it was stored, as long as something is read or stored within `seconds`.
 
         Output that is not stored by then, or when `is_cut` returns true, counts as lost. Returns whether all was read.
         """
-        is_read = self._pump.finish(seconds)
+        is_read = self._pump.finish(seconds, is_cut)
         drain([stream.log for stream in self._streams.values()], seconds, is_cut)
         self._hung = {rank_id for rank_id, stream in self._streams.items() if stream.log.is_alive}
         with suppress(AscendRunnerError):

@@ -16,7 +16,7 @@ from ascend_runner.output.console import QUEUE_LIMIT, Console
 from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_file import Disk, DiskWarnings, LogFile
 from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter, drain
-from ascend_runner.output.pump import CALM_AFTER, FLOOD, SHOW_AFTER, TAIL_SIZE, Pump, Stream
+from ascend_runner.output.pump import CALM_AFTER, FLOOD, READ_SIZE, SHOW_AFTER, TAIL_SIZE, Pump, Stream
 from ascend_runner.plan.job import Rotation
 from tests.helpers.screen import Screen
 from tests.helpers.waiting import LIMIT, wait_until
@@ -57,7 +57,7 @@ class Pumping:
 
     def finish(self) -> bool:
         """Read and store everything; return whether it was read."""
-        is_read = self.pump.finish(LIMIT)
+        is_read = self.pump.finish(LIMIT, lambda: False)
         drain(self.writers, LIMIT, lambda: False)
         return is_read
 
@@ -244,6 +244,69 @@ def test_finish_reads_what_is_there_and_waits_for_nobody(pumping: Pumping) -> No
         assert (data == pumping.log()) is True
     finally:
         os.close(kept)
+
+
+class HeldCutter(LineCutter):
+    """Takes data for the console only when it may."""
+
+    def __init__(self) -> None:
+        super().__init__(b"0> ")
+        self.may_feed = threading.Semaphore(0)
+
+    def feed(self, data: bytes) -> list[bytes | memoryview]:
+        """Wait until this is allowed once more."""
+        assert self.may_feed.acquire(timeout=LIMIT)
+        return super().feed(data)
+
+
+def test_output_is_stored_before_it_is_cut_for_the_console(pumping: Pumping) -> None:
+    """However long that takes, the log file has all that was read, also if nobody waits for the console any longer."""
+    cutter = HeldCutter()
+    writer = pumping.add_writer(0, cutter)
+    os.write(writer, b"a\nb\n")
+    os.close(writer)
+    wait_until(lambda: pumping.log() == b"a\nb\n")
+    is_read = pumping.pump.finish(0.01, lambda: False)
+    cutter.may_feed.release()
+
+    assert not is_read
+    assert pumping.finish()
+
+
+def test_finish_waits_while_output_is_read(pumping: Pumping) -> None:
+    """Much output takes its time: only if nothing was read for a while, finish() gives up."""
+    cutter = HeldCutter()
+    writer = pumping.add_writer(0, cutter)
+    os.write(writer, b"x\n" * READ_SIZE)
+    os.close(writer)
+    activity = pumping.streams[0].activity
+
+    def release_one() -> bool:
+        size = activity.size
+        cutter.may_feed.release()
+        wait_until(lambda: activity.size > size or size == 2 * READ_SIZE)
+        return False
+
+    wait_until(lambda: activity.size == READ_SIZE)
+    is_read = pumping.pump.finish(0.01, release_one)
+    cutter.may_feed.release()
+
+    assert not is_read
+    assert 2 * READ_SIZE == activity.size
+    assert pumping.finish()
+
+
+def test_finish_can_be_cut_short(pumping: Pumping) -> None:
+    """After a second stop signal, nothing is waited for."""
+    cutter = HeldCutter()
+    writer = pumping.add_writer(0, cutter)
+    os.write(writer, b"x\n")
+    os.close(writer)
+    is_read = pumping.pump.finish(0.01, lambda: True)
+    cutter.may_feed.release()
+
+    assert not is_read
+    assert pumping.finish()
 
 
 def test_finish_ends_while_an_outsider_writes(pumping: Pumping) -> None:
