@@ -5,6 +5,7 @@ Names, commands and sentences come from files that others may have written, so t
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -17,6 +18,7 @@ from ascend_runner.job_tool.jobs import number
 from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.text import columns, counted, duration, printable, shown, size
+from ascend_runner.training import steps
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
 LARGEST_LOG: Final = 1 << 63  # bytes
@@ -151,22 +153,31 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
 
 
 def _last_step(snapshot: Snapshot) -> Optional[Mapping[str, object]]:
-    """Return the last step, with its time in seconds since the epoch: of the board while the job runs."""
+    """Return the last step: of the board or the report, with its time in seconds since the epoch, or of the logs."""
     if snapshot.board and snapshot.board.last_step:
         return snapshot.board.last_step
     last = snapshot.report.get("last_step")
-    return {**last, "at": epoch(str(last.get("at")))} if isinstance(last, Mapping) else None
+    if isinstance(last, Mapping):
+        return {**last, "at": epoch(str(last.get("at")))}
+    in_logs = steps.furthest(snapshot.steps.values())
+    return in_logs and {name: value for name, value in in_logs._asdict().items() if _is_json(value)}
+
+
+def _is_json(value: object) -> bool:
+    """Whether JSON has this value: not infinity, nor what is not a number."""
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _step(snapshot: Snapshot, now: float) -> str:
-    """Describe the last step of a training: "1200 of 5000, 0.615 s per step, 12 s ago"."""
+    """Describe the last step of a training: "1200 of 5000, 0.615 s per step, loss 2.31, 12 s ago"."""
     last = _last_step(snapshot) or {}
-    step, steps, seconds, at = (number(last.get(name)) for name in ("step", "steps", "seconds", "at"))
+    step, steps, seconds, loss, at = (number(last.get(name)) for name in ("step", "steps", "seconds", "loss", "at"))
     if step is None:
         return ""
     parts = (
         f"{step:.0f} of {steps:.0f}" if steps else f"{step:.0f}",
         f"{seconds:.3g} s per step" if seconds else "",
+        f"loss {loss:.4g}" if loss is not None else "",
         f"{duration(max(0.0, now - at))} ago" if at else "",
     )
     return ", ".join(filter(None, parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final, Optional
@@ -21,9 +21,12 @@ from ascend_runner.html_report.sources import read_report
 from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, number, with_its_logs
 from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.report import rank_member
+from ascend_runner.training import steps
+from ascend_runner.training.steps import Step
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
-LOG_END: Final = 4096  # bytes of a log that are read for its last line
+LINE_END: Final = 4096  # bytes of a log that have its last line
+LOG_ENDS: Final = 1 << 18  # bytes of all logs that are read for their last steps
 RUNNING: Final = "running"  # the state of a rank
 STATES: Final = {state.value: state for state in JobState}
 
@@ -45,8 +48,8 @@ class Snapshot:
     `board` is what the runner shows of an attempt that is running, or was when the runner was killed. `logs` has the
     size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
     `gone` are the ranks that were running when the report was written, and whose first process has ended since.
-    `last_lines` are those of the logs of an attempt that is running: a board has only the end of a long line. `html` is
-    the path of the HTML report, "" if there is none.
+    `last_lines` are those of the logs of an attempt that is running: a board has only the end of a long line. `steps`
+    has the figures of the training in these logs. `html` is the path of the HTML report, "" if there is none.
     `limit_at` is the end of the time limit of a running job, in seconds since the epoch.
     """
 
@@ -57,6 +60,7 @@ class Snapshot:
     board: Optional[View] = None
     logs: Mapping[int, tuple[int, float]] = {}
     last_lines: Mapping[int, str] = {}
+    steps: Mapping[int, Step] = {}
     html: str = ""
     gone: frozenset[int] = frozenset()
     limit_at: Optional[float] = None
@@ -131,7 +135,7 @@ def take(job: FoundJob) -> Snapshot:
             complete = attrs.evolve(complete, logs=_logs(complete.ranks), html=_existing(here.path("report", "html")))
             found.append(complete)
             if complete.board:
-                found.append(attrs.evolve(complete, last_lines=_last_lines(here.log_dir, complete.ranks)))
+                found.append(_with_log_ends(complete))
 
     bounded.call(DISK_LIMIT, read)
     seen = found[-1]
@@ -170,16 +174,30 @@ def _logs(ranks: Sequence[Mapping[str, object]]) -> dict[int, tuple[int, float]]
     return found
 
 
-def _last_lines(log_dir: str, ranks: Sequence[Mapping[str, object]]) -> dict[int, str]:
-    """Return the last lines of logs without secrets. A path in a report is only that of a file in its directory."""
-    found = {}
-    for rank in ranks:
+def _with_log_ends(seen: Snapshot) -> Snapshot:
+    """Return a job with the last lines, without secrets, and the last steps of its logs."""
+    ends = dict(_log_ends(seen))
+    return attrs.evolve(
+        seen,
+        last_lines={rank_id: _last_line(end) for rank_id, end in ends.items()},
+        steps={rank_id: step for rank_id, end in ends.items() if (step := steps.newest(end)) != steps.NO_STEP},
+    )
+
+
+def _log_ends(seen: Snapshot) -> Iterator[tuple[int, bytes]]:
+    """Yield the end of the log of each rank. A path in a report is only that of a file in its directory."""
+    size = max(LINE_END, LOG_ENDS // max(1, len(seen.ranks)))
+    for rank in seen.ranks:
         name = os.path.basename(str(rank.get("log_path", "")))
         with suppress(ValueError):  # a NUL or half of a surrogate pair in the name
-            end = files.read_end(os.path.join(log_dir, name), LOG_END) if name else b""
-            is_all = len(end) < LOG_END
-            found[int(str(rank["rank_id"]))] = "".join(board_reader.last_line(end, len(end) + (not is_all)))
-    return found
+            end = files.read_end(os.path.join(seen.job.log_dir, name), size) if name else b""
+            lines = end.partition(b"\n")[2] if len(end) == size else end  # the first line may be cut off
+            yield int(str(rank["rank_id"])), lines or end
+
+
+def _last_line(end: bytes) -> str:
+    """Return the last line without secrets; one that fills LINE_END has not been read from its beginning."""
+    return "".join(board_reader.last_line(end[-LINE_END:], len(end) + (len(end) >= LINE_END)))
 
 
 def _existing(path: str) -> str:

@@ -8,10 +8,11 @@ Megatron prints on the last rank, most others on rank 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
 LONGEST = 4096  # bytes of a line that are read
+MOST_LINES = 500  # of the end of a log, in which the newest figures are searched for
 
 
 class Step(NamedTuple):
@@ -30,6 +31,9 @@ class Step(NamedTuple):
     unit: str = ""
     hardware: Optional[float] = None
     e2e: Optional[float] = None
+
+
+NO_STEP = Step()
 
 
 class Form(NamedTuple):
@@ -112,6 +116,22 @@ def parse(line: bytes, forms: tuple[Form, ...] = FORMS) -> Optional[Step]:
             if step:
                 return step
     return None
+
+
+def newest(data: bytes, before: Step = NO_STEP) -> Step:
+    """Return the newest figures in some lines, which may be in two lines; the others are those of the step before."""
+    figures: dict[str, object] = {}
+    lines = data.rstrip(b"\n").split(b"\n")[-MOST_LINES:]
+    for found in filter(None, map(parse, reversed(lines))):
+        figures = {**{name: value for name, value in found._asdict().items() if value not in {None, ""}}, **figures}
+        if found.step is not None:
+            break
+    return before._replace(**figures)  # type: ignore[arg-type]  # fields of several types
+
+
+def furthest(steps: Iterable[Step]) -> Optional[Step]:
+    """Return the figures of the rank that is furthest, or None if no rank has a step."""
+    return max((step for step in steps if step.step is not None), key=lambda step: step.step or 0, default=None)
 
 
 def _read(line: bytes, form: Form) -> Optional[Step]:

@@ -108,6 +108,19 @@ def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None
     assert 1 == len(list(run_dir.glob("*/board")))
 
 
+def test_step_in_the_logs(start: Start, tool: Tool) -> None:
+    """`status` shows the step of the rank that is furthest, also if other lines follow it."""
+    lines = "{'loss': nan}\\n  1%%|x| $((RANK + 7))/900 [00:01<00:09, 2.00s/it]\\nsaved\\n"
+    run = start(f'printf "{lines}"; exec sleep 60')
+    run.wait_for("saved", times=2)
+    wait_until(lambda: "  step        8 of 900, 2 s per step\n" in tool()[1])
+    last = document(tool)["last_step"]
+    run.send(signal.SIGTERM)
+    run.finish()
+
+    assert (8, 900, 2.0) == (last["step"], last["steps"], last["seconds"])
+
+
 def test_long_last_line(start: Start, tool: Tool) -> None:
     """A line that is too long for the board is read from the log, so that its beginning is shown."""
     run = start('printf "iteration      7/ 400 %0300d\\n" $RANK; exec sleep 60')

@@ -21,7 +21,7 @@ import time
 import pytest
 from hypothesis import given, strategies
 
-from ascend_runner.training.steps import FORMS, LONGEST, Form, Step, parse
+from ascend_runner.training.steps import FORMS, LONGEST, NO_STEP, Form, Step, furthest, newest, parse
 
 LINES = [
     (
@@ -165,3 +165,18 @@ def test_hostile_lines_are_bounded(form: Form) -> None:
         parse((filler * LONGEST)[: LONGEST - len(form.literal)] + form.literal)
 
     assert time.process_time() - begin < 10
+
+
+def test_newest() -> None:
+    """The figures of the last step may be in two lines, and what they lack is that of the step before."""
+    lines = b"X_STEP=3\nX_STEP=4\nper step time: 250 ms\nsaved\n"
+
+    assert Step(step=4, seconds=0.25) == newest(lines)
+    assert Step(step=4, seconds=0.25, loss=2.0) == newest(lines, Step(step=2, loss=2.0))
+    assert NO_STEP == newest(b"")
+
+
+def test_furthest() -> None:
+    """Of several ranks, the highest step counts."""
+    assert Step(step=5) == furthest([Step(step=4), Step(step=5), Step(loss=1.0)])
+    assert furthest([NO_STEP]) is None

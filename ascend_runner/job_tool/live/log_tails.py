@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final, Optional
 
@@ -18,14 +18,13 @@ import attrs
 from ascend_runner import files
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.text import last_lines
-from ascend_runner.training.steps import Step, parse
+from ascend_runner.training import steps
+from ascend_runner.training.steps import Step
 
 MOST_EXAMINED: Final = 256  # logs at each look, beside those that are shown
 MOST_READ: Final = 32  # logs at each look, beside those that are shown
 FIRST_TAIL: Final = 1 << 16  # bytes of a log that is read for the first time, and at most at any time
 LINE_TAIL: Final = 1 << 12  # bytes that have the last line
-NO_STEP: Final = Step()
-MOST_LINES: Final = 500  # of a tail, in which a step is looked for
 
 
 @attrs.frozen(kw_only=True)
@@ -35,7 +34,7 @@ class Tail:
     size: int
     at: float
     line: str = ""
-    step: Step = NO_STEP
+    step: Step = steps.NO_STEP
     is_read: bool = False
 
 
@@ -90,24 +89,8 @@ def _read(path: str, tail: Tail, old_size: Optional[int]) -> Tail:
     if start:
         data = data.partition(b"\n")[2] or data.partition(b" ")[2]  # the first word may be part of a secret
     line = next(iter(last_lines(Masker().data(_last_lines(data)))[-1:]), "").replace("\t", " ").strip()
-    return attrs.evolve(tail, line=line or tail.line, step=_merged(tail.step, data), is_read=True)
+    return attrs.evolve(tail, line=line or tail.line, step=steps.newest(data, tail.step), is_read=True)
 
 
 def _last_lines(data: bytes) -> bytes:
     return data if len(data) <= LINE_TAIL else data[-LINE_TAIL:].partition(b"\n")[2] or data[-LINE_TAIL:]
-
-
-def _merged(step: Step, data: bytes) -> Step:
-    """Return a step with the newest figures in some lines, which may be in two lines."""
-    figures: dict[str, object] = {}
-    for found in _steps(data):
-        figures = {**{name: value for name, value in found._asdict().items() if value not in {None, ""}}, **figures}
-        if found.step is not None:
-            break
-    return step._replace(**figures)  # type: ignore[arg-type]  # fields of several types
-
-
-def _steps(data: bytes) -> Iterator[Step]:
-    """Yield the steps in some lines, the newest first."""
-    lines = data.rstrip(b"\n").split(b"\n")[-MOST_LINES:]
-    return filter(None, map(parse, reversed(lines)))

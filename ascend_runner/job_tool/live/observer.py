@@ -26,7 +26,7 @@ from ascend_runner.job_tool.live.part import Part
 from ascend_runner.job_tool.live.process_meter import Usage
 from ascend_runner.job_tool.live.view import JobView, RankView, judged
 from ascend_runner.text import counted
-from ascend_runner.training.steps import Step
+from ascend_runner.training import steps
 
 DISK_PATIENCE: Final = 1.0  # seconds for the disk with the logs; until it responds, the boards are shown alone
 LIST_INTERVAL: Final = 10.0  # seconds between two lists of the logs
@@ -82,7 +82,6 @@ class Observer:
 
     def _view(self, ranks: tuple[RankView, ...], tails: Mapping[int, Tail], now: float) -> JobView:
         worst = min(self._parts, key=lambda part: (not part.seen.cause, part.is_over))
-        steps = [tail.step for tail in tails.values() if tail.step.step is not None]
         return JobView(
             name=self._job.job_id if len(self._parts) > 1 else self._job.name,
             headline=worst.headline,
@@ -90,7 +89,7 @@ class Observer:
             now=now,
             place=self._place(),
             cause=worst.seen.cause,
-            step=max(steps, key=lambda step: step.step or 0, default=Step()),
+            step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),
         )
 
