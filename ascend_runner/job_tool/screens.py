@@ -212,14 +212,15 @@ def _checkpoint(snapshot: Snapshot, now: float) -> str:
 
 
 def _attempts(snapshot: Snapshot) -> str:
-    """Describe the attempts of a job that is or was restarted: "3; the last failure: rank 2 failed: exit status 1"."""
+    """Describe the attempts of a job that is or was restarted: "3; the previous attempt failed: rank 2 failed: ..."."""
     attempt, found = snapshot.number("attempt"), snapshot.report.get("attempts")
     ended = [entry for entry in (found if isinstance(found, list) else []) if isinstance(entry, Mapping)]
     is_restarting = snapshot.is_alive is not False and snapshot.text("state") == JobState.RESTARTING.value
     if attempt is None or not (attempt or is_restarting):
         return ""
     causes = [entry["cause"].get("sentence") for entry in ended if isinstance(entry.get("cause"), Mapping)]
-    last = f"; the last failure: {causes[-1]}" if causes and causes[-1] != snapshot.cause else ""
+    is_new = causes and not snapshot.cause.endswith(str(causes[-1]))  # the cause of a job that was ended later has it
+    last = f"; the previous attempt failed: {causes[-1]}" if is_new else ""
     return f"{attempt + 1:.0f}{_next_attempt(ended[-1]) if is_restarting and ended else ''}{last}"
 
 

@@ -120,10 +120,13 @@ def test_time_of_a_job_between_attempts(state: str) -> None:
 
 
 def test_attempts() -> None:
-    """A job that was restarted says how often, and why last."""
-    seen = running(attempt=2, attempts=[{"cause": {"sentence": "rank 3 failed"}}, {"cause": {"sentence": "a hang"}}])
+    """A job that was restarted says how often, and why last, unless the line of the cause does."""
+    members = {"attempt": 2, "attempts": [{"cause": {"sentence": "rank 3 failed"}}, {"cause": {"sentence": "a hang"}}]}
+    seen = running(**members)
+    ended = running(**members, cause={"sentence": "stopped by SIGTERM; the previous attempt failed: a hang"})
 
-    assert "  attempts    3; the last failure: a hang\n" in screens.status(seen, BEGAN)
+    assert "  attempts    3; the previous attempt failed: a hang\n" in screens.status(seen, BEGAN)
+    assert "  attempts    3\n" in screens.status(ended, BEGAN)
 
 
 @pytest.mark.parametrize(
