@@ -26,7 +26,7 @@ def text(title: str, noun: str, heads: Sequence[str], rows: Sequence[Sequence[st
         parts.append(_row([row[index] for index in used], "td"))
         room -= len(parts[-1].encode())
         if room < 0:
-            parts[-1] = f"<tr><td>and {counted(len(rows) - number, noun)} more</td></tr>\n"
+            parts[-1] = f"<tr><td>and {counted(len(rows) - number, f'more {noun}')}</td></tr>\n"
             break
     return "".join((*parts, "</tbody>\n</table>\n")) if rows else f"<p>{_cell(title)}</p>\n"
 

@@ -120,17 +120,18 @@ def content_of(sources: MergedSources) -> MergedContent:
 
 def _certainty(verdict: Verdict) -> str:
     words = {Certainty.CERTAIN: "the cause is certain", Certainty.LIKELY: "the cause is likely"}
-    return words.get(verdict.certainty, "the cause is open") if verdict.suspects else ""
+    return words.get(verdict.certainty, "the cause is unclear") if verdict.suspects else ""
 
 
 def _sentence(job: Job, verdict: Verdict) -> str:
     if not verdict.suspects:
-        return "No node failed by itself"
-    if verdict.certainty is Certainty.OPEN:
-        return f"One of {counted(len(verdict.suspects), 'node')} may have caused the failure"
-    suspect = verdict.suspects[0]
+        return "No node reported a failure"
+    suspect, number = verdict.suspects[0], len(verdict.suspects)
+    place = summary.place(suspect, job)
     verb = " failed first" if suspect.node.failure else ""
-    sentence = f"{summary.place(suspect, job)}{verb}: {suspect.sentence}"[:LONGEST]
+    sentence = f"{place}{verb}: {suspect.sentence}"[:LONGEST]
+    if verdict.certainty is Certainty.OPEN:
+        sentence = f"{f'one of {number} nodes' if number > 1 else place} may have caused the failure"
     return sentence[0].upper() + sentence[1:]
 
 

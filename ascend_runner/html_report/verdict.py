@@ -42,7 +42,7 @@ def verdict_of(sources: Sources, culprit: Members) -> Verdict:
     commands = (
         ("Command", shlex.join(sources.command)),
         ("Logs", report.text("log_dir")),
-        ("Run the rank again", culprit.text("rerun")),
+        ("Rerun this rank", culprit.text("rerun")),
     )
     return Verdict(
         mood="bad" if sources.has_died else FINAL.get(state, "open"),

@@ -22,8 +22,8 @@ LOG_DIR_HELP: Final = "or the directory with its logs"
 PORT_DIGITS: Final = 5
 DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
 REPORT_TEXT: Final = """\
-If several nodes of a job have left their reports in one directory, the report is about all of them: it says which node
-caused the failure and how sure that is, which nodes left no report, and how far their clocks differ."""
+If one directory has the reports of several nodes of a job, the report covers all of them: which node caused the failure
+and how certain that is, which nodes did not report, and how far their clocks differ."""
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
@@ -104,7 +104,7 @@ def _add_logs(command: ArgumentParser) -> None:
     text = "show further lines as they are written, until the job ends"
     command.add_argument("-f", "--follow", action="store_true", help=text)
     _add_ranks(command)
-    text = "number of lines to show of each rank, or 'all' (default: 10; all with --since or --grep)"
+    text = "number of lines to show for each rank, or 'all' (default: 10; all with --since or --grep)"
     command.add_argument("-n", "--lines", metavar="LINES", type=line_count, help=text)
     text = "show only the lines of the last DURATION, such as 10m, according to the times in them"
     command.add_argument("--since", metavar="DURATION", type=duration, help=text)
@@ -114,11 +114,11 @@ def _add_logs(command: ArgumentParser) -> None:
 def _add_metrics(command: ArgumentParser) -> None:
     _add_job(command)
     ways = command.add_mutually_exclusive_group()
-    text = "serve them at http://ADDRESS:PORT/metrics (default of ADDRESS: 127.0.0.1) until this command is ended"
+    text = "serve the metrics at http://ADDRESS:PORT/metrics until interrupted (default ADDRESS: 127.0.0.1)"
     ways.add_argument("--listen", metavar="ADDRESS:PORT", type=address, help=text)
-    text = "write them to a file in DIR for node-exporter, until the job ends"
+    text = "write the metrics to a file in DIR for node-exporter until the job ends"
     ways.add_argument("--textfile", metavar="DIR", help=text)
-    text = f"the time between two writes of --textfile (default: {commands.DEFAULT_INTERVAL:g}s)"
+    text = f"time between writes of --textfile (default: {commands.DEFAULT_INTERVAL:g}s)"
     command.add_argument("--every", metavar="DURATION", type=interval, help=text)
 
 

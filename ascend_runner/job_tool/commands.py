@@ -185,7 +185,7 @@ def stop(options: Namespace) -> int:
     job = _running(options)
     has_ranks = snapshot.STATES.get(snapshot.take(job).text("state")) in OF_AN_ATTEMPT
     _terminate(job)
-    what_follows = "the ranks have their grace period to end" if has_ranks else "no rank is running"
+    what_follows = "the ranks have their grace period to exit" if has_ranks else "no rank is running"
     write_text(f"{job.name}: sent SIGTERM to pid {job.pid}; {what_follows}\n")
     return DONE
 

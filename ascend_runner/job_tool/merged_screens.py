@@ -28,7 +28,7 @@ def screen(folder: Folder, verdict: Verdict, last_lines: Sequence[str], width: O
     job = folder.job
     reported = sum(node.has_report for node in job.nodes)
     lines = [
-        f"{folder.job_id}: {summary.state_of(job)}; {reported} of {counted(len(job.nodes), 'node')} reported an end"
+        f"{folder.job_id}: {summary.state_of(job)}; final reports from {reported} of {counted(len(job.nodes), 'node')}"
     ]
     for label, text in _lines(folder, verdict, last_lines):
         lines += _wrapped(label, text, width or WIDTH)
@@ -43,10 +43,10 @@ def _lines(folder: Folder, verdict: Verdict, last_lines: Sequence[str]) -> Itera
         yield label, f"{summary.place(suspect, folder.job)}: {suspect.sentence[:LONGEST]}"
         label = ""
         if suspect.alike:
-            yield "", f"and in the same way {summary.nodes_named(suspect.alike)}"
+            yield "", f"{summary.nodes_named(suspect.alike)} failed in the same way"
         yield "", ended(suspect.node, corrections.get(suspect.node.number))
     if verdict.suspects:
-        words = {Certainty.OPEN: "the cause is open"}.get(verdict.certainty, verdict.certainty.value)
+        words = {Certainty.OPEN: "unclear"}.get(verdict.certainty, verdict.certainty.value)
         yield "", f"{words}: {'; '.join(verdict.reasons)}" if verdict.reasons else words
         path = folder.logs.get(summary.rank_of(verdict.suspects[0]))
         yield "log", path or ""

@@ -32,29 +32,29 @@ OF_RANK: Final = (*OF_JOB, "rank", "npu")
 
 JOB_METRICS: Final = {
     "up": "1 while the runner is alive, 0 if it was killed, absent once the job has ended.",
-    "board_age_seconds": "The time since a rank has started, written or ended.",
-    "job_start_time_seconds": "The start of the job, in seconds since the epoch.",
-    "job_end_time_seconds": "The end of the job, in seconds since the epoch.",
-    "job_exit_status": "The exit status of the job.",
-    "job_failed_rank": "The rank that caused the failure of the job.",
+    "board_age_seconds": "Time since a rank last started, wrote or ended.",
+    "job_start_time_seconds": "Start time of the job, in seconds since the epoch.",
+    "job_end_time_seconds": "End time of the job, in seconds since the epoch.",
+    "job_exit_status": "Exit status of the job.",
+    "job_failed_rank": "Rank that caused the failure of the job.",
 }
 RANK_METRICS: Final = {
     "running": "1 while the first process of the rank is running, otherwise 0.",
-    "start_time_seconds": "The start of the rank, in seconds since the epoch.",
-    "first_output_time_seconds": "The first output of the rank, in seconds since the epoch.",
-    "last_output_time_seconds": "The last output of the rank, in seconds since the epoch.",
-    "end_time_seconds": "The end of the rank, in seconds since the epoch.",
-    "output_bytes_total": "The bytes that the rank has written.",
-    "output_lost_bytes_total": "The bytes of these that are missing in its log.",
-    "cpu_seconds_total": "The CPU time of all processes of the rank.",
-    "resident_memory_bytes": "The resident memory of all processes of the rank.",
-    "processes": "The number of processes of the rank.",
-    "uninterruptible_processes": "The number of processes of the rank that wait for a disk or a driver (state D).",
-    "exit_code": "The exit status of the rank, absent if a signal ended it.",
-    "exit_signal": "The number of the signal that ended the rank.",
-    "step": "The step of the training in the last line of the rank.",
-    "step_seconds": "The duration of a step in the last line of the rank.",
-    "loss": "The loss in the last line of the rank.",
+    "start_time_seconds": "Start time of the rank, in seconds since the epoch.",
+    "first_output_time_seconds": "Time of the first output of the rank, in seconds since the epoch.",
+    "last_output_time_seconds": "Time of the last output of the rank, in seconds since the epoch.",
+    "end_time_seconds": "End time of the rank, in seconds since the epoch.",
+    "output_bytes_total": "Bytes of output written by the rank.",
+    "output_lost_bytes_total": "Bytes of output missing from the log of the rank.",
+    "cpu_seconds_total": "CPU time of all processes of the rank, in seconds.",
+    "resident_memory_bytes": "Resident memory of all processes of the rank, in bytes.",
+    "processes": "Number of processes of the rank.",
+    "uninterruptible_processes": "Number of processes of the rank that wait for a disk or a driver (state D).",
+    "exit_code": "Exit status of the rank, absent if a signal killed it.",
+    "exit_signal": "Number of the signal that killed the rank.",
+    "step": "Training step in the last line of the rank.",
+    "step_seconds": "Duration of a step in the last line of the rank, in seconds.",
+    "loss": "Loss in the last line of the rank.",
 }
 Family = Union[CounterMetricFamily, GaugeMetricFamily]
 
@@ -69,12 +69,12 @@ def of_job(seen: Snapshot, usages: Mapping[int, Usage], now: float) -> Iterator[
         yield from _with_values(_family(name, text, OF_JOB), [(labels, figures[name])])
     phase = _phase(seen)
     phases = [((*labels, one.value), float(one is phase)) for one in Phase if phase]
-    text = "1 for the phase of the job, 0 for the others."
+    text = "1 for the current phase of the job, 0 for the others."
     yield from _with_values(_family("job_phase", text, (*OF_JOB, "phase")), phases)
     states = [_state(rank, seen) for rank in seen.ranks]
     known = {*states, *(state.value for state in RankState)} if states else ()
     counts = [((*labels, _label(state)), float(states.count(state))) for state in sorted(known)]
-    yield from _with_values(_family("ranks", "The number of ranks in each state.", (*OF_JOB, "state")), counts)
+    yield from _with_values(_family("ranks", "Number of ranks in each state.", (*OF_JOB, "state")), counts)
     yield from _of_ranks(seen, usages, labels)
 
 
@@ -89,7 +89,8 @@ def _info(seen: Snapshot, labels: tuple[str, ...]) -> Metric:
         "ranks": str(ranks or ""),
         "command": os.path.basename(Masker().text(seen.job.command[0])) if seen.job.command else "",
     }
-    family = InfoMetricFamily(f"{PREFIX}job", "The job, with the name of its program.", labels=OF_JOB)
+    text = "Version, platform, framework, size and program of the job."
+    family = InfoMetricFamily(f"{PREFIX}job", text, labels=OF_JOB)
     family.add_metric(labels, {name: _label(text) for name, text in texts.items() if text})
     return family
 
@@ -129,8 +130,8 @@ def _state(rank: Mapping[str, object], seen: Snapshot) -> str:
 def _of_ranks(seen: Snapshot, usages: Mapping[int, Usage], of_job: tuple[str, ...]) -> Iterator[Metric]:
     families = {name: _family(f"rank_{name}", text, OF_RANK) for name, text in RANK_METRICS.items()}
     unit_labels, signal_labels = (*OF_RANK, "unit"), (*OF_RANK, "signal")
-    throughput = _family("rank_throughput", "The throughput in the last line of the rank.", unit_labels)
-    text = "1 for each signal that the rank was sent."
+    throughput = _family("rank_throughput", "Throughput in the last line of the rank.", unit_labels)
+    text = "1 for each signal sent to the rank."
     signals = _family(f"rank_signals_sent{TOTAL}", text, signal_labels)
     for rank in {members["rank_id"]: Members(members) for members in seen.ranks}.values():
         rank_id, device_id = rank.whole("rank_id") or 0, rank.whole("device_id")

@@ -88,10 +88,10 @@ def read(path: str, job_id: Optional[str] = None) -> Folder:
         job_id = max(found, key=lambda one: one.began).report.text("job_id")
     others = {one.report.text("job_id") for one in found} - {job_id}
     if others:
-        left_out.append(f"left out the reports of {counted(len(others), 'other job')}: {abbreviated(sorted(others))}")
+        left_out.append(f"ignored the reports of {counted(len(others), 'other job')}: {abbreviated(sorted(others))}")
     of_job = _numbered([one for one in found if one.report.text("job_id") == job_id], left_out)
     if not of_job:
-        raise UnreadableError(f"no report of a node in {path!r}")
+        raise UnreadableError(f"no node report found in {path!r}")
     current = _without_earlier_runs(of_job, left_out)
     return _folder(path, {number: one.report for number, one in sorted(current.items())}, left_out)
 
@@ -105,7 +105,7 @@ def _names(path: str) -> list[str]:
 
 def _read(path: str) -> Members:
     if os.path.lexists(path) and os.lstat(path).st_size > LARGEST:
-        raise UnreadableError(f"left out {path!r}: it is too large for the report of a node")
+        raise UnreadableError(f"ignored {path!r}: too large for a node report")
     report = sources.read_report(path)
     if not report.text("job_id"):
         raise UnreadableError(f"{path!r} is not the JSON report of a job")
@@ -120,7 +120,7 @@ def _numbered(found: Iterable[_Found], left_out: list[str]) -> dict[int, _Found]
         if one.number is None:
             unnumbered.append(one)
         elif one.number in numbered:
-            left_out.append(f"left out {one.name!r}: {numbered[one.number].name!r} is a newer report of the same node")
+            left_out.append(f"ignored {one.name!r}: {numbered[one.number].name!r} is a newer report of the same node")
         else:
             numbered[one.number] = one
     free = (number for number in range(MOST_NODES) if number not in numbered)
@@ -140,7 +140,7 @@ def _without_earlier_runs(found: Mapping[int, _Found], left_out: list[str]) -> d
         for number, one in found.items()
         if (ended := one.report.moment("ended_at")) is not None and ended + EARLIER_RUN < began
     }
-    left_out += [f"left out {found[number].name!r}: it is about an earlier run" for number in sorted(earlier)]
+    left_out += [f"ignored {found[number].name!r}: it is from an earlier run" for number in sorted(earlier)]
     return {number: one for number, one in found.items() if number not in earlier}
 
 

@@ -124,7 +124,7 @@ class Case:
         if unexplained:
             yield f"{titles(unexplained)} left no report"
         if not node.is_current:
-            yield "its report may be of an earlier run"
+            yield "its report may be from an earlier run"
 
     def _who_names(self, node: Node) -> Iterator[str]:
         """Yield who names a node: "58 ranks on 31 nodes name it (EI0006, EI0002)"."""

@@ -95,7 +95,7 @@ def clock_sentences(job: Job) -> Iterator[str]:
     synchronized = [node for node in nodes if node.clock.max_error is not None]
     bound = agreement(synchronized)
     if bound is not None:
-        yield f"{counted(len(synchronized), 'node')} synchronized to {_seconds(bound)}"
+        yield f"{counted(len(synchronized), 'node')} synchronized to within {_seconds(bound)}"
     known = corrections(job)
     unknown = [node for node in nodes if node.number not in known]
     wrong = deviating(job)
@@ -105,14 +105,14 @@ def clock_sentences(job: Job) -> Iterator[str]:
             f"{node.title} is {_seconds(abs(ahead.middle))} {direction} ({ahead.source}, +-{_seconds(ahead.margin)})"
         )
     if len(wrong) > MOST_WRONG:
-        yield f"{counted(len(wrong) - MOST_WRONG, 'other clock')} deviate as well"
+        yield f"{counted(len(wrong) - MOST_WRONG, 'more clock')} known to be wrong"
     first = reference(job)
     for node in nodes:
         source = clocks.contradiction(node, first) if first else ""
         if source:
-            yield f"{node.title}: what is known {source} contradicts this"
+            yield f"{node.title}: the difference {source} contradicts this"
     if unknown and len(unknown) == len(nodes):
-        yield "it is unknown how far they differ, so that times decide nothing"
+        yield "the differences are unknown, so times are not used as evidence"
     elif unknown:
         yield f"unknown for {nodes_named(unknown)}"
 

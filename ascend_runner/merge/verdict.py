@@ -49,9 +49,9 @@ def _failed_by_itself(case: Case) -> Optional[Verdict]:
     named = [node for node in own if case.is_accused(node)]
     if first and named and first not in named:
         return case.open_between(
-            [first, *named], f"{titles([first])} failed first, but is not the one that others name"
+            [first, *named], f"{titles([first])} failed first, but other nodes name {titles(named)}"
         )
-    return case.first_of(own, "several nodes failed by themselves")
+    return case.first_of(own, "several nodes failed independently")
 
 
 def _named_instead(case: Case, own: Sequence[Node]) -> list[Node]:
@@ -83,9 +83,9 @@ def _lost(case: Case) -> Optional[Verdict]:
         return None
     silent = _first_to_fall_silent(case)
     if silent and (silent not in lost or len(lost) > 1):
-        return case.likely(case.suspect(silent), "its output ends long before that of the others without a report")
+        return case.likely(case.suspect(silent), "its output ends long before that of the other nodes without a report")
     if len(lost) > 1:
-        return case.open_between(lost, "several nodes that other nodes name left no report")
+        return case.open_between(lost, "several nodes named by other nodes left no report")
     return _lost_or_a_rival(case, lost[0]) or _only_lost(case, lost[0])
 
 
@@ -96,7 +96,7 @@ def _lost_or_a_rival(case: Case, node: Node) -> Optional[Verdict]:
         return case.open_between([node, *killed], "ranks of another node were killed")
     ends = case.failed(Suspicion.ITSELF_OR_A_PEER)
     if all(one in ends for one in case.accusations.accusers(node)):
-        return case.open_between([node, *ends], "the error may be at either end of a connection")
+        return case.open_between([node, *ends], "the error may be at either end of the connection")
     return None
 
 
@@ -106,7 +106,7 @@ def _only_lost(case: Case, node: Node) -> Verdict:
     rivals = [*case.failed(Suspicion.ENDED_FROM_OUTSIDE, Suspicion.ENDED_SILENTLY), *case.unexplained(node)]
     if is_unanimous and not rivals and case.was_silent_before_complaints(node):
         return case.certain(case.suspect(node), f"its output ends more than {UNWRITTEN:g} s before any complaint")
-    reasons = [f"{titles(others)} {'is' if len(others) == 1 else 'are'} named as well"] if others else []
+    reasons = [f"other nodes also name {titles(others)}"] if others else []
     return case.likely(case.suspect(node), *reasons)
 
 
@@ -127,7 +127,7 @@ def _one_of(suspicion: Suspicion) -> Callable[[Case], Optional[Verdict]]:
         named = [node for node in case.accusations.ends() if node not in found]
         if named and not any(map(case.is_accused, found)):
             return case.open_between([*found, *named], "the nodes that failed are not those that other nodes name")
-        return case.first_of(found, "several nodes failed in a way that may be a consequence")
+        return case.first_of(found, "several nodes failed, possibly as a consequence")
 
     return rule
 
@@ -145,9 +145,9 @@ def _hung_apart(case: Case) -> Optional[Verdict]:
         ranks.setdefault(node.number, (node, rank_id))
     if not 0 < len(ranks) <= MOST_SUSPECTS:
         return None
-    sentence = "hung in another place than most ranks"
+    sentence = "hung in a different place than most ranks"
     suspects = [Suspect(node=node, rank_id=rank_id, sentence=sentence) for node, rank_id in ranks.values()]
-    reason = f"the stacks of {counted(total, 'rank')} are known"
+    reason = f"judged by the stacks of {counted(total, 'rank')}"
     if len(suspects) == 1 and not case.missing:
         return case.likely(suspects[0], reason)
     return Verdict(certainty=Certainty.OPEN, suspects=tuple(suspects), reasons=(reason,))

@@ -26,4 +26,4 @@ def refuse(settings: Settings, *, of_a_part: bool) -> None:
 
 def without_effect(settings: Settings, *, of_a_part: bool) -> str:
     """Say that --linger has no effect on a node that no other one can wait for, or return ""."""
-    return "--linger has no effect in a job of one node" if settings.linger and not of_a_part else ""
+    return "--linger has no effect on a single-node job" if settings.linger and not of_a_part else ""

@@ -251,7 +251,7 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     for rank in outcome.ranks:
         if rank.rank_id != culprit or culprit is None:
             is_alike = root is not None and rank.rank_id in root.alike
-            fate = "failed alike" if is_alike else described(rank.state, rank.ending, BY_RUNNER)
+            fate = "failed in the same way" if is_alike else described(rank.state, rank.ending, BY_RUNNER)
             fates.setdefault(fate, []).append(rank.rank_id)
 
     label = "ranks " if culprit is None else "others"

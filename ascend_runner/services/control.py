@@ -266,5 +266,5 @@ def _seconds(value: object, least: float) -> float:
     """
     seconds = number_within(value, LONGEST_DURATION, least)
     if seconds is None:
-        raise AscendRunnerError("a time limit must be from 0 seconds to 10 years")
+        raise AscendRunnerError("a time limit must be between 0 seconds and 10 years")
     return float(seconds)

@@ -311,8 +311,8 @@ OPTIONS: Final = (
         metavar="DURATION",
         parse=parsing.positive_seconds,
         default_text="off",
-        help="write one line about the running job this often: ranks that run, the last step, ranks that are quiet; for"
-        " logs that nobody can follow with ascend-job",
+        help="write a line about the running job at this interval: running ranks, last step, quiet ranks; for"
+        " environments where ascend-job cannot be run",
     ),
     Option(
         name="quiet",

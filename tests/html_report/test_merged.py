@@ -43,7 +43,7 @@ def test_content(tmp_path: Path) -> None:
     assert "Rank 21 on node 2 (worker-2), device 5 failed first: ValueError: loss is nan at step 17" in page
     assert "<li>16 ranks on 2 nodes name it (EI0006)</li>" in page
     assert "<td>no report</td>" in page
-    assert "synchronized to 0.4 s" in page
+    assert "synchronized to within 0.4 s" in page
     assert "the last words" in page
     assert 1 + 4 + 1 + 24 == page.count("<tr")
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page

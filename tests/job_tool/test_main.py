@@ -220,7 +220,7 @@ def test_stop(start: Start, tool: Tool) -> None:
     run = running(start, tool)
     status, screen = tool("stop", "job")
 
-    assert (0, f"job: sent SIGTERM to pid {run.popen.pid}; the ranks have their grace period to end\n") == (
+    assert (0, f"job: sent SIGTERM to pid {run.popen.pid}; the ranks have their grace period to exit\n") == (
         status,
         screen,
     )

@@ -30,14 +30,14 @@ def test_screen(tool: Tool, tmp_path: Path) -> None:
     node_folders.write(tmp_path, 4, culprit=21)
 
     assert [
-        "job: failed; 4 of 4 nodes reported an end",
+        "job: failed; final reports from 4 of 4 nodes",
         "  cause   rank 21 on node 2 (worker-2), device 5: ValueError: loss is nan at",
         "          step 17",
         "          certain: 24 ranks on 3 nodes name it (EI0006); no other node has an",
         "          error of its own",
         "          | last words of 21",
         "  others  nodes 0, 1, 3: EI0006: [PID: 7] Getting socket times out.",
-        "  clocks  4 nodes synchronized to 0.4 s",
+        "  clocks  4 nodes synchronized to within 0.4 s",
     ] == [line for line in screen(tool, str(tmp_path))[:-1] if "failed at" not in line and "  log  " not in line]
 
 
@@ -46,7 +46,7 @@ def test_missing_report(tool: Tool, tmp_path: Path) -> None:
     node_folders.write(tmp_path, 4, culprit=21, missing=frozenset({2}))
     lines = screen(tool, str(tmp_path))
 
-    assert "job: failed; 3 of 4 nodes reported an end" == lines[0]
+    assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
     assert "  cause   rank 21 on node 2: no report" == lines[1]
     assert "          likely: 24 ranks on 3 nodes name it (EI0006)" in lines
 
@@ -57,8 +57,8 @@ def test_unfinished_report(tool: Tool, tmp_path: Path) -> None:
     node_folders.put(tmp_path, "job-report-node-2.json", node_folders.report(2, 4, 21, state="running"))
     lines = screen(tool, str(tmp_path))
 
-    assert "job: failed; 3 of 4 nodes reported an end" == lines[0]
-    assert lines[1].startswith("  cause   rank 21 on node 2 (worker-2), device 5: its report has no end")
+    assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
+    assert lines[1].startswith("  cause   rank 21 on node 2 (worker-2), device 5: its report is incomplete")
 
 
 def test_json(tool: Tool, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_files(tool: Tool, tmp_path: Path) -> None:
     assert [0, 1, 2] == [node.number for node in found.job.nodes]
     assert 10 == len(found.left_out)
     assert all("\n" not in sentence for sentence in found.left_out)
-    assert "job: failed; 3 of 3 nodes reported an end" == screen(tool, str(tmp_path))[0]
+    assert "job: failed; final reports from 3 of 3 nodes" == screen(tool, str(tmp_path))[0]
 
 
 def test_earlier_run(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_earlier_run(tmp_path: Path) -> None:
     found = report_folder.read(str(tmp_path))
 
     assert [True, True, False, True] == [node.has_report for node in found.job.nodes]
-    assert ("left out 'job-report-node-2.json': it is about an earlier run",) == found.left_out
+    assert ("ignored 'job-report-node-2.json': it is from an earlier run",) == found.left_out
     assert (*range(16, 24),) == found.job.nodes[2].rank_ids
 
 
@@ -169,6 +169,6 @@ def test_real_nodes(program: Program, tool: Tool) -> None:
     wait_until(lambda: report_folder.has_several(str(program.log_dir)))
     lines = screen(tool, str(program.log_dir))
 
-    assert "job: failed; 3 of 4 nodes reported an end" == lines[0]
+    assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
     assert lines[1].startswith("  cause   rank 1 on node 1 (")
     assert [line for line in lines if line.startswith("          likely: 2 ranks on 2 nodes name it (EI0006)")]

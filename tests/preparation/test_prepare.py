@@ -198,7 +198,7 @@ def test_ambiguous_place_of_this_node(preparing: Preparing) -> None:
 @pytest.mark.parametrize(
     ("settings", "argv", "sentence"),
     [
-        (attrs.evolve(TWO_RANKS, linger=5.0), (), "--linger has no effect in a job of one node"),
+        (attrs.evolve(TWO_RANKS, linger=5.0), (), "--linger has no effect on a single-node job"),
         (attrs.evolve(TWO_RANKS, inspect="off", inspect_interval=5.0), (), "--inspect-interval has no effect because"),
         (TWO_RANKS, ("python", "train.py", "{stage:0}"), "--stage is not set"),
     ],

@@ -306,7 +306,7 @@ def test_same_cause_on_several_ranks() -> None:
     """Ranks that failed for the same reason are listed apart from those that were stopped."""
     root = attrs.evolve(NAN, rank_id=0, certainty=Certainty.CERTAIN, alike=(0, 1))
 
-    assert "  others failed alike: rank 1" == caused(root)[-1]
+    assert "  others failed in the same way: rank 1" == caused(root)[-1]
 
 
 def test_likely_cause_beside_others() -> None:

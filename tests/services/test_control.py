@@ -184,7 +184,7 @@ def test_limit_in_the_past(message: dict[str, object], checkpoint_grace: float) 
     ("message", "sentence"),
     [
         ({"request": "limit", "by": 60}, "the job has no time limit to adjust"),
-        ({"request": "limit", "seconds": -1}, "a time limit must be from 0 seconds to 10 years"),
+        ({"request": "limit", "seconds": -1}, "a time limit must be between 0 seconds and 10 years"),
         ({"request": "limit", "seconds": 1e300}, "a time limit must be"),
         ({"request": "limit", "seconds": float("nan")}, "a time limit must be"),
         ({"request": "limit", "seconds": 10**4000}, "a time limit must be"),

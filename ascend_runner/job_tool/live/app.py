@@ -167,7 +167,7 @@ class Top(App[None]):
             with self.suspend():
                 self._note = act(rank_id)
         except SuspendNotSupported:
-            self._note = "this terminal cannot show anything else meanwhile"
+            self._note = "this terminal cannot leave the live view to show anything else"
         self._draw()
 
     def _draw(self) -> None:

@@ -175,7 +175,7 @@ def _table(job: JobView, rows: Sequence[RankView], selected: Optional[int], scre
 
 
 def _others(others: Sequence[RankView], screen: Screen) -> Line:
-    """Describe the ranks that have no line: "57 like the median: quiet for 1 s, step 1204, CPU 102%; ranks 0-4"."""
+    """Describe the ranks that have no line: "57 similar (median): quiet for 1 s, step 1204, CPU 102%; ranks 0-4"."""
     devices = [rank.device for rank in others if rank.device]
     figures = (
         ("quiet for ", middle(rank.quiet for rank in others), " s"),
@@ -187,7 +187,7 @@ def _others(others: Sequence[RankView], screen: Screen) -> Line:
     )
     facts = ", ".join(f"{name}{value:.0f}{unit}" for name, value, unit in figures if value is not None)
     names = format_numbers(rank.rank_id for rank in others)
-    text = f"  {len(others)} like the median: {facts}{'; ' if facts else ''}ranks {names}"
+    text = f"  {len(others)} similar (median): {facts}{'; ' if facts else ''}ranks {names}"
     return ((cut(text, screen.columns), Style.DIM),)
 
 

@@ -36,7 +36,7 @@ class Outside:
         """Follow the log of a rank."""
         path = self.log_path(rank_id)
         if not path:
-            return f"the log of rank {rank_id} cannot be found"
+            return f"cannot find the log of rank {rank_id}"
         pager = self._pager()
         if not pager:  # the escapes are those of `ascend-job logs`
             follow = ("logs", self.job.log_dir, "-f", "-r", str(rank_id))
@@ -63,7 +63,7 @@ class Outside:
             return _run(pager, text)
         print(text)  # noqa: T201  as above
         with suppress(EOFError, KeyboardInterrupt):
-            input("press enter to go back ")
+            input("press Enter to return ")
         return ""
 
     def _pager(self) -> Sequence[str]:

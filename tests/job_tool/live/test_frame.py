@@ -119,7 +119,7 @@ def test_ranks_like_the_median() -> None:
     job = drawn(SIXTY_FOUR, shows_all=True, rows=80)
 
     assert ["63", "5", "44", "60"] == [line.lstrip("▸ ").split()[0] for line in lines[6:10]]
-    assert lines[10].startswith("  60 like the median: quiet for 1 s, step 1204, CPU 103%, HBM 91%, AI core 96%, 54°C;")
+    assert lines[10].startswith("  60 similar (median): quiet for 1 s, step 1204, CPU 103%, HBM 91%, AI core 96%, 54°C")
     assert 64 == sum(line.lstrip("▸ ").split(" ")[0].isdigit() for line in job[6:])
 
 
