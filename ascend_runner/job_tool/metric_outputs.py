@@ -16,8 +16,10 @@ from prometheus_client.exposition import ThreadingWSGIServer, choose_encoder, ge
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
-from ascend_runner.job_tool import metrics, snapshot, usage
+from ascend_runner.job_tool import metrics, rank_stacks, snapshot
 from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.process_meter import ProcessMeter, Usage
+from ascend_runner.job_tool.snapshot import Snapshot
 from ascend_runner.job_tool.watching import JobEnd
 
 if TYPE_CHECKING:
@@ -37,7 +39,14 @@ class JobCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of this moment."""
         seen = snapshot.take(self.job)
-        return metrics.of_job(seen, usage.of_ranks(seen), time.time())
+        return metrics.of_job(seen, _usages(seen), time.time())
+
+
+def _usages(seen: Snapshot) -> dict[int, Usage]:
+    """Return the usage of each running rank, as far as its processes can be seen from here."""
+    if not (seen.is_alive and seen.job.is_of_this_machine and seen.job.has_guardian()):
+        return {}
+    return ProcessMeter(seen.job.pid).look(rank_stacks.leaders(seen), time.monotonic())
 
 
 def text(job: FoundJob) -> str:

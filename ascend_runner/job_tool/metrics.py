@@ -15,8 +15,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from ascend_runner.html_report.members import Members
 from ascend_runner.job_tool import snapshot
+from ascend_runner.job_tool.process_meter import Usage
 from ascend_runner.job_tool.snapshot import RUNNING, Condition, Snapshot
-from ascend_runner.job_tool.usage import Usage
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import RankState
 from ascend_runner.supervision.events import signal_name

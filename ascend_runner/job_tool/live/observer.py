@@ -23,8 +23,8 @@ from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError
 from ascend_runner.job_tool.live.log_tails import LogTails, Tail
 from ascend_runner.job_tool.live.npus import Npus
 from ascend_runner.job_tool.live.part import Part
-from ascend_runner.job_tool.live.process_meter import Usage
 from ascend_runner.job_tool.live.view import JobView, RankView, judged
+from ascend_runner.job_tool.process_meter import Usage
 from ascend_runner.text import counted
 from ascend_runner.training import steps
 
@@ -132,6 +132,6 @@ def _complete(rank: RankView, tail: Optional[Tail], usage: Optional[Usage], devi
         last_line=(tail.line if tail else "") or rank.last_line,
         quiet=quiet,
         cpu=usage.cpu if usage else None,
-        memory=usage.memory if usage else None,
+        memory=usage.resident if usage else None,
         device=device if rank.state.is_running else None,
     )

@@ -14,8 +14,8 @@ from ascend_runner.host.host import Host
 from ascend_runner.job_tool import screens, snapshot
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.live import npus, rank_views
-from ascend_runner.job_tool.live.process_meter import ProcessMeter, Usage
 from ascend_runner.job_tool.live.view import RankView
+from ascend_runner.job_tool.process_meter import ProcessMeter, Usage
 from ascend_runner.job_tool.snapshot import Condition, Snapshot
 
 FINAL = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.DIED})
