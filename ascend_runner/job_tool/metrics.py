@@ -13,6 +13,7 @@ from typing import Final, Optional, Union
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from ascend_runner import quiet
 from ascend_runner.html_report.members import Members
 from ascend_runner.job_tool import snapshot
 from ascend_runner.job_tool.process_meter import Usage
@@ -26,6 +27,7 @@ from ascend_runner.training import steps
 
 PREFIX: Final = "ascend_runner_"
 TOTAL: Final = "_total"  # the end of the name of a counter
+QUIET: Final = "quiet"  # the state of a running rank that has written nothing for unusually long
 MOST_SIGNALS: Final = 6  # of a rank: it has at most 20 series
 OF_JOB: Final = ("job", "node")
 OF_RANK: Final = (*OF_JOB, "rank", "npu")
@@ -52,9 +54,9 @@ RANK_METRICS: Final = {
     "uninterruptible_processes": "Number of processes of the rank that wait for a disk or a driver (state D).",
     "exit_code": "Exit status of the rank, absent if a signal killed it.",
     "exit_signal": "Number of the signal that killed the rank.",
-    "step": "Training step in the last line of the rank.",
-    "step_seconds": "Duration of a step in the last line of the rank, in seconds.",
-    "loss": "Loss in the last line of the rank.",
+    "step": "Last training step in the output of the rank.",
+    "step_seconds": "Last duration of a step in the output of the rank, in seconds.",
+    "loss": "Last loss in the output of the rank.",
 }
 Family = Union[CounterMetricFamily, GaugeMetricFamily]
 
@@ -71,8 +73,8 @@ def of_job(seen: Snapshot, usages: Mapping[int, Usage], now: float) -> Iterator[
     phases = [((*labels, one.value), float(one is phase)) for one in Phase if phase]
     text = "1 for the current phase of the job, 0 for the others."
     yield from _with_values(_family("job_phase", text, (*OF_JOB, "phase")), phases)
-    states = [_state(rank, seen) for rank in seen.ranks]
-    known = {*states, *(state.value for state in RankState)} if states else ()
+    states = _states(seen, now)
+    known = {*states, QUIET, *(state.value for state in RankState)} if states else ()
     counts = [((*labels, _label(state)), float(states.count(state))) for state in sorted(known)]
     yield from _with_values(_family("ranks", "Number of ranks in each state.", (*OF_JOB, "state")), counts)
     yield from _of_ranks(seen, usages, labels)
@@ -127,16 +129,24 @@ def _state(rank: Mapping[str, object], seen: Snapshot) -> str:
     return "ended" if rank.get("rank_id") in seen.gone else str(rank.get("state", ""))
 
 
+def _states(seen: Snapshot, now: float) -> list[str]:
+    """Return the states of the ranks; those that have been quiet for unusually long do not count as running."""
+    states = {rank.get("rank_id"): _state(rank, seen) for rank in seen.ranks}
+    running = [(rank_id, at) for rank_id, (_size, at) in seen.logs.items() if at and states.get(rank_id) == RUNNING]
+    long_quiet = quiet.unusual({rank_id: now - at for rank_id, at in running})
+    return [QUIET if rank_id in long_quiet else state for rank_id, state in states.items()]
+
+
 def _of_ranks(seen: Snapshot, usages: Mapping[int, Usage], of_job: tuple[str, ...]) -> Iterator[Metric]:
     families = {name: _family(f"rank_{name}", text, OF_RANK) for name, text in RANK_METRICS.items()}
     unit_labels, signal_labels = (*OF_RANK, "unit"), (*OF_RANK, "signal")
-    throughput = _family("rank_throughput", "Throughput in the last line of the rank.", unit_labels)
+    throughput = _family("rank_throughput", "Last throughput in the output of the rank.", unit_labels)
     text = "1 for each signal sent to the rank."
     signals = _family(f"rank_signals_sent{TOTAL}", text, signal_labels)
     for rank in {members["rank_id"]: Members(members) for members in seen.ranks}.values():
         rank_id, device_id = rank.whole("rank_id") or 0, rank.whole("device_id")
         labels = (*of_job, _label(rank.text("name") or str(rank_id)), "" if device_id is None else str(device_id))
-        step = steps.parse(rank.text("last_line").encode(errors="replace")) or steps.Step()
+        step = seen.steps.get(rank_id) or steps.newest(rank.text("last_line").encode(errors="replace"))
         for name, value in {**_of_rank(rank, seen, usages.get(rank_id)), **_of_step(step)}.items():
             if value is not None:
                 families[name].add_metric(labels, value)

@@ -21,6 +21,7 @@ from ascend_runner.job_tool.process_meter import Usage
 from ascend_runner.job_tool.snapshot import Snapshot
 from ascend_runner.rank_record import RankRecord
 from ascend_runner.supervision.state import Phase
+from ascend_runner.training.steps import Step
 from tests.helpers.planted import SECRETS, WORD
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT, wait_until
@@ -132,6 +133,24 @@ def test_board() -> None:
     assert ["terminating"] == [key for (name, key), value in found.items() if name == "job_phase" and value]
     assert len(Phase) == [name for name, _key in found].count("job_phase")
     assert not {"board_age_seconds", "job_phase"} & {name for name, _key in samples(text_of(seen(rank(0))))}
+
+
+def test_quiet_rank() -> None:
+    """A rank that has written nothing for much longer than the others has a state of its own, and is running."""
+    times = {number: (1, NOW - (70 if number == 2 else 1)) for number in range(4)}
+    found = samples(text_of(attrs.evolve(seen(*map(rank, range(3)), rank(3, state="failed")), logs=times)))
+
+    assert (1, 2, 1) == tuple(found["ranks", state] for state in ("quiet", "running", "failed"))
+    assert 1 == found["rank_running", "2"]
+
+
+def test_step_in_the_log() -> None:
+    """A step stays while other lines follow it; without a log, the step in the last line counts."""
+    shown = seen(rank(0, last_line="saved"), rank(1, last_line="X_STEP=5"), rank(2, last_line="saved"))
+    found = samples(text_of(attrs.evolve(shown, steps={0: Step(step=9, loss=2.5)})))
+
+    assert (9, 2.5, 5) == (found["rank_step", "0"], found["rank_loss", "0"], found["rank_step", "1"])
+    assert ("rank_step", "2") not in found
 
 
 def test_ended_job() -> None:

@@ -11,11 +11,11 @@ import attrs
 
 from ascend_runner import quiet
 from ascend_runner.host.npu_watch import Figures
+from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
 
 STEPS_BEHIND: Final = 2  # of the median rank, and
 PART_BEHIND: Final = 0.01  # of its steps, beyond which a rank is behind: ranks do not print at the same moment
-NO_STEP: Final = Step()
 FEWEST_STEPS: Final = 2  # ranks whose steps are known: Megatron prints those of one rank only
 
 
@@ -93,7 +93,7 @@ class JobView:
     now: float
     place: str = ""
     cause: str = ""
-    step: Step = NO_STEP
+    step: Step = steps.NO_STEP
     is_over: bool = False
 
 
