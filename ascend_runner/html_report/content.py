@@ -1,4 +1,4 @@
-"""The content of a page: the verdict and its evidence, and what is known of the ranks, in the words of a page. Pure."""
+"""The content of a page: the verdict, its evidence and the ranks, worded for the page. Pure."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ MOST_TILES: Final = 1024  # servers of the topology
 KINDS: Final = frozenset({"failed", "stopped", "succeeded", "running"})
 MOST_EVENTS: Final = 50
 LONGEST_EVENT: Final = 200  # characters
-MOST_COLUMNS: Final = 2  # of variables that differ by rank: the one that failed and another
+MOST_COLUMNS: Final = 2  # columns of variables that differ by rank: the one that failed and another
 
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """Why a rank has failed: its traceback or its last lines, where they come from, and what they mean."""
+    """Why a rank failed: its traceback or last lines, their source and their meaning."""
 
     rank: Optional[Rank]
     lines: tuple[str, ...]
@@ -42,7 +42,7 @@ class Evidence:
 
 @attrs.frozen(kw_only=True)
 class Variables:
-    """The variables that the runner has set or changed: those that all ranks share, and those that differ."""
+    """The variables set or changed by the runner: those that all ranks share, and those that differ."""
 
     shared: tuple[tuple[str, str], ...]
     columns: tuple[str, ...]
@@ -160,7 +160,7 @@ def _meanings(report: Members, rank: Members) -> Iterator[tuple[str, str]]:
 
 
 def peer(members: Members) -> str:
-    """Name a peer by all that is known of it: "rank 3, device 3, server 10.0.0.5"."""
+    """Describe a peer by all that is known about it: "rank 3, device 3, server 10.0.0.5"."""
     rank_id, device = members.whole("rank_id"), members.whole("device_id")
     parts = (
         "" if rank_id is None else f"rank {rank_id}",
@@ -172,7 +172,7 @@ def peer(members: Members) -> str:
 
 
 def _findings(report: Members, culprit: Optional[Rank]) -> Iterator[Group]:
-    """Yield what the other ranks that failed have reported, equal reports once."""
+    """Yield the reports of the other ranks that failed, equal ones once."""
     said: dict[int, Sequence[str]] = {}
     for rank in report.children("ranks"):
         finding = rank.child("finding")

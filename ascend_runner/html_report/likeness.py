@@ -1,4 +1,4 @@
-"""Groups ranks whose texts are alike, so that a report has each text once, however many ranks there are. Pure."""
+"""Groups ranks whose texts are alike, so that a page has each text once, however many ranks share it. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MOST_GROUPS: Final = 64
 
 @attrs.frozen(kw_only=True)
 class Group:
-    """Ranks whose lines are alike but for their numbers; `lines` are those of the first one."""
+    """Ranks whose lines are identical except for numbers; `lines` are those of the first one."""
 
     rank_ids: tuple[int, ...]
     lines: tuple[str, ...]
 
 
 def group(texts: Mapping[int, Sequence[str]], first: Iterable[int] = ()) -> list[Group]:
-    """Group the ranks; those of `first` come first and have their group for themselves."""
+    """Group the ranks; each of `first` comes first and has a group of its own."""
     alone = [rank_id for rank_id in dict.fromkeys(first) if texts.get(rank_id)]
     alike: dict[tuple[str, ...], list[int]] = {}
     for rank_id, lines in texts.items():
@@ -68,5 +68,5 @@ def size(line: str) -> int:
 
 
 def is_marks(line: str) -> bool:
-    """Whether a line marks a part of the line above it, as in the tracebacks of Python: "    ~~^~~"."""
+    """Return whether a line marks a part of the line above it, as in the tracebacks of Python: "    ~~^~~"."""
     return _MARKS.fullmatch(line) is not None

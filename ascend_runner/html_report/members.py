@@ -1,4 +1,4 @@
-"""Reads members of JSON objects that anybody may have written: what has another type counts as missing. Pure."""
+"""Reads members of JSON objects from untrusted sources: a value of another type counts as missing. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Members:
     members: Mapping[str, object] = {}
 
     def text(self, name: str) -> str:
-        """Return a text, or "" if it is missing."""
+        """Return a string, or "" if it is missing."""
         value = self.members.get(name)
         return value if isinstance(value, str) else ""
 
@@ -33,7 +33,7 @@ class Members:
         return _whole(self.members.get(name))
 
     def flag(self, name: str) -> bool:
-        """Whether a member is true."""
+        """Return whether a member is true."""
         return self.members.get(name) is True
 
     def moment(self, name: str) -> Optional[float]:
@@ -44,7 +44,7 @@ class Members:
             return None
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return the texts of an array."""
+        """Return the strings of an array."""
         return tuple(item for item in self._items(name) if isinstance(item, str))
 
     def wholes(self, name: str) -> tuple[int, ...]:

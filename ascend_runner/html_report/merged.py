@@ -1,6 +1,6 @@
 """The page about a job of several nodes: the verdict, the nodes and their clocks, and the ranks of all of them.
 
-Times are shown by the clocks of the nodes, with what is known of these. Nothing is sorted by them.
+Times are those of the nodes' own clocks, shown with the known differences of these. Nothing is sorted by time.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MOST_NODES: Final = 1024  # that have a row
 
 @attrs.frozen(kw_only=True)
 class MergedSources:
-    """What the page is made from: see `merge.model`, and `job_tool.report_folder` for the other members.
+    """The input of the page: see `merge.model`, and `job_tool.report_folder` for the other members.
 
-    It was gathered at `made_at`, in seconds since the epoch. With `is_public`, what could identify people, machines or
-    data is left out.
+    It was gathered at `made_at`, in seconds since the epoch. With `is_public`, whatever could identify people, machines
+    or data is omitted.
     """
 
     job_id: str
@@ -136,7 +136,7 @@ def _sentence(job: Job, verdict: Verdict) -> str:
 
 
 def _ranks(sources: MergedSources) -> Iterator[Rank]:
-    """Yield the ranks of all nodes, those of the suspects first. Their times are since the start of their node."""
+    """Yield the ranks of all nodes, those of the suspects first. Times count from the start of their node."""
     named = {summary.rank_of(one) for one in sources.verdict.suspects}
     found = [rank for report in sources.reports.values() for rank in ranks.ranks_of(report)]
     yield from sorted(found, key=lambda rank: (rank.rank_id not in named, rank.order))
@@ -170,7 +170,7 @@ def _failed_at(node: Node) -> str:
 
 
 def _ahead(node: Node, ahead: Optional[Difference]) -> str:
-    """Say how far the clock of a node is ahead of the others."""
+    """Describe how far the clock of a node is ahead of the others."""
     if not node.has_report:
         return ""
     if ahead is None:
@@ -179,7 +179,7 @@ def _ahead(node: Node, ahead: Optional[Difference]) -> str:
 
 
 def _reduced(sources: MergedSources) -> MergedSources:
-    """Return the sources of a page for everybody."""
+    """Return the sources of a page for publication."""
     nodes = {node.number: _without_names(node) for node in sources.job.nodes}
 
     def reduced(suspect: Suspect) -> Suspect:

@@ -18,7 +18,7 @@ from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.sources import Sources, gather
 from ascend_runner.text import printable, rank_list
 
-TEMPLATES: Final = ("report.html", "parts.html")  # the page, and what it imports
+TEMPLATES: Final = ("report.html", "parts.html")  # the page, and the templates that it imports
 
 
 def make(report: bytes, path: str) -> bytes:
@@ -67,8 +67,8 @@ def _template(name: str) -> str:
 
 
 def _shown(value: object) -> object:
-    """Escape whatever is not printable in a text of the report: control characters, bidi marks, surrogates.
+    """Escape unprintable characters in a text of the report: control characters, bidi marks, surrogates.
 
-    Texts of the templates themselves are marked as safe, and stay.
+    Texts of the templates themselves are marked as safe, and stay as they are.
     """
     return printable(value) if type(value) is str else value

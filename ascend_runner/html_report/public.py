@@ -1,6 +1,6 @@
-"""Leaves out of a report what could identify people, machines or data, for a page that everybody may read. Pure.
+"""Removes from a report whatever could identify people, machines or data, for a page to publish. Pure.
 
-What is kept is listed here, so that a new member of the report is left out until somebody decides about it.
+The members to keep are listed here, so that a new one is omitted until it has been reviewed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SENTENCES: Final = {
 
 
 def reduced(sources: Sources) -> Sources:
-    """Return the sources of a page for everybody."""
+    """Return the sources of a page for publication."""
     report = sources.report
     members: dict[str, object] = {
         **_kept(report, _REPORT),
@@ -57,7 +57,7 @@ def reduced(sources: Sources) -> Sources:
 
 
 def _kept(members: Members, names: Sequence[str]) -> dict[str, object]:
-    """Return the members of these names."""
+    """Return the members with these names."""
     return {name: members.members[name] for name in names if name in members.members}
 
 

@@ -1,4 +1,4 @@
-"""The ranks of a report as a page shows them: in words, the ones that failed first. Pure."""
+"""The ranks of a report as a page describes them, the ones that failed first. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ascend_runner.text import duration, rank_list, size
 ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these come first, then the others
 STATES: Final = {state.value: state for state in RankState}
 MOST_ROWS: Final = 64  # with one rank each
-FEW: Final = 8  # ranks that need no summary: of one state among many, they have a row each
+FEW: Final = 8  # ranks of one state that have a row each even among many
 
 Number = TypeVar("Number", int, float)
 
 
 @attrs.frozen(kw_only=True)
 class Rank:
-    """One rank. `log` is the name of its log file; `lost` bytes of its output are missing there.
+    """One rank. `log` is the name of its log file, which lacks `lost` bytes of its output.
 
     `started` and `ended`, the first output, and when it was asked to stop and killed are in seconds since the start of
     the job, None if they are unknown. `rates` are the bytes in a second that it wrote in each span of `cell_seconds`.
@@ -53,12 +53,12 @@ class Rank:
 
     @property
     def order(self) -> tuple[int, int]:
-        """The place among the ranks."""
+        """The sort key of the rank."""
         return ORDER.index(self.state) if self.state in ORDER else len(ORDER), self.rank_id
 
     @property
     def kind(self) -> str:
-        """How it is drawn: "failed", "stopped", "succeeded" or "running"."""
+        """How the rank is drawn: "failed", "stopped", "succeeded" or "running"."""
         return {"not_killed": "failed", "not_started": "stopped"}.get(self.state, self.state)
 
 
@@ -125,7 +125,7 @@ def _count(members: Members, name: str) -> Optional[int]:
 
 
 def states(ranks: Sequence[Rank]) -> list[tuple[str, str]]:
-    """Return the ranks of each state in words, in the order of the ranks; none if the rows say as much."""
+    """Return each state in words with its ranks, in the order of the ranks, or nothing if the rows show as much."""
     found: dict[str, list[int]] = {}
     for rank in ranks if FEW < len(ranks) <= MOST_ROWS else ():
         found.setdefault(rank.words, []).append(rank.rank_id)
@@ -150,7 +150,7 @@ class Row:
 
 
 def rows(ranks: Sequence[Rank]) -> Iterator[Row]:
-    """Yield the rows. Of many ranks, those in a rare state have one each and come first."""
+    """Yield the rows. If there are many ranks, those in a rare state have one each and come first."""
     groups: dict[object, list[Rank]] = {}
     for index, rank in enumerate(ranks):
         is_alone = len(ranks) <= MOST_ROWS or index == 0 or rank.rank_id < 0

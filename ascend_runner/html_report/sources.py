@@ -1,7 +1,7 @@
-"""What an HTML report is made from: a JSON report, and the events, the run file and the logs beside it.
+"""The input of an HTML report: a JSON report, and the events, the run file and the logs beside it.
 
 Only files in the directory of the report are read, whatever paths it names, except for a rank table of the same owner.
-Secrets in them are masked again: the report may come from another version, and logs are what the ranks have written.
+Secrets in them are masked again: the report may come from another version, and logs have whatever the ranks wrote.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGEST: Final = 1 << 28  # bytes of a JSON report
 LARGEST_NEIGHBOUR: Final = 1 << 20  # bytes of the events and of a run file
 LOG_END: Final = 16 * 1024  # bytes of each log
 TABLE: Final = os.path.join("rank_table", source.FILE_NAME)
-KIND: Final = "-report"  # in the name of a report, which that of its neighbours has another word for
+KIND: Final = "-report"  # in the name of a report; the names of its neighbours have another word in its place
 
 
 @attrs.frozen(kw_only=True)
@@ -37,7 +37,7 @@ class Sources:
 
     It was gathered at `made_at`, in seconds since the epoch, when `masked` secrets were masked in addition to those of
     the report. With `has_died`, the runner was killed and could not report an end. With `links_logs`, the HTML file is
-    beside the logs. With `is_public`, what could identify people, machines or data is left out.
+    beside the logs. With `is_public`, whatever could identify people, machines or data is omitted.
     """
 
     report: Members
@@ -56,7 +56,7 @@ def read_report(path: str) -> Members:
     """Read a JSON report.
 
     Raises:
-        UnreadableError: It cannot be read, or it is not a report.
+        UnreadableError: It cannot be read or is not a report.
     """
     try:
         with open(os.open(path, files.READ_FLAGS), "rb") as file:
@@ -71,7 +71,7 @@ def read_report(path: str) -> Members:
 
 
 def gather(report: Members, path: str) -> Sources:
-    """Return the report with what is beside it; `path` is that of the JSON report."""
+    """Return the report with the files beside it; `path` is that of the JSON report."""
     folder, name = os.path.split(path)
     masker = Masker()
     run = _objects(os.path.join(folder, _neighbour(name, "-run")))[:1]
@@ -95,7 +95,7 @@ def gather(report: Members, path: str) -> Sources:
 
 
 def table_of(report: Members, path: str, masker: Masker) -> Optional[RankTable]:
-    """Return the rank table beside the logs, else the one that the report names, or None if it is another job's.
+    """Return the rank table beside the logs, or else the one that the report names, or None if it is of another job.
 
     A table elsewhere must have the owner of the report: then a page shows nothing that its author could not read.
     """
@@ -123,7 +123,7 @@ def _has_server(table: RankTable, server_id: str) -> bool:
 
 
 def _masked_table(table: RankTable, masker: Masker) -> RankTable:
-    """Return the table with every text masked that is drawn."""
+    """Return the table with every drawn text masked."""
     servers = (
         attrs.evolve(
             server,
@@ -142,13 +142,13 @@ def _masked_table(table: RankTable, masker: Masker) -> RankTable:
 
 
 def _neighbour(name: str, kind: str) -> str:
-    """Return the name of another file of a job: that of a part of it ends in "-report-node-1.json"."""
+    """Return the name of another file of the job, whose report may be called "JOB-report-node-1.json"."""
     before, _kind, after = name.rpartition(KIND)
     return f"{before}{kind}{after}"
 
 
 def _objects(path: str) -> list[Members]:
-    """Return the JSON objects in the lines of a file; none if it cannot be read."""
+    """Return the JSON objects in the lines of a file, or none if it cannot be read."""
     found = []
     for line in files.read_end(path, LARGEST_NEIGHBOUR).splitlines():
         with suppress(ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The timeline of a job: a strip for each rank, or for ranks that are alike where there are many. Pure.
+"""The timeline of a job: a strip for each rank, or for each group of similar ranks if there are many. Pure.
 
 Lengths are in thousandths of the width, which is that of the page.
 """
@@ -53,12 +53,12 @@ class Timeline:
 
     @property
     def has_activity(self) -> bool:
-        """Whether it shows how much ranks have written."""
+        """Whether the timeline shows how much ranks wrote."""
         return any(strip.activity for strip in self.strips)
 
 
 def draw(ranks: Sequence[Rank], seconds: float, failed: Optional[Rank]) -> Optional[Timeline]:
-    """Return the timeline of a job that took so long, or None if no rank was started. `failed` is the first to fail."""
+    """Return the timeline of a job that took `seconds`, or None without a rank. `failed` is the first to fail."""
     started = [rank for rank in ranks if rank.started is not None]
     total = max([seconds, *(rank.ended or 0.0 for rank in started)])
     if not started or total <= 0:
@@ -75,7 +75,7 @@ def draw(ranks: Sequence[Rank], seconds: float, failed: Optional[Rank]) -> Optio
 
 
 def _alike(ranks: Sequence[Rank], total: float) -> Iterator[list[Rank]]:
-    """Yield the ranks in groups that have ended in the same way at about the same time."""
+    """Yield groups of ranks that ended in the same way at about the same time."""
     groups: dict[object, list[Rank]] = {}
     for rank in ranks:
         times = (round((time or 0.0) / total * ALIKE) for time in (rank.started, rank.ended))

@@ -1,4 +1,4 @@
-"""The head of a page: what has become of the job, and the facts about it. Pure."""
+"""The head of a page: the outcome of the job, and the facts about it. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FINAL: Final = {GOOD: "good", "failed": "bad", "stopped": "bad", "expired": "bad
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What has become of the job. `mood` is "good", "bad" or "open".
+    """The outcome of the job. `mood` is "good", "bad" or "open".
 
     `conditions` are a slow training, a hang or an unhealthy node. These, `facts` and `commands` are pairs of a label
     and a text.
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def verdict_of(sources: Sources, culprit: Members) -> Verdict:
-    """Return the head of a page; `culprit` is the rank that caused the failure, without members if there is none."""
+    """Return the head of a page; `culprit` is the rank that caused the failure, empty if there is none."""
     report = sources.report
     state, count = report.text("state"), len(report.children("ranks"))
     commands = (

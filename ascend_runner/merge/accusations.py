@@ -1,4 +1,4 @@
-"""Finds out which nodes and ranks the messages of other nodes name."""
+"""Finds the nodes and ranks that the messages of other nodes name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ascend_runner.merge.model import Complaint, Job, Node
 
 @attrs.frozen(kw_only=True)
 class Accusation:
-    """A message on one node that names another node, and a rank of it if it names one."""
+    """A message on one node that names another node, and possibly one of its ranks."""
 
     by: Node
     complaint: Complaint
@@ -29,7 +29,7 @@ class Accusations:
     every: tuple[Accusation, ...]
 
     def of(self, node: Node) -> list[Accusation]:
-        """Return those that name a node."""
+        """Return the accusations that name a node."""
         return [one for one in self.every if one.node is node]
 
     def accusers(self, node: Node) -> list[Node]:
@@ -41,7 +41,7 @@ class Accusations:
         return list({one.node.number: one.node for one in self.every}.values())
 
     def ends(self) -> list[Node]:
-        """Return the nodes that are named and name no other: the ends of the chains of who waits for whom."""
+        """Return the nodes that are named but name no other: the ends of chains of nodes that wait for each other."""
         waiting = {one.by.number for one in self.every}
         return [node for node in self.targets() if node.number not in waiting]
 
@@ -79,6 +79,6 @@ def _rank_of(peer: Peer, job: Job) -> Optional[int]:
 
 
 def _node_of(server_id: str, servers: Mapping[str, list[Node]]) -> Optional[Node]:
-    """Return the node of a server that has only one."""
+    """Return the node of a server that has only one node, or None."""
     nodes = servers.get(server_id, [])
     return nodes[0] if len(nodes) == 1 else None

@@ -1,4 +1,4 @@
-"""A job and the accusations in it: what the rules of a verdict ask about nodes, and the verdicts that they give."""
+"""A job with its accusations: the properties of nodes that the rules query, and the verdicts that they return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ascend_runner.merge.accusations import Accusations
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict
 from ascend_runner.text import counted
 
-MOST_SUSPECTS: Final = 3  # that are named if the cause is open
+MOST_SUSPECTS: Final = 3  # named if the cause is open
 MOST_CODES: Final = 3  # in a sentence
 # Seconds of output that are lost with a machine: the kernel writes them to the disk within that time
 # (vm.dirty_expire_centisecs and vm.dirty_writeback_centisecs, 30 and 5 s).
@@ -24,7 +24,7 @@ UNWRITTEN: Final = 35.0
 
 @attrs.frozen(kw_only=True, eq=False)
 class Case:
-    """A job and the accusations in it."""
+    """A job with its accusations."""
 
     job: Job
     accusations: Accusations
@@ -46,24 +46,24 @@ class Case:
         return [node for node in self.missing if self.is_accused(node)]
 
     def is_accused(self, node: Node) -> bool:
-        """Whether another node names it."""
+        """Return whether another node names a node."""
         return bool(self.accusations.of(node))
 
     def was_silent_before_complaints(self, node: Node) -> bool:
-        """Whether a node had ended its output long before every complaint about it."""
+        """Return whether the output of a node ended long before every complaint about it."""
         complaints = self.accusations.of(node)
         return bool(complaints) and all(
             clocks.fell_silent_before(node, one.by, one.complaint.at, UNWRITTEN) for one in complaints
         )
 
     def was_silent_before_failures(self, node: Node, failed: Sequence[Node]) -> bool:
-        """Whether a node had ended its output long before others failed."""
+        """Return whether the output of a node ended long before others failed."""
         return all(clocks.fell_silent_before(node, one, _failed_at(one), UNWRITTEN) for one in failed)
 
     def unexplained(self, suspect: Node) -> list[Node]:
-        """Return the nodes that may have failed before a suspect: without a report, and not known to have run longer.
+        """Return the nodes without a report that may have failed before a suspect: none is known to have run longer.
 
-        A report that may be of an earlier run counts as none.
+        A report that may be from an earlier run does not count.
         """
         others = [node for node in self.job.nodes if node is not suspect and not (node.has_report and node.is_current)]
         return [node for node in others if not self._has_outlived(node, suspect)]
@@ -76,11 +76,11 @@ class Case:
         return suspect.log_end is not None and node.log_end > suspect.log_end + UNWRITTEN
 
     def best(self, nodes: Sequence[Node]) -> Optional[Node]:
-        """Return the only node, the only one that others name, or the one that certainly failed first; else None."""
+        """Return the only node, the only one that others name, or the one that certainly failed first, or None."""
         return self.first([node for node in nodes if self.is_accused(node)] or nodes)
 
     def first(self, nodes: Sequence[Node]) -> Optional[Node]:
-        """Return the node that certainly failed before all others; None if that is unknown."""
+        """Return the node that certainly failed before all others, or None if that is unknown."""
         return next((node for node in nodes if all(_is_first(node, one) for one in nodes if one is not node)), None)
 
     # --- Verdicts -----------------------------------------------------------------------------------------------------
@@ -97,13 +97,13 @@ class Case:
         return Verdict(certainty=certainty, suspects=(suspect,), reasons=(*self._who_names(suspect.node), *reasons))
 
     def open_between(self, nodes: Iterable[Node], reason: str) -> Verdict:
-        """Name some of the nodes: those that most others name, and else in the order of their numbers."""
+        """Return an open verdict on some of the nodes: those that most others name, then the lowest numbers."""
         ordered = sorted(nodes, key=lambda node: (-len(self.accusations.accusers(node)), node.number))
         suspects = tuple(map(self.suspect, ordered[:MOST_SUSPECTS]))
         return Verdict(certainty=Certainty.OPEN, suspects=suspects, reasons=(reason,))
 
     def first_of(self, nodes: Sequence[Node], why_open: str) -> Verdict:
-        """Choose one of some nodes that may all be the cause, if that is possible."""
+        """Return the verdict on nodes that may each be the cause: the best one is likely, else the cause is open."""
         node = self.best(nodes)
         if node is None:
             return self.open_between(nodes, why_open)
@@ -116,7 +116,7 @@ class Case:
         return Suspect(node=node, rank_id=self.accusations.rank_of(node), sentence=node.problem or node.state)
 
     def doubts(self, node: Node) -> Iterator[str]:
-        """Yield why a failure of a node may have been a consequence nevertheless."""
+        """Yield the reasons why the failure of a node may be a consequence after all."""
         named = self.accusations.ends()
         if named and node not in self.accusations.targets():
             yield f"other nodes name {titles(named)} instead"
@@ -127,7 +127,7 @@ class Case:
             yield "its report may be from an earlier run"
 
     def _who_names(self, node: Node) -> Iterator[str]:
-        """Yield who names a node: "58 ranks on 31 nodes name it (EI0006, EI0002)"."""
+        """Yield a reason that counts the ranks that name a node: "58 ranks on 31 nodes name it (EI0006, EI0002)"."""
         found = self.accusations.of(node)
         if found:
             ranks = {one.complaint.rank_id for one in found}

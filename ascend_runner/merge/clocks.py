@@ -1,6 +1,6 @@
-"""Compares the clocks of nodes: by what interval they differ, and how that is known.
+"""Compares the clocks of nodes: the interval by which they differ, and the source of that estimate.
 
-A time of one node is before one of another only if every difference that is possible says so.
+A time on one node precedes a time on another only if it does so for every possible difference.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import attrs
 
 from ascend_runner.merge.model import Node
 
-# A clock drifts from the moment at which it was compared. The kernel assumes at most this much (MAXFREQ, 500 ppm).
+# A clock drifts from the moment it was compared. The kernel assumes at most this much (MAXFREQ, 500 ppm).
 DRIFT: Final = 0.0005
 TICK: Final = 0.02  # seconds; file systems take their times from a coarse clock
 LOG_TIME: Final = 1.0  # seconds; many programs log whole seconds
-FEWEST_STEPS: Final = 2  # that two logs must have in common, so that one odd line decides nothing
+FEWEST_STEPS: Final = 2  # that two logs must have in common, so that a single odd line decides nothing
 
 SYNCHRONISED, DISK, STEPS = "synchronized", "by the disk", "by steps"
 
@@ -33,7 +33,7 @@ class Difference:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a bound."""
+        """Whether the difference is bounded."""
         return self.high - self.low < inf
 
     @property
@@ -57,7 +57,7 @@ NONE: Final = Difference(0.0, 0.0)
 def difference(first: Node, second: Node) -> Difference:
     """Return how far the clock of `first` is ahead of that of `second`.
 
-    Of sources that contradict each other, the widest are left out.
+    Of sources that contradict each other, the widest are ignored.
     """
     if first is second:
         return NONE
@@ -71,14 +71,14 @@ def difference(first: Node, second: Node) -> Difference:
 
 
 def contradiction(first: Node, second: Node) -> str:
-    """Return the source that contradicts a narrower one, "" if there is none."""
+    """Return the source that contradicts a narrower one, or "" if there is none."""
     known = sorted(_sources(first, second), key=lambda found: found.margin)
     best = difference(first, second)
     return next((one.source for one in known if one.high < best.low or one.low > best.high), "")
 
 
 def is_before(first: Node, at: Optional[float], second: Node, later: Optional[float]) -> bool:
-    """Whether something that `first` saw at a time of its clock was certainly before what `second` saw."""
+    """Return whether `at` on the clock of `first` was certainly before `later` on the clock of `second`."""
     if at is None or later is None:
         return False
     between = _on_last_clock(first, at) - _on_last_clock(second, later)
@@ -86,7 +86,7 @@ def is_before(first: Node, at: Optional[float], second: Node, later: Optional[fl
 
 
 def fell_silent_before(silent: Node, second: Node, later: Optional[float], seconds: float) -> bool:
-    """Whether the last output of `silent` was certainly more than `seconds` before what `second` saw."""
+    """Return whether the last output of `silent` was certainly over `seconds` before `later` on `second`'s clock."""
     ahead = _disk_ahead(second)
     if silent.log_end is None or later is None or not ahead.is_known:
         return False
@@ -94,7 +94,7 @@ def fell_silent_before(silent: Node, second: Node, later: Optional[float], secon
 
 
 def was_active_after(node: Node, second: Node, at: Optional[float]) -> bool:
-    """Whether a rank of `node` has certainly written something after what `second` saw."""
+    """Return whether a rank of `node` certainly wrote something after `at` on the clock of `second`."""
     ahead = _disk_ahead(second)
     if node.log_end is None or at is None or not ahead.is_known:
         return False
@@ -134,12 +134,12 @@ def _by_steps(first: Node, second: Node) -> Iterator[Difference]:
 
 
 def _longest(node: Node, steps: list[int]) -> float:
-    """Return the longest time between two of some steps, which is at least that of one step."""
+    """Return the longest time between consecutive steps in the list, which is at least that of one step."""
     return max(abs(node.steps[later] - node.steps[step]) for step, later in zip(steps, steps[1:]))
 
 
 def _on_last_clock(node: Node, at: float) -> float:
-    """Return a time of a report by the clock at the end: those of a report are by the clock at the start."""
+    """Convert a time in a report, which is by the clock at the start of the job, to the clock at its end."""
     return at + node.clock.step
 
 

@@ -1,6 +1,6 @@
-"""What is known of a job of several nodes, by the reports of its nodes, and the verdict on it.
+"""The known facts about a job of several nodes, taken from the reports of its nodes, and the verdict on it.
 
-Times are in seconds since the epoch by the clock of the node that has written them, unless stated otherwise. Ranks,
+Times are in seconds since the epoch by the clock of the node that wrote them, unless stated otherwise. Ranks,
 servers and devices are those of the rank table.
 """
 
@@ -19,9 +19,9 @@ from ascend_runner.diagnosis.first_cause import Place, Suspicion
 class Clock:
     """The clock of a node at the end of its part of the job.
 
-    `max_error` bounds its distance from true time (None: it is not synchronised). By `step` seconds it was set forward
-    since the start of the job. The clock of the disk with the logs was ahead by `disk_offset` seconds, which were
-    measured within `round_trip` (None: unknown).
+    `max_error` bounds its distance from true time (None: it is not synchronised). Since the start of the job, it
+    was set forward by `step` seconds. The clock of the disk with the logs was ahead by `disk_offset` seconds (None:
+    unknown), a measurement that took `round_trip` seconds.
     """
 
     max_error: Optional[float] = None
@@ -34,7 +34,7 @@ class Clock:
 class Failure:
     """Why the part of a job on a node failed, and when.
 
-    `rank_id` is the rank that caused it, None if that was no rank. With `is_certain`, no other rank of the node did.
+    `rank_id` is the rank that caused it, or None if no rank did. If `is_certain`, no other rank of the node can be.
     """
 
     suspicion: Suspicion
@@ -46,7 +46,7 @@ class Failure:
 
 @attrs.frozen(kw_only=True)
 class Complaint:
-    """A message of a rank that names a peer. `code` is that of the message, "" without one."""
+    """A message of a rank that names a peer. `code` is the error code in the message, or ""."""
 
     rank_id: int
     peer: Peer
@@ -68,9 +68,9 @@ class Node:
 
     `problem` says why there is no report of its end ("" if there is one); what only a report has is then missing.
     `state` is that of the job on this node. `failure` is None if it did not fail by itself: it succeeded, or was
-    stopped. Unless it `is_current`, the report may be of an earlier run. `steps` has the times at which steps of the
-    training were logged. `log_end` is when the last of its ranks wrote, by the clock of the disk with the logs (None:
-    unknown).
+    stopped. Unless `is_current` is set, the report may be from an earlier run. `steps` maps steps of the training to
+    the times at which they were logged. `log_end` is when the last of its ranks wrote, by the clock of the disk with
+    the logs (None: unknown).
     """
 
     number: int
@@ -90,18 +90,18 @@ class Node:
 
     @property
     def title(self) -> str:
-        """Its number, and what it is called elsewhere: "node 21 (worker-21)"."""
+        """Its number, with its host if known: "node 21 (worker-21)"."""
         return f"node {self.number}" + (f" ({self.host})" if self.host else "")
 
     @property
     def has_report(self) -> bool:
-        """Whether it has reported its end."""
+        """Whether the node has reported its end."""
         return not self.problem
 
 
 @attrs.frozen(kw_only=True)
 class Job:
-    """A job of several nodes. `places` are those of its ranks, `addresses` the ranks of network addresses."""
+    """A job of several nodes. `places` maps ranks to devices, and `addresses` network addresses to ranks."""
 
     nodes: tuple[Node, ...]
     places: Mapping[int, Place] = {}
@@ -110,9 +110,9 @@ class Job:
 
 @attrs.frozen(kw_only=True)
 class Suspect:
-    """A node that may have caused the failure, and the rank, if it is known.
+    """A node that may have caused the failure, and the rank, if known.
 
-    `sentence` says what is known of it. `alike` are the nodes that have failed in the same way.
+    `sentence` describes its failure. `alike` are the other nodes that failed in the same way.
     """
 
     node: Node
@@ -123,9 +123,9 @@ class Suspect:
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """The cause of a failure: one suspect, or if it is open, at most three; none if nothing has failed.
+    """The cause of a failure: one suspect, or up to three if the cause is open, or none if nothing has failed.
 
-    `reasons` say why, and why it is not more certain.
+    `reasons` justify the verdict and its certainty.
     """
 
     certainty: Certainty

@@ -1,4 +1,4 @@
-"""What a screen and a page say of a job of several nodes: what became of its nodes, and how their clocks compare."""
+"""The sentences about a job of several nodes on a screen and a page: the ends of its nodes, and their clocks."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ STATES: Final = ("failed", "expired", "stopped", "holding", "succeeded")  # of t
 
 @attrs.frozen
 class Group:
-    """Nodes of which the same is to be said, in the order of their numbers."""
+    """Nodes that one sentence describes, in the order of their numbers."""
 
     nodes: tuple[Node, ...]
     sentence: str
 
 
 def state_of(job: Job) -> str:
-    """Return the state of a job from those of its nodes."""
+    """Derive the state of a job from those of its nodes."""
     states = {node.state for node in job.nodes if node.has_report}
     return next((state for state in STATES if state in states), "unknown")
 
 
 def others(job: Job, verdict: Verdict) -> list[Group]:
-    """Group the nodes that are not named as a cause by what became of them; the ones without a report come first."""
+    """Group the nodes that are not named as a cause by how they ended; those without a report come first."""
     named = {node.number for one in verdict.suspects for node in (one.node, *one.alike)}
     groups: dict[str, list[Node]] = {}
     for node in job.nodes:
@@ -43,7 +43,7 @@ def others(job: Job, verdict: Verdict) -> list[Group]:
 
 
 def sentence_of(node: Node) -> str:
-    """Say what became of a node."""
+    """Describe the end of a node."""
     if node.failure:
         return node.failure.sentence or "failed"
     words = {"stopped": "stopped by a signal", "expired": "stopped at the time limit"}
@@ -51,12 +51,12 @@ def sentence_of(node: Node) -> str:
 
 
 def _key(node: Node) -> str:
-    """Return what nodes of one group have in common: their sentences may differ in numbers."""
+    """Return a key that nodes of one group share: their sentences may differ only in numbers."""
     return re.sub(r"\d+", "0", sentence_of(node))
 
 
 def reference(job: Job) -> Optional[Node]:
-    """Return the node by whose clock the others are corrected: the one that is known best, None if none is known."""
+    """Return the node whose clock is known best, by which the others are corrected, or None if none is known."""
     known = [node for node in job.nodes if node.has_report]
 
     def quality(node: Node) -> tuple[bool, bool, bool]:
@@ -67,7 +67,7 @@ def reference(job: Job) -> Optional[Node]:
 
 
 def corrections(job: Job) -> dict[int, Difference]:
-    """Return how far the clock of each node is ahead of that of the reference, as far as that is known."""
+    """Return how far the clock of each node is ahead of the reference, for the nodes where that is known."""
     first = reference(job)
     if first is None:
         return {}
@@ -76,7 +76,7 @@ def corrections(job: Job) -> dict[int, Difference]:
 
 
 def deviating(job: Job) -> list[tuple[Node, Difference]]:
-    """Return the nodes whose clocks are certainly wrong, by how much they are ahead, the worst first."""
+    """Return the nodes whose clocks are certainly wrong, with how far they are ahead, the worst first."""
     found = corrections(job)
     wrong = [(node, found[node.number]) for node in job.nodes if node.number in found]
     wrong = [(node, one) for node, one in wrong if one.low > 0 or one.high < 0]
@@ -84,13 +84,13 @@ def deviating(job: Job) -> list[tuple[Node, Difference]]:
 
 
 def agreement(nodes: Sequence[Node]) -> Optional[float]:
-    """Return by how many seconds the clocks of synchronized nodes may differ; None if fewer than two are."""
+    """Return by how many seconds the clocks of synchronized nodes may differ, or None if fewer than two are."""
     errors = sorted((node.clock.max_error for node in nodes if node.clock.max_error is not None), reverse=True)
     return errors[0] + errors[1] if len(errors) > 1 else None
 
 
 def clock_sentences(job: Job) -> Iterator[str]:
-    """Yield how well the clocks agree: "124 nodes are synchronized to 0.8 s", "node 3 is 41.2 s ahead (by steps)"."""
+    """Yield sentences on how well the clocks agree: "124 nodes synchronized to within 0.8 s"."""
     nodes = [node for node in job.nodes if node.has_report]
     synchronized = [node for node in nodes if node.clock.max_error is not None]
     bound = agreement(synchronized)
@@ -118,7 +118,7 @@ def clock_sentences(job: Job) -> Iterator[str]:
 
 
 def place(suspect: Suspect, job: Job) -> str:
-    """Name a suspect: "rank 170 on node 21 (worker-21), device 2"."""
+    """Return the name of a suspect: "rank 170 on node 21 (worker-21), device 2"."""
     if suspect.rank_id is None:
         return suspect.node.title
     found = job.places.get(suspect.rank_id)
@@ -127,17 +127,17 @@ def place(suspect: Suspect, job: Job) -> str:
 
 
 def nodes_named(nodes: Sequence[Node]) -> str:
-    """Name nodes: "node 3 (worker-3)", "nodes 3, 7, 9-36"."""
+    """List nodes: "node 3 (worker-3)", "nodes 3, 7, 9-36"."""
     if len(nodes) == 1:
         return nodes[0].title
     return f"nodes {format_numbers([node.number for node in nodes])}"
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"  # noqa: PLR2004  below, tenths say nothing
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"  # noqa: PLR2004  below that, tenths are too coarse
 
 
 def rank_of(suspect: Suspect) -> int:
-    """Return the rank whose log is of interest, -1 if none is known."""
+    """Return the rank whose log to show, or -1 if none is known."""
     ranks = suspect.node.rank_ids
     return suspect.rank_id if suspect.rank_id is not None else ranks[0] if ranks else -1

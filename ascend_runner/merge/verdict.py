@@ -1,8 +1,8 @@
 """Decides which node caused the failure of a job.
 
-What nodes report of themselves and of each other counts before any time: in a synchronous job every rank fails within
-seconds, and the first to complain is often a victim. Times count only where the clocks are known to be close enough.
-A cause is certain only if all other nodes are accounted for.
+What nodes report about themselves and each other takes precedence over times: in a synchronous job every rank fails
+within seconds, and the first to complain is often a victim. Times count only if the clocks are known to be close
+enough. A cause is certain only if all other nodes are accounted for.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ascend_runner.merge.model import Job, Node, Suspect, Verdict
 from ascend_runner.text import counted
 
 FEW_ACCUSERS: Final = 2  # nodes; a single one may itself be the cause
-RARE: Final = 4  # where at most a quarter of the ranks hang, they have kept the others waiting
+RARE: Final = 4  # if at most a quarter of the ranks hang in a place, they have kept the others waiting
 NOTHING: Final = Verdict(certainty=Certainty.CERTAIN)
 
 
 def judge(job: Job) -> Verdict:
-    """Decide which node caused the failure of a job; there is no suspect if none has failed."""
+    """Decide which node caused the failure of a job; the verdict has no suspect if none failed."""
     case = Case(job=job, accusations=accusations.find(job))
     return next(filter(None, (rule(case) for rule in RULES)), NOTHING)
 
@@ -55,7 +55,7 @@ def _failed_by_itself(case: Case) -> Optional[Verdict]:
 
 
 def _named_instead(case: Case, own: Sequence[Node]) -> list[Node]:
-    """Return the nodes that others name, and that may have failed before those that failed by themselves."""
+    """Return the nodes that others name and that may have failed before those that failed by themselves."""
     if case.lost:
         return case.lost
     others = [node for node in case.accusations.ends() if node.failure and node not in own]
@@ -63,7 +63,7 @@ def _named_instead(case: Case, own: Sequence[Node]) -> list[Node]:
 
 
 def _failed_alike(case: Case, own: Sequence[Node]) -> Verdict:
-    """Judge failures that are alike: that kind of failure is the cause, wherever it was first."""
+    """Judge failures that are alike: that kind of failure is the cause, whichever node failed first."""
     node = case.best(own) or own[0]
     suspect = attrs.evolve(case.suspect(node), alike=tuple(one for one in own if one is not node))
     if len(own) == len(case.job.nodes):
@@ -77,7 +77,7 @@ def _failed_alike(case: Case, own: Sequence[Node]) -> Verdict:
 
 
 def _lost(case: Case) -> Optional[Verdict]:
-    """Judge the nodes that others name, and that have not reported an end."""
+    """Judge the nodes that others name and that have not reported an end."""
     lost = case.lost
     if not lost:
         return None
@@ -90,7 +90,7 @@ def _lost(case: Case) -> Optional[Verdict]:
 
 
 def _lost_or_a_rival(case: Case, node: Node) -> Optional[Verdict]:
-    """Name a lost node beside those whose own failures may be the cause as well."""
+    """Return an open verdict if failures of other nodes may be the cause as well as a lost node, or None."""
     killed = [one for one in case.failed(Suspicion.ENDED_FROM_OUTSIDE) if case.is_accused(one)]
     if killed:
         return case.open_between([node, *killed], "ranks of another node were killed")
@@ -133,7 +133,7 @@ def _one_of(suspicion: Suspicion) -> Callable[[Case], Optional[Verdict]]:
 
 
 def _hung_apart(case: Case) -> Optional[Verdict]:
-    """Judge a hang: the ranks that are where few others are have kept the others waiting."""
+    """Judge a hang: ranks in a place that few ranks are in have kept the others waiting."""
     places: dict[tuple[str, ...], list[tuple[Node, int]]] = {}
     for node in case.job.nodes:
         for stack in node.hang:
@@ -154,7 +154,7 @@ def _hung_apart(case: Case) -> Optional[Verdict]:
 
 
 def _named(case: Case) -> Optional[Verdict]:
-    """Judge the nodes that others name, and that report no failure of their own."""
+    """Judge the nodes that others name and that report no failure of their own."""
     named = case.accusations.ends() or case.accusations.targets()
     if not named:
         return None
@@ -164,7 +164,7 @@ def _named(case: Case) -> Optional[Verdict]:
 
 
 def _left(case: Case) -> Optional[Verdict]:
-    """Judge the nodes without a report, and else those that report a lost peer without naming it."""
+    """Judge the nodes without a report, or else those that report a lost peer without naming it."""
     failed = [node for node in case.job.nodes if node.failure]
     if not failed:
         return None
