@@ -56,6 +56,11 @@ class Timeline:
         """Whether the timeline shows how much ranks wrote."""
         return any(strip.activity for strip in self.strips)
 
+    @property
+    def has_stops(self) -> bool:
+        """Whether it shows that ranks were asked to stop."""
+        return any(strip.stopping for strip in self.strips)
+
 
 def draw(ranks: Sequence[Rank], seconds: float, failed: Optional[Rank]) -> Optional[Timeline]:
     """Return the timeline of a job that took `seconds`, or None without a rank. `failed` is the first to fail."""

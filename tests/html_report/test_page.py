@@ -141,6 +141,11 @@ def test_marks(write: Write) -> None:
     assert "\n".join(lines) in page
 
 
+def test_legend(write: Write) -> None:
+    """The note above the timeline explains only what the timeline shows."""
+    assert [True, False] == ["Hatched" in rendered(write(document(count))) for count in (8, 1)]
+
+
 def test_long_line(write: Write) -> None:
     """A line of a megabyte is cut."""
     page = rendered(write(document(8), lambda _rank: b"x" * (1 << 20) + b"\n"))
