@@ -1,8 +1,8 @@
 """Builds the report file `<log dir>/<job id>-report.json` of a job on one node. Pure.
 
-Sizes are in bytes, durations in seconds of the monotonic clock; what does not apply is null or "". Times are ISO 8601
-with an offset: the wall clock at the start of the job plus monotonic seconds, so that a change of the clock in between
-does not distort them. Values of variables that look secret are masked.
+Sizes are in bytes, durations in seconds of the monotonic clock; values that do not apply are null or "". Times are ISO
+8601 with an offset: the wall clock at the start of the job plus monotonic seconds, so that a change of the clock in
+between does not distort them. Values of variables that look secret are masked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import causes, clocks, rank_member
 from ascend_runner.report.document import iso, plain_members
 
-SCHEMA_VERSION: Final = 3  # raised when a member is removed or changes its meaning; new ones are added without that
+SCHEMA_VERSION: Final = 3  # raised when a member is removed or changes its meaning, but not when one is added
 
 
 def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[str, object]:
@@ -76,8 +76,8 @@ def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, o
 
     `log_starts` are the offsets in the logs at which the output of this attempt begins, by rank. Equal failures
     have the same `fingerprint`; `restart` is whether this one permits a restart, and `verdict` the decision. `progress`
-    is whether the training got further than before the attempt (null: unknown). `delay` is in seconds, until the
-    next attempt.
+    is whether the training got further than before the attempt (null: unknown). `delay` is the time until the next
+    attempt, in seconds.
     """
     ranks = cast("Sequence[Mapping[str, object]]", report["ranks"])
     return plain_members(
@@ -96,7 +96,7 @@ def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, o
 
 
 def with_last_failure(report: Mapping[str, object], attempts: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
-    """Return the report of a job that was ended by something else after a failed attempt, with both in its cause."""
+    """Return the report of a job that ended for another reason after a failed attempt, with both in its cause."""
     last = next((one["cause"] for one in reversed(attempts) if one["verdict"]), None)
     cause = report["cause"]
     if not (isinstance(last, Mapping) and isinstance(cause, Mapping)):
@@ -106,13 +106,13 @@ def with_last_failure(report: Mapping[str, object], attempts: Sequence[Mapping[s
 
 
 def end(report: Mapping[str, object], at: float) -> dict[str, object]:
-    """Return the members about the end of a job that has ended without an attempt, `at` seconds since the epoch."""
+    """Return the members about the end of a job without an attempt, at `at` (seconds since the epoch)."""
     began = datetime.fromisoformat(str(report["started_at"])).timestamp()
     return rank_member.end(began, at - began)
 
 
 def _members(job: JobSpec, began: float) -> dict[str, object]:
-    """Return all members of a report, with the values of a job that began at a time.
+    """Return all members of a report, with the values of a job that began at `began`.
 
     `status` is null until the job has ended. `exit_verdict` is the exit status of the runner if that is not `status`:
     with --exit-verdict, 75 if a retry may help, 93 if it will not. `ranks` is in rank order; until the attempt has
@@ -120,13 +120,13 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     stays on its node until `held_until`, "" for others. `attempt` counts from 0; `attempts` has a record of each that
     has ended (see `attempt`), and the other members are about the newest one. `conditions` are the present ones: a hang
     or a slow training (see `supervision.events`), an unhealthy node (see `health.conditions`). `last_step` has the last
-    figures of the training (see `training.steps.Step`), and `last_checkpoint` is the last one that was asked for (see
-    `checkpoint.member`); null: none. `rank_size` is 0 if unknown. `node_rank` is the number of this node among
+    figures of the training (see `training.steps.Step`), and `last_checkpoint` is the last one that was requested
+    (see `checkpoint.member`); null: none. `rank_size` is 0 if unknown. `node_rank` is the number of this node among
     `node_count` (null: unknown). `platform` is the one that was detected ("": none). `rank_table` is the file that the
     ranks read, "" without one. `staged` has a record of each data set that was copied (see `plan.staging.Staged`).
-    `hang` is where the ranks of a job that hung were, outliers first (see `diagnosis.finding.StackGroup`), `clock` is
-    that of this node (see `host.clock.Clock`). `secrets_masked` is how many secrets in variables and in the ends of
-    logs were replaced by ***.
+    `hang` has the stacks of the ranks of a job that hung, outliers first (see `diagnosis.finding.StackGroup`). `clock`
+    is that of this node (see `host.clock.Clock`). `secrets_masked` is the number of secrets in variables and in the
+    ends of logs that were replaced by ***.
     """
     return {
         "job_id": job.job_id,
@@ -172,12 +172,12 @@ def _this_node(job: JobSpec) -> dict[str, object]:
 def _rank(
     rank: RankRecord, spec: RankSpec, variables: Mapping[str, str], *, job_started_at: float
 ) -> dict[str, object]:
-    """Describe one rank as `rank_member` does, and with what is known of it only after its end.
+    """Describe one rank as `rank_member` does, with the facts that are known only after its end.
 
     `device_id` is the physical number of its NPU (null: unknown). Resources are those of the leader and of the
     processes it waited for (getrusage(2)). The first byte that the log lacks is at `log_lost_from`; the output begins
     at `log_start`, behind that of earlier attempts. `variables` are those that the runner set or changed, `rerun` is a
-    shell command that runs the rank again ("" if no script was written), `finding` is why it failed.
+    shell command that runs the rank again ("" if no script was written), `finding` explains its failure.
     """
     return {
         **rank_member.of_record(rank, job_started_at),

@@ -41,13 +41,13 @@ NO_CAUSE: Final = {
 
 
 def member(cause: Cause, outcome: Outcome) -> dict[str, object]:
-    """Say why the job failed, as `sentence` explains.
+    """Return the member about the cause of the failure.
 
     `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "slow", "unhealthy" (by --inspect stop),
-    "expired" (at its time limit) or "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` the one
-    that ended first, whose exit status is the job's. `certainty` is "certain", "likely" or "open", `candidates` are the
-    ranks that may have caused it if that is open. `signal` is the one that stopped the runner. With `may_be_a_peer`
-    the evidence does not exclude that another rank failed before, and with `is_a_consequence` it says so;
+    "expired" (at its time limit) or "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` is the
+    one that ended first, whose exit status is the job's. `certainty` is "certain", "likely" or "open"; `candidates` are
+    the ranks that may have caused it if that is open. `signal` is the one that stopped the runner. `may_be_a_peer` is
+    true if another rank may have failed before, and `is_a_consequence` if the evidence says that one did;
     `suspected_peer` is set if all failed ranks only report a peer.
     """
     root, rank_id = outcome.root, cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None

@@ -1,4 +1,4 @@
-"""The sentences about a request for a checkpoint, and what the report says of the last one. Pure."""
+"""The sentences about requests for checkpoints, and the member of the report about the last one. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ascend_runner.text import duration, format_numbers, rank_list
 
 
 def asking(state: State, job: JobSpec) -> str:
-    """Announce that the ranks are asked for a checkpoint, and what follows."""
+    """Return the sentence that announces a request for a checkpoint, and what follows."""
     request = f"asking {rank_list(state.alive)} for a checkpoint"
     if isinstance(state.cause, SignalReceived):
         name = signal_name(state.cause.signum)
@@ -26,7 +26,7 @@ def asking(state: State, job: JobSpec) -> str:
 
 
 def why(state: State) -> str:
-    """Return the reason of a request for the events, or "" if a user made it."""
+    """Return the reason for a request, for the events, or "" if a user made it."""
     if isinstance(state.cause, SignalReceived):
         return f"{signal_name(state.cause.signum)} received; the ranks save a checkpoint first"
     if isinstance(state.cause, (NodeFinding, Slowdown)):
@@ -36,7 +36,7 @@ def why(state: State) -> str:
 
 
 def ended(fact: CheckpointEnded) -> str:
-    """Say what came of a request: "checkpoint at step 1200 by ranks 0-7 in 41 s"."""
+    """Describe the result of a request: "checkpoint at step 1200 by ranks 0-7 in 41 s"."""
     sentences, reports = [], fact.parts or fact.saved
     steps = sorted({saved.step for saved in reports.values() if saved.step is not None})
     named = f" step{'s' if len(steps) > 1 else ''} {format_numbers(steps)}" if steps else ""
@@ -61,12 +61,12 @@ def _not_reported(fact: CheckpointEnded) -> str:
 
 
 def failed(endings: Mapping[int, Ending]) -> list[str]:
-    """Name the ranks that failed before they had saved."""
+    """Return a sentence for each rank that failed before it had saved."""
     return [f"rank {rank_id} failed before it had saved ({ending})" for rank_id, ending in endings.items()]
 
 
 def last(saved: Mapping[str, object]) -> str:
-    """Name the last checkpoint, a member of the report: "step 1200, /data/checkpoint-1200"."""
+    """Describe the last checkpoint, a member of the report: "step 1200, /data/checkpoint-1200"."""
     step, missing = saved["step"], saved["missing"]
     parts = (
         "" if step is None else f"step {step}",
@@ -79,7 +79,7 @@ def last(saved: Mapping[str, object]) -> str:
 def member(fact: CheckpointEnded, at: str) -> dict[str, object]:
     """Return the last checkpoint for the report; `at` is the time of its end in ISO 8601.
 
-    `step` is the highest one that a rank has named, and null if none has. `ranks` have reported it, `missing` have not.
+    `step` is the highest one that a rank reported, or null. `ranks` have reported the checkpoint, `missing` have not.
     """
     steps = [saved.step for saved in fact.parts.values() if saved.step is not None]
     return {

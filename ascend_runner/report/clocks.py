@@ -1,4 +1,4 @@
-"""The clock of this node in its report, by which the times of several nodes can be compared."""
+"""The clock of this node in its report, which allows comparing the times of several nodes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome
 from ascend_runner.report.disk import Disk
 
-LIMIT: Final = 0.5  # seconds for a disk to give its time
+LIMIT: Final = 0.5  # seconds for a disk to return its time
 
 
 def with_disk(outcome: Outcome, spec: JobSpec, disk: Disk, limit: float) -> Outcome:
     """Compare the clock with that of the disk with the logs, after a failure of one of several nodes.
 
-    A disk that does not respond within LIMIT, or `limit` if that is less, gives no time.
+    The result has no time of a disk that does not respond within LIMIT, or within `limit` if that is less.
     """
     if outcome.clock is None or outcome.cause is None or spec.nodes[0] == 1:
         return outcome

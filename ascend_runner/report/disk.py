@@ -1,6 +1,6 @@
 """Writes the records of a job in the background, so that a disk that is full or hangs does not hold up the ranks.
 
-The thread ends when there has been nothing to write for a moment: an idle job has none.
+The thread ends after a moment without anything to write, so an idle job has no such thread.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ MOST_WAITING: Final = 64  # writes; only a disk that hangs has more, and those a
 
 
 class Disk:
-    """Carries out writes in their order. A file that cannot be written is a warning, once."""
+    """Carries out writes in order. A file that cannot be written causes one warning."""
 
     def __init__(self, warn: Callable[[str], None], is_cut: Callable[[], bool] = bounded.never) -> None:
-        """Once `is_cut` returns true, a disk that does not respond is hardly waited for."""
+        """Once `is_cut` returns true, waiting for a disk that does not respond is cut short."""
         self._warn = warn
         self._is_cut = is_cut
         self._waiting: deque[tuple[str, Callable[[], None]]] = deque()  # with the path that is written
         self._changed = threading.Condition()
-        self._path = ""  # that is being written; "": none
+        self._path = ""  # the path that is being written; "": none
         self._has_thread = False
         self._reported: set[str] = set()
 
     def put(self, path: str, write: Callable[[], None]) -> None:
-        """Write a file soon. `write` may raise OutputError."""
+        """Queue the write of a file. `write` may raise OutputError."""
         with self._changed:
             if len(self._waiting) >= MOST_WAITING:
                 return
@@ -51,14 +51,14 @@ class Disk:
             self._work(linger=0.0)
 
     def flush(self, seconds: float) -> bool:
-        """Wait as `wait` does; if not everything was written, that is a warning."""
+        """Wait as `wait` does, and warn if not everything was written."""
         is_done = self.wait(seconds)
         if not is_done:
             self._report("", f"cannot write {self._path!r}: no response from its disk within {seconds:g} s")
         return is_done
 
     def wait(self, seconds: float) -> bool:
-        """Wait until everything was written, at most so many seconds; return whether it was."""
+        """Wait at most `seconds` until everything has been written; return whether it has."""
         deadline = time.monotonic() + seconds
         while not self._is_idle(min(bounded.POLL_INTERVAL, deadline - time.monotonic())):
             if self._is_cut():

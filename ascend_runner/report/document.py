@@ -11,7 +11,7 @@ import orjson
 
 
 def encode(document: Mapping[str, object]) -> bytes:
-    """Encode the document for people, grep and jq alike: one line per member, and one per item of an array."""
+    """Encode the document for people, grep and jq alike: a line for each member and each item of an array."""
     lines = []
     for name, value in document.items():
         text = orjson.dumps(value)
@@ -22,7 +22,7 @@ def encode(document: Mapping[str, object]) -> bytes:
 
 
 def plain_members(report: Mapping[str, object]) -> dict[str, object]:
-    """Convert the values of a report to what JSON has."""
+    """Convert the values of a report to JSON types."""
     return {name: _plain(value) for name, value in report.items()}
 
 
@@ -32,7 +32,7 @@ def iso(epoch: float) -> str:
 
 
 def _plain(value: object) -> object:
-    """Convert records to objects, and escape the bytes of names and paths that are not UTF-8: JSON has neither."""
+    """Convert records to objects, and escape bytes of names and paths that are not UTF-8: JSON has neither."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):

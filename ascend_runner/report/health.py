@@ -27,7 +27,7 @@ def member(finding: NodeFinding) -> dict[str, object]:
 
 
 def conditions(findings: Iterable[NodeFinding]) -> list[dict[str, object]]:
-    """Return what is wrong with the node now, for the conditions of the job."""
+    """Return the present problems of the node, for the conditions of the job."""
     return [
         {
             "condition": finding.kind.value,
@@ -41,7 +41,7 @@ def conditions(findings: Iterable[NodeFinding]) -> list[dict[str, object]]:
 
 
 def before_failure(outcome: Outcome) -> list[str]:
-    """Say what was wrong with this node before a rank failed or the job hung, errors first."""
+    """Return lines on the problems of this node before a rank failed or the job hung, errors first."""
     if not isinstance(outcome.cause, (Exited, HangDetected)):
         return []
     failed = outcome.failed

@@ -15,9 +15,9 @@ from ascend_runner.text import counted, duration
 
 
 def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str:
-    """Say until when a job is held (in seconds since the epoch), and how to enter and to release it.
+    """Return the lines on how long a job is held, and how to enter and release it.
 
-    `pid` is the process to signal. The lines belong below those about the failure.
+    `until` is in seconds since the epoch, `pid` the process to signal. The lines belong below those about the failure.
     """
     end = datetime.fromtimestamp(until).astimezone().isoformat(sep=" ", timespec="seconds")
     lines = [f"  held   until {end} ({duration(job.delay)}), then exit status {_status(job)}"]
@@ -27,13 +27,13 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
 
 
 def released(event: Event, job: Job) -> str:
-    """Say what has ended the hold."""
+    """Return the sentence on what ended the hold."""
     why = f" by {signal_name(event.signum)}" if event.signum else f": {event.sentence}"
     return f"released{why}; exit status {_status(job)}"
 
 
 def lingering(job: Job) -> str:
-    """Say how long a node stays that has only lost another one. The line belongs below those about the failure."""
+    """Return the line on how long a node that only lost another one stays, to show below those about the failure."""
     return (
         f"\n  waiting {duration(job.delay)} so that the node that caused the failure exits first (--linger), or until a"
         f" stop signal; then exit status {_status(job)}"
@@ -45,7 +45,7 @@ def _status(job: Job) -> int | None:
 
 
 def not_held() -> str:
-    """Say that a job with --hold is not held, because it failed for a reason that is not on this node."""
+    """Return the line on why a job with --hold is not held: the cause of its failure is not on this node."""
     return "not held (--hold): the cause is probably on another node"
 
 
@@ -66,7 +66,7 @@ def way_in(spec: JobSpec, environ: Mapping[str, str], host_name: str, namespace:
 
 
 def attempt_failed(event: Event, job: Job) -> str:
-    """Say that an attempt has failed and what follows: "rank 3 failed: ...; restarting in 10 s (restart 1 of 3)"."""
+    """Describe a failed attempt and what follows: "rank 3 failed: ...; restarting in 10 s (restart 1 of 3)"."""
     if job.verdict is not Verdict.RESTART:
         return f"{event.sentence}; not restarting because of {signal_name(event.signum)}"
     delay = f" in {job.delay:g} s" if job.delay else ""
@@ -74,7 +74,7 @@ def attempt_failed(event: Event, job: Job) -> str:
 
 
 def attempts(job: Job) -> str:
-    """Say how often a job was started and why not again, and the exit verdict. Return "" if neither was requested."""
+    """Describe the attempts of a job, why it is not restarted, and the exit verdict; "" if neither was requested."""
     lines = ""
     if job.policy.max_restarts and job.verdict:
         same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
@@ -87,6 +87,6 @@ def attempts(job: Job) -> str:
 
 
 def held_devices(pids: Collection[int]) -> str:
-    """Say that NPUs are still in use at the start of an attempt."""
+    """Return the warning about NPUs that are still in use at the start of an attempt."""
     verb = "process" if len(pids) == 1 else "processes"
     return f"starting although NPUs of this job are still in use, by {verb} {', '.join(map(str, pids))}"

@@ -21,7 +21,7 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import document
 from ascend_runner.report.disk import Disk
 
-LIMIT: Final = 0.5  # seconds that the runner stays for the page when everything else is done
+LIMIT: Final = 0.5  # seconds that the runner waits for the page when everything else is done
 
 
 class PageWriter:
@@ -44,7 +44,7 @@ class PageWriter:
     def write(
         self, spec: JobSpec, report: Mapping[str, object], disk: Disk, tell: Callable[[str], None], limit: float = LIMIT
     ) -> None:
-        """Write the page, and tell where it is, or how to make it if that takes longer than `limit` seconds."""
+        """Write the page and report its path, or how to write it later if that takes longer than `limit` seconds."""
         written: list[str] = []
 
         def write_now() -> None:

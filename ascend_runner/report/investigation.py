@@ -1,4 +1,4 @@
-"""Finds out why ranks failed: the part of this package that needs `evidence` and the rules of `diagnosis`."""
+"""Determines why ranks failed: the part of this package that needs `evidence` and the rules of `diagnosis`."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from ascend_runner.supervision.events import Ending, Exited, HangDetected, Slowd
 from ascend_runner.supervision.findings import WatchAction
 from ascend_runner.text import lines_of
 
-LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search, while the others wait to be asked to stop
+LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search before the other ranks are asked to stop
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Investigation:
     """Investigates one job, which started at `began` (seconds since the epoch) with this much `memory`.
 
-    When `is_cut` returns true, nothing that does not respond is waited for any longer. When `is_stopped` does, no more
+    Once `is_cut` returns true, nothing waits any longer for what does not respond. Once `is_stopped` does, no more
     stacks of a hang are collected.
     """
 
@@ -58,7 +58,7 @@ class Investigation:
         return [death.rank_id for death in first_cause.by_suspicion(deaths, is_ordered=is_ordered)]
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
-        """Whether a failure only reports a lost peer, and no living rank has reported a cause yet."""
+        """Return whether a failure only reports a lost peer, and no living rank has reported a cause yet."""
         failed = failed_rank.in_memory(self._failed_ranks([failure]), Circumstances())
         others = [
             FailedRank(rank_id=0, pid=0, ending=Ending(), tail=output.tail[-LIVING_END:], is_stopped=True)
@@ -78,8 +78,8 @@ class Investigation:
         """Explain why ranks failed.
 
         `failures` are those that failed by themselves, in the order of their ends. `stopped` are those that the runner
-        stopped then, with what they had written before, and in the end. `first_exit` is the rank whose failure ended
-        the job, None where something else did. `warn` is called if a disk does not respond that is not known to hang.
+        stopped then, with their output before that and at the end. `first_exit` is the rank whose failure ended the
+        job, or None if something else did. `warn` is called if a disk that is not known to hang does not respond.
         """
         ranks, circumstances = self._failed_ranks(failures), self._circumstances()
         if is_disk_hung:  # plogs are on the same disk
@@ -155,5 +155,5 @@ class Investigation:
 
 
 def _is_cut_off(output: RankOutput) -> bool:
-    """Whether an output ends within a traceback: what follows belongs to it."""
+    """Return whether an output ends within a traceback, so that what follows belongs to it."""
     return tracebacks.has_begun(lines_of(output.tail))

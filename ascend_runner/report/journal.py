@@ -1,8 +1,8 @@
 """The state of a job, and the records of each change: a line of the events, and the report.
 
-The report is written when the job is prepared, and replaced whenever its state changes. What is read is therefore
-always about the newest run: a runner that is killed leaves a report that says, for example, "running". A job that has
-failed leaves scripts that run its ranks again beside it.
+The report is written when the job is prepared, and replaced whenever its state changes. It is therefore always about
+the newest run: a runner that is killed leaves a report that says, for example, "running". A job that failed leaves
+scripts beside it that run its ranks again.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is
 
 
 class Journal:
-    """Keeps the state of one job. A disk that fails is a warning: the job's own exit status must not be lost for it.
+    """Keeps the state of one job. A disk that fails only causes a warning, so that the job keeps its exit status.
 
     An observer of the manager's facts. `spec` is the plan, without ranks while they are not known.
     """
 
     def __init__(self, spec: JobSpec, warn: Callable[[str], None], is_cut: Callable[[], bool] = bounded.never) -> None:
-        """Once `is_cut` returns true, a disk that does not respond is hardly waited for."""
+        """Once `is_cut` returns true, waiting for a disk that does not respond is cut short."""
         self.spec = spec
         self.job = Job(policy=spec.restarts)
         self.termination_log = TERMINATION_LOG
@@ -61,7 +61,7 @@ class Journal:
         self.findings: dict[str, NodeFinding] = {}  # the newest about each subject
         self.last_checkpoint: Mapping[str, object] | None = None  # its member of the report
         self._why = ""  # the ranks were asked for the newest checkpoint
-        self._outcome_of_request = ""  # that is over, until an event has told it
+        self._outcome_of_request = ""  # that is over, until an event has recorded it
         self._disk = Disk(warn, is_cut)
         self._page = html_page.PageWriter()
         self._began = time.time()  # the attempt; in seconds since the epoch
@@ -80,7 +80,7 @@ class Journal:
         return self._report
 
     def begin(self, run_file: bytes) -> None:
-        """Write that the job is being prepared, and where it runs."""
+        """Record that the job is being prepared, and where it runs."""
         self._write_run_file(run_file)
         self._note(None)
         self._replace_unfinished()
@@ -100,7 +100,7 @@ class Journal:
         path = self.spec.run_path
 
         def write() -> None:
-            with suppress(OutputError):  # a disk that is full is a warning for the events already
+            with suppress(OutputError):  # the events already warn about a full disk
                 files.write_atomically(path, content)
 
         self._disk.put(path, write)
@@ -153,7 +153,7 @@ class Journal:
             self._remark(events.STOP_PENDING, {"sentence": self._why})
 
     def _note_condition(self, fact: HangDetected | Slowdown) -> None:
-        """Begin or end a condition of the job. A training can be slow by several rules, and several ranks can be."""
+        """Begin or end a condition of the job. A training can be slow by several rules, and so can several ranks."""
         key: tuple[Rule | None, int] = None, 0
         if isinstance(fact, Slowdown):
             key = fact.rule, fact.rank_id if fact.rule.is_about_a_rank else 0
@@ -168,7 +168,7 @@ class Journal:
         self._replace_unfinished()
 
     def feed(self, event: Event) -> tuple[Action, ...]:
-        """Record an event; return the actions to perform. `finish` follows if that ends an attempt or the job."""
+        """Record an event; return the actions to perform. `finish` follows if the event ends an attempt or the job."""
         before, event = self.job.state, attrs.evolve(event, checkpoint=self._outcome_of_request)
         self.job, actions = machine.transition(self.job, event)
         if self.job.state is before:
@@ -190,7 +190,7 @@ class Journal:
         return actions
 
     def fail(self, error: AscendRunnerError) -> None:
-        """Write that the runner itself has failed, or was told to stop before it had started anything."""
+        """Record that the runner itself failed, or was stopped before it had started anything."""
         if isinstance(error, StopRequestedError):
             self.feed(Event(kind=Kind.STOP_REQUESTED, signum=error.signum))
         elif isinstance(error, LimitReachedError):
@@ -225,12 +225,12 @@ class Journal:
         return attrs.evolve(outcome, ranks=ranks)
 
     def write_page(self, tell: Callable[[str], None], limit: float = html_page.LIMIT) -> None:
-        """Write the report as HTML if the plan has one for this state, and tell where it is."""
+        """Write the report as HTML if the plan has one for this state, and report its path."""
         if self.job.state in self.spec.html_states:
             self._page.write(self.spec, self._report, self._disk, tell, limit)
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
-        """Wait until everything was written, at most `limit` seconds."""
+        """Wait at most `limit` seconds until everything has been written."""
         self._disk.flush(limit)
 
     def _note(self, event: Event | None) -> None:
@@ -263,7 +263,7 @@ class Journal:
         self._replace(build.unfinished(self.spec, self.job.state, self._began, started=self._started))
 
     def _replace(self, report: Mapping[str, object]) -> None:
-        """Write the report soon, of several that wait for the disk only the newest."""
+        """Queue a write of the report; of several that wait for the disk, only the newest is written."""
         self._report = {
             **report,
             "state": self.job.state.value,

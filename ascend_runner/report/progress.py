@@ -42,7 +42,7 @@ class Messages(Protocol):
 
 
 class Progress:
-    """Writes a line for each fact that a user should read when it happens."""
+    """Writes a line for each fact that a user should know at once."""
 
     def __init__(self, job: JobSpec, messages: Messages, is_orphaned: Callable[[], bool] = lambda: False) -> None:
         """`is_orphaned` returns whether the runner's parent process, the guardian, is gone."""
@@ -52,8 +52,8 @@ class Progress:
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._state = State(grace=job.grace)
         self._grace_ends = 0.0
-        self._told: Cause | None = None  # what a line has given as the reason already
-        self._has_waited = False  # for what successful ranks left behind
+        self._told: Cause | None = None  # the reason that a line has already given
+        self._has_waited = False  # for processes that successful ranks left behind
         self._living: set[int] = set()
         self._lost: dict[int, int] = {}  # bytes that log files lack, by rank
         self._is_cut_off = False
@@ -100,7 +100,7 @@ class Progress:
             self._end()
 
     def _asking_for_checkpoint(self, state: State) -> None:
-        if not isinstance(state.cause, LimitReached):  # otherwise it was told before a rank was reached
+        if not isinstance(state.cause, LimitReached):  # otherwise it was reported before any rank received it
             self._messages.info(checkpoint.asking(state, self._job))
             self._told = state.cause
 
@@ -122,7 +122,7 @@ class Progress:
         self._messages.info(screen.stopping(state, reason, state.alive | self._living))
 
     def _killing(self, state: State, *, is_grace_over: bool) -> None:
-        """Say why ranks are killed, unless no process is left that may be signalled."""
+        """Write the line on why ranks are killed, unless no process is left that may be signalled."""
         ranks = self._names() if state.leaders else f"what is left of {self._names()}"
         if state.killed_by:
             self._messages.info(f"received {signal_name(state.killed_by)}; killing {ranks}")
@@ -186,7 +186,7 @@ class Progress:
             self._messages.warning(str(fact))
 
     def _found(self, fact: NodeFinding) -> None:
-        if fact.kind is FindingKind.PRECHECK:  # errors were told when they were found
+        if fact.kind is FindingKind.PRECHECK:  # errors were reported when they were found
             self._messages.debug(f"pre-check: {fact.sentence}")
         else:
             is_good = fact.kind is FindingKind.RECOVERED

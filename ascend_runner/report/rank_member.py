@@ -1,4 +1,4 @@
-"""What is known of a rank both while it runs and after its end, as members of a report. Pure."""
+"""The facts about a rank that are known both while it runs and after its end, as members of a report. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ascend_runner.report.document import iso
 def of_record(rank: RankRecord, job_started_at: float) -> dict[str, object]:
     """Describe one rank, or an auxiliary process, which has a `name` and a `rank_id` below 0.
 
-    `exit_code` is null if `signal` ended the rank; both are null if it has not ended. `signals` are those that it was
-    sent, with the first time of each; `activity` are the bytes that it wrote in each span of `cell_seconds` since the
+    `exit_code` is null if `signal` ended the rank; both are null if it has not ended. `signals` are those sent to
+    it, with the first time of each; `activity` are the bytes that it wrote in each span of `cell_seconds` since the
     start of the job. The log lacks `log_lost` of the `log_size` bytes that the rank wrote.
     """
     started_at, ending = job_started_at + rank.started_after, rank.ending
@@ -35,7 +35,7 @@ def of_record(rank: RankRecord, job_started_at: float) -> dict[str, object]:
 
 
 def end(began: float, seconds: float) -> dict[str, object]:
-    """Return the end and the duration of what began then; both are rounded once, so that the times differ by it."""
+    """Return the end and the duration of what began then, rounded such that the times differ by exactly that."""
     seconds = round(seconds, 3)
     return {"ended_at": iso(round(began, 3) + seconds), "seconds": seconds}
 

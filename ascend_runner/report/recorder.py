@@ -1,6 +1,6 @@
-"""Records the observations of each rank while a job runs, and finds out at the end why ranks failed.
+"""Records the observations of each rank while a job runs, and determines at the end why ranks failed.
 
-An observer of the manager's facts, which decides nothing. The manager gets an investigation of the facts so far.
+An observer of the manager's facts that decides nothing. It gives the manager an investigation of the facts so far.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Recorder:
         self._stopped = StoppedRanks()
         self._reaped: dict[int, RankReaped] = {}
         self._outputs: dict[int, RankOutput] = {}
-        self._written: dict[int, RankOutput] = {}  # by the ranks that were asked to stop, before they were asked
+        self._written: dict[int, RankOutput] = {}  # output of the ranks that were asked to stop, before that
         self._signals: dict[int, dict[int, float]] = {}  # the first time of each signal, by rank
         self._hang: tuple[StackGroup, ...] = ()
         self._began = (time.time(), time.monotonic())  # on the wall clock and on the manager's
@@ -113,7 +113,7 @@ class Recorder:
         )
 
     def _has_failed(self, rank_id: int) -> bool:
-        """Whether a rank that had reported an error also ended with one, even if it was asked to stop just then."""
+        """Return whether a rank that had reported an error also ended with one, even if just asked to stop."""
         return self._exited[rank_id][0].ending.exit_code != 0
 
     @property
@@ -122,7 +122,7 @@ class Recorder:
         return any(output.is_disk_hung for output in self._outputs.values())
 
     def finish(self, warn: Callable[[str], None]) -> Outcome:
-        """Diagnose the ranks that failed, and return everything that is known of the job, after its end.
+        """Diagnose the ranks that failed, and return everything that is known about the job after its end.
 
         `warn` is called if a disk does not respond.
         """
@@ -154,7 +154,7 @@ class Recorder:
         )
 
     def _diagnose(self, masker: Masker, warn: Callable[[str], None]) -> Diagnosis | None:
-        """Explain the ranks that failed by themselves, and ask those that were stopped then for the cause."""
+        """Explain the ranks that failed by themselves; the output of those that were stopped may have the cause."""
         exited = sorted(self._exited.values(), key=lambda entry: entry[1])
         failures = [
             (event, self._outputs[event.rank_id])
@@ -205,7 +205,7 @@ class Recorder:
         )
 
     def _after(self, at: float | None) -> float | None:
-        """Return a time in seconds since the start of the job."""
+        """Convert a time to seconds since the start of the job."""
         return None if at is None else max(0.0, at - self._began[1])
 
 

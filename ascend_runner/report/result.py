@@ -13,7 +13,7 @@ from typing import Final
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.rank_record import Outcome
 
-# Set for the runner by `launch()`: "PID:FD", the caller's pid and where it wants the result. Ranks do not inherit it.
+# Set for the runner by `launch()`: "PID:FD", the caller's pid and its file for the result. Ranks do not inherit it.
 LAUNCH_VARIABLE: Final = "ASCEND_RUNNER_LAUNCH"
 
 
@@ -25,7 +25,7 @@ def write(fd: int, result: Outcome | AscendRunnerError) -> None:
 
 def encode(result: Outcome | AscendRunnerError) -> bytes:
     """Encode the result."""
-    # An exception would be rebuilt by a call of its constructor with its sentence, and some take something else.
+    # Unpickling an exception calls its constructor with its sentence, but some constructors take something else.
     return pickle.dumps(result if isinstance(result, Outcome) else (type(result), str(result), vars(result)))
 
 
@@ -33,7 +33,7 @@ def decode(data: bytes, status: int) -> Outcome:
     """Decode what `encode` returned. `status` is the runner's exit status as `subprocess` gives it.
 
     Raises:
-        AscendRunnerError: the error that the runner ended with, or no result because the runner was killed.
+        AscendRunnerError: the error that the runner ended with, or the runner was killed and left no result.
     """
     if not data:
         ended = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"

@@ -1,7 +1,7 @@
 """The sentences that a user reads when a job starts, hangs and ends. Pure: records in, text out.
 
-The failure screen answers, in this order: what happened, why, to which rank, where to read more, and what became of the
-other ranks.
+The failure screen answers, in this order: what happened, why, in which rank, where to read more, and how the other
+ranks ended.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ BY_RUNNER: Final = " by the runner"
 
 
 def starting(job: JobSpec) -> str:
-    """Announce the start of an attempt: "starting ranks 0-7 of 8 on 10.0.0.1, logs in /log"."""
+    """Return the line that announces an attempt: "starting ranks 0-7 of 8 on 10.0.0.1, logs in /log"."""
     if job.attempt:
         return f"restarting {placed(job)} (restart {job.attempt} of at most {job.restarts.max_restarts})"
     return f"starting {placed(job)}, logs in {job.log_dir}"
 
 
 def placed(job: JobSpec) -> str:
-    """Name this node's part of a job: "ranks 0-7 of 8 on 10.0.0.1"."""
+    """Describe this node's part of a job: "ranks 0-7 of 8 on 10.0.0.1"."""
     started = [process.name for process in job.beside]
     if job.ranks:
         ranks = rank_list([rank.rank_id for rank in job.ranks])
@@ -49,7 +49,7 @@ def placed(job: JobSpec) -> str:
 
 
 def reason(cause: Cause, job: JobSpec) -> str:
-    """Say in a few words what begins the end of a job: "rank 3 failed (exit status 1)", "received SIGTERM"."""
+    """Return a phrase for the cause of the end of a job: "rank 3 failed (exit status 1)", "received SIGTERM"."""
     if isinstance(cause, Exited):
         title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
         return f"{title} failed ({how(cause.ending)})"
@@ -59,12 +59,12 @@ def reason(cause: Cause, job: JobSpec) -> str:
 
 
 def holding(cause: Cause, job: JobSpec) -> str:
-    """Announce that a rank has failed that may only have lost another one."""
+    """Return the line on a failed rank that may only have lost another one."""
     return f"{reason(cause, job)}; waiting up to {HOLD:g} s for other ranks to report the cause"
 
 
 def stopping(state: State, why: str, living: Collection[int]) -> str:
-    """Announce that the ranks are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
+    """Return the line on ranks that are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
     if isinstance(state.cause, Exited):
         count = len(set(living) - {state.cause.rank_id})
         ranks = (
@@ -77,14 +77,14 @@ def stopping(state: State, why: str, living: Collection[int]) -> str:
 
 
 def way_out(cause: Cause | None) -> str:
-    """Say how to cut the grace period short."""
+    """Return a hint on how to cut the grace period short."""
     if not isinstance(cause, SignalReceived) or cause.signum == SIGINT:
         return "Ctrl-C again to kill"
     return "SIGTERM again to kill" if cause.signum == SIGTERM else "SIGTERM to kill"
 
 
 def ended(outcome: Outcome, job: JobSpec) -> str:
-    """Sum up a job: one line after a success, else the cause, its evidence and what became of the other ranks."""
+    """Sum up a job: one line after a success, else the cause, its evidence and the ends of the other ranks."""
     cause = outcome.cause
     if cause is None:
         number = len(job.ranks)
@@ -125,7 +125,7 @@ def _failure(cause: Exited, outcome: Outcome, job: JobSpec) -> list[str]:
 
 
 def _unsaved(outcome: Outcome) -> list[str]:
-    """Say which ranks failed instead of saving when the job was to stop after a checkpoint, and why."""
+    """Return lines on the ranks that failed instead of saving when the job was to stop after a checkpoint."""
     lines = []
     for rank in outcome.ranks:
         if rank.rank_id in outcome.unsaved:
@@ -136,7 +136,7 @@ def _unsaved(outcome: Outcome) -> list[str]:
 
 
 def last_failure(outcome: Outcome) -> str:
-    """Say why the last attempt of a job has failed that has ended for another reason."""
+    """Describe the failure of the last attempt of a job that ended for another reason."""
     lines = [causes.sentence(outcome)]
     failed = outcome.failed
     lines += [f"  log    {failed.log_path}"] if failed else []
@@ -145,7 +145,7 @@ def last_failure(outcome: Outcome) -> str:
 
 
 def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
-    """Name the rank that caused the failure and how sure that is, and the one that ended first if that is another."""
+    """Name the rank that caused the failure, with the certainty, and the one that ended first if it is another."""
     root, title = outcome.root, cause.name or f"rank {cause.rank_id}"
     if root is None or root.rank_id == cause.rank_id:
         head = [f"{title} failed: {cause.ending} after {duration(failed.seconds)}{_doubt(root, outcome)}"]
@@ -161,14 +161,14 @@ def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
 
 
 def _doubt(root: RootCause | None, outcome: Outcome) -> str:
-    """Return a note on how likely the first rank to end is the cause, or "" if it certainly is."""
+    """Return a note on the certainty that the first rank to end is the cause, or "" if it is certain."""
     if root is None or root.is_certain or (len(outcome.ranks) == 1 and not root.candidates):
         return ""
     return " (cause unclear)" if root.is_open else " (likely the cause)"
 
 
 def _candidates(root: RootCause) -> list[str]:
-    """Say which ranks may be the cause as well."""
+    """Return the line on other ranks that may be the cause."""
     if root.is_open and len(root.candidates) > 1:
         *most, last = (f"rank {rank_id}" for rank_id in root.candidates)
         return [f"  cause  may be {', '.join(most)} or {last}"]
@@ -179,12 +179,12 @@ def _candidates(root: RootCause) -> list[str]:
 
 
 def _has_read_nothing(finding: Finding) -> bool:
-    """Whether input() or a debugger has met the end of standard input."""
+    """Return whether input() or a debugger reached the end of standard input."""
     return finding.exception.startswith(("EOFError: EOF when reading a line", "bdb.BdbQuit"))
 
 
 def _evidence(finding: Finding) -> list[str]:
-    """Say why a rank failed: its traceback, else its last lines, then what they and the exit status mean."""
+    """Return the evidence of a failure: the traceback or the last lines, then the meaning of them and the status."""
     lines = [f"  | {line}" for line in finding.excerpt or finding.last_lines]
     if finding.origin:
         lines.append(f"  origin {finding.origin}" + (f" ({finding.origin_place})" if finding.origin_place else ""))
@@ -198,7 +198,7 @@ def _evidence(finding: Finding) -> list[str]:
 
 
 def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: Peer | None) -> list[str]:
-    """Say which rank failed, and where to read more."""
+    """Return the labelled lines on the rank that failed and where to read more."""
     finding = failed.finding
     device = "" if spec.name else f", device {spec.local_rank}"
     lines = [f"  check  {_suspicion(suspected)}"] if suspected else []
@@ -225,7 +225,7 @@ def _suspicion(suspected: Peer) -> str:
 
 
 def _peer(peer: Peer) -> str:
-    """Name a peer by all that is known of it: "rank 3 (device 3 on server 10.0.0.5)"."""
+    """Describe a peer by all that is known about it: "rank 3 (device 3 on server 10.0.0.5)"."""
     device = "" if peer.device_id is None else f"device {peer.device_id}"
     server = f"server {peer.server_id}" if peer.server_id else ""
     address = f"device address {peer.device_ip}" if peer.device_ip and not server else ""
@@ -242,7 +242,7 @@ def _node(job: JobSpec) -> str:
 
 
 def _others(outcome: Outcome, job: JobSpec) -> list[str]:
-    """Say what became of the ranks that are not the cause, one line per kind of end."""
+    """Return the lines on the ranks that are not the cause, one for each kind of end."""
     cause, root = outcome.cause, outcome.root
     culprit = cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
     if root:

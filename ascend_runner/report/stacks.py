@@ -18,7 +18,7 @@ _CHANGES: Final = {
 
 
 def text(hang: HangSeen, title: str = ALL) -> str:
-    """Show where these ranks are."""
+    """Describe where these ranks are."""
     lines = [title]
     for group in hang.stacks:
         lines.append(f"{rank_list(group.rank_ids)} ({group.state}{_CHANGES[group.has_changed]}):")
