@@ -2,7 +2,7 @@
 
 A write to a terminal under Ctrl-S, or to a pipe without a reader, blocks for any length of time. Only the console's
 thread ever blocks in one: the ranks are never slowed, and at the end the process exits without waiting for the thread.
-O_NONBLOCK cannot replace the thread: it belongs to the open file, which other processes on the same terminal share.
+O_NONBLOCK cannot replace the thread: it is a flag of the open file, which other processes on the terminal share.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STALL_LIMIT: Final = 1.0  # seconds without a byte written, at the end, after wh
 DRAIN_LIMIT: Final = 5.0  # seconds, at the end, for a console that is slow but still moves
 
 Data = Union[bytes, memoryview]
-Block = tuple[int, Data]  # the fd to write to, and what
+Block = tuple[int, Data]  # the fd to write to, and the data
 
 
 class Console:
@@ -49,7 +49,7 @@ class Console:
         *,
         write: Callable[[int, memoryview], int] = os.write,
     ) -> None:
-        """Take the messages to print on stderr: two functions that format them.
+        """Take two functions that format messages for stderr.
 
         `skipped_notice(lines)` replaces lines of ranks that did not fit into the queue, `failure_notice(error)` follows
         a failed write to stdout.
@@ -59,7 +59,7 @@ class Console:
         self._failure_notice = failure_notice
         self._write_some = write
         self._piece_size = PIECE
-        self._moved_at = 0.0  # when a write last began or took something, in seconds of the monotonic clock
+        self._moved_at = 0.0  # when a write last began or took bytes, in seconds of the monotonic clock
         self._closed: set[int] = set()  # file descriptors that no longer accept data
         self._changed = threading.Condition()  # guards the attributes below
         self._blocks: deque[Block] = deque()
@@ -76,12 +76,12 @@ class Console:
         Raises:
             AscendRunnerError: The limit of processes is reached.
         """
-        # Through a pipe of 64 KiB, the default, writer and reader on a busy machine wait for each other's turn.
+        # With the default of 64 KiB, writer and reader of a pipe on a busy machine keep waiting for each other.
         grow_pipe(STDOUT)
         self._thread = bounded.start_thread(self._run)
 
     def has_room(self, size: int) -> bool:
-        """Whether the queue has room for `size` bytes."""
+        """Return whether the queue has room for `size` bytes."""
         return self._queued + size <= QUEUE_LIMIT
 
     def skip(self, lines: int) -> None:
@@ -115,7 +115,7 @@ class Console:
                 self._cursor = None if end == b"\n" else (rank_id, end)
 
     def print(self, text: str) -> None:
-        """Queue text for stdout that belongs to no rank. Undecodable bytes of the environment are escaped."""
+        """Queue text of no rank for stdout. Undecodable bytes of the environment are escaped."""
         with self._changed:
             self._has_text = True
             self._put((STDOUT, text.encode(errors="backslashreplace")))
@@ -228,7 +228,7 @@ class Console:
     # --- Closing ------------------------------------------------------------------------------------------------------
 
     def _wait_while_it_moves(self, is_cut: Callable[[], bool]) -> None:
-        """Wait for the end of the thread, as long as it writes something every now and then."""
+        """Wait for the end of the thread, for as long as it keeps writing something."""
         start = now = time.monotonic()
         deadline = start + STALL_LIMIT
         while self._thread and now < deadline and not bounded.join(self._thread, deadline, is_cut) and not is_cut():
@@ -246,7 +246,7 @@ class Console:
                 self._write(*message)
 
         # In another thread: poll(2) promises room for some bytes only, so that the write of a line can still block.
-        with suppress(AscendRunnerError):  # no more threads: the messages are lost with the console
+        with suppress(AscendRunnerError):  # no thread can be started: the messages are lost with the console
             bounded.join(bounded.start_thread(write), time.monotonic() + STALL_LIMIT, is_cut)
 
 
@@ -263,7 +263,7 @@ def _wait_until_writable(fd: int) -> None:
 def grow_pipe(fd: int) -> None:
     """Increase the capacity of a pipe to `PIPE_SIZE`, if `fd` is a pipe and the user's limits (pipe(7)) allow it."""
     try:
-        if fcntl.fcntl(fd, F_GETPIPE_SZ) < PIPE_SIZE:  # a console may have been made larger by its owner
+        if fcntl.fcntl(fd, F_GETPIPE_SZ) < PIPE_SIZE:  # the owner of the pipe may have made it larger
             fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE)
     except OSError:
         return

@@ -1,7 +1,7 @@
 """Cuts a rank's byte stream into whole, prefixed lines for the console. Pure; decodes nothing.
 
 No line is split or merged. A line longer than `WRAP_AT` is wrapped, and the prefix is repeated. An unfinished line is
-held back until it is asked for, and then continued.
+held back until `show_unfinished` is called, and then continued.
 
 A carriage return lets a line be drawn again, as progress bars do. Such a line is either passed on state by state, or
 folded into its last state; then intermediate states are visible only to callers of `show_unfinished`.
@@ -33,7 +33,7 @@ class LineCutter:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is an unfinished line that was not shown."""
+        """Whether there is an unfinished line that has not been shown."""
         return bool(self._rest) and not self._is_rest_shown
 
     def feed(self, data: bytes) -> list[bytes | memoryview]:
@@ -132,7 +132,7 @@ class LineCutter:
         pieces = []
         *lines, unfinished = text.split(b"\n")
         if b"\r" in (*lines, unfinished)[0][:-1]:
-            self.continued = None  # the shown part of the line is drawn over
+            self.continued = None  # the part of the line that was shown is drawn over
         for line in lines:
             wrapped, state = self._last_state(line)
             pieces += [*wrapped, self.prefix + state + b"\n"]

@@ -52,7 +52,7 @@ class DiskWarnings:
         self._reported: set[str] = set()
 
     def warn_once(self, event: str, sentence: str) -> None:
-        """Warn, unless any log file has reported this event."""
+        """Warn, unless a log file has already reported this event."""
         with self._lock:
             is_new = event not in self._reported
             self._reported.add(event)
@@ -88,7 +88,7 @@ class LogFile:
         *,
         continues: bool = False,
     ) -> None:
-        """Open a new file, or one that `continues` what an earlier attempt has written.
+        """Open a new file, or one that `continues` the output of an earlier attempt.
 
         Raises:
             OutputError: The file cannot be created.
@@ -119,14 +119,14 @@ class LogFile:
             self._record_success()
 
     def skip(self, size: int) -> None:
-        """Leave out bytes of the output, which are recorded elsewhere."""
+        """Skip bytes of the output, which are recorded elsewhere."""
         self.offset += size
 
     def close(self) -> None:
         """Close the file. May be called twice."""
         if self._fd < 0:
             return
-        with suppress(OSError, OutputError):  # what was written before has arrived, or close() fails as well
+        with suppress(OSError, OutputError):  # everything written before has arrived, or close() fails as well
             self._follow()
             if not self._disk.status(self._fd).st_nlink:
                 add_gap(self.gaps, Gap(self.offset - self._size, self._size))
@@ -175,7 +175,7 @@ class LogFile:
     def _fill(self, data: bytes, start: int) -> int:
         """Write the whole lines of `data` from `start` on that fit, or else rotate; return the number of bytes written.
 
-        A line that is longer than a file may be stays in one piece.
+        A line that is longer than the limit of a file stays in one piece.
         """
         end = data.rfind(b"\n", start, start + max(0, self._rotation.max_size - self._size)) + 1
         if not end and self._is_at_line_start and self._size:

@@ -1,4 +1,4 @@
-"""The log directory of a job: locked while the job runs, and cleared of an earlier run's files before it is used.
+"""The log directory of a job: locked while the job runs, and cleared of the files of earlier runs before that.
 
 A run's logs, report and scripts belong together: they move to a `run-<n>` directory, of which the newest few are kept.
 Without the lock nothing is moved or written, so that a second start of a running job leaves its files alone.
@@ -32,7 +32,7 @@ _RUN_FOLDER: Final = r"run-([1-9][0-9]{0,8})"
 
 @contextmanager
 def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
-    """Hold the log directory of a job, with the files of earlier runs put aside.
+    """Lock the log directory of a job while the context lasts, with the files of earlier runs put aside.
 
     Raises:
         OutputError: another job writes to it, or it cannot be used.
@@ -53,7 +53,7 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
 
 
 def is_in_use(job: JobSpec) -> bool:
-    """Whether another job writes to the log directory. Creates nothing, and holds the lock only while checking."""
+    """Return whether another job writes to the log directory. Creates nothing, and locks only while checking."""
     return _is_locked(lock_path(job))
 
 
@@ -69,7 +69,7 @@ def _is_locked(path: str) -> bool:
 
 
 def busy_sentence(job: JobSpec) -> str:
-    """Say that the log directory is in use, and what to do."""
+    """Return the sentence for a log directory in use, with what to do."""
     return f"another job named {job.job_id!r} is writing to {job.log_dir!r}; use another --log-dir"
 
 
@@ -81,7 +81,7 @@ def lock_path(job: JobSpec) -> str:
 def is_file_of(job: JobSpec) -> Callable[[str], bool]:
     """Return a test for the names of files that this part of the job writes to the log directory, in any run.
 
-    Of a job that is the first to wait for a rank table here, it is not known which part it will be: then all are its.
+    A job that is the first to wait for a rank table here does not know its part yet: then the files of all parts count.
     """
     if not (job.is_placed or _is_any_part_running(job)):
         return _matcher(old_runs.file_names(job))
@@ -99,7 +99,7 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_any_part_running(job: JobSpec) -> bool:
-    """Whether another part of a job writes to its log directory."""
+    """Return whether another part of a job writes to its log directory."""
     own = lock_path(job)
     locks = glob.glob(f"{glob.escape(os.path.join(job.log_dir, job.job_id))}*.lock")
     return any(path != own and _is_locked(path) for path in locks)
@@ -108,11 +108,11 @@ def _is_any_part_running(job: JobSpec) -> bool:
 def put_aside(
     log_dir: str, is_ours: Callable[[str], bool], *, keep: int, clock: Callable[[], float] = time.monotonic
 ) -> tuple[str, ...]:
-    """Move the files of an earlier run, whose names are ours, into a directory of their own.
+    """Move the files of an earlier run whose names are ours into a directory of their own.
 
     The directory's number is one above the highest that has any of ours, so that the nodes of a job that share a log
     directory choose the same one for each run. Of the directories that have any of ours, the newest `keep` stay.
-    Returns the names of files that were still in their place when the time was over.
+    Returns the names of files that were still in place when the time was over.
 
     Raises:
         OutputError: the directory cannot be made.
@@ -129,7 +129,7 @@ def put_aside(
     for index, name in enumerate(earlier):
         if clock() >= deadline:
             return tuple(earlier[index:])
-        with suppress(FileNotFoundError):  # another node has put it aside
+        with suppress(FileNotFoundError):  # another node has already moved it
             os.rename(os.path.join(log_dir, name), os.path.join(folder, name))
 
     for number in sorted(numbers, reverse=True)[max(0, keep - 1) :]:
@@ -174,7 +174,7 @@ def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
 
 
 def _point_at_newest(job: JobSpec) -> None:
-    """Let the link `latest` beside the log directory point at it. What a user has put there stays."""
+    """Make the link `latest` beside the log directory point to it. A file or directory of that name stays."""
     link = job.newest_link
     neighbour = f"{link}-{os.urandom(8).hex()}"
     if os.path.lexists(link) and not os.path.islink(link):
@@ -187,7 +187,7 @@ def _point_at_newest(job: JobSpec) -> None:
 
 
 def _remove(folder: str, is_ours: Callable[[str], bool]) -> None:
-    """Remove a run's files, and the directory where nothing else is in it: another node's or job's files stay."""
+    """Remove a run's files, and its directory if that is empty then: files of another node or job stay."""
     for name in _ours(folder, is_ours):
         path = os.path.join(folder, name)
         if os.path.isdir(path) and not os.path.islink(path):

@@ -1,8 +1,7 @@
 """A bounded queue in front of a log file, and the thread that empties it: a hung disk does not delay the pump.
 
 Each file has a thread of its own, started with its first byte: with a shared pool, a few hung files could occupy every
-thread and starve the rest. A thread that waits for work costs one sleeping thread, and the pump never
-waits for one. A rank that prints nothing costs none.
+thread and starve the rest. The pump never waits for a thread. A rank that prints nothing has none.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def queue_limit(ranks: int) -> int:
 class LogWriter:
     """Takes the output of one rank and never blocks. `gaps` lists the bytes that the log file lacks.
 
-    `put` and `close` are called by one thread, the pump's.
+    Only the thread of the pump calls `put` and `close`.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class LogWriter:
         self._now = now
         self._queue: queue.SimpleQueue[bytes | int | None] = queue.SimpleQueue()  # data, bytes to skip, or the end
         self._thread: threading.Thread | None = None
-        self._has_no_thread = False  # whether none could be started
+        self._has_no_thread = False  # whether no thread could be started
         self._when_room: Callable[[], None] | None = None
         self._is_given_up = False
         # Written by the pump's thread only:
@@ -67,7 +66,7 @@ class LogWriter:
 
     @property
     def gaps(self) -> Sequence[Gap]:
-        """The bytes that were lost."""
+        """The parts of the output that were lost."""
         gaps = [*self._dropped, *self.file.gaps]
         if self._is_given_up and self._unwritten:
             gaps.append(Gap(self.file.offset, self._unwritten))
@@ -75,7 +74,7 @@ class LogWriter:
 
     @property
     def lost(self) -> int:
-        """How many bytes the log file lacks."""
+        """The number of bytes that the log file lacks."""
         return sum(gap.size for gap in self.gaps)
 
     @property
@@ -85,7 +84,7 @@ class LogWriter:
 
     @property
     def has_started(self) -> bool:
-        """Whether there was anything to write."""
+        """Whether there has been anything to write."""
         return self._thread is not None or self._has_no_thread
 
     def put(self, data: bytes) -> bool:
@@ -125,7 +124,7 @@ class LogWriter:
             self._call_if_room()
 
     def is_hung(self) -> bool:
-        """Whether the queue has been full for `STALL_LIMIT` without a byte written."""
+        """Return whether the queue has been full for `STALL_LIMIT` without a byte written."""
         if not self._is_full():
             self._full_since = None
             return False
@@ -207,7 +206,7 @@ def drain(
 ) -> None:
     """Wait until all closed writers have ended, or `is_cut`, for as long as any writes something within `seconds`.
 
-    All of them count, since they share a disk that may serve one after the other. What is not written then is lost.
+    All of them count, since they share a disk that may serve one after the other. The rest is lost.
     """
     progress, moved_at = -1, now()
     while alive := [writer for writer in writers if writer.is_alive]:

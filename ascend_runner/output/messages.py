@@ -49,7 +49,7 @@ class Messages:
         self._send(Level.INFO, printable(sentence))
 
     def note(self, sentence: str) -> None:
-        """Report a fact about the job, once: before each attempt the job is planned anew, with the same facts."""
+        """Report a fact about the job once, although each attempt plans the job anew and finds the same facts."""
         if sentence not in self._notes:
             self._notes.add(sentence)
             self.info(sentence)
@@ -69,7 +69,7 @@ class Messages:
 
 
 def format_message(level: Level, text: str, *, has_colors: bool = False, begins_with_time: bool = False) -> bytes:
-    """Format a message as it is written; whatever could control a terminal is escaped.
+    """Format a message for output; characters that could control a terminal are escaped.
 
     Further lines stay indented, so that a newline in a name cannot forge a message of the runner.
     """

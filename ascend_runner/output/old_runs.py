@@ -1,8 +1,8 @@
 """Removes all but the newest log directories of earlier runs from ./logs, where each run has a directory of its own.
 
 Only files that runs of this job have made are removed: a directory with anything else in it, such as a checkpoint that
-a rank has saved there, stays as it is. A run locks its directory before it writes its report, so a directory with a
-report and a free lock is that of a run that has ended. Of two runners that start at the same time one skips the
+a rank saved there, stays as it is. A run locks its directory before it writes its report, so a directory with a
+report and a free lock belongs to a run that has ended. Of two runners that start at the same time one skips the
 directories that the other removes.
 """
 
@@ -34,9 +34,9 @@ class _TimeIsOverError(Exception):
 
 
 def remove_old(job: JobSpec, warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-    """Remove the directories of earlier runs beside a job's own log directory, but for the `log_runs` that ended last.
+    """Remove the directories of earlier runs beside a job's log directory, except the `log_runs` that ended last.
 
-    It takes REMOVE_LIMIT seconds at most. A failure is a warning.
+    It takes at most REMOVE_LIMIT seconds. A failure causes a warning.
     """
 
     def check_time() -> None:
@@ -62,7 +62,7 @@ def _earlier(job: JobSpec) -> Iterator[tuple[int, str]]:
         for entry in entries:
             if entry.name == own or not is_name(entry.name):
                 continue
-            with suppress(FileNotFoundError):  # of another part of the job, or without a report yet
+            with suppress(FileNotFoundError):  # belongs to another part of the job, or has no report yet
                 folder = entry.stat(follow_symlinks=False)
                 report = os.lstat(os.path.join(entry.path, os.path.basename(job.report_path)))
                 if stat.S_ISDIR(folder.st_mode) and folder.st_uid == os.geteuid():
@@ -72,7 +72,7 @@ def _earlier(job: JobSpec) -> Iterator[tuple[int, str]]:
 def _remove(folder: str, job: JobSpec, check_time: Callable[[], None]) -> None:
     """Remove a run's directory, unless a runner is using it or something else is in it.
 
-    The report and the locks come last: until then the directory is still recognised as that of a run.
+    The report and the locks come last: until then the directory is still recognized as that of a run.
     """
     with os.scandir(folder) as scanned:
         entries = list(scanned)
@@ -96,7 +96,7 @@ def _remove(folder: str, job: JobSpec, check_time: Callable[[], None]) -> None:
 
 
 def _is_of_run(entry: os.DirEntry[str], job: JobSpec) -> bool:
-    """Whether a run makes such an entry of its directory: a file, CANN's logs, the rank table, an empty directory."""
+    """Return whether a run makes such an entry: a file, CANN's logs, the rank table, an empty directory."""
     if entry.is_dir(follow_symlinks=False):
         return entry.name == job.job_id or {*os.listdir(entry.path)} <= {TABLE_NAME}
     # A file of another name keeps the directory.
@@ -114,7 +114,7 @@ def file_names(job: JobSpec, part: str = ".*", processes: str = ".+", reruns: st
 
 
 def _try_lock(path: str, held: ExitStack) -> bool:
-    """Lock a file until `held` is closed, unless it is locked; on a file system without locks that is unknown."""
+    """Lock a file until `held` is closed, unless it is locked already, as far as the file system knows locks."""
     try:
         fd = os.open(path, _LOCK_FLAGS)
         held.callback(os.close, fd)

@@ -1,8 +1,8 @@
-"""Moves every byte that the ranks write: unchanged to each rank's log file, as whole prefixed lines to the console.
+"""Moves every byte that the ranks write: unchanged to their log files, as whole prefixed lines to the console.
 
 One thread reads all pipes and never waits for anything else: console and log files have queues and threads of their
 own. A rank whose log queue is full is not read until there is room again, or until its disk counts as hung; no other
-rank notices. While the ranks print only single lines, it pauses after a read, and then reads what has come meanwhile.
+rank notices. While the ranks print only single lines, it pauses after a read, so that the next one gets more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter
 TAIL_SIZE: Final = 64 * 1024  # bytes of each rank's output kept for the report
 READ_SIZE: Final = 256 * 1024  # bytes; 4 KiB would take 60 times as many system calls
 HEAP_THRESHOLD: Final = 8 * 1024 * 1024  # bytes, see _keep_buffers
-SETTLE_LIMIT: Final = 0.2  # seconds to read what is in the pipes already, which takes microseconds
+SETTLE_LIMIT: Final = 0.2  # seconds to read the present contents of the pipes, which takes microseconds
 FLOOD: Final = 4096  # bytes of one round of reads; with less, the ranks print single lines
 CALM_AFTER: Final = 1.0  # seconds without a flood
 NAP: Final = 0.1  # seconds of such a pause; without it, each line wakes four threads
@@ -47,11 +47,11 @@ class Stream:
         show_after: float = SHOW_AFTER,
         has_timestamps: bool = False,
     ) -> None:
-        """Without `cutter` the rank's lines are not shown; an unfinished line is shown `show_after` seconds later."""
+        """Without `cutter` the rank's lines are not shown; unfinished lines are shown after `show_after` seconds."""
         self.rank_id = rank_id
         self.log = log
         self.show_after = show_after
-        self.tap: Callable[[bytes], None] | None = None  # also gets all that is read
+        self.tap: Callable[[bytes], None] | None = None  # also receives everything that is read
         self._cutter = cutter
         self._timeless = cutter.prefix if cutter and has_timestamps else None
         self.activity = log.activity
@@ -127,7 +127,7 @@ class Pump:
         return writer
 
     def settle(self, seconds: float = SETTLE_LIMIT) -> None:
-        """Wait until everything written before the call was read, at most `seconds`."""
+        """Wait at most `seconds` until everything written before the call has been read."""
         self._settled.clear()  # an earlier call may have given up
         self._wake()
         self._settled.wait(seconds)
@@ -160,7 +160,7 @@ class Pump:
 
     def _wake(self) -> None:
         """Wake the thread. Also called by the threads of log files, even after the end."""
-        with self._closing, suppress(BlockingIOError):  # full of earlier calls
+        with self._closing, suppress(BlockingIOError):  # full because of earlier calls
             if not self._epoll.closed:
                 os.write(self._waker, b"\0")
 
@@ -173,7 +173,7 @@ class Pump:
             for fd, stream in list(self._streams.items()):
                 self._read_rest(fd, stream)
         except BaseException as error:
-            # Ranks would hang in writes to pipes that are not read any more, so the job has to end.
+            # Ranks would hang in writes to pipes that nobody reads any more, so the job has to end.
             self.failure = error
             os.kill(os.getpid(), SIGTERM)
             raise
@@ -224,7 +224,7 @@ class Pump:
         return len(data)
 
     def _read_rest(self, fd: int, stream: Stream) -> None:
-        """Read the present contents of a pipe. An outsider may hold it open, or even write on."""
+        """Read the present contents of a pipe. An outsider may hold it open, or even keep writing."""
         size = array.array("i", [0])
         fcntl.ioctl(fd, termios.FIONREAD, size)
         left = size[0]

@@ -33,7 +33,7 @@ class RankOutputs:
         *,
         tap: Callable[[int], Callable[[bytes], None]] | None = None,
     ) -> None:
-        """`activities` count the output of each rank; `tap` returns what also takes the output of a rank."""
+        """`activities` count the output of each rank; `tap` returns what also receives the output of a rank."""
         self._job = job
         self._warn, self._activities, self._tap = warn, activities, tap
         self._pump = Pump(console)
@@ -42,12 +42,12 @@ class RankOutputs:
 
     @property
     def last_activity(self) -> float:
-        """The time at which a rank last wrote, in seconds of the monotonic clock."""
+        """The time when a rank last wrote, in seconds of the monotonic clock."""
         return self._pump.last_activity
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that has ended the reading of output, None while it works."""
+        """The error that ended the reading of output, or None while it works."""
         return self._pump.failure
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class RankOutputs:
         self._pump.settle()
 
     def read_so_far(self, rank_id: int) -> RankOutput:
-        """Return the output of a rank that was read so far."""
+        """Return the output of a rank that has been read so far."""
         stream = self._streams[rank_id]
         gaps, activity = stream.log.gaps, stream.activity
         return RankOutput(

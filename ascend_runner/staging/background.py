@@ -13,13 +13,13 @@ from ascend_runner.plan.staging import Stage, Staged
 from ascend_runner.staging.copies import CancelledError
 from ascend_runner.staging.task import StageTask
 
-LOOK_INTERVAL: Final = 0.1  # seconds between two looks for a stop signal
+LOOK_INTERVAL: Final = 0.1  # seconds between two checks for a stop signal
 STOP_LIMIT: Final = 0.5  # seconds for the thread to end; a disk that hangs keeps it longer
 
 
 @contextmanager
 def running(stages: Sequence[Stage], say: Callable[[str], None], warn: Callable[[str], None]) -> Iterator[Staging]:
-    """Copy data sets while the context lasts; what has been copied at its end stays.
+    """Copy data sets while the context lasts; the files copied by its end stay.
 
     Raises:
         AscendRunnerError: The limit of processes is reached.
@@ -36,7 +36,7 @@ class Staging:
     """Copies the data sets in a thread, one after the other."""
 
     def __init__(self, stages: Sequence[Stage], say: Callable[[str], None], warn: Callable[[str], None]) -> None:
-        """`say` and `warn` are called in the thread."""
+        """`say` (for progress) and `warn` are called in the thread."""
         self._stages = stages
         self._say, self._warn = say, warn
         self._stop = threading.Event()
@@ -78,7 +78,7 @@ class Staging:
         return tuple(self._results)
 
     def close(self) -> None:
-        """End the thread; what it has copied stays. May be called twice."""
+        """End the thread; the files that it has copied stay. May be called twice."""
         self._stop.set()
         if self._thread:
             self._thread.join(STOP_LIMIT)

@@ -1,4 +1,4 @@
-"""Copies the files of a data set with several threads, each file to a neighbour that is renamed when it is whole.
+"""Copies the files of a data set with several threads, each file to a neighbour that is renamed when it is complete.
 
 A file that was interrupted is continued where its neighbour ends. A source that changes meanwhile is an error.
 """
@@ -21,9 +21,9 @@ from ascend_runner.errors import AscendRunnerError, OutputError, reason
 from ascend_runner.host import bounded
 from ascend_runner.staging.data_sets import OWN_PREFIX, PERMISSIONS, Entry, Kind
 
-THREADS: Final = 8  # one alone waits most of its time for a network disk
+THREADS: Final = 8  # a single one spends most of its time waiting for a network disk
 CHUNK: Final = 8 << 20  # bytes of one system call, after which a stop is noticed
-SPARSE: Final = 1 << 20  # bytes from which on a file is looked at for holes
+SPARSE: Final = 1 << 20  # bytes from which on a file is searched for holes
 PART: Final = f"{OWN_PREFIX}part-"
 STAT_BLOCK: Final = 512  # bytes; the unit of st_blocks
 WRITABLE: Final = 0o700
@@ -32,15 +32,15 @@ NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class CancelledError(Exception):
-    """The copy was told to end."""
+    """The copy was cancelled."""
 
 
 @attrs.define(eq=False, repr=False)
 class Copies:
     """Copies files of one data set from below `source` to below `target`.
 
-    `boot` identifies the boot of this machine, since which a file that was written in part is as it was written. `done`
-    counts the bytes of the files that were not there before.
+    `boot` identifies the boot of this machine: a partial file that was written since then is intact. `done` counts the
+    bytes of the files that were not there before.
     """
 
     source: str
@@ -54,7 +54,7 @@ class Copies:
     _syncs_each: bool = attrs.field(factory=lambda: not _syncfs_tells(os.uname().release), init=False)
 
     def start(self, entries: Iterator[Entry]) -> list[threading.Thread]:
-        """Start to copy these files; the first failure sets `error`, and all threads that end without one `finished`.
+        """Start copying these files. The first failure sets `error`; `finished` counts threads that end without one.
 
         Raises:
             AscendRunnerError: No thread can be started.
@@ -99,7 +99,7 @@ class Copies:
 
     @staticmethod
     def _has_content(entry: Entry, target: str) -> bool:
-        """Whether the file is there; if only its permissions differ, they are set."""
+        """Return whether the file is there; if only its permissions differ, set them."""
         try:
             status = os.lstat(target)
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class Copies:
                     raise CancelledError
                 count = _send(source, target, begin, min(CHUNK, end - begin))
                 if not count:
-                    return  # the source was truncated, which the check that follows tells
+                    return  # the source was truncated, as the check that follows reports
                 self._note(count)
                 begin += count
         self._note(entry.size - begin)
@@ -154,7 +154,7 @@ def opened(fd: int) -> Iterator[int]:
 
 
 def part_name(entry: Entry, boot: str) -> str:
-    """Return the name of the temporary copy of a file. It changes when the file does."""
+    """Return the name of the temporary copy of a file. The name changes when the file does."""
     return PART + hashlib.sha256(entry.encode() + boot.encode()).hexdigest()[:32]
 
 
@@ -194,7 +194,7 @@ def remove(entry: Entry, top: str) -> None:
         if entry.kind is not Kind.FOLDER:
             os.unlink(path)
             return
-        with suppress(OSError):  # it has files of others
+        with suppress(OSError):  # it contains files of others
             os.rmdir(path)
 
 
@@ -209,7 +209,7 @@ def _make_writable(folder: str, status: os.stat_result) -> None:
 
 
 def _open_part(path: str) -> int:
-    """Open the neighbour of a file, with what an earlier run has written to it.
+    """Open the neighbour of a file, with whatever an earlier run wrote to it.
 
     Raises:
         OSError: It cannot be opened, or it is another user's.
@@ -240,7 +240,7 @@ def _data(fd: int, begin: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _send(source: int, target: int, offset: int, count: int) -> int:
-    """Copy some bytes to the position of the target; return how many."""
+    """Copy some bytes to the current position of the target; return how many."""
     try:
         return os.sendfile(target, source, offset, count)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The contents of a data set, as entries: walked in the source, listed in a manifest, looked for in the copy.
+"""The contents of a data set, as entries: walked in the source, listed in a manifest, looked up in the copy.
 
 Memory does not grow with the number of files: everything is an iterator. A symlink that stays within the data set stays
-a symlink; what any other refers to is a part of the data set itself (as with rsync --copy-unsafe-links).
+a symlink; the target of any other is a part of the data set itself (as with rsync --copy-unsafe-links).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OWN_PREFIX: Final = ".staging."
 MANIFEST: Final = f"{OWN_PREFIX}manifest"
 LOCK: Final = f"{OWN_PREFIX}lock"
 COMPLETE: Final = ".complete.json"
-EMPTY: Final = frozenset({"lost+found"})  # what a new file system contains
+EMPTY: Final = frozenset({"lost+found"})  # the contents of a new file system
 
 DANGLING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 PERMISSIONS: Final = 0o777  # not setuid and setgid: the copy belongs to the user of the job
@@ -35,7 +35,7 @@ LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, of which each character may 
 
 
 class Kind(enum.Enum):
-    """What an entry is; the values are those in a manifest."""
+    """The kind of an entry; the values are those in a manifest."""
 
     FILE = "file"
     FOLDER = "directory"
@@ -60,14 +60,14 @@ class Entry:
         return json.dumps(fields).encode() + b"\n"
 
     def has_stamp(self, status: os.stat_result) -> bool:
-        """Whether a file has the size and time of this entry. File systems without nanoseconds cut the time."""
+        """Return whether a file has the size and time of this entry. File systems without nanoseconds cut the time."""
         times = {self.mtime_ns, self.mtime_ns // SECOND * SECOND}
         return stat.S_ISREG(status.st_mode) and status.st_size == self.size and status.st_mtime_ns in times
 
 
 @attrs.define
 class Total:
-    """The sum of entries, in whatever order they come: their number, their bytes and a checksum."""
+    """The sum of entries, independent of their order: their number, their bytes and a checksum."""
 
     entries: int = 0
     files: int = 0
@@ -86,7 +86,7 @@ class Total:
 
 
 def walk(top: str, name: str = "") -> Iterator[Entry]:
-    """Yield what is in a directory, or only its file `name`. A directory comes before its contents.
+    """Yield the entries in a directory, or only its file `name`. A directory comes before its contents.
 
     Raises:
         OSError: Something cannot be read; its path is the error's.
@@ -115,12 +115,12 @@ def walk(top: str, name: str = "") -> Iterator[Entry]:
 
 
 def is_own(name: str) -> bool:
-    """Whether this is the name of a file of the runner, at the top of a copy."""
+    """Return whether this is the name of a file of the runner at the top of a copy."""
     return name == COMPLETE or name.startswith(OWN_PREFIX)
 
 
 def has_contents(folder: str) -> bool:
-    """Whether a directory has more than the runner's own files and what a new file system contains."""
+    """Return whether a directory has more than the runner's files and the contents of a new file system."""
     return any(name not in EMPTY and not is_own(name) for name in os.listdir(folder))
 
 
@@ -152,7 +152,7 @@ def _entry(path: str, status: os.stat_result) -> Entry:
 
 
 def is_staged(entry: Entry, top: str) -> bool:
-    """Whether the copy below `top` has an entry. Times of directories change with what others put there."""
+    """Return whether the copy below `top` has an entry, ignoring times of directories, which others may change."""
     path = os.path.join(top, entry.path)
     try:
         status = os.lstat(path)
@@ -179,7 +179,7 @@ def listed(manifest: str) -> Iterator[Entry]:
 
 
 def summary(path: str) -> Mapping[str, object]:
-    """Return the object in the last line of a manifest, or in COMPLETE; an empty one if it is missing or damaged."""
+    """Return the object in the last line of a manifest or in COMPLETE, or an empty one if missing or damaged."""
     last = files.read_end(path, LONGEST_SUMMARY).rstrip(b"\n").rpartition(b"\n")[2]
     try:
         found = json.loads(last)

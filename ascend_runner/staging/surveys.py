@@ -1,4 +1,4 @@
-"""What is in a data set, what of it is missing in the copy, and whether there is room for that."""
+"""Surveys a data set: its contents, the parts missing from the copy, and whether there is room for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_FREE: Final = 0.1  # of the file system; platforms take a node with a full
 
 @attrs.define(kw_only=True)
 class Survey:
-    """What is in a data set, what of it is missing in the copy, and the first path that cannot be copied ("": none)."""
+    """The sizes of a data set and of what its copy lacks, and the first path that cannot be copied ("": none)."""
 
     found: Total = attrs.field(factory=Total)
     missing: Total = attrs.field(factory=Total)
@@ -45,11 +45,11 @@ def surveying(stage: Stage, survey: Survey) -> Iterator[bytes]:
 
 
 def check_room(stage: Stage, missing: Total) -> None:
-    """Check that the file system of a copy has room for what is missing.
+    """Check that the file system of a copy has room for the missing files.
 
     Raises:
-        OSError: There is no answer.
-        OutputError: Less than a tenth of it would stay free.
+        OSError: The file system does not give its size.
+        OutputError: Less than a tenth of the file system would stay free.
     """
     folder = stage.folder
     while not os.path.exists(folder):

@@ -1,7 +1,7 @@
-"""Performs one stage: brings a directory to the contents of a data set, and marks it as complete.
+"""Performs one stage: gives a directory the contents of a data set, and marks it as complete.
 
-In the directory, LOCK lets one runner copy while others wait, MANIFEST lists all that may be there, and COMPLETE comes
-last. What is interrupted at any point is continued by the next runner.
+In the directory, LOCK lets one runner copy while others wait, MANIFEST lists all that may be there, and COMPLETE is
+written last. The next runner continues a stage that was interrupted at any point.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEW_MANIFEST: Final = f"{OWN_PREFIX}manifest.new"
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 SILENCE: Final = 10.0  # seconds before the first message: a small copy needs none
 REPORT_INTERVAL: Final = 30.0  # seconds between further ones
-LOOK_INTERVAL: Final = 0.2  # seconds between two looks at the lock, or at the threads
+LOOK_INTERVAL: Final = 0.2  # seconds between two checks of the lock, or of the threads
 END_LIMIT: Final = 5.0  # seconds for the other threads after one has failed
 
 
@@ -52,7 +52,7 @@ class StageTask:
         """Copy what is missing.
 
         Raises:
-            CancelledError: It was told to end.
+            CancelledError: `stop` was set.
             OSError: Something cannot be read or written; its path is the error's.
             OutputError: The copy is impossible for another reason.
         """
@@ -106,9 +106,9 @@ class StageTask:
         return True
 
     def _remove_damaged(self) -> None:
-        """Remove files whose contents a crash of the machine may have lost although they have their sizes.
+        """Remove files whose contents a crash of the machine may have lost, although their sizes are right.
 
-        If the manifest is lost as well, the source has their names.
+        If the manifest is lost as well, their names come from the source.
         """
         former = data_sets.summary(self._own(MANIFEST))
         if former.get("boot") == self._boot or os.path.lexists(self._own(COMPLETE)):
@@ -135,7 +135,7 @@ class StageTask:
         return survey
 
     def _replace(self, survey: Survey) -> None:
-        """Bring the copy to what the new manifest lists."""
+        """Update the copy to the contents of the new manifest."""
         with suppress(FileNotFoundError):
             os.unlink(self._own(COMPLETE))
         if data_sets.summary(self._own(MANIFEST)).get("checksum", _hex(survey.found)) != _hex(survey.found):
@@ -143,7 +143,7 @@ class StageTask:
         with copies.opened(_open_no_symlink(self._own(NEW_MANIFEST), os.O_RDONLY)) as manifest:
             os.fsync(manifest)
         os.replace(self._own(NEW_MANIFEST), self._own(MANIFEST))
-        with copies.opened(_open_folder(self.stage.folder)) as folder:  # no file is renamed to its name before
+        with copies.opened(_open_folder(self.stage.folder)) as folder:  # no file is renamed to its final name before
             os.fsync(folder)
         self._copy(survey.missing)
         for entry in data_sets.listed(self._own(MANIFEST)):
@@ -157,7 +157,7 @@ class StageTask:
         files.write_atomically(self._own(COMPLETE), self._summary(survey))
 
     def _remove_vanished(self) -> None:
-        """Remove what the former manifest lists and the source no longer has. What others have put there stays."""
+        """Remove entries of the former manifest that the source no longer has. Files of others stay."""
         folders: list[Entry] = []
         for entry in data_sets.listed(self._own(MANIFEST)):
             self._check_stop()
@@ -188,7 +188,7 @@ class StageTask:
             raise OutputError(f"cannot stage {self.stage.source!r}: a thread that copies has ended unexpectedly")
 
     def _files(self) -> Iterator[Entry]:
-        """Yield the files; directories and symlinks are made in between, so that each file finds its directory."""
+        """Yield the files; directories and symlinks are made in between, so that the directory of each file exists."""
         for entry in data_sets.listed(self._own(MANIFEST)):
             self._check_stop()
             if entry.kind is Kind.FOLDER:
