@@ -7,10 +7,13 @@ import functools
 import os
 import shutil
 import statistics
+import subprocess
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from os.path import dirname, join
 from typing import Final
+from urllib.parse import urlsplit
 
 from ascend_runner.board import NAME, opened
 from ascend_runner.host import memory
@@ -43,6 +46,25 @@ def status() -> Iterator[Row]:
 
     yield Row(f"ascend-job status of {RANKS} ranks, start to exit", statistics.median(samples), seconds, reach=0.3)
     yield Row(f"  times that list and events, {LOOKS} times each, wake the job", woken, count, reach=0)
+
+
+def metrics() -> Iterator[Row]:
+    """Time a scrape of what `ascend-job metrics --listen` serves."""
+    with measure.sleeping(OURS, RANKS) as pids:
+        command = [VIEWER, "metrics", str(pids[0]), "--listen", "0"]
+        with measure.started(command, stderr=subprocess.PIPE) as popen:
+            assert popen.stderr  # noqa: S101  mypy must know
+            url = urlsplit(popen.stderr.readline().decode().split()[-1])
+            samples = [_seconds_of_scrape(url.netloc, url.path) for _ in range(RUNS)]
+    yield Row(f"ascend-job metrics --listen, a scrape of {RANKS} ranks", statistics.median(samples), seconds, reach=0.2)
+
+
+def _seconds_of_scrape(server: str, path: str) -> float:
+    start = time.monotonic()
+    with contextlib.closing(HTTPConnection(server, timeout=measure.LIMIT)) as connection:
+        connection.request("GET", path)
+        connection.getresponse().read()
+    return time.monotonic() - start
 
 
 def watched() -> Iterator[Row]:
@@ -105,4 +127,4 @@ def _begin(place: str) -> float:
     return time.perf_counter() - start
 
 
-ROWS: Final = (status, watched, board)
+ROWS: Final = (status, metrics, watched, board)
