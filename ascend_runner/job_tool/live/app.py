@@ -5,6 +5,8 @@ The frames come as lines of styled text, so no log is ever parsed as markup. Onl
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import threading
 from collections.abc import Collection
 from typing import Callable, ClassVar, Final, Optional
@@ -121,7 +123,8 @@ class Top(App[None]):
         yield self.picture
 
     def on_mount(self) -> None:
-        """Begin to look at the job."""
+        """Begin to look at the job. SIGTERM quits, so that the terminal is not left as it is now."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         bounded.start_thread(self._run)
 
     def on_unmount(self) -> None:
