@@ -19,7 +19,7 @@ from ascend_runner.guardian.signal_sets import WATCHED
 from ascend_runner.host import terminal
 from ascend_runner.inspection.precheck import Precheck
 from ascend_runner.launcher import Launcher
-from ascend_runner.output.console import STDERR, Console
+from ascend_runner.output.console import Console
 from ascend_runner.output.messages import Level, Messages, format_message
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.plan.secrets import Masker
@@ -60,7 +60,7 @@ def main(
         try:
             # The kernel accepts "=x", which is not a variable that can be set for a rank.
             variables = {name: value for name, value in environ.items() if name}
-            messages = Messages(console.show_message, has_colors=terminal.has_colors(STDERR, variables))
+            messages = Messages(console.show_message, has_colors=terminal.has_colors(terminal.STDERR, variables))
             ended, text = Program(variables, signals, console, messages).run(argv)
         finally:
             console.close(signals.is_hurried)
@@ -161,7 +161,7 @@ def _print(text: str) -> int:
 
 def _write_last_message(sentence: str) -> None:
     may_write_from_the_background()
-    os.write(STDERR, format_message(Level.ERROR, sentence))
+    os.write(terminal.STDERR, format_message(Level.ERROR, sentence))
 
 
 def _plan_text(prepared: Preparation, environ: Mapping[str, str]) -> str:

@@ -152,7 +152,7 @@ def move(path: str, target: str) -> None:
 
 
 def remove(*paths: str) -> None:
-    """Remove files, as far as possible."""
+    """Remove files. Ignore those that are missing or cannot be removed."""
     for path in paths:
         with suppress(OSError):
             os.unlink(path)

@@ -1,4 +1,4 @@
-"""Writes a table as HTML for notebooks: without styles, scripts and pictures, which they would remove. Pure."""
+"""Formats a table as HTML for notebooks, without styles, scripts and pictures, which notebooks would remove. Pure."""
 
 from __future__ import annotations
 

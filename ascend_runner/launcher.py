@@ -132,7 +132,7 @@ class Launcher:
     def begin(self, job: JobSpec) -> Journal:
         """Hold the directories of a job until `log_dir` is closed, and report that it is being prepared.
 
-        May be called again when more is known: its files are renamed then.
+        Calling it again with a plan that knows more renames the files of the job.
 
         Raises:
             OutputError: another job uses the log directory, or it cannot be made.

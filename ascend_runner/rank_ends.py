@@ -19,7 +19,7 @@ WITH_ENDING: Final = frozenset({RankState.FAILED, RankState.STOPPED})
 def described(state: RankState, ending: Optional[Ending], agent: str = "") -> str:
     """Describe a rank: "running", "failed (exit status 1)", "stopped (SIGTERM)", "killed (SIGKILL)".
 
-    `agent` is added to what the runner has done, such as " by the runner".
+    `agent` is added to the actions of the runner, such as " by the runner".
     """
     if state not in WITH_ENDING:
         return WORDS.get(state, state.value)

@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Optional
 
-from ascend_runner import board_reader, quiet
+from ascend_runner import board_reader
 from ascend_runner.board import Board
 from ascend_runner.board_reader import View
 from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import RankState
+from ascend_runner.supervision import quiet
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import duration, rank_list
 
-SHOWN_IN: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})  # what follows has its own lines
+SHOWN_IN: Final = frozenset(
+    {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}
+)  # the others have messages of their own
 
 LastStep = Callable[[], Optional[Mapping[str, object]]]
 
@@ -58,7 +61,7 @@ def writing(spec: JobSpec, board: Board, last_step: LastStep, write: Callable[[s
 def sentence(view: View, last_step: Mapping[str, object], interval: float) -> str:
     """Sum up a running attempt: "8 of 8 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.31".
 
-    Steps and output that are older than the interval are given with their age. "" if the attempt is being stopped.
+    The age is added to steps and output older than the interval. Return "" if the attempt is being stopped.
     """
     if view.phase not in SHOWN_IN:
         return ""
@@ -79,7 +82,7 @@ def sentence(view: View, last_step: Mapping[str, object], interval: float) -> st
 
 
 def _training(view: View, last_step: Mapping[str, object], interval: float) -> str:
-    """Return the last step with its loss: "step 1204 of 1563, loss 2.31"; "" if no step is known."""
+    """Return the last step with its loss: "step 1204 of 1563, loss 2.31", or "" if no step is known."""
     step = view.last_step
     if step is None or step["step"] is None:
         return ""

@@ -69,7 +69,6 @@ FLOORS: Final = {
     "errors": 0,
     "import_path": 0,
     "problems": 0,
-    "quiet": 0,
     "files": 0,
     "html_table": 0,
     "text": 0,

@@ -125,7 +125,7 @@ def test_large_table() -> None:
     """Rows that do not fit are counted."""
     rows = shown(table(65_536 // 8)).rows
 
-    assert [f"and {65_536 // 8 - len(rows) + 2} servers more"] == rows[-1]
+    assert [f"and {65_536 // 8 - len(rows) + 2} more servers"] == rows[-1]
 
 
 def test_runner_does_without() -> None:

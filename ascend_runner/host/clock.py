@@ -53,7 +53,7 @@ class _Timex(ctypes.Structure):
 
 
 def since(wall: float, monotonic: float) -> Clock:
-    """Return the clock since a moment, which both clocks have given. It takes two system calls."""
+    """Return the clock since a moment, given by the wall clock and the monotonic clock. It takes two system calls."""
     return Clock(
         wall_start=wall,
         monotonic_start=monotonic,
@@ -64,15 +64,15 @@ def since(wall: float, monotonic: float) -> Clock:
 
 
 def _max_error() -> float | None:
-    """Return how far the clock may be from true time, in seconds; None if the kernel does not say so."""
-    timex = _Timex(modes=0)  # which changes nothing, and everybody may do
+    """Return how far the clock may be from true time, in seconds, or None if the kernel does not report it."""
+    timex = _Timex(modes=0)  # which changes nothing, and requires no privileges
     if ctypes.CDLL(None).adjtimex(ctypes.byref(timex)) < 0:
         return None
     return float(timex.maxerror) / 1e6
 
 
 def is_of_disk(path: str) -> bool:
-    """Whether a file gets its times from a server: other disks than NFS may take them from this machine."""
+    """Whether a file gets its times from a server, as on NFS. Other disks may take them from this machine."""
     return file_system.type_of(path) == file_system.NFS
 
 

@@ -11,7 +11,7 @@ TMPFS: Final = 0x01021994
 
 
 def type_of(path: str) -> int:
-    """Return the type of the file system that has a file; 0 if that is unknown."""
+    """Return the type of the file system that has a file, or 0 if it is unknown."""
     status = ctypes.create_string_buffer(256)  # a struct statfs, which is shorter, and begins with the type
     failed = ctypes.CDLL(None).statfs(os.fsencode(path), status)
     return 0 if failed else ctypes.c_long.from_buffer(status).value

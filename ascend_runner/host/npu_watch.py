@@ -21,25 +21,25 @@ import attrs
 from ascend_runner.host.npu_smi import Device
 
 INTERVAL: Final = "2"  # seconds
-PATIENCE: Final = 10.0  # seconds without a line until npu-smi is given up
+PATIENCE: Final = 10.0  # seconds without a line until npu-smi is killed
 CLOSE_LIMIT: Final = 0.5  # seconds
 BLOCK: Final = 1 << 16  # bytes
 LONGEST_LINE: Final = 1 << 12  # bytes
 # The session leader that opens a terminal gets it as its controlling terminal (credentials(7)).
 TAKE_TERMINAL: Final = ("/bin/sh", "-c", 'terminal=$0; exec "$@" <"$terminal" >"$terminal" 2>&1')
 
-# The names of the columns, of which one may have a space in it, or follow another without one.
+# The names of the columns. A name may contain a space, and may follow another one without a space.
 _NAME: Final = re.compile(r"[A-Z][A-Za-z]*(?: [A-Z][A-Za-z]*)*\([A-Za-z%]+\)")
 _NPU, _CHIP, _TEMPERATURE, _MEMORY = "NpuID(Idx)", "ChipId(Idx)", "Temp(C)", "Memory(%)"
 _CORES: Final = ("AI Core(%)", "NPU Util(%)")  # the first one that a chip has
-MOST: Final = 1000  # a larger number is none that an NPU has
+MOST: Final = 1000  # an NPU reports no larger number
 
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """The figures of an NPU, None if it has none: degrees Celsius, and percent of its AI cores and its memory.
+    """The figures of an NPU: degrees Celsius, and percent of its AI cores and its memory. None if there is no figure.
 
-    `at` is when they were read, on the monotonic clock.
+    `at` is the time of reading, on the monotonic clock.
     """
 
     temperature: Optional[int] = None
@@ -57,7 +57,7 @@ class WatchParser:
         self._names: list[str] = []
 
     def parse(self, line: str, at: float) -> Optional[tuple[int, Figures]]:
-        """Return the id of a device and its figures; None if the line has no figures."""
+        """Return the id of a device and its figures, or None if the line has no figures."""
         names = _NAME.findall(line)
         if _NPU in names:
             self._names = names
@@ -126,11 +126,11 @@ class NpuWatch:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed or given up."""
+        """Whether the watch was closed, or npu-smi has printed nothing for too long."""
         return self._process is None
 
     def close(self) -> None:
-        """End the tool. May be called twice. One that hangs in the driver is not waited for."""
+        """Kill the tool, and do not wait if it hangs in the driver. Closing it again has no effect."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -156,7 +156,7 @@ class NpuWatch:
 
 
 def _set_raw(fd: int) -> None:
-    """Let a terminal change nothing: no carriage returns, no echo."""
+    """Set a terminal to pass on bytes unchanged: no carriage returns, no echo."""
     mode = termios.tcgetattr(fd)
     mode[1] &= ~termios.OPOST
     mode[3] &= ~(termios.ECHO | termios.ICANON)

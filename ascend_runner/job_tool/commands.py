@@ -95,7 +95,7 @@ def report(options: Namespace) -> int:
 
 
 def metrics(options: Namespace) -> int:
-    """Print the metrics of a job, serve them by HTTP, or write them into a file again and again."""
+    """Print the metrics of a job, serve them by HTTP, or write them to a file at intervals."""
     if options.every is not None and options.textfile is None:
         raise SettingsError("--every requires --textfile")
     try:

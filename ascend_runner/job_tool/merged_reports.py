@@ -32,7 +32,7 @@ class Merged:
 
 
 def find(word: Optional[str], environ: Mapping[str, str]) -> Optional[Merged]:
-    """Return what the reports of several nodes say together; None if a word does not mean such a job.
+    """Return what the reports of several nodes say together, or None if a word does not mean such a job.
 
     Raises:
         SettingsError: Several jobs are meant.
@@ -70,7 +70,7 @@ def page(found: Merged, *, is_public: bool) -> bytes:
 
 
 def _merged(path: str, job_id: Optional[str] = None) -> Optional[Merged]:
-    """Judge the reports in a directory; None if they are of a job of one node, or if no node has ended."""
+    """Judge the reports in a directory. Return None if the job has one node, or if no node has ended."""
     folder = report_folder.read(path, job_id)
     if len(folder.job.nodes) == 1 or not any(node.has_report for node in folder.job.nodes):
         return None

@@ -32,7 +32,7 @@ Address = tuple[str, int]  # a host and a port
 
 @attrs.frozen
 class JobCollector:
-    """Collects the metrics of a job whenever they are wanted."""
+    """Collects the metrics of a job at each request."""
 
     job: FoundJob
 
@@ -67,7 +67,7 @@ def registry_of(job: FoundJob) -> CollectorRegistry:
 
 
 def serve(job: FoundJob, address: Address, tell: Callable[[str], None]) -> None:
-    """Answer requests until this process is ended. `tell` gets the address.
+    """Answer requests until this process is ended. The address is reported through `tell`.
 
     Raises:
         OutputError: The address cannot be used.

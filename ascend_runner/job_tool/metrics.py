@@ -1,4 +1,4 @@
-"""The metrics of a job, as the collector of prometheus_client wants them. Pure: a snapshot in, metrics out.
+"""The metrics of a job as families of prometheus_client. Pure: a snapshot in, metrics out.
 
 A value that is unknown is absent, never 0. Of texts, only names leave: no output of a rank, and of the command only the
 program.
@@ -13,13 +13,13 @@ from typing import Final, Optional, Union
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from ascend_runner import quiet
 from ascend_runner.html_report.members import Members
 from ascend_runner.job_tool import snapshot
 from ascend_runner.job_tool.process_meter import Usage
 from ascend_runner.job_tool.snapshot import RUNNING, Condition, Snapshot
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import RankState
+from ascend_runner.supervision import quiet
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import shown
@@ -111,7 +111,7 @@ def _figures(seen: Snapshot, now: float) -> dict[str, Optional[float]]:
 
 
 def _board_age(seen: Snapshot, now: float) -> Optional[float]:
-    """Return the time since the newest of the times on the board; None without a board."""
+    """Return the time since the newest time on the board, or None if there is no board."""
     if not seen.board:
         return None
     ended = (seen.board.began + rank.started_after + rank.seconds for rank in seen.board.ranks if rank.ending)
@@ -205,5 +205,5 @@ def _with_values(family: Family, values: Iterable[tuple[tuple[str, ...], Optiona
 
 
 def _label(text: str) -> str:
-    """Return a text without secrets and control characters: it may be anybody's."""
+    """Return a text without secrets and control characters."""
     return shown(Masker().text(text))

@@ -148,25 +148,26 @@ def _folder(path: str, reports: Mapping[int, Members], left_out: Sequence[str]) 
     first = next(iter(reports.values()))
     job_id = first.text("job_id")
     logs = {log.rank_id: log.path for log in log_files.find_logs(path, job_id) if log.rank_id >= 0}
-    table = next(filter(None, (sources.table_of(one, os.path.join(path, "report"), Masker()) for one in [first])), None)
+    table = sources.table_of(first, os.path.join(path, "report"), Masker())
     began = median(report.moment("started_at") or 0.0 for report in reports.values())
     nodes = {number: node_of(report, number) for number, report in reports.items()}
     nodes = {
         number: attrs.evolve(node, is_current=node.ended is None or node.ended >= began)
         for number, node in nodes.items()
     }
-    count = max([number + 1 for number in nodes], default=0)
-    counts = [
-        count_of for report in reports.values() if 0 < (count_of := report.whole("node_count") or 0) <= MOST_NODES
-    ]
-    count = max(count, max(set(counts), key=counts.count, default=0))
-    every = [*nodes.values(), *_missing(count, nodes, table)]
+    every = [*nodes.values(), *_missing(_count(reports), nodes, table)]
     job = Job(
         nodes=tuple(log_ends.with_times(sorted(every, key=lambda node: node.number), reports, logs)),
         places=_places(table, reports),
         addresses=_addresses(table),
     )
     return Folder(path=path, job_id=job_id, reports=reports, job=job, logs=logs, table=table, left_out=tuple(left_out))
+
+
+def _count(reports: Mapping[int, Members]) -> int:
+    """Return the number of nodes: the one that most reports give, or more if a report has a higher number."""
+    counts = [count for report in reports.values() if 0 < (count := report.whole("node_count") or 0) <= MOST_NODES]
+    return max(max(reports) + 1, max(set(counts), key=counts.count, default=0))
 
 
 def _missing(count: int, nodes: Mapping[int, Node], table: Optional[RankTable]) -> Iterator[Node]:

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Optional
 
-from ascend_runner import quiet
 from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.ranks import ORDER, words_of
 from ascend_runner.job_tool.jobs import number
 from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
 from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.supervision import quiet
 from ascend_runner.text import columns, counted, duration, printable, shown, size
 from ascend_runner.training import steps
 

@@ -83,7 +83,7 @@ class Snapshot:
 
     @property
     def culprit(self) -> Optional[int]:
-        """The rank that the job failed because of; None if there is none."""
+        """The rank whose failure ended the job, or None if there is none."""
         cause = self.report.get("cause")
         rank_id = cause.get("rank_id") if isinstance(cause, Mapping) else None
         return rank_id if type(rank_id) is int else None

@@ -21,9 +21,8 @@ from typing import Final, Union
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
-from ascend_runner.host.terminal import STDOUT
+from ascend_runner.host.terminal import STDERR, STDOUT
 
-STDERR: Final = 2
 JOINED: Final = 4096  # bytes of pieces that are written at once, so that a short line costs one system call
 PIECE: Final = 512 * 1024  # bytes of one write
 LAST_PIECE: Final = 32 * 1024  # bytes of one write at the end: small, so that a slow pipe shows that it still moves

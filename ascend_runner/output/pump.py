@@ -136,7 +136,7 @@ class Pump:
         """Read the contents of the pipes and end; return whether that was possible.
 
         Waits until `is_cut`, or until nothing was read for `seconds`, but not for the end of a pipe: after the end of
-        the job only outsiders can hold it open. May be called again.
+        the job only outsiders can hold it open. Call it again to continue.
         """
         if self._epoll.closed:
             return True

@@ -80,7 +80,7 @@ class JobSpec:
     log directory ("": none). `stop_signum` asks the ranks to stop. For a checkpoint they are asked with
     `checkpoint_signum` (0: never), and have `checkpoint_grace` seconds before they are stopped (0: they are not asked
     then). `node_number` tells the files of several nodes apart (None: there is one node, or its number is unknown).
-    `is_placed` is False while a job waits for the rank table that will tell how many nodes there are; its files have
+    `is_placed` is False while a job waits for the rank table that gives the number of nodes; its files have
     the name of this node until then. `nodes` is how many take part, and how many could, see --min-nodes. `restarts`
     says when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown),
     and `attempt` counts its starts from 0. This node is inspected every `inspect_interval` seconds, if `inspect` says

@@ -47,7 +47,7 @@ class Staged:
 
 
 def without_place(command: Sequence[str]) -> str:
-    """Say that a placeholder has no stage, unless a runner inside the command may have one; "" if all is well."""
+    """Return a warning about a placeholder without a stage, or "" if there is none or another runner may replace it."""
     found = next(filter(None, map(PLACEHOLDER.search, command)), None)
     if not found or any(word.startswith("--stage") for word in command):
         return ""

@@ -26,7 +26,7 @@ def placed(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> Jo
     job = with_devices(job, devices)
     if not context.settings.bind:
         return job
-    placement = cores.place(host, context.settings.bind or cores.CORES, nproc, devices)
+    placement = cores.place(host, context.settings.bind, nproc, devices)
     if not placement.is_near:
         say("--bind divides the cores evenly: the NUMA node of each NPU is unknown")
     return with_cores(job, placement.cores)

@@ -225,7 +225,7 @@ class Preparer:
         return None
 
     def _announce(self, waiting: str) -> None:
-        """Report a wait, in which the job exists, whatever is known of it."""
+        """Report a wait. The job begins now, even if little is known about it."""
         self._begin()
         self.messages.info(waiting)
 

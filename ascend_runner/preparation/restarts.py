@@ -25,5 +25,5 @@ def refuse(settings: Settings, *, of_a_part: bool) -> None:
 
 
 def without_effect(settings: Settings, *, of_a_part: bool) -> str:
-    """Say that --linger has no effect on a node that no other one can wait for, or return ""."""
+    """Return a warning if --linger is set for a job of one node, which no other node waits for, or else ""."""
     return "--linger has no effect on a single-node job" if settings.linger and not of_a_part else ""

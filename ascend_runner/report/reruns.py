@@ -13,7 +13,7 @@ from ascend_runner.text import printable
 
 
 def write(job: JobSpec, environ: Mapping[str, str], disk: Disk, limit: float) -> Mapping[int, str]:
-    """Write a script for each rank, within `limit` seconds; return the commands that run those written, by rank."""
+    """Write a script for each rank within `limit` seconds; return the commands of those that were written, by rank."""
     written: dict[int, str] = {}
 
     def write_all() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.host.terminal import STDOUT
-from ascend_runner.output.console import PIPE_SIZE, QUEUE_LIMIT, STDERR, Console, grow_pipe
+from ascend_runner.host.terminal import STDERR, STDOUT
+from ascend_runner.output.console import PIPE_SIZE, QUEUE_LIMIT, Console, grow_pipe
 from tests.helpers.screen import Screen
 from tests.helpers.waiting import LIMIT
 

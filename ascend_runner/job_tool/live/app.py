@@ -28,7 +28,7 @@ from ascend_runner.job_tool.live.view import JobView
 
 INTERVAL: Final = 1.0  # seconds
 PAGE: Final = 10  # ranks
-# The colors are those of the terminal, so that they fit to its background.
+# The colors are those of the terminal, so that they suit its background.
 STYLES: Final = {
     Style.PLAIN: RichStyle(),
     Style.DIM: RichStyle(dim=True),
@@ -128,7 +128,7 @@ class Top(App[None]):
         bounded.start_thread(self._run)
 
     def on_unmount(self) -> None:
-        """Look no more."""
+        """Stop looking at the job."""
         self._has_quit.set()
 
     def on_resize(self) -> None:
@@ -184,7 +184,7 @@ class Top(App[None]):
         self.picture.show(self._frame.lines)
 
     def _run(self) -> None:
-        """Look at the job again and again."""
+        """Look at the job at intervals until the user quits."""
         while not self._has_quit.is_set():
             self.post_message(Seen(self._look_at_job(self._shown())))
             self._has_quit.wait(self._seconds)

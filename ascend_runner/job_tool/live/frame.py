@@ -12,7 +12,7 @@ from ascend_runner.job_tool.live import columns, rank_map
 from ascend_runner.job_tool.live.cells import Line, Span, Style, bar, cut, padded, short_duration, width
 from ascend_runner.job_tool.live.columns import STYLES
 from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, middle
-from ascend_runner.text import duration, format_numbers, printable, rank_list
+from ascend_runner.text import counted, duration, format_numbers, printable, rank_list
 
 FEW: Final = 16  # ranks that always have a line each
 MOST_ROWS: Final = 256  # ranks that have a line each if the screen has room for them; of more a map is shown
@@ -135,7 +135,7 @@ def _states(job: JobView) -> Line:
     """Count the ranks by their states: "8 ranks: 7 running, 1 quiet"."""
     counts = Counter(rank.state for rank in job.ranks)
     total = len(job.ranks)
-    spans: list[Span] = [(f" {total} rank{'' if total == 1 else 's'}: ", Style.PLAIN)]
+    spans: list[Span] = [(f" {counted(total, 'rank')}: ", Style.PLAIN)]
     for state in State:
         if counts[state]:
             comma = ", " if len(spans) > 1 else ""

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Callable, Final, Optional
 
 import attrs
 
@@ -39,7 +39,7 @@ class Tail:
 
 
 class LogTails:
-    """Reads the ends of the logs of a job, again and again."""
+    """Reads the ends of the logs of a job whenever `look` is called."""
 
     def __init__(self) -> None:
         self.tails: dict[int, Tail] = {}
@@ -51,13 +51,17 @@ class LogTails:
         ends = range(self._turn, self._turn + min(MOST_EXAMINED, len(others)))
         in_turn = [others[index % len(others)] for index in ends]
         self._turn = ends.stop % len(others) if others else 0
-        allowed = itertools.count()
+        read = itertools.count()
+
+        def may_read(rank_id: int) -> bool:
+            return rank_id in shown or next(read) < MOST_READ
+
         for rank_id in itertools.chain(shown, in_turn):
             path = paths.get(rank_id)
             if path:
-                self._examine(rank_id, path, lambda rank_id=rank_id: rank_id in shown or next(allowed) < MOST_READ)
+                self._examine(rank_id, path, may_read)
 
-    def _examine(self, rank_id: int, path: str, may_read: object) -> None:
+    def _examine(self, rank_id: int, path: str, may_read: Callable[[int], bool]) -> None:
         """Read the end of a log if it has changed."""
         with suppress(OSError, ValueError):
             status = os.stat(path)
@@ -67,7 +71,7 @@ class LogTails:
             tail = Tail(size=status.st_size, at=status.st_mtime)
             if old:
                 tail = attrs.evolve(tail, line=old.line, step=old.step)
-            if callable(may_read) and may_read():
+            if may_read(rank_id):
                 tail = _read(path, tail, old.size if old and old.is_read else None)
             self.tails[rank_id] = tail
 
@@ -88,7 +92,7 @@ def _read(path: str, tail: Tail, old_size: Optional[int]) -> Tail:
         data = file.read(tail.size - start)
     if start:
         data = data.partition(b"\n")[2] or data.partition(b" ")[2]  # the first word may be part of a secret
-    line = next(iter(last_lines(Masker().data(_last_lines(data)))[-1:]), "").replace("\t", " ").strip()
+    line = "".join(last_lines(Masker().data(_last_lines(data)))[-1:]).replace("\t", " ").strip()
     return attrs.evolve(tail, line=line or tail.line, step=steps.newest(data, tail.step), is_read=True)
 
 

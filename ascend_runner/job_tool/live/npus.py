@@ -1,4 +1,4 @@
-"""The figures of the NPUs of this machine while a job is watched, as far as npu-smi is there and answers."""
+"""The figures of the NPUs of this machine while a job is watched. There are none unless npu-smi responds."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class Npus:
         return self._figures
 
     def close(self) -> None:
-        """End npu-smi. May be called twice."""
+        """Kill npu-smi. Closing it again has no effect."""
         self._is_closed = True
         if self._watch:
             self._watch.close()
 
 
 def ids_of_ranks(host: Host, runner_pid: int) -> tuple[int, ...]:
-    """Return the ids of the NPUs of a node's ranks in local order, as far as they are known."""
+    """Return the ids of the NPUs of a node's ranks in local order, or none if they are unknown."""
     try:
         with open(host.path(f"/proc/{runner_pid}/environ"), "rb") as file:
             entries = file.read().split(b"\0")

@@ -51,11 +51,11 @@ class Observer:
         self._has_npus = False
 
     def close(self) -> None:
-        """End what was started. May be called twice."""
+        """Kill npu-smi. Closing it again has no effect."""
         self._npus.close()
 
     def log_path(self, rank_id: int) -> str:
-        """Return the path of the log of a rank, "" if it is unknown."""
+        """Return the path of the log of a rank, or "" if it is unknown."""
         return self._log_paths.get(rank_id, "")
 
     def look(self, shown: Collection[int]) -> JobView:

@@ -67,7 +67,7 @@ class Outside:
         return ""
 
     def _pager(self) -> Sequence[str]:
-        """Return the command of the user's pager, or of less; none if there is neither."""
+        """Return the command of the user's pager, or of less, or () if neither is installed."""
         search_path = self.environ.get("PATH", os.defpath)
         words = [LESS]
         with suppress(ValueError):  # an unclosed quotation

@@ -1,4 +1,4 @@
-"""The part of a job on one node, looked at again and again: its board, which is cheap, and its report if it changes."""
+"""The part of a job on one node: its board, which is cheap to read, and its report, which is read when it changes."""
 
 from __future__ import annotations
 

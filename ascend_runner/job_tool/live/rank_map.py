@@ -8,6 +8,7 @@ from typing import Final
 from ascend_runner.job_tool.live.cells import Line, Span, Style, width
 from ascend_runner.job_tool.live.columns import STYLES
 from ascend_runner.job_tool.live.view import ODD, RankView, State
+from ascend_runner.text import counted
 
 WIDTH: Final = 64  # ranks of a line
 LABEL: Final = 7  # cells
@@ -35,7 +36,7 @@ def lines(ranks: Sequence[RankView], room: int, columns: int) -> list[Line]:
     chosen = sorted((odd + [row for row in rows if row not in odd])[: room - 1], key=rows.index)
     hidden = len(rows) - len(chosen)
     without = "" if len(odd) > len(chosen) else " without an odd rank"
-    rest = f"{'...':>{LABEL}} {hidden} more line{'' if hidden == 1 else 's'}{without} (a: all ranks)"
+    rest = f"{'...':>{LABEL}} {counted(hidden, 'more line')}{without} (a: all ranks)"
     return [*(_line(row, columns) for row in chosen), ((rest, Style.DIM),)]
 
 

@@ -16,13 +16,14 @@ from ascend_runner.text import printable
 
 MOST_CELLS: Final = 96  # of the output over time
 STATES: Final = {
-    RankState.RUNNING.value: State.RUNNING,
-    RankState.SUCCEEDED.value: State.SUCCEEDED,
-    RankState.FAILED.value: State.FAILED,
-    RankState.STOPPED.value: State.STOPPED,
-    RankState.NOT_STARTED.value: State.NOT_STARTED,
-    RankState.NOT_KILLED.value: State.NOT_KILLED,
+    RankState.RUNNING: State.RUNNING,
+    RankState.SUCCEEDED: State.SUCCEEDED,
+    RankState.FAILED: State.FAILED,
+    RankState.STOPPED: State.STOPPED,
+    RankState.NOT_STARTED: State.NOT_STARTED,
+    RankState.NOT_KILLED: State.NOT_KILLED,
 }
+NAMED: Final = {state.value: shown for state, shown in STATES.items()}  # by the words of a report
 
 
 def of_board(view: View, gone: Collection[int]) -> list[RankView]:
@@ -32,7 +33,7 @@ def of_board(view: View, gone: Collection[int]) -> list[RankView]:
 
 
 def _of_record(rank: RankRecord, view: View) -> RankView:
-    state = STATES[rank.state.value]
+    state = STATES[rank.state]
     ending = rank.ending
     last = rank.started_after if rank.last_output_after is None else rank.last_output_after
     return RankView(
@@ -67,7 +68,7 @@ def of_report(snapshot: Snapshot, node: str) -> list[RankView]:
 
 def _of_members(rank: Mapping[str, object], snapshot: Snapshot, node: str) -> RankView:
     rank_id = int(str(rank["rank_id"]))
-    state = State.ENDED if rank_id in snapshot.gone else STATES.get(str(rank.get("state")), State.ENDED)
+    state = State.ENDED if rank_id in snapshot.gone else NAMED.get(str(rank.get("state")), State.ENDED)
     local_rank, pid = rank.get("local_rank"), rank.get("pid")
     return RankView(
         rank_id=rank_id,

@@ -9,8 +9,8 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner import quiet
 from ascend_runner.host.npu_watch import Figures
+from ascend_runner.supervision import quiet
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
 
@@ -123,7 +123,7 @@ def is_behind(step: float, median: float) -> bool:
 
 
 def middle(values: Iterable[Optional[float]]) -> Optional[float]:
-    """Return the median of those that are known; None if none is."""
+    """Return the median of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     return statistics.median_low(known) if known else None
 

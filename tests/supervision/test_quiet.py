@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner import quiet
+from ascend_runner.supervision import quiet
 
 
 @pytest.mark.parametrize(
