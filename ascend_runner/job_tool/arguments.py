@@ -46,7 +46,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     """
     parser = ArgumentParser(
         prog=PROGRAM,
-        description="Look at the jobs of ascend-runner, running or ended, and control running ones.\n"
+        description="Show the jobs of ascend-runner, running or ended, and control running ones.\n"
         f"The default COMMAND is {DEFAULT}.",
         epilog=EPILOG,
         formatter_class=RawDescriptionHelpFormatter,
@@ -128,22 +128,22 @@ def _add_ranks(command: ArgumentParser) -> None:
 
 def _add_changers(add: Adder) -> None:
     _add_job(add("checkpoint", commands.checkpoint, "ask the ranks of a running job for a checkpoint", "train"))
-    summary = "change the time limit of a running job, without touching its ranks"
+    summary = "change the time limit of a running job, without affecting its ranks"
     limit = add("limit", commands.limit, summary, "train +12h")
     _add_job(limit)
-    text = "the limit since the start of the job (72h), by how much to change it (+12h, -90m), or off"
+    text = "the limit since the start of the job (72h), a change to it (+12h, -90m), or off"
     limit.add_argument("limit", metavar="LIMIT", type=time_limit, help=text)
     _add_job(add("stop", commands.stop, "stop a job: send SIGTERM to its first process", "train"))
-    _add_job(add("release", commands.release, "end the wait of a job that is held after a failure", "train"))
+    _add_job(add("release", commands.release, "release a job that is held after a failure", "train"))
 
 
 def _add_others(add: Adder) -> None:
-    summary = "run the commands of a file one after the other; a second run skips those that have succeeded"
+    summary = "run the commands of a file one after another; a second run skips those that have succeeded"
     batch = add("batch", commands.batch, summary, "sweep.txt --keep-going")
     text = "a file with a command on each line, preceded by its options for ascend-runner; # starts a comment"
     batch.add_argument("file", metavar="FILE", help=text)
-    batch.add_argument("--keep-going", action="store_true", help="go on after a command has failed")
-    summary = "print the completions of all three programs for a shell"
+    batch.add_argument("--keep-going", action="store_true", help="continue after a command has failed")
+    summary = "print shell completions for all three programs"
     completion = add("completion", commands.completion, summary, "bash")
     completion.add_argument("shell", metavar="bash|zsh|fish", choices=commands.COMPLETIONS, help="the shell")
 
