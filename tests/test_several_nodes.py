@@ -118,7 +118,7 @@ class Platform:
         job |= {"MA_VJ_NAME": ""}  # not ModelArts
         for node in range(NODES):
             env = {**job, "RANK": str(node), "NODE": str(node), "FAULTY": str(faulty)}
-            own = ("--log-dir", str(self._program.folder / f"log-{node}"), "--html", "never", *options)
+            own = ("--log-dir", str(self._program.folder / f"log-{node}"), *options)
             self.pods.append(self._program.start(*own, "sh", "-c", script, env=env))
 
     def states(self, node: int) -> list[str]:

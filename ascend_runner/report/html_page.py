@@ -27,7 +27,8 @@ LIMIT: Final = 0.5  # seconds that the runner waits for the page when everything
 class PageWriter:
     """Writes the page of one job."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
         self._loading: threading.Thread | None = None
 
     def load_ahead(self) -> None:
@@ -42,7 +43,7 @@ class PageWriter:
                 self._loading = bounded.start_thread(load)
 
     def write(
-        self, spec: JobSpec, report: Mapping[str, object], disk: Disk, tell: Callable[[str], None], limit: float = LIMIT
+        self, spec: JobSpec, report: Mapping[str, object], tell: Callable[[str], None], limit: float = LIMIT
     ) -> None:
         """Write the page and report its path, or how to write it later if that takes longer than `limit` seconds."""
         written: list[str] = []
@@ -57,8 +58,8 @@ class PageWriter:
             files.write_atomically(spec.html_path, page.make(document.encode(report), spec.report_path))
             written.append(spec.html_path)
 
-        disk.put(spec.html_path, write_now)
-        if not disk.wait(limit):
+        self._disk.put(spec.html_path, write_now)
+        if not self._disk.wait(limit):
             command = f"ascend-job report {shlex.quote(spec.job_id)}"
             tell(f"HTML report: not finished within {limit:g} s; run {command} to write it")
         elif written:

@@ -63,7 +63,7 @@ class Journal:
         self._why = ""  # the ranks were asked for the newest checkpoint
         self._outcome_of_request = ""  # that is over, until an event has recorded it
         self._disk = Disk(warn, is_cut)
-        self._page = html_page.PageWriter()
+        self._page = html_page.PageWriter(Disk(warn, is_cut))  # another thread: no event waits for a page
         self._began = time.time()  # the attempt; in seconds since the epoch
         self._origin = events.origin(spec.job_id, spec.part, f"{self._began * 1000:.0f}-{os.getpid()}")
         self._events = 0  # that were written
@@ -227,7 +227,7 @@ class Journal:
     def write_page(self, tell: Callable[[str], None], limit: float = html_page.LIMIT) -> None:
         """Write the report as HTML if the plan has one for this state, and report its path."""
         if self.job.state in self.spec.html_states:
-            self._page.write(self.spec, self._report, self._disk, tell, limit)
+            self._page.write(self.spec, self._report, tell, limit)
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
         """Wait at most `limit` seconds until everything has been written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_slow_page_is_no_warning(tmp_path: Path) -> None:
     disk = Disk(warnings.append)
     released = threading.Event()
     disk.put("slow", lambda: void(released.wait()))
-    html_page.PageWriter().write(attrs.evolve(plan(tmp_path), job_id="a job"), {}, disk, told.append, 0.01)
+    html_page.PageWriter(disk).write(attrs.evolve(plan(tmp_path), job_id="a job"), {}, told.append, 0.01)
     released.set()
     disk.wait(LIMIT)
 
@@ -72,10 +73,10 @@ def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
     """The thread that writes the page does not load the same at the same time, which would take twice as long."""
     page.environment.cache_clear()
     told: list[str] = []
-    writer, disk = html_page.PageWriter(), Disk(pytest.fail)
+    writer = html_page.PageWriter(Disk(pytest.fail))
     writer.load_ahead()
     spec = plan(tmp_path)
-    writer.write(spec, {"job_id": "job", "ranks": []}, disk, told.append, LIMIT)
+    writer.write(spec, {"job_id": "job", "ranks": []}, told.append, LIMIT)
 
     assert [f"HTML report: {spec.html_path}"] == told
     assert 1 == page.environment.cache_info().misses
@@ -101,3 +102,28 @@ def test_page_of_a_held_job(tmp_path: Path) -> None:
     assert [True, False] == ["<strong>holding</strong>" in text for text in shown]
     assert "<strong>failed</strong>" in shown[1]
     assert "Held until" not in shown[1]
+
+
+def test_events_do_not_wait_for_the_page(tmp_path: Path) -> None:
+    """The last event of a held job is written while the page of its failure is not finished."""
+    released = threading.Event()
+
+    def warn(_sentence: str) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            released.wait()
+
+    (tmp_path / "job-report.html").mkdir()  # then the page cannot be written, and its thread reports that
+    spec = attrs.evolve(plan(tmp_path), html_states=HTML_STATES["failure"])
+    spec = attrs.evolve(spec, restarts=attrs.evolve(spec.restarts, hold=60.0))
+    journal = Journal(spec, warn)
+    journal.begin(b"{}")
+    for event in (Event(kind=Kind.PREPARED), ENDED):
+        journal.feed(event)
+    journal.finish(FAILED, {}, LIMIT)
+    journal.write_page(lambda _: None, 0.01)
+    journal.feed(Event(kind=Kind.RELEASED, sentence="over"))
+    journal.finish(FAILED, {}, LIMIT)
+    last = (tmp_path / "job-events.jsonl").read_bytes().splitlines()[-1]
+    released.set()
+
+    assert "failed" == json.loads(last)["data"]["state"]
