@@ -138,7 +138,7 @@ def _without_earlier_runs(found: Mapping[int, _Found], left_out: list[str]) -> d
     earlier = {
         number
         for number, one in found.items()
-        if (ended := one.report.moment("ended_at")) is not None and ended + EARLIER_RUN < began
+        if (ended := one.report.moment("ended_at")) is not None and max(ended, one.began) + EARLIER_RUN < began
     }
     left_out += [f"ignored {found[number].name!r}: it is from an earlier run" for number in sorted(earlier)]
     return {number: one for number, one in found.items() if number not in earlier}

@@ -105,6 +105,15 @@ def test_earlier_run(tmp_path: Path) -> None:
     assert (*range(16, 24),) == found.job.nodes[2].rank_ids
 
 
+def test_ends_before_starts(tmp_path: Path) -> None:
+    """Reports that end long before they start are not all taken for earlier runs, which would leave none."""
+    for number in range(2):
+        report = node_folders.report(number, 2, 21, ended_at=EARLIER["ended_at"])
+        node_folders.put(tmp_path, f"job-report-node-{number}.json", report)
+
+    assert [True, True] == [node.has_report for node in report_folder.read(str(tmp_path)).job.nodes]
+
+
 def test_hostile_members(tool: Tool, tmp_path: Path) -> None:
     """Members of any type and size are unknown; no byte of theirs controls the terminal."""
     wild: list[object] = [None, -1, 10**30, 1e308, "\x1b[31m\0\ud800", [], {}, [[]], True, "9" * 5000]
