@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import resources
 from typing import Final, Optional
@@ -36,6 +37,7 @@ STATUSES: Final = {
     Condition.ENDED_BADLY: 5,
     Condition.DIED: 5,
 }
+WORST: Final = (Condition.ENDED_BADLY, Condition.DIED, Condition.RUNNING, Condition.UNKNOWN, Condition.SUCCEEDED)
 
 
 class RefusedError(AscendRunnerError):
@@ -45,14 +47,27 @@ class RefusedError(AscendRunnerError):
 
 
 def status(options: Namespace) -> int:
-    """Show one job."""
-    seen = snapshot.take(jobs.find(options.job, options.environ))
+    """Show one job, or a line for each of its nodes if the directory with the logs of several is named."""
+    nodes = jobs.find_parts(options.job, options.environ)
+    if len(nodes) > 1:
+        return _status_of_nodes([snapshot.take(node) for node in nodes], options)
+    seen = snapshot.take(nodes[0])
     seen = attrs.evolve(seen, limit_at=_limit_at(seen))
     if options.json:
         write_text(json.dumps(screens.document(seen), indent=1) + "\n")
     else:
         write_text(screens.status(seen, time.time(), terminal.columns(terminal.STDOUT) or None))
     return STATUSES[seen.condition]
+
+
+def _status_of_nodes(seen: Sequence[Snapshot], options: Namespace) -> int:
+    """Show the nodes of a job. It has ended badly if one of them has, and is running if one of the others is."""
+    if options.json:
+        write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
+    else:
+        write_text(screens.jobs(seen, time.time()))
+    found = {one.condition for one in seen}
+    return next(STATUSES[condition] for condition in WORST if condition in found)
 
 
 def _limit_at(seen: Snapshot) -> Optional[float]:

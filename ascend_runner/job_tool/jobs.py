@@ -102,21 +102,39 @@ def find(word: Optional[str], environ: Mapping[str, str], *, may_be_any_part: bo
         SettingsError: It could be several jobs.
         UnknownJobError: There is none.
     """
+    named = _meant(word, environ)
+    return named[0] if may_be_any_part and _are_of_one_job(named) else _chosen(named, word)
+
+
+def find_parts(word: Optional[str], environ: Mapping[str, str]) -> list[FoundJob]:
+    """Return the job that a word means, or all parts that it means of a job with its logs in one directory.
+
+    Raises:
+        SettingsError: It could be several jobs.
+        UnknownJobError: There is none.
+    """
+    named = _meant(word, environ)
+    newest = {job.name: job for job in sorted(named, key=lambda job: job.began)}
+    if _are_of_one_job(named) and len(newest) > 1:
+        return sorted(newest.values(), key=lambda job: (len(job.part), job.part))
+    return [_chosen(named, word)]
+
+
+def _meant(word: Optional[str], environ: Mapping[str, str]) -> list[FoundJob]:
+    """Return the jobs that a word may mean, at least one.
+
+    Raises:
+        SettingsError: It is empty, or several jobs are running.
+        UnknownJobError: There is none.
+    """
     found = all_jobs(environ)
     if word is None:
-        found = found or (_in_directory(NEWEST_LINK) if os.path.isdir(NEWEST_LINK) else [])
-        if not found:
-            raise UnknownJobError("no job of this user on this machine; name the directory with its logs")
-        running = [job for job in found if job.is_alive()]
-        if len(running) > 1:
-            names = abbreviated([f"{job.name} (pid {job.pid})" for job in running])
-            raise SettingsError(f"{len(running)} jobs are running, name one of them: {names}")
-        return (running or found)[0]
+        return [_newest(found)]
     if not word:
         raise SettingsError("the name of a job is empty")
-    named = [job for job in found if word in {job.name, job.job_id}]
+    named = [job for job in found if word == job.name] or [job for job in found if word == job.job_id]
     if not named and (os.path.isdir(word) or os.sep in word):
-        named = _in_directory(word) if os.path.isdir(word) else list(filter(None, [_read(word)]))
+        named = _at_path(word)
         if not named:
             raise UnknownJobError(f"{word!r} is not a directory with the logs of a job")
     if not named and is_whole_number(word, PID_DIGITS):
@@ -124,9 +142,38 @@ def find(word: Optional[str], environ: Mapping[str, str], *, may_be_any_part: bo
     named = named or [job for job in found if job.name.startswith(word)]
     if not named:
         raise UnknownJobError(f"no job {word!r} on this machine; see ascend-job list")
-    if may_be_any_part and len({(job.job_id, job.log_dir) for job in named}) == 1:
-        return named[0]
-    return _chosen([job for job in named if job.is_alive()] or named, word)
+    return named
+
+
+def _newest(found: Sequence[FoundJob]) -> FoundJob:
+    """Return the running job, or else the most recent one.
+
+    Raises:
+        SettingsError: Several are running.
+        UnknownJobError: There is none.
+    """
+    found = found or (_in_directory(NEWEST_LINK) if os.path.isdir(NEWEST_LINK) else [])
+    if not found:
+        raise UnknownJobError("no job of this user on this machine; name the directory with its logs")
+    running = [job for job in found if job.is_alive()]
+    if len(running) > 1:
+        names = abbreviated([f"{job.name} (pid {job.pid})" for job in running])
+        raise SettingsError(f"{len(running)} jobs are running, name one of them: {names}")
+    return (running or found)[0]
+
+
+def _at_path(path: str) -> list[FoundJob]:
+    """Return the jobs with their logs in a directory, or the job of a run file or of a name in a directory."""
+    if os.path.isdir(path):
+        return _in_directory(path)
+    job = _read(path)
+    folder, name = os.path.split(path)
+    return [job] if job else [job for job in _in_directory(folder or ".") if job.name == name]
+
+
+def _are_of_one_job(jobs: Sequence[FoundJob]) -> bool:
+    """Whether jobs are parts of one, with their logs in one directory."""
+    return len({(job.job_id, job.log_dir) for job in jobs}) == 1
 
 
 def parts(job: FoundJob) -> list[FoundJob]:
@@ -185,17 +232,24 @@ def _in_directory(path: str) -> list[FoundJob]:
     return list(filter(None, map(_read, sorted(glob.glob(f"{glob.escape(path)}/*-run*.json")))))
 
 
-def _chosen(jobs: Sequence[FoundJob], word: str) -> FoundJob:
+def _chosen(named: Sequence[FoundJob], word: Optional[str]) -> FoundJob:
     """Return the only job that a word means, or the newest one of several runs that have ended.
 
     Raises:
         SettingsError: There are several with different names, or several are running.
     """
+    jobs = [job for job in named if job.is_alive()] or named
     newest = max(jobs, key=lambda job: job.began)
     if len({job.name for job in jobs}) == 1 and (len(jobs) == 1 or not newest.is_alive()):
         return newest
-    found = abbreviated([f"{job.name} (pid {job.pid})" for job in jobs])
-    raise SettingsError(f"{word!r} could be one of {len(jobs)} jobs, name it by its pid: {found}")
+    folder = word if word and os.path.isdir(word) else ""
+    raise SettingsError(f"{word!r} is ambiguous: {abbreviated([_with_pid(job, folder) for job in jobs])}")
+
+
+def _with_pid(job: FoundJob, folder: str) -> str:
+    """Return a word that means a job, which may have been found in a directory; with its pid while it runs here."""
+    name = os.path.join(folder, job.name)
+    return f"{name} (pid {job.pid})" if job.is_of_this_machine and job.has_guardian() else name
 
 
 def _of_process(pid: int, jobs: Iterable[FoundJob]) -> list[FoundJob]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ascend_runner.guardian import process_tree
+from ascend_runner.services import run_folder
 from tests.helpers.program import Program, Run
 from tests.helpers.waiting import wait_until
 from tests.job_tool.conftest import Start, Tool
@@ -317,7 +318,44 @@ def test_names_that_mean_several_jobs(start: Start, tool: Tool) -> None:
 
     assert [2, 2, 0] == [several[0], beginning[0], one[0]]
     assert "2 jobs are running, name one of them: train-b" in several[1]
-    assert "'train' could be one of 2 jobs" in beginning[1]
+    assert "'train' is ambiguous: train-b (pid " in beginning[1]
+
+
+def test_directory_of_several_nodes(start: Start, tool: Tool, program: Program, tmp_path: Path) -> None:
+    """Its status has a line for each node; other commands list the words that mean one node."""
+    for node in range(2):
+        place = ("--nnodes", "2", "--node-rank", str(node), "--master-addr", "127.0.0.1")
+        start(f"exit {node * 4}", *place, ranks=1).finish()
+    copy = tmp_path / "copy"
+    shutil.copytree(program.log_dir, copy)
+    status, screen = tool("status", str(copy))
+    one = f"{copy}/job-node-1"
+
+    assert (5, ["job-node-0", "job-node-1"]) == (status, [line.split()[0] for line in screen.splitlines()[1:]])
+    assert 2 == len(json.loads(tool("status", str(copy), "--json")[1]))
+    assert (2, f"is ambiguous: {copy}/job-node-0, {one}\n") == (
+        tool("events", str(copy))[0],
+        tool("events", str(copy))[1].partition("' ")[2],
+    )
+    assert (5, "job-node-1: failed") == (tool("status", one)[0], tool("status", one)[1][:18])
+    assert "job-node-1" not in tool("status", f"{copy}/job-run-node-0.json")[1]
+    assert 4 == tool("status", f"{copy}/job-node-2")[0]
+
+
+def test_name_of_a_job_that_is_the_id_of_others(start: Start, tool: Tool, run_dir: Path) -> None:
+    """The exact name wins."""
+    run = running(start, tool, ranks=1)
+    (path,) = run_dir.glob(f"*/{run_folder.JOB_FILE}")
+    other = run_dir / "other" / run_folder.JOB_FILE
+    other.parent.mkdir()
+    other.write_text(json.dumps({**json.loads(path.read_bytes()), "part": "-node-1"}))
+    status, screen = tool("status", "job")
+    other.unlink()
+    other.parent.rmdir()
+    run.send(signal.SIGTERM)
+    run.finish()
+
+    assert (0, "job: running") == (status, screen[:12])
 
 
 def test_last_of_several_runs(start: Start, tool: Tool) -> None:
