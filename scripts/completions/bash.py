@@ -5,28 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from completions.model import NOTE, Command, Flag, Value
+from completions.model import JOB_NAMES, NOTE, Command, Flag, Value
 
 COMMON: Final = r"""
 _ascend_runner_jobs() {
-    local base bases=("$XDG_RUNTIME_DIR/ascend-runner" /run/ascend-runner "/dev/shm/ascend-runner-$UID")
+    local base folder files=() bases=("$XDG_RUNTIME_DIR/ascend-runner" /run/ascend-runner "/dev/shm/ascend-runner-$UID")
     [[ -n $ASCEND_RUNNER_RUN_DIR ]] && bases=("$ASCEND_RUNNER_RUN_DIR")
     for base in "${bases[@]}"; do
-        sed -n 's/^{"job_id": "\([^"\\]*\)", "part": "\([^"\\]*\)".*/\1\2/p' "$base"/*/job.json 2>/dev/null
+        for folder in "$base"/*/; do
+            [[ -O $folder && -f ${folder}job.json ]] && files+=("${folder}job.json")
+        done
     done
+    sed -n '%(names)s' "${files[@]}" /dev/null 2>/dev/null
 }
 
 # Completes $cur with a kind of value and with words.
 _ascend_runner_value() {
-    local kind=$1 words=$2
+    local name kind=$1 words=$2
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
     case $kind in
         file) compopt -o default ;;
         directory) compopt -o filenames; mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -d -- "$cur") ;;
         job)
             compopt -o filenames
-            words=$(_ascend_runner_jobs)
-            mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur"; compgen -d -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+            # Not `compgen -W`, which would carry out a command substitution in a name.
+            while IFS= read -r name || [[ -n $name ]]; do
+                [[ $name == "$cur"* ]] && COMPREPLY+=("$name")
+            done < <(_ascend_runner_jobs)
             ;;
     esac
 }
@@ -107,7 +113,7 @@ def text(programs: Mapping[str, tuple[Command, ...]], runner: Sequence[Flag]) ->
     valued = [flag for flag in runner if flag.value]
     script = (
         NOTE
-        + COMMON
+        + COMMON.replace("%(names)s", JOB_NAMES)
         + RUNNER
         % {
             "valued": "|".join(name for flag in valued for name in flag.names if name != "--help"),

@@ -12,10 +12,10 @@ function __ascend_runner_jobs
     set -l bases /run/ascend-runner /dev/shm/ascend-runner-(id -u)
     set -q XDG_RUNTIME_DIR; and set -a bases $XDG_RUNTIME_DIR/ascend-runner
     set -q ASCEND_RUNNER_RUN_DIR; and set bases $ASCEND_RUNNER_RUN_DIR
-    for base in $bases
-        cat $base/*/job.json 2>/dev/null
+    for folder in $bases/*/
+        test -O $folder -a -f $folder/job.json; and cat $folder/job.json 2>/dev/null
         echo
-    end | string replace -rf '^{"job_id": "([^"\\\\]*)", "part": "([^"\\\\]*)".*' '$1$2'
+    end | string replace -rf '^{"job_id": "(\w[\w.+@-]*)", "part": "([\w.+@-]*)".*' '$1$2'
     __fish_complete_directories (commandline -ct) 'directory with logs'
 end
 

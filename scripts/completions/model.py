@@ -17,6 +17,8 @@ CHOICES: Final = {"framework": frameworks.NAMES, "launcher": engines.NAMES}  # o
 FILES: Final = {"PATH", "FILE", "OUT", "OUT.html", "A", "B"}
 PLACEHOLDERS: Final = {"DIR", "DURATION", "RANK", "RANKS"}  # for values, beside words that are complete
 NOTE: Final = "# Completion for ascend-runner, ascend-job and ascend-rank-table, written by scripts/generate.\n"
+# For sed: print the name of a job from its job.json, unless it has characters that a shell might interpret.
+JOB_NAMES: Final = r's/^{"job_id": "\([[:alnum:]_][[:alnum:]_.+@-]*\)", "part": "\([[:alnum:]_.+@-]*\)".*/\1\2/p'
 
 
 @attrs.frozen

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from completions.model import NOTE, Command, Flag, Value
+from completions.model import JOB_NAMES, NOTE, Command, Flag, Value
 
 HEAD: Final = "#compdef ascend-runner ascend-job ascend-rank-table\n"
 COMMON: Final = r"""
 _ascend_runner_jobs() {
-    local -a names bases
+    local -a names bases folders
     bases=($XDG_RUNTIME_DIR/ascend-runner /run/ascend-runner /dev/shm/ascend-runner-$UID)
     [[ -n $ASCEND_RUNNER_RUN_DIR ]] && bases=($ASCEND_RUNNER_RUN_DIR)
-    local pattern='s/^{"job_id": "\([^"\\]*\)", "part": "\([^"\\]*\)".*/\1\2/p'
-    names=(${(f)"$(sed -n $pattern $^bases/*/job.json(N) /dev/null)"})
+    folders=($^bases/*(N-/U))
+    names=(${(f)"$(sed -n '%(names)s' $^folders/job.json(N-.) /dev/null)"})
     _alternative "jobs:job:compadd -a names" "directories:directory with logs:_files -/"
 }
 """
@@ -53,7 +53,7 @@ fi
 def text(programs: Mapping[str, tuple[Command, ...]], runner: Sequence[Flag]) -> str:
     """Return the completions for zsh."""
     specs = " \\\n        ".join(_flag(flag) for flag in runner)
-    script = HEAD + NOTE + COMMON
+    script = HEAD + NOTE + COMMON.replace("%(names)s", JOB_NAMES)
     script += f"\n_ascend-runner-itself() {{\n    _arguments -S -A '-*' \\\n        {specs} \\\n"
     script += "        '(-)1: :_command_names -e' '*:: :_normal'\n}\n"
     for program, commands in programs.items():

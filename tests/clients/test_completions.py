@@ -59,8 +59,24 @@ COMPLETED: Final = {
     "ascend-rank-table convert --to gr": "group-list",
     "ascend-rank-table show tab": "table.json",
 }
+HOSTILE: Final = (
+    "pretraining-$(touch${IFS}WAS-RUN)",
+    "pretraining-`touch WAS-RUN`",
+    "pretraining-;touch WAS-RUN;",
+    "pretraining-\n$(touch WAS-RUN)",
+    "pretraining-(touch WAS-RUN)",
+    "pretraining-8 pretraining-9",
+    "$(touch WAS-RUN)",
+)
+OTHER_USER: Final = 65534
 CLEAR: Final = "\x15"  # Ctrl-U
 SHOW: Final = "\x07"  # Ctrl-G writes the line to a file
+
+
+def add_job(folder: Path, job_id: str, part: str = "") -> None:
+    """Create a run directory."""
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps({"job_id": job_id, "part": part, "command": []}))
 
 
 @pytest.fixture(name="shell", params=["bash", "zsh", "fish"])
@@ -68,9 +84,7 @@ def fixture_shell(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Te
     """Return a shell in a directory with a job, a directory and a file."""
     (tmp_path / "experiment").mkdir()
     (tmp_path / "table.json").touch()
-    (tmp_path / "run" / "run-x").mkdir(parents=True)
-    job = {"job_id": "pretraining-7", "part": "-node-1", "command": []}
-    (tmp_path / "run" / "run-x" / "job.json").write_text(json.dumps(job))
+    add_job(tmp_path / "run" / "run-x", "pretraining-7", "-node-1")
     home = tmp_path / "home"
     (home / ".config" / "fish").mkdir(parents=True)
     (home / ".local" / "share" / "fish" / "generated_completions").mkdir(parents=True)  # else fish reads all man pages
@@ -95,3 +109,32 @@ def test_completions(shell: Terminal, tmp_path: Path) -> None:
         line.unlink()
 
     assert {words: " ".join([*words.split()[:-1], last]) for words, last in COMPLETED.items()} == found
+
+
+def complete_job(shell: Terminal, line: Path) -> str:
+    """Return the line after one TAB behind the beginning of a job's name."""
+    shell.type(f"{CLEAR}ascend-job logs pre\t{SHOW}")
+    wait_until(lambda: line.exists() and line.read_text())
+    return line.read_text().rstrip("\n")
+
+
+def test_hostile_names(shell: Terminal, tmp_path: Path) -> None:
+    """Names of jobs are data: a command in one is neither carried out nor completed."""
+    for number, name in enumerate(HOSTILE):
+        add_job(tmp_path / "run" / f"hostile-{number}", name)
+        add_job(tmp_path / "run" / f"hostile-part-{number}", "pretraining-7", name)
+
+    found = complete_job(shell, tmp_path / "home" / "line")
+
+    assert "ascend-job logs pretraining-7-node-1 " == found
+    assert [] == list(tmp_path.rglob("WAS-RUN"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a directory to another user")
+def test_jobs_of_other_users(shell: Terminal, tmp_path: Path) -> None:
+    """Only one's own jobs are completed."""
+    foreign = tmp_path / "run" / "foreign"
+    add_job(foreign, "pretraining-8")
+    os.chown(foreign, OTHER_USER, OTHER_USER)
+
+    assert "ascend-job logs pretraining-7-node-1 " == complete_job(shell, tmp_path / "home" / "line")
