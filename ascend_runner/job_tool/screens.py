@@ -11,17 +11,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Optional
 
-from ascend_runner.html_report.members import Members
-from ascend_runner.html_report.ranks import ORDER, words_of
+from ascend_runner.job_tool import rank_rows
 from ascend_runner.job_tool.jobs import number
 from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
 from ascend_runner.lifecycle.machine import JobState
-from ascend_runner.supervision import quiet
-from ascend_runner.text import columns, counted, duration, printable, shown, size
+from ascend_runner.text import columns, counted, duration, printable, shown
 from ascend_runner.training import steps
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
-LARGEST_LOG: Final = 1 << 63  # bytes
 LABEL: Final = 12  # characters of the longest label, with a space
 NOT_KNOWN: Final = {Condition.DIED, Condition.UNKNOWN}  # when, or whether, it has ended
 
@@ -34,13 +31,12 @@ def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
     job = snapshot.job
     lines = [f"{job.name}: {headline(snapshot, now)}"]
     lines += [f"  {label:{LABEL}}{shown(text)}" for label, text in _facts(snapshot, now) if text]
-    rows = _rows(snapshot, now)
+    rows = rank_rows.in_order(snapshot, now)
     if rows:
-        heads = ("rank", "device", "pid", "state", "time", "output", "quiet for", "last line")
         cells = [row.cells(snapshot, now) for row in rows[:MOST_RANKS]]
-        lines += ["", *(f"  {line}"[:width].rstrip() for line in columns(heads, cells))]
+        lines += ["", *(f"  {line}"[:width].rstrip() for line in columns(rank_rows.HEADS, cells))]
     if len(rows) > MOST_RANKS:
-        lines.append(f"  and {_states(rows[MOST_RANKS:])}")
+        lines.append(f"  and {rank_rows.states(rows[MOST_RANKS:])}")
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
@@ -94,7 +90,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
 
 def _rank(rank: Mapping[str, object], gone: Collection[object]) -> dict[str, object]:
     names = ("rank_id", "local_rank", "pid", "exit_code", "signal", "log_path", "log_size", "log_lost", "last_line")
-    state = "ended" if rank.get("rank_id") in gone else rank.get("state")
+    state = rank_rows.ENDED if rank.get("rank_id") in gone else rank.get("state")
     return {**{name: rank.get(name) for name in names}, "state": state}
 
 
@@ -169,7 +165,7 @@ def _is_json(value: object) -> bool:
 
 
 def _step(snapshot: Snapshot, now: float) -> str:
-    """Describe the last step of a training: "1200 of 5000, 0.615 s per step, loss 2.31, 12 s ago"."""
+    """Describe the last step of a training, "1200 of 5000, 0.6 s per step, loss 2.31, 12 s ago", and slow ranks."""
     last = _last_step(snapshot) or {}
     step, steps, seconds, loss, at = (number(last.get(name)) for name in ("step", "steps", "seconds", "loss", "at"))
     if step is None:
@@ -180,7 +176,7 @@ def _step(snapshot: Snapshot, now: float) -> str:
         f"loss {loss:.4g}" if loss is not None else "",
         f"{duration(max(0.0, now - at))} ago" if at else "",
     )
-    return ", ".join(filter(None, parts))
+    return "; ".join(filter(None, (", ".join(filter(None, parts)), rank_rows.behind_others(snapshot))))
 
 
 def _conditions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
@@ -228,54 +224,6 @@ def _next_attempt(failed: Mapping[str, object]) -> str:
     """Say when the attempt after a failed one begins: "; the next one starts at 2026-11-22 09:47:36"."""
     at, delay = epoch(str(failed.get("ended_at"))), number(failed.get("delay"))
     return f"; the next one starts at {clock(at + delay)}" if at and delay else "; the next one starts now"
-
-
-class _Row:
-    """A rank in the table of `status`. `quiet` are the seconds without output of one that is running."""
-
-    def __init__(self, rank: Mapping[str, object], snapshot: Snapshot, now: float) -> None:
-        self._rank = rank
-        self.rank_id = int(str(rank["rank_id"]))
-        self._is_culprit = self.rank_id == snapshot.culprit
-        self.state = "ended" if self.rank_id in snapshot.gone else str(rank.get("state", ""))
-        last = snapshot.logs.get(self.rank_id, (0, 0.0))[1]
-        self.quiet = max(0.0, now - last) if last and not rank.get("ended_at") else None
-
-    def order(self, odd: Collection[int]) -> tuple[bool, int, bool, int]:
-        """Return the key to sort by: the rank that is the cause, others that have failed, then those that are odd."""
-        place = ORDER.index(self.state) if self.state in ORDER else len(ORDER)
-        return not self._is_culprit, place, self.rank_id not in odd, self.rank_id
-
-    def cells(self, snapshot: Snapshot, now: float) -> tuple[str, ...]:
-        """Return the cells of a line."""
-        rank, is_over = self._rank, bool(self._rank.get("ended_at"))
-        began = epoch(str(rank.get("started_at", "")))
-        seconds = number(rank.get("seconds")) if is_over else began and now - began
-        bytes_, last = snapshot.logs.get(self.rank_id, (0, 0.0))
-        is_running = snapshot.board is not None and not is_over  # as long as the job
-        log_size = rank.get("log_size") or bytes_
-        return (
-            str(rank.get("name") or self.rank_id),
-            str(rank.get("local_rank", "")),
-            str(rank.get("pid") or ""),
-            words_of(Members(rank), self.state),
-            duration(seconds) if seconds is not None and began and not is_running else "",
-            size(log_size) if isinstance(log_size, int) and 0 <= log_size < LARGEST_LOG and last else "",
-            duration(self.quiet) if self.quiet is not None else "",
-            " ".join(shown(str(rank.get("last_line", ""))).split()),
-        )
-
-
-def _rows(snapshot: Snapshot, now: float) -> list[_Row]:
-    """Return the ranks, those first that have failed, or have been quiet for unusually long."""
-    rows = [_Row(rank, snapshot, now) for rank in snapshot.ranks]
-    odd = quiet.unusual({row.rank_id: row.quiet for row in rows if row.quiet is not None})
-    return sorted(rows, key=lambda row: row.order(odd))
-
-
-def _states(rows: Sequence[_Row]) -> str:
-    states = [row.state for row in rows]
-    return ", ".join(f"{counted(states.count(state), 'rank')} {state}" for state in sorted({*states}))
 
 
 def _state(snapshot: Snapshot) -> str:

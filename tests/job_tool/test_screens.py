@@ -13,6 +13,7 @@ import pytest
 from ascend_runner.job_tool import event_lines, screens
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.snapshot import Snapshot
+from ascend_runner.training.steps import Step
 
 BEGAN: Final = 1_795_000_000.0
 JOB: Final = FoundJob(
@@ -53,7 +54,7 @@ def test_running_job() -> None:
     assert ["command", "node", "runner", "limit", "logs", "report"] == [line.split()[0] for line in lines[1:7]]
     assert "  node        10.0.0.1, pod pod-1, host host-7" == lines[2]
     assert "python train.py --name 'a b'" in lines[1]
-    assert ["1", "1", "5001", "ended", "1.0", "GiB", "1.0", "s"] == lines[-1].split()
+    assert ["1", "1", "5001", "ended", "1.0", "GiB"] == lines[-1].split()
     assert max(map(len, lines)) <= 80
 
 
@@ -97,6 +98,30 @@ def test_odd_rank() -> None:
     assert ["5", "0", "1", "2", "3", "4", "6", "7"] == [line.split()[0] for line in lines]
     assert "  5 min 0 s  step 5 " in lines[0]
     assert {80} == set(map(len, lines))
+
+
+def test_rank_that_is_behind() -> None:
+    """A slow rank comes first and is named beside the step, also after its runner was killed."""
+    found = {number: Step(step=22 if number == 5 else 40) for number in range(8)}
+    seen = attrs.evolve(running(*map(rank, range(8))), steps=found)
+    died = attrs.evolve(seen, is_alive=False, gone=frozenset(range(8)))
+
+    for one in (seen, died):
+        text = screens.status(one, BEGAN)
+        assert "  step        40; rank 5 is 18 steps behind the others\n" in text
+        assert ["5", "0", "1"] == [line.split()[0] for line in text.splitlines()[-8:]][:3]
+
+
+def test_ranks_of_a_runner_that_was_killed() -> None:
+    """A rank that nobody saw end has lasted until its last output, however late it is shown."""
+    at = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
+    seen = attrs.evolve(
+        running(rank(0, started_at=at)), is_alive=False, gone=frozenset({0}), logs={0: (2048, BEGAN + 65)}
+    )
+
+    assert ["ended", "1", "min", "5", "s", "2.0", "KiB"] == screens.status(seen, BEGAN + 600).splitlines()[-1].split()[
+        3:
+    ]
 
 
 def test_last_checkpoint() -> None:

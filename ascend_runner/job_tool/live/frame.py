@@ -12,12 +12,14 @@ from ascend_runner.job_tool.live import columns, rank_map
 from ascend_runner.job_tool.live.cells import Line, Span, Style, bar, cut, padded, short_duration, width
 from ascend_runner.job_tool.live.columns import STYLES
 from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, middle
+from ascend_runner.supervision import behind
 from ascend_runner.text import counted, duration, format_numbers, printable, rank_list
 
 FEW: Final = 16  # ranks that always have a line each
 MOST_ROWS: Final = 256  # ranks that have a line each if the screen has room for them; of more a map is shown
 BAR: Final = 32  # cells
 ALL: Final = "all"
+COMPARED: Final = frozenset({State.RUNNING, State.BEHIND})
 CURSOR: Final = "▸ "
 BLANK: Final[Line] = ()
 KEYS: Final = (("enter", "log"), ("s", "stacks"), ("e", "events"), ("a", "all ranks"), ("q", "quit"))
@@ -155,12 +157,8 @@ def _odd(ranks: Sequence[RankView]) -> str:
         verb = "has" if len(quiet) == 1 else "have"
         least = "" if len(quiet) == 1 else "at least "
         return f"{rank_list(quiet)} {verb} been quiet for {least}{duration(min(quiet.values()))}{rest}"
-    behind = {rank.rank_id: rank.step or 0 for rank in ranks if rank.state is State.BEHIND}
-    if behind:
-        median = middle(rank.step for rank in ranks if rank.state is State.RUNNING) or 0.0
-        verb = "is" if len(behind) == 1 else "are"
-        return f"{rank_list(behind)} {verb} {median - min(behind.values()):.0f} steps behind the others"
-    return ""
+    steps = {rank.rank_id: rank.step for rank in ranks if rank.step is not None and rank.state in COMPARED}
+    return behind.sentence([rank.rank_id for rank in ranks if rank.state is State.BEHIND], steps)
 
 
 def _table(job: JobView, rows: Sequence[RankView], selected: Optional[int], screen: Screen) -> list[Line]:

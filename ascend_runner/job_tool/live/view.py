@@ -10,13 +10,9 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.host.npu_watch import Figures
-from ascend_runner.supervision import quiet
+from ascend_runner.supervision import behind, quiet
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
-
-STEPS_BEHIND: Final = 2  # of the median rank, and
-PART_BEHIND: Final = 0.01  # of its steps, beyond which a rank is behind: ranks do not print at the same moment
-FEWEST_STEPS: Final = 2  # ranks whose steps are known: Megatron prints those of one rank only
 
 
 class State(enum.Enum):
@@ -101,25 +97,17 @@ def judged(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
     """Return ranks with the states that show only in comparison: quiet and behind."""
     running = [rank for rank in ranks if rank.state is State.RUNNING]
     long_quiet = quiet.unusual({rank.rank_id: rank.quiet for rank in running if rank.quiet is not None})
-    steps = [rank.step for rank in running if rank.step is not None]
-    median = middle(steps) if len(steps) >= FEWEST_STEPS else None
+    far_behind = behind.unusual({rank.rank_id: rank.step for rank in running if rank.step is not None})
 
     def state(rank: RankView) -> State:
         if rank.state is not State.RUNNING:
             return rank.state
         if rank.rank_id in long_quiet:
             return State.QUIET
-        if median is not None and rank.step is not None and is_behind(rank.step, median):
-            return State.BEHIND
-        return State.RUNNING
+        return State.BEHIND if rank.rank_id in far_behind else State.RUNNING
 
     states = map(state, ranks)
     return tuple(rank if found is rank.state else attrs.evolve(rank, state=found) for rank, found in zip(ranks, states))
-
-
-def is_behind(step: float, median: float) -> bool:
-    """Whether a step is one that the median rank has passed for some time."""
-    return median - step > max(STEPS_BEHIND, PART_BEHIND * median)
 
 
 def middle(values: Iterable[Optional[float]]) -> Optional[float]:
