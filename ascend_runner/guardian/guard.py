@@ -55,7 +55,7 @@ def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None],
     limit = sweep.SWEEP_LIMIT if runner.was_killed else LAST_SWEEP_LIMIT
     survivors = sweep.sweep(frozenset(strangers), limit, runner.pid if runner.is_stuck else 0)
     if runner.was_killed:
-        tell(f"{runner.end}; what it had started was killed as well")
+        tell(f"{runner.end}; all of its processes were killed")
     if survivors and (
         runner.was_killed or runner.status == RUNNER_FAILED or pid in [found.pid for found in survivors]
     ):  # otherwise the runner has reported them

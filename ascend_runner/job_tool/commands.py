@@ -172,7 +172,8 @@ def stacks(options: Namespace) -> int:
     if not found:
         raise RefusedError(f"no rank of {job.name} is running")
     if missing:
-        raise RefusedError(f"not running on this node: {rank_list(missing)} of {job.name}")
+        verb = "is" if len(missing) == 1 else "are"
+        raise RefusedError(f"{rank_list(missing)} of {job.name} {verb} not running on this node")
     title = f"stacks of {rank_list(wanted)}, outliers first:"
     pids = {rank_id: found[rank_id] for rank_id in wanted}
     write_text(rank_stacks.text(pids, title, options.environ.get("PATH", os.defpath)) + "\n")

@@ -48,7 +48,7 @@ def lines(job: FoundJob, *, follows: bool) -> Iterator[str]:
                 break
             watch.wait(None if end.locks else INTERVAL, *end.locks)
     if not is_alive and not is_final(state):
-        yield "the runner was killed; there are no further events"
+        yield "the runner was killed; no more events"
 
 
 def _read(line: bytes) -> tuple[str, str]:
@@ -56,5 +56,5 @@ def _read(line: bytes) -> tuple[str, str]:
     try:
         at, state, text = event_text.described(json.loads(line))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return "", "(a line that is not an event)"
+        return "", "(malformed event)"
     return state, shown(f"{at}  {state:{STATE_WIDTH}}  {text}")

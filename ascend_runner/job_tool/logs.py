@@ -141,7 +141,7 @@ class LogViewer:
                 raise UnreadableError(f"cannot read {log.log.path!r}: {why}")
         if without_times:
             ranks = rank_list({log.log.rank_id for log in without_times})
-            self._tell(f"lines of {ranks} have no timestamps, so --since shows all that may be recent enough")
+            self._tell(f"lines of {ranks} have no timestamps; --since may show older ones")
 
 
 class _ShownLog:

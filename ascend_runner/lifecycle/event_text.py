@@ -13,7 +13,7 @@ from ascend_runner.supervision.events import HangDetected, Slowdown, signal_name
 from ascend_runner.text import LONGEST_DURATION, duration, number_within
 
 WORDS: Final = {
-    "begun": "the job has started",
+    "begun": "job started",
     "prepared": "starting the ranks",
     "all_started": "all ranks have started",
     "delay_over": "preparing the next attempt",

@@ -99,7 +99,7 @@ def test_nothing_of_a_killed_runner_outlives_the_guardian() -> None:
     pids = [int(line) for line in ended.stdout.split()]
 
     assert 137 == ended.returncode
-    assert "the runner was killed by SIGKILL; what it had started was killed as well\n" == ended.stderr
+    assert "the runner was killed by SIGKILL; all of its processes were killed\n" == ended.stderr
     assert 3 == len(pids)
     assert all(map(is_gone, pids))
 

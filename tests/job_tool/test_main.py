@@ -104,7 +104,7 @@ def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None
     assert ["step 0", "step 1"] == [rank["last_line"] for rank in ranks]
     assert "\x1b" not in "".join(screen)
     assert any(line.startswith("  limit ") for line in screen)
-    assert afterwards[1].startswith("job: died: its runner was killed while its state was running")
+    assert afterwards[1].startswith("job: runner killed (last state: running)")
     assert 2 == afterwards[1].count("  ended  ")
     assert 1 == len(list(run_dir.glob("*/board")))
 

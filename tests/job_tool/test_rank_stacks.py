@@ -37,7 +37,7 @@ def test_outlier_comes_first(program: Program, start: Start, tool: Tool) -> None
     assert screen.startswith("stacks of ranks 0-2, outliers first:\n  rank 2 (")
     assert screen.index("elsewhere") < screen.index("ranks 0, 1 (") < screen.index("in_collective")
     assert (True, False) == ("in_collective" in chosen[1], "elsewhere" in chosen[1])
-    assert (1, "ascend-job: not running on this node: ranks 7, 8 of job\n") == wrong
+    assert (1, "ascend-job: ranks 7, 8 of job are not running on this node\n") == wrong
     assert (1, "ascend-job: job is not running\n") == tool("stacks")
 
 

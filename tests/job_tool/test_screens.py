@@ -171,7 +171,7 @@ def test_next_attempt(delay: float, words: str) -> None:
     ("is_alive", "state", "words"),
     [
         (True, "preparing", "preparing, started "),
-        (False, "running", "died: its runner was killed while its state was running"),
+        (False, "running", "runner killed (last state: running)"),
         (None, "running", "cannot tell from here whether it runs on host-7; the last state in its report is running"),
         (None, "", "cannot tell from here whether it runs on host-7\n"),
         (False, "", "ended; the reason is unknown"),
