@@ -175,7 +175,7 @@ def test_job_whose_runner_was_killed(start: Start, tool: Tool) -> None:
     status, screen = tool()
 
     assert 5 == status
-    assert screen.startswith("job: died")
+    assert screen.startswith("job: runner killed")
     assert "died" == tool("list")[1].splitlines()[1].split()[1]
     assert "the runner was killed" in tool("events", "-f")[1].splitlines()[-1]
     assert (1, "ascend-job: job is not running\n") == tool("stop")
@@ -437,7 +437,7 @@ def test_numbers_beyond_all_bounds(start: Start, tool: Tool, program: Program) -
     (program.log_dir / "job-report.json").write_text(BEYOND_ALL_BOUNDS)
 
     assert [5, 5, 0] == [tool("status", "job")[0], tool("status", "--json", "job")[0], tool("list")[0]]
-    assert tool("status", "job")[1].startswith("job: died: ")
+    assert tool("status", "job")[1].startswith("job: runner killed ")
 
 
 @pytest.mark.parametrize("name", ["batch-7", "list2", "events-1"])
