@@ -73,7 +73,7 @@ def test_runner_that_was_killed(start: Start) -> None:
     wait_until(lambda: observer.look(()).is_over)
     view = observer.look(())
 
-    assert view.headline.startswith("died: ")
+    assert view.headline.startswith("runner killed ")
     assert State.RUNNING not in {rank.state for rank in view.ranks}
 
 
