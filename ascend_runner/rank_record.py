@@ -106,7 +106,7 @@ class Outcome:
     ranks: tuple[RankRecord, ...] = ()
     started_at: float = 0.0
     seconds: float = 0.0
-    clock: Optional[Clock] = None
+    clock: Optional[Clock] = attrs.field(default=None, repr=False)
     suspected_peer: Optional[Peer] = None
     root: Optional[RootCause] = None
     hang: tuple[StackGroup, ...] = ()
@@ -116,7 +116,7 @@ class Outcome:
     last_failure: Optional[Outcome] = None
     unsaved: Mapping[int, Ending] = attrs.field(factory=dict)
     exit_verdict: Optional[int] = None
-    report: Mapping[str, object] = attrs.field(factory=dict)
+    report: Mapping[str, object] = attrs.field(factory=dict, repr=False)
 
     @property
     def status(self) -> int:

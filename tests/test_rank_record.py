@@ -44,3 +44,9 @@ def test_place_of_the_cause(
     ranks = (RankRecord(rank_id=0), RankRecord(rank_id=1))
 
     assert expected is Outcome(cause=cause, ranks=ranks, root=found, suspected_peer=peer).is_local
+
+
+def test_repr() -> None:
+    """The representation is short enough to be read: the long report is not part of it."""
+    assert "clock=" not in repr(Outcome(cause=None))
+    assert "report=" not in repr(Outcome(cause=None, report={"status": "succeeded"}))

@@ -89,8 +89,11 @@ def application(registry: CollectorRegistry) -> WSGIApplication:
 
     def respond(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         method = environ["REQUEST_METHOD"]
-        if environ["PATH_INFO"] != PATH or method not in {"GET", "HEAD"}:
+        if environ["PATH_INFO"] != PATH:
             start_response("404 Not Found", [("Content-Length", "0")])
+            return []
+        if method not in {"GET", "HEAD"}:
+            start_response("405 Method Not Allowed", [("Allow", "GET, HEAD"), ("Content-Length", "0")])
             return []
         encode, content_type = choose_encoder(environ.get("HTTP_ACCEPT", ""))
         body = encode(registry)

@@ -233,7 +233,7 @@ class Control:
             return ""
         if name == "checkpoint":
             self._requests.ask_for_checkpoint()
-            return "asked the ranks for a checkpoint"
+            return "requested a checkpoint from the ranks that handle the signal for it"
         if name != "limit":
             raise AscendRunnerError(f"this runner does not know the request {name!r}")
         if ("by" in message) is ("seconds" in message):

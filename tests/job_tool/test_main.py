@@ -278,7 +278,7 @@ def test_checkpoint(start: Start, tool: Tool) -> None:
     tool("stop")
     run.finish()
 
-    assert (0, "job: asked the ranks for a checkpoint\n") == (status, screen)
+    assert (0, "job: requested a checkpoint from the ranks that handle the signal for it\n") == (status, screen)
     assert (1, "ascend-job: job is not running\n") == tool("checkpoint")
 
 

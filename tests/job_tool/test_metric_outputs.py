@@ -66,13 +66,20 @@ def parse(text: str) -> list[core.Metric]:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/"), ("GET", "/metrics/"), ("GET", "/metrics/../x"), ("GET", ""), ("POST", "/metrics"), ("PUT", "/x")],
+    [("GET", "/"), ("GET", "/metrics/"), ("GET", "/metrics/../x"), ("GET", ""), ("PUT", "/x")],
 )
 def test_other_requests(method: str, path: str) -> None:
     """Nothing else is served."""
     status, _headers, body = answer(method, path)
 
     assert ("404 Not Found", "") == (status, body)
+
+
+def test_other_methods() -> None:
+    """The metrics can only be read."""
+    status, headers, body = answer("POST", "/metrics")
+
+    assert ("405 Method Not Allowed", "GET, HEAD", "") == (status, headers["Allow"], body)
 
 
 @contextmanager

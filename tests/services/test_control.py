@@ -105,10 +105,10 @@ def test_checkpoint(job: Job) -> None:
     """The request is passed on and wakes the loop of the runner; the user is told, and so is the job's screen."""
     answer = job.ask(request="checkpoint")
 
-    assert "asked the ranks for a checkpoint" == answer["answer"]
+    assert "requested a checkpoint from the ranks that handle the signal for it" == answer["answer"]
     assert job.requests.take_checkpoint_request()
     assert [None] == job.wakes
-    assert ["ascend-job: asked the ranks for a checkpoint"] == job.told
+    assert [f"ascend-job: {answer['answer']}"] == job.told
 
 
 def test_checkpoint_without_ranks(job: Job) -> None:
@@ -262,7 +262,7 @@ def test_flood_of_requests_is_answered_in_turn(job: Job) -> None:
     for connection in connections:
         connection.close()
 
-    assert all(b"asked the ranks" in answer for answer in answers)
+    assert all(b"requested a checkpoint" in answer for answer in answers)
 
 
 def test_end_does_not_wait_for_connections() -> None:

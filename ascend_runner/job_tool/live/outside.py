@@ -20,8 +20,9 @@ from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.text import printable
 
 LESS: Final = "less"
-# Control characters as "^[" even if the variable LESS has -r or -R; no preprocessor, which cannot follow a file.
-LESS_OPTIONS: Final = ("-+r", "-+R", "-L")
+# No question before a log with control characters, which are shown as "^[" even if the variable LESS has -r or -R;
+# no preprocessor, which cannot follow a file.
+LESS_OPTIONS: Final = ("-f", "-+r", "-+R", "-L")
 
 
 @attrs.frozen(kw_only=True)
