@@ -214,5 +214,5 @@ def _variables(report: Members, found: Sequence[Rank]) -> Variables:
         differing=tuple(
             (name, tuple(of_rank[rank.rank_id].text(name) for rank in shown)) for name in names if len(values[name]) > 1
         ),
-        left_out=f"{counted(left_out, 'further rank')}: see the JSON report" if left_out else "",
+        left_out=counted(left_out, "further rank") if left_out else "",
     )

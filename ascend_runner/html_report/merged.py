@@ -73,6 +73,7 @@ class MergedContent:
     log_end: tuple[str, ...]
     nodes: tuple[NodeRow, ...]
     more_nodes: int
+    sources: str
     clocks: tuple[str, ...]
     timeline: Optional[Timeline]
     topology: str  # SVG
@@ -93,20 +94,19 @@ def content_of(sources: MergedSources) -> MergedContent:
     job, verdict, state = sources.job, sources.verdict, summary.state_of(sources.job)
     found = list(_ranks(sources))
     evidence, _rest = likeness.within([Group(rank_ids=(0,), lines=tuple(sources.log_end))], EVIDENCE)
-    missing = sum(not node.has_report for node in job.nodes)
-    remarks = (counted(len(job.nodes), "node"), f"{missing} without a report" if missing else "", _certainty(verdict))
     rows = list(_rows(sources))
     return MergedContent(
         job=sources.job_id,
         state=state,
         mood=FINAL.get(state, "open"),
-        remarks=tuple(filter(None, remarks)),
+        remarks=tuple(filter(None, _remarks(job, verdict))),
         sentence=_sentence(job, verdict),
         suspects=tuple(f"{summary.place(one, job)}: {one.sentence}"[:LONGEST] for one in verdict.suspects),
         reasons=verdict.reasons,
         log_end=evidence[0].lines if evidence else (),
         nodes=tuple(rows[:MOST_NODES]),
         more_nodes=max(0, len(rows) - MOST_NODES),
+        sources=f"{sum(node.has_report for node in job.nodes)} of {counted(len(job.nodes), 'node')}",
         clocks=tuple(summary.clock_sentences(job)),
         timeline=timeline.draw(found, max((rank.ended or 0.0 for rank in found), default=0.0), None),
         topology=_topology(sources.table, found),
@@ -116,6 +116,13 @@ def content_of(sources: MergedSources) -> MergedContent:
         made_at=clock(sources.made_at),
         is_public=sources.is_public,
     )
+
+
+def _remarks(job: Job, verdict: Verdict) -> Iterator[str]:
+    missing = sum(not node.has_report for node in job.nodes)
+    yield counted(len(job.nodes), "node")
+    yield f"{missing} without a final report" if missing else ""
+    yield _certainty(verdict)
 
 
 def _certainty(verdict: Verdict) -> str:
@@ -128,8 +135,8 @@ def _sentence(job: Job, verdict: Verdict) -> str:
         return "No node reported a failure"
     suspect, number = verdict.suspects[0], len(verdict.suspects)
     place = summary.place(suspect, job)
-    verb = " failed first" if suspect.node.failure else ""
-    sentence = f"{place}{verb}: {suspect.sentence}"[:LONGEST]
+    doubt = " (likely)" if verdict.certainty is Certainty.LIKELY else ""
+    sentence = f"{place} caused the failure{doubt}: {suspect.sentence}"[:LONGEST]
     if verdict.certainty is Certainty.OPEN:
         sentence = f"{f'one of {number} nodes' if number > 1 else place} may have caused the failure"
     return sentence[0].upper() + sentence[1:]

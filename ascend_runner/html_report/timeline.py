@@ -28,6 +28,7 @@ class Strip:
 
     The first `quiet` of its `width` are before the first output, the last `stopping` after the rank was asked to stop.
     At `killed` it was sent SIGKILL. `activity` is a path of SVG, HEIGHT high where most output was written.
+    It `is_unknown` if other strips show theirs.
     """
 
     title: str
@@ -39,6 +40,7 @@ class Strip:
     stopping: int
     killed: Optional[int]
     activity: str
+    is_unknown: bool
     times: str
 
 
@@ -55,6 +57,11 @@ class Timeline:
     def has_activity(self) -> bool:
         """Whether the timeline shows how much ranks wrote."""
         return any(strip.activity for strip in self.strips)
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether the output of some ranks is unknown, although that of others is shown."""
+        return any(strip.is_unknown for strip in self.strips)
 
     @property
     def has_stops(self) -> bool:
@@ -105,6 +112,7 @@ def _strip(ranks: Sequence[Rank], total: float, peak: float) -> Strip:
         stopping=0 if asked is None else min(width, max(NARROWEST, x + width - _place(asked, total))),
         killed=None if rank.killed is None else _place(rank.killed, total),
         activity=_activity(rank, total, peak, (_place(first, total), x + width)) if peak else "",
+        is_unknown=peak > 0 and not rank.rates,
         times="; ".join(_times(rank)),
     )
 

@@ -152,7 +152,7 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
         SettingsError: Several are running.
         UnknownJobError: There is none.
     """
-    found = found or (_in_directory(NEWEST_LINK) if os.path.isdir(NEWEST_LINK) else [])
+    found = found or (in_directory(NEWEST_LINK) if os.path.isdir(NEWEST_LINK) else [])
     if not found:
         raise UnknownJobError("no job of this user on this machine; name the directory with its logs")
     running = [job for job in found if job.is_alive()]
@@ -165,10 +165,10 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
 def _at_path(path: str) -> list[FoundJob]:
     """Return the jobs with their logs in a directory, or the job of a run file or of a name in a directory."""
     if os.path.isdir(path):
-        return _in_directory(path)
+        return in_directory(path)
     job = _read(path)
     folder, name = os.path.split(path)
-    return [job] if job else [job for job in _in_directory(folder or ".") if job.name == name]
+    return [job] if job else [job for job in in_directory(folder or ".") if job.name == name]
 
 
 def _are_of_one_job(jobs: Sequence[FoundJob]) -> bool:
@@ -183,7 +183,7 @@ def parts(job: FoundJob) -> list[FoundJob]:
         UnknownJobError: The logs have been removed.
     """
     here = with_its_logs(job)
-    return [part for part in _in_directory(here.log_dir) if part.job_id == here.job_id] or [here]
+    return [part for part in in_directory(here.log_dir) if part.job_id == here.job_id] or [here]
 
 
 def with_its_logs(job: FoundJob) -> FoundJob:
@@ -227,7 +227,7 @@ def number(value: object) -> Optional[float]:
     return number_within(value, LARGEST_NUMBER)
 
 
-def _in_directory(path: str) -> list[FoundJob]:
+def in_directory(path: str) -> list[FoundJob]:
     """Return the jobs, or parts of one, that have their logs in a directory."""
     return list(filter(None, map(_read, sorted(glob.glob(f"{glob.escape(path)}/*-run*.json")))))
 

@@ -44,7 +44,7 @@ def node_of(report: Members, number: int) -> Node:
         ended=report.moment("ended_at"),
     )
     if not is_final(state) and state != "holding":
-        return attrs.evolve(node, problem=f"its report is incomplete (last state: {state or 'unknown'})")
+        return attrs.evolve(node, problem=f"incomplete report (last state: {state or 'unknown'})")
     failure = _failure(report, ranks)
     return attrs.evolve(
         node,

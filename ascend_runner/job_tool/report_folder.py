@@ -17,7 +17,7 @@ from ascend_runner.diagnosis.first_cause import Place
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.html_report import sources
 from ascend_runner.html_report.members import Members
-from ascend_runner.job_tool import log_ends, log_files
+from ascend_runner.job_tool import jobs, log_ends, log_files
 from ascend_runner.job_tool.node_reports import node_of
 from ascend_runner.merge.model import Job, Node
 from ascend_runner.plan.secrets import Masker
@@ -155,6 +155,7 @@ def _folder(path: str, reports: Mapping[int, Members], left_out: Sequence[str]) 
         number: attrs.evolve(node, is_current=node.ended is None or node.ended >= began)
         for number, node in nodes.items()
     }
+    nodes.update(_incomplete(nodes, path, job_id))
     every = [*nodes.values(), *_missing(_count(reports), nodes, table)]
     job = Job(
         nodes=tuple(log_ends.with_times(sorted(every, key=lambda node: node.number), reports, logs)),
@@ -168,6 +169,17 @@ def _count(reports: Mapping[int, Members]) -> int:
     """Return the number of nodes: the one that most reports give, or more if a report has a higher number."""
     counts = [count for report in reports.values() if 0 < (count := report.whole("node_count") or 0) <= MOST_NODES]
     return max(max(reports) + 1, max(set(counts), key=counts.count, default=0))
+
+
+def _incomplete(nodes: Mapping[int, Node], path: str, job_id: str) -> Iterator[tuple[int, Node]]:
+    """Yield the nodes without a final report whose runners are known to be running, or to have been killed."""
+    incomplete = {f"-node-{number}": number for number, node in nodes.items() if node.problem}
+    for found in jobs.in_directory(path) if incomplete else ():
+        is_alive = found.is_alive() if found.job_id == job_id and found.part in incomplete else None
+        if is_alive is not None:
+            node = nodes[incomplete[found.part]]
+            problem = "still running" if is_alive else f"the runner was killed (last state: {node.state})"
+            yield node.number, attrs.evolve(node, problem=problem)
 
 
 def _missing(count: int, nodes: Mapping[int, Node], table: Optional[RankTable]) -> Iterator[Node]:

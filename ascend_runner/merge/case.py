@@ -122,7 +122,7 @@ class Case:
             yield f"other nodes name {titles(named)} instead"
         unexplained = self.unexplained(node)
         if unexplained:
-            yield f"{titles(unexplained)} left no report"
+            yield f"no final report from {titles(unexplained)}"
         if not node.is_current:
             yield "its report may be from an earlier run"
 

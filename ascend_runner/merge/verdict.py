@@ -85,7 +85,7 @@ def _lost(case: Case) -> Optional[Verdict]:
     if silent and (silent not in lost or len(lost) > 1):
         return case.likely(case.suspect(silent), "its output ends long before that of the other nodes without a report")
     if len(lost) > 1:
-        return case.open_between(lost, "several nodes named by other nodes left no report")
+        return case.open_between(lost, "no final report from several nodes that other nodes name")
     return _lost_or_a_rival(case, lost[0]) or _only_lost(case, lost[0])
 
 

@@ -484,7 +484,7 @@ def _node(number: int, part: Part, around: Surroundings, dice: random.Random) ->
     written = part.at - dice.uniform(0.0, WRITE_DELAY) * (not part.state)
     log_end = None if around.disk is None else BEGAN + around.disk + written
     if not (part.state and around.is_read):
-        problem = "no report" if dice.random() < 0.5 else "its report is incomplete"
+        problem = "no report" if dice.random() < 0.5 else "incomplete report"
         return Node(number=number, rank_ids=ranks, problem=problem, log_end=log_end)
     node = node_of(Members(_report(number, part, around, dice)), number)
     steps = {step: round(around.shown(STEP * (step - 10)), 3) for step in range(11)} if around.has_steps else {}

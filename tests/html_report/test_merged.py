@@ -40,9 +40,11 @@ def test_content(tmp_path: Path) -> None:
     node_folders.write(tmp_path, 4, culprit=21, missing=frozenset({3}))
     page = rendered(tmp_path)
 
-    assert "Rank 21 on node 2 (worker-2), device 5 failed first: ValueError: loss is nan at step 17" in page
+    assert "Rank 21 on node 2 (worker-2), device 5 caused the failure (likely): ValueError: loss is nan" in page
     assert "<li>16 ranks on 2 nodes name it (EI0006)</li>" in page
     assert "<td>no report</td>" in page
+    assert "1 without a final report" in page
+    assert "from the final reports of 3 of 4 nodes" in page
     assert "synchronized to within 0.4 s" in page
     assert "the last words" in page
     assert 1 + 4 + 1 + 24 == page.count("<tr")

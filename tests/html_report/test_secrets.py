@@ -48,11 +48,19 @@ def test_count(write: Write) -> None:
     assert "Masked as" not in rendered(path, is_public=True)
 
 
+def test_public_page_without_history(write: Write) -> None:
+    """One attempt alone makes no section: its events are not public."""
+    text = rendered(write(document(2, attempts=[{"attempt": 0}])), is_public=True)
+
+    assert "History" not in text
+
+
 def test_public_page_has_nothing_of_the_user(write: Write) -> None:
     """The page for everybody has neither hosts, paths and arguments nor what ranks have written."""
     text = rendered(write(document(8, WORD), lambda _rank: WORD.encode(), (WORD, WORD)), is_public=True)
 
     assert WORD not in text
+    assert "JSON report" not in text
     assert "10.0.0.5" not in text
     assert "192.168" not in text
     assert "/log" not in text

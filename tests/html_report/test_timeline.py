@@ -30,6 +30,7 @@ def test_strips() -> None:
         culprit.width,
         culprit.stopping,
     )
+    assert [True, False, False] == [strip.is_unknown for strip in drawn.strips]
     assert (0, 1000, 167, 167, 1000) == (one.x, one.width, one.quiet, one.stopping, one.killed)
     assert "M167 20V20H333V0H667V10H833V20H1000V20Z" == one.activity
     assert (250, 750, 0) == (late.x, late.width, late.quiet)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from ascend_runner.errors import UnreadableError
-from ascend_runner.job_tool import report_folder
+from ascend_runner.job_tool import jobs, report_folder
 from tests.helpers import node_folders
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
@@ -58,7 +60,26 @@ def test_unfinished_report(tool: Tool, tmp_path: Path) -> None:
     lines = screen(tool, str(tmp_path))
 
     assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
-    assert lines[1].startswith("  cause   rank 21 on node 2 (worker-2), device 5: its report is incomplete")
+    assert lines[1].startswith("  cause   rank 21 on node 2 (worker-2), device 5: incomplete report (last state:")
+
+
+def test_incomplete_report_of_this_machine(program: Program, tool: Tool) -> None:
+    """The lock of its runner shows whether a node is still running, or the runner was killed."""
+    node_folders.write(program.log_dir, 2, culprit=9)
+    place = ("--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--nproc-per-node", "1")
+    own = ("--log-dir", str(program.log_dir), "--html", "never")
+    run = program.start(*place, *own, "sh", "-c", "echo ready; exec sleep 60", env={"MA_VJ_NAME": "job"})
+    run.wait_for("ready")
+    recent = {"started_at": datetime.now(timezone.utc).isoformat(), "ended_at": None}
+    node_folders.put(program.log_dir, "job-report-node-1.json", node_folders.report(1, 2, 9, **recent))
+    alive = screen(tool, str(program.log_dir))
+    job = jobs.find(f"{program.log_dir}/job-run-node-0.json", os.environ)
+    os.kill(job.runner_pid, signal.SIGKILL)
+    run.finish()
+    killed = screen(tool, str(program.log_dir))
+
+    assert any("still running" in line for line in alive), alive
+    assert any("the runner was killed (last state: running)" in line for line in killed), killed
 
 
 def test_json(tool: Tool, tmp_path: Path) -> None:
