@@ -35,6 +35,42 @@ _QUOTED: Final = r"(?P<quote>\\?['\"])(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\\\n]
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>[^\s'\"]*[^\s'\";&|),\]}}]))"  # without what ends it in a shell or a list
 _PROSE: Final = r"(?:and|are|as|expected|for|from|in|is|must|not|or|require[ds]?|to|was|were|with)\b"
 _HEADER: Final = r"(?:[\w-]{0,80}[-_])?(?:(?:api|access|secret)[-_]?key|passphrase|passw(?:or)?d|secret|token)"
+# A setting in any case whose value need not be quoted: its name ends in one of these, see the README.
+_STRONG: Final = (
+    *("access_key", "access-key", "ak", "api_key", "api-key", "apikey", "apikeys", "cookie", "cookies", "credential"),
+    *("credentials", "dsn", "pass", "passwd", "password", "passwords", "pat", "private_key", "private-key", "pwd"),
+    *("secret", "secrets", "secret_key", "secret-key", "session_id", "session-id", "sk"),
+)
+_STRONG_ENDINGS: Final = ("accesskey", "apikey", "passphrase", "passwd", "password", "secret", "secretkey")
+_WEAK: Final = ("auth", "key", "keys", "session", "token", "tokens")
+_SHORT: Final = ("ak", "dsn", "pat", "pwd", "sk")
+# Without the first letter, which may be a capital, unless little remains. An end that ends in another is left out.
+_ENDS: Final = {name if name in _SHORT else name[1:] for name in (*_STRONG, *_STRONG_ENDINGS, *_WEAK)}
+_SETTING_MARKS: Final = tuple(
+    case + mark
+    for end in sorted(_ENDS)
+    if not any(end != other and end.endswith(other) for other in _ENDS)
+    for case in (end, end.upper())
+    for mark in ("=", " =", ":")
+)
+_SETTING: Final = (
+    r"(?<![\w.-])[\w.-]{0,80}"
+    rf"(?:(?:(?<![a-z0-9])(?:{'|'.join(_STRONG)})|{'|'.join(_STRONG_ENDINGS)})"
+    rf"|(?P<weak>(?<!expected )(?:(?<![a-z0-9])(?:auth|tokens?)|(?<=[_-])(?:keys?|session)|token)))(?![\w.-])"
+)
+_STATES: Final = (  # and types, which follow a name in a sentence or in code
+    "accepted|boolean|cannot|denied|disabled|enabled|expired|failed|failure|incorrect|integer|invalid|missing|optional"
+    "|rejected|string|success|unknown"
+)
+_NUMBER: Final = r"[-+]?[0-9][0-9.,_/]{0,14}(?:e[-+]?[0-9]{1,3})?[kmgtb%]?(?:/?s)?(?![\w.])"
+_CODE: Final = r"[a-z_][\w.]{0,99}[(\[]|[a-z_]{1,40}(?:\.[a-z_]{1,40}){1,9}(?![\w.])"  # a call, an item, an attribute
+_LONG: Final = r"[^\s'\"]{0,200}[0-9]|[^\s'\"]{16}"  # unlike a word of a sentence
+_SETTING_AND_VALUE: Final = (
+    rf"(?i)(?P<before>(?P<name>{_SETTING})(?:(?P<spaced>:(?![:/])[ \t]{{0,4}}| = )|=(?![=>])))"
+    rf"(?!{_PROSE}|(?:{_STATES})\b|\$[({{a-z_])"
+    rf"(?(weak)(?!{_NUMBER}|{_CODE})(?=\\?['\"]?[a-z0-9]))(?(weak)(?(spaced)(?=\\?['\"]?(?:{_LONG}))))"
+    rf"(?=\\?['\"][^'\"\n]{{6}}|[^\s'\"]{{6}}){_VALUE}"
+)
 # Each shape, and the words of which a text must contain one: most texts have none, and a search takes time, as does
 # compiling the pattern, which `re` does at the first search. What comes before the secret stays: the user of a URL, the
 # scheme of a header, the name of an option. The numbers bound the time that an odd text takes.
@@ -69,6 +105,11 @@ _SHAPES: Final = (
         (": ",),
         rf"(?im)(?P<before>(?:^[ \t<>|*-]{{0,40}}|['\"])(?P<name>{_HEADER}):[ \t]+(?!{_PROSE})){_VALUE}(?= *$|['\"])",
     ),
+    (
+        ("uthorization: ", "UTHORIZATION: "),  # of any scheme
+        rf"(?i)(?P<before>\bauthorization: {{1,4}}[a-z][\w-]{{1,40}} {{1,4}})(?={_LONG})[\w.~+/:=-]{{8,}}",
+    ),
+    (_SETTING_MARKS, _SETTING_AND_VALUE),
 )
 _WORDS_OF_CODE: Final = frozenset({"key", "keys", "session"})  # fields of everything
 _OPTION: Final = r"--?(\w[\w-]*)"
