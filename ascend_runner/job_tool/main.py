@@ -26,7 +26,8 @@ def _run(words: Sequence[str]) -> int:
     parser, parsers = make_parser()
     first = next((word for word in words if not word.startswith("-")), "")
     asks_for_help = bool(words) and words[0] in {"-h", "--help", "--version"}
-    if not (asks_for_help or first in parsers or (nearest(first, parsers) and not _is_job(first))):
+    names_command = asks_for_help or first in parsers or (nearest(first, parsers) and not _is_job(first))
+    if not names_command:
         words = [DEFAULT, *words]
     options = tool.parse(parser, parsers, _with_negative_limits(words))
     options.environ = os.environ
@@ -34,7 +35,9 @@ def _run(words: Sequence[str]) -> int:
     try:
         status: int = options.command(options)
     except (RefusedError, UnknownJobError) as error:
-        tool.tell(PROGRAM, str(error))
+        is_neither = isinstance(error, UnknownJobError) and not names_command and not _is_job(first)
+        is_name = is_neither and os.sep not in first
+        tool.tell(PROGRAM, f"{first!r} is neither a command nor a job on this machine" if is_name else str(error))
         return error.exit_status
     return status
 

@@ -467,7 +467,8 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
     [
         (("lsit",), 2, "unknown command 'lsit' (did you mean list?)"),
         (("status", "--jsn"), 2, "unknown option '--jsn' (did you mean --json?); see ascend-job status --help"),
-        (("nothing",), 4, "no job 'nothing' on this machine; see ascend-job list"),
+        (("nothing",), 4, "'nothing' is neither a command nor a job on this machine"),
+        (("status", "nothing"), 4, "no job 'nothing' on this machine; see ascend-job list"),
         (("status", "/no/where"), 4, "'/no/where' is not a directory with the logs of a job"),
         (("limit", "soon"), 2, "invalid value 'soon': expected a duration such as 72h, a change such as +12h or -90m"),
         (("limit", "job", "-1x"), 2, "invalid value '-1x': expected a duration"),

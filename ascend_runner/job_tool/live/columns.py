@@ -65,6 +65,7 @@ def _quiet(rank: RankView, _now: float) -> str:
 RANK: Final = Column(head="rank", text=lambda rank, _now: rank.title, style=lambda _rank: Style.BOLD)
 NODE: Final = Column(head="node", text=lambda rank, _now: rank.node or MISSING, is_right=False)
 NPU: Final = Column(head="NPU", text=lambda rank, _now: _known(rank.npu))
+DEVICE: Final = attrs.evolve(NPU, head="device")  # instead, if npu-smi knows none
 STATE: Final = Column(
     head="state", text=lambda rank, _now: rank.words, is_right=False, style=lambda rank: STYLES[rank.state]
 )
@@ -84,9 +85,9 @@ HBM: Final = Column(head="HBM", text=_figure("memory", "%"))
 AI_CORE: Final = Column(head="AI core", text=_figure("ai_core", "%"))
 TEMPERATURE: Final = Column(head="temp", text=_figure("temperature", "°C"))
 
-IN_ORDER: Final = (RANK, NODE, NPU, STATE, QUIET, STEP, CPU, MEMORY, HBM, AI_CORE, TEMPERATURE)
+IN_ORDER: Final = (RANK, NODE, NPU, DEVICE, STATE, QUIET, STEP, CPU, MEMORY, HBM, AI_CORE, TEMPERATURE)
 BEFORE_LINE: Final = (RANK, STATE, QUIET, STEP)  # worth more than the last line
-BY_WORTH: Final = (*BEFORE_LINE, NPU, NODE, AI_CORE, HBM, CPU, TEMPERATURE, MEMORY)
+BY_WORTH: Final = (*BEFORE_LINE, NPU, DEVICE, NODE, AI_CORE, HBM, CPU, TEMPERATURE, MEMORY)
 
 
 @attrs.frozen
@@ -140,6 +141,8 @@ def fitting(ranks: Sequence[RankView], now: float, cells: int) -> Table:
 
 def _is_worth(column: Column, ranks: Sequence[RankView], now: float) -> bool:
     """Whether a column says anything: a cell of it is known, and not all ranks are on one node."""
+    if column in {NPU, DEVICE} and any(rank.device for rank in ranks) is not (column is NPU):
+        return False
     cells = {column.text(rank, now) for rank in ranks}
     return len(cells) > 1 if column is NODE else cells != {MISSING}
 

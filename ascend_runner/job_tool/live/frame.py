@@ -123,7 +123,7 @@ def _step(job: JobView, screen: Screen) -> Line:
         spans += [(done, Style.GOOD), (rest, Style.DIM)]
     if step.seconds:
         facts.append(f"{step.seconds:.3g} s per step")
-        if step.steps and step.steps > step.step and not job.is_over:
+        if step.steps and step.steps > step.step and _goes_on(job):
             facts.append(f"about {short_duration((step.steps - step.step) * step.seconds)} left")
     if step.loss is not None:
         facts.append(f"loss {step.loss:.4g}")
@@ -131,6 +131,12 @@ def _step(job: JobView, screen: Screen) -> Line:
         facts.append(f"{step.throughput:.4g} {step.unit}".rstrip())
     used = sum(width(text) for text, _style in spans)
     return (*spans, (cut(f"  {', '.join(facts)}", screen.columns - used), Style.PLAIN))
+
+
+def _goes_on(job: JobView) -> bool:
+    """Whether the training goes on: no rank has failed, and some are running."""
+    states = {rank.state for rank in job.ranks}
+    return not job.is_over and State.FAILED not in states and any(state.is_running for state in states)
 
 
 def _states(job: JobView) -> Line:

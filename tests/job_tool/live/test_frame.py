@@ -79,6 +79,29 @@ def test_rank_that_is_behind() -> None:
     assert [State.RUNNING] * 3 + [State.BEHIND, State.RUNNING] == [one.state for one in judged(ranks)]
 
 
+def test_time_left() -> None:
+    """It is shown while the training goes on: not after a rank has failed, nor while no rank runs."""
+    failed = attrs.evolve(EIGHT, ranks=(rank(3, state=State.FAILED, ending="1"), rank(4)))
+    held = attrs.evolve(EIGHT, ranks=(rank(3, state=State.STOPPED),))
+
+    assert [True, False, False] == [" left" in "".join(drawn(job)) for job in (EIGHT, failed, held)]
+
+
+def test_device_without_npu_smi() -> None:
+    """Only a machine whose npu-smi responds has NPUs; elsewhere the column is called as in `status`."""
+    ranks = [attrs.evolve(one, device=None) for one in EIGHT.ranks]
+    heads = [
+        next(
+            line
+            for line in drawn(attrs.evolve(EIGHT, ranks=found))
+            if line.split()[:1] == ["rank"] and "last line" in line
+        )
+        for found in (EIGHT.ranks, tuple(ranks))
+    ]
+
+    assert [["NPU"], ["device"]] == [[word for word in head.split() if word in {"NPU", "device"}] for head in heads]
+
+
 def test_failure() -> None:
     """The cause of a failure stands above the table, in red."""
     cause = "rank 3 failed: exit status 1 (ValueError: loss is nan)"
