@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final, Optional
@@ -68,7 +69,8 @@ class BatchFile:
     def variables(self, number: int) -> dict[str, str]:
         """Return the variables of a command: its logs are beside the file, in a directory of their own."""
         base = os.path.splitext(os.path.abspath(self.path))[0]
-        return {LOG_DIR: f"{base}-{number}", JOB_NAME: f"{os.path.basename(base)}-{number}"}
+        name = re.sub(r"[^\w.+@-]", "_", f"{os.path.basename(base)}-{number}").lstrip(".+@-")
+        return {LOG_DIR: f"{base}-{number}", JOB_NAME: name}
 
     def log_dir(self, entry: Entry, environ: Mapping[str, str]) -> str:
         """Return the directory with the logs of a command, without the path if it is beside the file."""

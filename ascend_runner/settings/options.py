@@ -226,7 +226,7 @@ OPTIONS: Final = (
         name="job_name",
         topic=Topic.OUTPUT,
         metavar="NAME",
-        parse=parsing.file_name,
+        parse=parsing.job_name,
         default_text="the platform's job id, else the name of the command",
         help="name of the job in its logs and report, and JOB_ID of the ranks",
     ),

@@ -43,10 +43,10 @@ def path(text: str) -> str:
     return text
 
 
-def file_name(text: str) -> str:
-    """Read a name that can be part of a file name."""
-    if not text or "/" in text or text in {".", ".."} or not text.isprintable():
-        raise ValueError("a plain file name")
+def job_name(text: str) -> str:
+    """Read a name that file names and shells accept as it is."""
+    if not re.fullmatch(r"\w[\w.+@-]*", text):
+        raise ValueError("letters, digits and any of _.+@-, beginning with a letter, a digit or _")
     return text
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree
+from ascend_runner.job_tool.batch_file import JOB_NAME, BatchFile
 from ascend_runner.job_tool.main import main
 from ascend_runner.services import run_folder
+from ascend_runner.settings.model import decode
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.terminal import Terminal
 from tests.helpers.waiting import LIMIT, is_gone, wait_until
@@ -226,3 +228,11 @@ def test_two_batches_of_one_file(batch: Batch) -> None:
 
     assert [2, 2] == [status, again[0]]
     assert "another ascend-job batch is running" in screen
+
+
+def test_name_of_a_job() -> None:
+    """A command is named after its file, in characters that suit the name of a job."""
+    environ = BatchFile("/x/my (first) jobs.txt").variables(2)
+
+    assert "my__first__jobs-2" == environ[JOB_NAME]
+    assert "my__first__jobs-2" == decode({}, environ).job_name

@@ -21,6 +21,7 @@ TEN_YEARS = "a duration of at most 10 years"
 SECONDS = "a number of seconds, 0 or more, or a duration such as 15m, 72h or 7d"
 STATUSES = "exit statuses from 1 to 255 and names of signals, such as 2,SIGSEGV"
 NUMBER = "a whole number from 0 to 999999"
+NAME = "letters, digits and any of _.+@-, beginning with a letter, a digit or _"
 COUNT = "a whole number from 1 to 999999"
 SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
 RANKS = "'all', 'none' or ranks such as '0,8-15'"
@@ -49,6 +50,7 @@ WITH_VARIABLE = [
     ("mpich_hostfile", "hosts", "hosts"),
     ("deepspeed_hostfile", "hosts", "hosts"),
     ("job_name", "bert-2", "bert-2"),
+    ("job_name", "modelarts-job-9f5a6b9e-1c2d@v1.2+a_训练", "modelarts-job-9f5a6b9e-1c2d@v1.2+a_训练"),
     ("log_dir", "logs", "logs"),
     ("workdir", "inherit", "inherit"),
     ("bind", "numa", "numa"),
@@ -117,8 +119,7 @@ BAD = [
     ("framework", "pytorch", f"one of {', '.join(frameworks.NAMES)}"),
     ("pod_name", "a b", "a name without spaces"),
     ("server_id", "a\nb", "a name or an address without spaces"),
-    ("job_name", "../a", "a plain file name"),
-    ("job_name", "..", "a plain file name"),
+    *(("job_name", name, NAME) for name in ("../a", "..", "a b", "a\n", "<b>", "x$(id)", "a;b", "-a", "a/b")),
     ("stop_signal", "KILL", "one of TERM, INT"),
     ("precheck", "checkpoint", "one of off, warn, stop"),
     ("inspect", "restart", "one of off, warn, checkpoint, stop"),
