@@ -6,7 +6,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -149,7 +149,8 @@ class Launcher:
         self.run_folder = self.log_dir.enter_context(run_folder.opened(self.environ))
         run_file = run_folder.write_job_file(job, self.run_folder, command)
         self.log_dir.enter_context(control.listening(self.run_folder, self.requests, self.messages))
-        self.journal = Journal(job, self.messages.warning, self.signals.is_hurried)
+        journal = Journal(job, self.messages.warning, self.signals.is_hurried)
+        self.journal = self.log_dir.enter_context(closing(journal))
         self.journal.begin(run_file)
         return self.journal
 

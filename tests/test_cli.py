@@ -195,6 +195,7 @@ def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
         "DEVICE_ID": "1",
         "HCCL_CONNECT_TIMEOUT": "1800",
         "PYTHONUNBUFFERED": "1",
+        "ASCEND_RUNNER_ATTEMPT": "0",
         "JOB_ID": "modelarts-job-1",
         "LOCAL_RANK": "1",
         "LOCAL_WORLD_SIZE": "2",

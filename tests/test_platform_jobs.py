@@ -93,7 +93,7 @@ def test_ranks_of_a_platform(name: str, expected: dict[str, Any], tmp_path: Path
     """The program plans the rank, and the process beside the ranks, that the fixture expects."""
     case = platform_cases.load(name)
     args = [*_told(case), *_ranks_of(case, tmp_path, has_table=bool(expected["table"]))]
-    wanted = dict(expected["set"])
+    wanted = {"ASCEND_RUNNER_ATTEMPT": "0", **expected["set"]}
     if "RANK_TABLE_FILE" in wanted:
         home = case.variables.get("MA_MOUNT_PATH") or case.variables.get("MA_HOME") or str(tmp_path / "log")
         wanted["RANK_TABLE_FILE"] = f"{home}/rank_table/jobstart_hccl.json"
@@ -109,7 +109,9 @@ def test_ranks_of_a_platform(name: str, expected: dict[str, Any], tmp_path: Path
         assert expected["beside"].keys() == beside.keys()
         for process, one in expected["beside"].items():
             variables = beside[process]["variables"]
-            assert one["set"] == {key: value for key, value in variables.items() if key not in OWN}
+            assert {"ASCEND_RUNNER_ATTEMPT": "0", **one["set"]} == {
+                key: value for key, value in variables.items() if key not in OWN
+            }
             assert one["unset"] == sorted(beside[process]["unset"])
 
 
@@ -189,7 +191,9 @@ def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
 
     assert expected.get("rank_size") == plan["rank_size"]
     assert (expected.get("rank_id"), expected.get("local_rank")) == (rank.get("rank_id"), rank.get("local_rank"))
-    assert {"JOB_ID", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH"} >= rank["variables"].keys()
+    assert {"JOB_ID", "PYTHONUNBUFFERED", "ASCEND_PROCESS_LOG_PATH", "ASCEND_RUNNER_ATTEMPT"} >= rank[
+        "variables"
+    ].keys()
     assert ([], str(tmp_path)) == (rank["unset"], rank["cwd"])
     assert f"INFO {expected['why']} (use --nnodes 1 to " in ended.stderr
 

@@ -33,6 +33,7 @@ class Disk:
         self._changed = threading.Condition()
         self._path = ""  # the path that is being written; "": none
         self._has_thread = False
+        self._is_closed = False
         self._reported: set[str] = set()
 
     def put(self, path: str, write: Callable[[], None]) -> None:
@@ -49,6 +50,12 @@ class Disk:
             bounded.start_thread(self._work)
         except AscendRunnerError:  # the limit of processes: then the job has to wait for the disk
             self._work(linger=0.0)
+
+    def close(self) -> None:
+        """Let the thread end as soon as everything has been written. Does not wait for it."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
         """Wait as `wait` does, and warn if not everything was written."""
@@ -78,7 +85,8 @@ class Disk:
             with self._changed:
                 self._path = ""
                 self._changed.notify_all()
-                if not self._changed.wait_for(lambda: self._waiting, linger):
+                self._changed.wait_for(lambda: self._waiting or self._is_closed, linger)
+                if not self._waiting:
                     self._has_thread = False
                     return
                 self._path, write = self._waiting.popleft()

@@ -31,6 +31,10 @@ class PageWriter:
         self._disk = disk
         self._loading: threading.Thread | None = None
 
+    def close(self) -> None:
+        """Let the thread end as soon as the page has been written."""
+        self._disk.close()
+
     def load_ahead(self) -> None:
         """Load what a page needs, in the background and once. If that fails, writing the page reports it."""
 

@@ -233,6 +233,11 @@ class Journal:
         """Wait at most `limit` seconds until everything has been written."""
         self._disk.flush(limit)
 
+    def close(self) -> None:
+        """Let the threads end as soon as everything has been written. Does not wait for them."""
+        self._disk.close()
+        self._page.close()
+
     def _note(self, event: Event | None) -> None:
         """Write a line of the events for a change of the state."""
         self._append(functools.partial(events.encode, self.job, event))

@@ -38,6 +38,29 @@ def test_writes_in_short_succession_share_a_thread() -> None:
     assert 1 == len(set(threads))
 
 
+def test_close_ends_the_thread() -> None:
+    """What was put before is written; nothing lingers after that."""
+    written: list[int] = []
+    disk = Disk(print)
+    threads: list[threading.Thread] = []
+    gate = threading.Event()
+
+    def write() -> None:
+        threads.append(threading.current_thread())
+        gate.wait(LIMIT)
+
+    disk.put("a", write)
+    disk.put("b", lambda: written.append(1))
+    disk.close()
+    gate.set()
+    is_done = disk.flush(LIMIT)
+    threads[0].join(LIMIT)
+
+    assert is_done
+    assert [1] == written
+    assert not threads[0].is_alive()
+
+
 def test_disk_that_fails_is_told_once_for_each_file() -> None:
     """A full disk is a warning, not one for each line, and the next write is tried."""
     warnings: list[str] = []

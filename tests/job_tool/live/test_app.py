@@ -57,6 +57,16 @@ class Shown(Top):
         return [picture.render_line(y).text for y in range(picture.size.height)]
 
 
+@pytest.fixture(autouse=True)
+def event_loop() -> Iterator[None]:
+    """Set an event loop: before Python 3.10, the locks of an application belong to that of its creation."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
 def run(app: Shown, check: Check, size: tuple[int, int] = (140, 24)) -> None:
     """Run the application until it has been checked."""
 
@@ -65,7 +75,7 @@ def run(app: Shown, check: Check, size: tuple[int, int] = (140, 24)) -> None:
             await until(pilot, lambda: app.is_drawn)
             await check(pilot)
 
-    asyncio.run(asyncio.wait_for(main(), LIMIT))
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(main(), LIMIT))
 
 
 async def until(pilot: Pilot[None], is_true: Callable[[], object]) -> None:
