@@ -146,7 +146,7 @@ class Launcher:
             begun.rename(job, run_folder.write_job_file(job, self.run_folder, command))
             files.remove(lock)
             return begun
-        self.run_folder = self.log_dir.enter_context(run_folder.opened(self.environ))
+        self.run_folder = self.log_dir.enter_context(run_folder.opened(self.environ, self.messages.warning))
         run_file = run_folder.write_job_file(job, self.run_folder, command)
         self.log_dir.enter_context(control.listening(self.run_folder, self.requests, self.messages))
         journal = Journal(job, self.messages.warning, self.signals.is_hurried)

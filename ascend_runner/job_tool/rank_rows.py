@@ -42,7 +42,7 @@ class Row:
         until = last if self.state == ENDED else now
         so_far = max(0.0, until - began) if began and until else None
         seconds = number(rank.get("seconds")) if is_over else so_far
-        is_running = snapshot.board is not None and not is_over  # as long as the job
+        is_running = self.state == RUNNING  # as long as the job
         log_size = rank.get("log_size") or bytes_
         return (
             str(rank.get("name") or self.rank_id),

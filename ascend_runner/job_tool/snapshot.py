@@ -95,7 +95,7 @@ class Snapshot:
         found = [rank for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
         numbered = [rank for rank in found if type(rank.get("rank_id")) is int]
         if not self.board:
-            return numbered
+            return [{**rank, **self._of_log(rank["rank_id"])} for rank in numbered]
         known = {rank["rank_id"]: rank for rank in numbered}
         return [
             {
@@ -106,6 +106,12 @@ class Snapshot:
             }
             for rank in self.board.ranks
         ]
+
+    def _of_log(self, rank_id: int) -> Mapping[str, object]:
+        """Return what the log of a running rank shows of it; the report of one that has ended says more."""
+        if rank_id not in self.last_lines:
+            return {}
+        return {"log_size": self.logs.get(rank_id, (None,))[0], "last_line": self.last_lines[rank_id]}
 
     def text(self, member: str) -> str:
         """Return a member of the report, "" if it is missing or no text."""
@@ -132,9 +138,9 @@ def take(job: FoundJob) -> Snapshot:
         else:
             is_shown = STATES.get(str(report.get("state"))) in OF_AN_ATTEMPT
             complete = attrs.evolve(seen, job=here, report=report, board=seen.board if is_shown else None)
-            complete = attrs.evolve(complete, logs=_logs(complete.ranks), html=_existing(here.path("report", "html")))
+            complete = attrs.evolve(complete, logs=_logs(complete), html=_existing(here.path("report", "html")))
             found.append(complete)
-            if complete.board:
+            if is_shown:
                 found.append(_with_log_ends(complete))
 
     bounded.call(DISK_LIMIT, read)
@@ -163,15 +169,22 @@ def _outputs(view: View) -> dict[int, tuple[int, float]]:
     }
 
 
-def _logs(ranks: Sequence[Mapping[str, object]]) -> dict[int, tuple[int, float]]:
+def _logs(seen: Snapshot) -> dict[int, tuple[int, float]]:
+    """Return the size of each rank's log, and when it was last written."""
     found: dict[int, tuple[int, float]] = {}
-    for rank in ranks:
-        rank_id, path = rank.get("rank_id"), rank.get("log_path")
-        if isinstance(rank_id, int) and isinstance(path, str):
-            with suppress(OSError, ValueError):
-                status = os.stat(path)
-                found[rank_id] = status.st_size, status.st_mtime
+    for rank_id, path in _log_paths(seen):
+        with suppress(OSError, ValueError):
+            status = os.stat(path)
+            found[rank_id] = status.st_size, status.st_mtime
     return found
+
+
+def _log_paths(seen: Snapshot) -> Iterator[tuple[int, str]]:
+    """Yield the path of each rank's log. A path in a report is only that of a file in its directory."""
+    for rank in seen.ranks:
+        name = os.path.basename(str(rank.get("log_path", "")))
+        if name:
+            yield int(str(rank["rank_id"])), os.path.join(seen.job.log_dir, name)
 
 
 def _with_log_ends(seen: Snapshot) -> Snapshot:
@@ -185,14 +198,13 @@ def _with_log_ends(seen: Snapshot) -> Snapshot:
 
 
 def _log_ends(seen: Snapshot) -> Iterator[tuple[int, bytes]]:
-    """Yield the end of the log of each rank. A path in a report is only that of a file in its directory."""
+    """Yield the end of the log of each rank."""
     size = max(LINE_END, LOG_ENDS // max(1, len(seen.ranks)))
-    for rank in seen.ranks:
-        name = os.path.basename(str(rank.get("log_path", "")))
+    for rank_id, path in _log_paths(seen):
         with suppress(ValueError):  # a NUL or half of a surrogate pair in the name
-            end = files.read_end(os.path.join(seen.job.log_dir, name), size) if name else b""
+            end = files.read_end(path, size)
             lines = end.partition(b"\n")[2] if len(end) == size else end  # the first line may be cut off
-            yield int(str(rank["rank_id"])), lines or end
+            yield rank_id, lines or end
 
 
 def _last_line(end: bytes) -> str:

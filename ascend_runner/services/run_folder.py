@@ -13,7 +13,7 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -35,11 +35,11 @@ LONGEST: Final = 80  # bytes of the path: that of a socket in it has at most 107
 
 
 @contextmanager
-def opened(environ: Mapping[str, str]) -> Iterator[str]:
+def opened(environ: Mapping[str, str], warn: Callable[[str], None]) -> Iterator[str]:
     """Create a run directory for one job and yield its path, or "" if no location is usable.
 
     The directory is locked while this process runs. Afterwards only its job.json is kept. Directories that killed
-    runners left behind are cleaned up as well.
+    runners left behind are cleaned up as well. `warn` is called if the location that the user has chosen is unsuitable.
     """
     for base in filter(_is_usable, bases(environ)):
         _tidy(base)
@@ -47,12 +47,14 @@ def opened(environ: Mapping[str, str]) -> Iterator[str]:
             folder, lock = _make(base)
         except OSError:  # the file system is full
             continue
+        _check_choice(environ.get(RUN_DIR_VARIABLE, ""), folder, warn)
         try:
             yield folder
         finally:
             _remove_all_but_job_file(folder)
             os.close(lock)
         return
+    _check_choice(environ.get(RUN_DIR_VARIABLE, ""), "", warn)
     yield ""
 
 
@@ -121,6 +123,20 @@ def bases(environ: Mapping[str, str]) -> Iterator[str]:
     if environ.get("XDG_RUNTIME_DIR"):
         places.insert(0, os.path.join(environ["XDG_RUNTIME_DIR"], "ascend-runner"))
     yield from sorted(places, key=lambda place: not memory.is_tmpfs(os.path.dirname(place)))
+
+
+def _check_choice(chosen: str, folder: str, warn: Callable[[str], None]) -> None:
+    """Warn if the location that the user has chosen is not that of the run directory, or is not in memory."""
+    if chosen and os.path.normpath(os.path.dirname(folder)) != os.path.normpath(chosen):
+        warn(
+            f"cannot use {RUN_DIR_VARIABLE}={chosen}, so ascend-job will not find this job there: expected a directory"
+            f" with free space that only this user can write to, and an absolute path of at most {LONGEST} bytes"
+        )
+    elif chosen and not memory.is_tmpfs(folder):
+        warn(
+            f"{RUN_DIR_VARIABLE}={chosen} is not on a tmpfs, so ascend-job can show only what is in the logs and the"
+            " report of this job"
+        )
 
 
 def _is_usable(base: str) -> bool:

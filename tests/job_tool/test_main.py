@@ -149,6 +149,32 @@ def test_board_of_another_layout(start: Start, tool: Tool, run_dir: Path) -> Non
     assert 143 == run.finish()
 
 
+def test_job_without_a_board(start: Start, tool: Tool, run_dir: Path, program: Program, tmp_path: Path) -> None:
+    """The ends of the logs show sizes, last lines without secrets, steps, and who is behind: here or where they are."""
+    secret = "hf_" + "a1B2c3D4" * 4
+    lines = f"{{'loss': 2.5}}\\n step: $((RANK == 1 ? 10 : 90)), loss is 2.5\\nend {secret}\\n"
+    run = start(f'printf "epoch: 1{lines}"; exec sleep 60', ranks=3)
+    run.wait_for("end", times=3)
+    wait_until(lambda: all(path.stat().st_size for path in program.log_dir.glob("job-proc-rank-*")))
+    (board,) = run_dir.glob("*/board")
+    board.unlink()
+    shared = tmp_path / "shared"
+    shutil.copytree(program.log_dir, shared)
+    path = shared / "job-run.json"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "host": "elsewhere", "run_folder": "/nowhere"}))
+    seen = [(tool(*words), document(tool, *words)) for words in ((), (str(shared),))]
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    sizes = [os.path.getsize(path) for path in sorted(shared.glob("job-proc-rank-*"))]
+    for (_status, screen), found in seen:
+        assert ["end ***"] * 3 == [rank["last_line"] for rank in found["ranks"]]
+        assert sizes == [rank["log_size"] for rank in found["ranks"]]
+        assert (90, 2.5) == (found["last_step"]["step"], found["last_step"]["loss"])
+        assert "rank 1 is 80 steps behind the others" in screen
+        assert secret not in screen
+
+
 @pytest.mark.parametrize(
     ("script", "expected", "word"),
     [

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree
+from ascend_runner.host import memory
 from ascend_runner.services import run_folder
 from tests.helpers.package_source import PACKAGE
 from tests.helpers.plans import job_spec, rank_spec
@@ -31,7 +32,7 @@ def short_folder() -> Iterator[Path]:
 def test_directory_is_private_and_goes_with_the_run(tmp_path: Path) -> None:
     """It is this user's alone, in the place that a variable names, and removed with what is in it."""
     environ = {run_folder.RUN_DIR_VARIABLE: str(tmp_path / "run")}
-    with run_folder.opened(environ) as first, run_folder.opened(environ) as second:
+    with run_folder.opened(environ, pytest.fail) as first, run_folder.opened(environ, pytest.fail) as second:
         Path(first, "checkpoint-requests").touch()
         modes = [stat.S_IMODE(os.stat(path).st_mode) for path in (tmp_path / "run", first, second)]
 
@@ -44,7 +45,7 @@ def test_directories_of_killed_runs_are_removed(tmp_path: Path) -> None:
     """Directories with free locks are removed; those of living runs stay."""
     environ = {run_folder.RUN_DIR_VARIABLE: str(tmp_path)}
     (tmp_path / "run-killed").mkdir()
-    with run_folder.opened(environ) as living, run_folder.opened(environ):
+    with run_folder.opened(environ, pytest.fail) as living, run_folder.opened(environ, pytest.fail):
         left = os.listdir(tmp_path)
 
     assert "run-killed" not in left
@@ -55,7 +56,7 @@ def test_directories_of_others_stay_as_they_are(tmp_path: Path) -> None:
     """The place for run directories may hold other ones, whose content is nobody's business."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "precious").touch()
-    with run_folder.opened({run_folder.RUN_DIR_VARIABLE: str(tmp_path)}):
+    with run_folder.opened({run_folder.RUN_DIR_VARIABLE: str(tmp_path)}, pytest.fail):
         pass
 
     assert (tmp_path / "data" / "precious").exists()
@@ -72,7 +73,7 @@ def test_directory_that_another_run_removes(tmp_path: Path, monkeypatch: pytest.
         return made[-1]
 
     monkeypatch.setattr(tempfile, "mkdtemp", taken)
-    with run_folder.opened({run_folder.RUN_DIR_VARIABLE: str(tmp_path)}) as folder:
+    with run_folder.opened({run_folder.RUN_DIR_VARIABLE: str(tmp_path)}, pytest.fail) as folder:
         assert made[1:] == [folder]
 
 
@@ -80,7 +81,7 @@ def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
     """Of a job that has ended or was killed only job.json stays, and only the newest of them are kept."""
     environ = {run_folder.RUN_DIR_VARIABLE: str(tmp_path)}
     for number in range(run_folder.JOBS_KEPT + 5):
-        with run_folder.opened(environ) as folder:
+        with run_folder.opened(environ, pytest.fail) as folder:
             job_file = Path(folder, run_folder.JOB_FILE)
             job_file.write_text(f"{number}")
             os.utime(job_file, (number, number))
@@ -89,7 +90,7 @@ def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
     killed.mkdir()
     (killed / "job.json").write_text("killed")
     (killed / "control").touch()
-    with run_folder.opened(environ):
+    with run_folder.opened(environ, pytest.fail):
         pass
     left = {path: path.read_text() for path in tmp_path.glob("*/*")}
 
@@ -126,14 +127,28 @@ def test_each_attempt_has_its_own_files(program: Program) -> None:
 
 
 def test_places_of_others_are_not_used(tmp_path: Path) -> None:
-    """A link, a directory that others can write to, a relative or long path: the next place is taken."""
+    """A link, a directory that others can write to, a relative or long path: there is a warning, and the next is taken."""
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "link").symlink_to(tmp_path)
     good = {"XDG_RUNTIME_DIR": str(tmp_path)}
     for name in (str(tmp_path / "open"), str(tmp_path / "link"), "relative", "/" + "x" * 100, "/proc/1/x"):
-        with run_folder.opened({run_folder.RUN_DIR_VARIABLE: name, **good}) as folder:
+        warnings: list[str] = []
+        with run_folder.opened({run_folder.RUN_DIR_VARIABLE: name, **good}, warnings.append) as folder:
             assert folder.startswith(f"{tmp_path}/ascend-runner/")
+        assert [f"cannot use {run_folder.RUN_DIR_VARIABLE}={name}"] == [line.partition(",")[0] for line in warnings]
+
+
+def test_chosen_place_on_a_disk(program: Program, tmp_path: Path) -> None:
+    """It is used, and a warning says once that there is no board; a trailing slash does not make it another place."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as on_disk:
+        places = [f"{tmp_path}/"] if memory.is_tmpfs(on_disk) else [on_disk, f"{tmp_path}/"]
+        runs = []
+        for place in places:
+            runs.append(program.start("--nproc-per-node", "1", "true", env={run_folder.RUN_DIR_VARIABLE: place}))
+            assert 0 == runs[-1].finish()
+
+        assert [1, 0][-len(places) :] == [run.screen.count(run_folder.RUN_DIR_VARIABLE) for run in runs]
 
 
 def test_ranks_save_at_the_same_step(program: Program) -> None:
