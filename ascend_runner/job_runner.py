@@ -142,10 +142,10 @@ class JobRunner:
         return self._end_of_attempt(recorder)
 
     def _read_steps(self, beside: ExitStack, shown: board.Board) -> StepReader | None:
-        """Watch the performance of the training, if that is asked for."""
-        if not self.journal.spec.watches_performance:
+        """Read the steps of the training, if an option needs them."""
+        if not self.journal.spec.reads_steps:
             return None
-        from ascend_runner.services import step_reader  # noqa: PLC0415  only --perf-* needs it
+        from ascend_runner.services import step_reader  # noqa: PLC0415  only --perf-* and --summary need it
 
         spec, environ, warn = self.journal.spec, self._launcher.environ, self._messages.warning
         reading = step_reader.reading(spec, environ, warn, wake=self._signals.wake, show_step=shown.store_step)

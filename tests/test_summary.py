@@ -108,8 +108,21 @@ def test_without_the_option() -> None:
     assert before >= threads
 
 
+def test_steps_in_the_output(program: Program) -> None:
+    """The last step that a rank prints is in the lines without any other option; a slow rank is not reported."""
+    guide = "this iteration hardware time is $((RANK ? 100 : 900)).5 and e2e time is 1000.5 ms."
+    script = f"i=0; while [ $i -lt 200 ]; do i=$((i + 1)); echo {guide}; done;"
+    script += " echo ' 12%|#   | 120/1000 [00:10<01:20,  2.00s/it, loss=2.5]'; exec sleep 600"
+    run = program.start("--nproc-per-node", "4", "--summary", "0.1", "sh", "-c", script)
+    run.wait_for("; step 120 of 1000, loss 2.5")
+    run.send(SIGTERM)
+
+    assert 128 + SIGTERM == run.finish()
+    assert "WARNING" not in run.screen
+
+
 def test_lines_of_a_job(program: Program) -> None:
-    """A running job writes such lines, with what its ranks report of their steps, until it is stopped."""
+    """A running job writes such lines, with the steps that its ranks send, until it is stopped."""
     script = "import os, socket, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM);"
     script += " s.sendto(b'WATCHDOG=1\\nX_STEP=7', os.environ['NOTIFY_SOCKET']); time.sleep(600)"
     run = program.start("--nproc-per-node", "2", "--summary", "0.1", sys.executable, "-c", script)

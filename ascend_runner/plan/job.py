@@ -139,8 +139,13 @@ class JobSpec:
 
     @property
     def watches_performance(self) -> bool:
-        """Whether the ranks' lines about their steps are read."""
+        """Whether a slow training is reported."""
         return bool(self.perf_patterns or self.perf_threshold or self.perf_drop)
+
+    @property
+    def reads_steps(self) -> bool:
+        """Whether the ranks' lines about their steps are read."""
+        return self.watches_performance or self.summary_interval is not None
 
     @property
     def has_all_ranks(self) -> bool:

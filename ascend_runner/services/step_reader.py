@@ -1,4 +1,4 @@
-"""Reads the lines of the ranks about their steps, and finds out when the training is slow.
+"""Reads the lines of the ranks about their steps, and with --perf-* finds out when the training is slow.
 
 The pump passes on what the ranks write. Its thread only searches for fixed texts that every line about a step contains;
 another thread does the rest, and sleeps until there is such a line.
@@ -102,7 +102,8 @@ class StepReader:
     ) -> None:
         self._devices, self._wake, self._show_step = devices, wake, show_step
         self._specs = {spec.rank_id: spec for spec in job.processes}
-        self._performance = Performance(threshold=job.perf_threshold, drop=job.perf_drop)
+        performance = Performance(threshold=job.perf_threshold, drop=job.perf_drop)
+        self._performance = performance if job.watches_performance else None
         self._matcher = Matcher(job.perf_patterns, warn)
         self._lines: queue.SimpleQueue[Optional[_Line]] = queue.SimpleQueue()
         self._found: queue.SimpleQueue[Slowdown] = queue.SimpleQueue()
@@ -171,7 +172,7 @@ class StepReader:
                 step = self._step(match) if match else parse(line.text)
                 if step:
                     self._note(step, line.at)
-                    for slow in self._performance.note(line.rank_id, step, line.at):
+                    for slow in self._performance.note(line.rank_id, step, line.at) if self._performance else ():
                         self._found.put(self._placed(slow))
                         self._wake()
 

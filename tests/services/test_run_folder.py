@@ -127,7 +127,7 @@ def test_each_attempt_has_its_own_files(program: Program) -> None:
 
 
 def test_places_of_others_are_not_used(tmp_path: Path) -> None:
-    """A link, a directory that others can write to, a relative or long path: there is a warning, and the next is taken."""
+    """For a link, a directory that others can write to, a relative or long path: the next one, and a warning."""
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "link").symlink_to(tmp_path)
