@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner import report_file
 from ascend_runner.html_report import page, sources
 
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
@@ -27,7 +28,7 @@ def main() -> None:
     """Make the page and its picture."""
     os.environ["TZ"] = "UTC"  # a page has local times
     time.tzset()
-    report = sources.read_report(str(REPORT))
+    report = report_file.read(str(REPORT))
     found = attrs.evolve(sources.gather(report, str(REPORT)), made_at=report.moment("ended_at") or 0.0, links_logs=True)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "page.html")

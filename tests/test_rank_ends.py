@@ -7,8 +7,8 @@ from signal import SIGKILL, SIGSEGV, SIGTERM
 import pytest
 
 from ascend_runner import rank_ends
-from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.ranks import words_of
+from ascend_runner.members import Members
 from ascend_runner.rank_record import RankState
 from ascend_runner.supervision.events import Ending
 

@@ -35,7 +35,7 @@ class Clock:
     disk_round_trip: Optional[float] = None
 
     @property
-    def is_synchronised(self) -> bool:
+    def is_synchronized(self) -> bool:
         """Whether something has set the clock by true time lately."""
         return self.max_error is not None and self.max_error < LARGEST_ERROR
 

@@ -10,12 +10,12 @@ import attrs
 
 from ascend_runner.html_report import likeness, ranks, timeline
 from ascend_runner.html_report.likeness import Group
-from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.ranks import Rank, Row
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.html_report.timeline import Timeline
 from ascend_runner.html_report.verdict import GOOD, Verdict, clock, seconds_of, verdict_of
 from ascend_runner.lifecycle import event_text
+from ascend_runner.members import Members
 from ascend_runner.rank_table import picture
 from ascend_runner.text import counted, duration, rank_list
 

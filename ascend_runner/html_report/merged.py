@@ -15,10 +15,10 @@ from ascend_runner.diagnosis.finding import Certainty
 from ascend_runner.html_report import likeness, page, ranks, timeline
 from ascend_runner.html_report.content import KINDS, MOST_TILES
 from ascend_runner.html_report.likeness import Group
-from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.ranks import Rank, Row
 from ascend_runner.html_report.timeline import Timeline
 from ascend_runner.html_report.verdict import FINAL, clock
+from ascend_runner.members import Members
 from ascend_runner.merge import summary
 from ascend_runner.merge.clocks import Difference
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict

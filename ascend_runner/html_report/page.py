@@ -14,8 +14,8 @@ import jinja2
 
 from ascend_runner.html_report import likeness, public
 from ascend_runner.html_report.content import content_of
-from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.sources import Sources, gather
+from ascend_runner.members import Members
 from ascend_runner.text import printable, rank_list
 
 TEMPLATES: Final = ("report.html", "parts.html")  # the page, and the templates that it imports

@@ -10,8 +10,8 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.sources import Sources
+from ascend_runner.members import Members
 from ascend_runner.supervision.events import signal_name
 
 _REPORT: Final = (

@@ -9,7 +9,7 @@ from typing import Callable, Final, Optional, TypeVar
 
 import attrs
 
-from ascend_runner.html_report.members import Members
+from ascend_runner.members import Members
 from ascend_runner.rank_ends import described
 from ascend_runner.rank_record import RankState
 from ascend_runner.supervision.events import Ending

@@ -17,18 +17,17 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import files
-from ascend_runner.errors import AscendRunnerError, UnreadableError, reason
-from ascend_runner.html_report.members import Members
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.members import Members
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable, SuperPod
+from ascend_runner.report_file import KIND
 from ascend_runner.text import last_lines
 
-LARGEST: Final = 1 << 28  # bytes of a JSON report
 LARGEST_NEIGHBOUR: Final = 1 << 20  # bytes of the events and of a run file
 LOG_END: Final = 16 * 1024  # bytes of each log
 TABLE: Final = os.path.join("rank_table", source.FILE_NAME)
-KIND: Final = "-report"  # in the name of a report; the names of its neighbours have another word in its place
 
 
 @attrs.frozen(kw_only=True)
@@ -50,24 +49,6 @@ class Sources:
     table: Optional[RankTable] = None
     links_logs: bool = False
     is_public: bool = False
-
-
-def read_report(path: str) -> Members:
-    """Read a JSON report.
-
-    Raises:
-        UnreadableError: It cannot be read or is not a report.
-    """
-    try:
-        with open(os.open(path, files.READ_FLAGS), "rb") as file:
-            document = json.loads(file.read(LARGEST))
-    except OSError as error:
-        raise UnreadableError(f"cannot read the report {path!r}: {reason(error)}") from error
-    except (ValueError, RecursionError):
-        document = None
-    if not (isinstance(document, dict) and isinstance(document.get("state"), str)):
-        raise UnreadableError(f"{path!r} is not the JSON report of a job")
-    return Members(document)
 
 
 def gather(report: Members, path: str) -> Sources:

@@ -9,8 +9,8 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.sources import Sources
+from ascend_runner.members import Members
 from ascend_runner.text import duration, format_numbers
 
 CERTAINTY: Final = {"likely": "likely the cause", "open": "the cause is unclear"}

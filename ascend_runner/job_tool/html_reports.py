@@ -10,14 +10,14 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner import files
+from ascend_runner import files, report_file
 from ascend_runner.errors import SettingsError
 from ascend_runner.host import terminal
 from ascend_runner.html_report import page, sources
-from ascend_runner.html_report.members import Members
 from ascend_runner.job_tool import jobs, merged_reports, merged_screens, snapshot
 from ascend_runner.job_tool.merged_reports import Merged
 from ascend_runner.job_tool.snapshot import is_final
+from ascend_runner.members import Members
 from ascend_runner.text import printable, size
 
 EXTENSION: Final = ".html"
@@ -77,10 +77,10 @@ def _read(word: Optional[str], environ: Mapping[str, str]) -> tuple[Members, str
 
     While an attempt runs, the ranks are as the board shows them.
     """
-    if word and sources.KIND in os.path.basename(word) and os.path.isfile(word):
-        return sources.read_report(word), word, None
+    if word and report_file.KIND in os.path.basename(word) and os.path.isfile(word):
+        return report_file.read(word), word, None
     job = jobs.find(word, environ)
     seen = snapshot.take(job)
     path = jobs.with_its_logs(job).path("report", "json")
-    report = Members({**seen.report, "ranks": list(seen.ranks)}) if seen.board else sources.read_report(path)
+    report = Members({**seen.report, "ranks": list(seen.ranks)}) if seen.board else report_file.read(path)
     return report, path, seen.is_alive

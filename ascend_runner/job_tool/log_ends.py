@@ -12,7 +12,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import files
-from ascend_runner.html_report.members import Members
+from ascend_runner.members import Members
 from ascend_runner.merge.case import UNWRITTEN
 from ascend_runner.merge.model import Node
 from ascend_runner.training import steps

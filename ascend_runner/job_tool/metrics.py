@@ -13,10 +13,10 @@ from typing import Final, Optional, Union
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from ascend_runner.html_report.members import Members
 from ascend_runner.job_tool import snapshot
 from ascend_runner.job_tool.process_meter import Usage
 from ascend_runner.job_tool.snapshot import RUNNING, Condition, Snapshot
+from ascend_runner.members import Members
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_record import RankState
 from ascend_runner.supervision import quiet

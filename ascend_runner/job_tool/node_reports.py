@@ -14,8 +14,8 @@ from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import signal_behind
 from ascend_runner.diagnosis.finding import Certainty, Peer
 from ascend_runner.diagnosis.first_cause import FROM_OUTSIDE, Suspicion
-from ascend_runner.html_report.members import Members
 from ascend_runner.job_tool.snapshot import is_final
+from ascend_runner.members import Members
 from ascend_runner.merge.model import Clock, Complaint, Failure, Node, Stack
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.supervision.events import Ending
@@ -120,7 +120,7 @@ def _clock(members: Members) -> Clock:
     offset = members.members.get("disk_offset")
     is_compared = isinstance(offset, float) and abs(offset) < LARGEST_ERROR
     return Clock(
-        max_error=members.number("max_error") if members.flag("is_synchronised") else None,
+        max_error=members.number("max_error") if members.flag("is_synchronized") else None,
         step=step,
         disk_offset=offset if is_compared else None,  # type: ignore[arg-type]  # a float
         round_trip=members.number("disk_round_trip") or 0.0,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from ascend_runner.html_report.members import Members
 from ascend_runner.html_report.ranks import ORDER, words_of
 from ascend_runner.job_tool.jobs import number
 from ascend_runner.job_tool.snapshot import RUNNING, Condition, Snapshot, epoch
+from ascend_runner.members import Members
 from ascend_runner.supervision import behind, quiet
 from ascend_runner.text import counted, duration, shown, size
 

@@ -13,12 +13,13 @@ from typing import Final, Optional
 
 import attrs
 
+from ascend_runner import report_file
 from ascend_runner.diagnosis.first_cause import Place
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.html_report import sources
-from ascend_runner.html_report.members import Members
 from ascend_runner.job_tool import jobs, log_ends, log_files
 from ascend_runner.job_tool.node_reports import node_of
+from ascend_runner.members import Members
 from ascend_runner.merge.model import Job, Node
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_table.model import RankTable
@@ -106,7 +107,7 @@ def _names(path: str) -> list[str]:
 def _read(path: str) -> Members:
     if os.path.lexists(path) and os.lstat(path).st_size > LARGEST:
         raise UnreadableError(f"ignored {path!r}: too large for a node report")
-    report = sources.read_report(path)
+    report = report_file.read(path)
     if not report.text("job_id"):
         raise UnreadableError(f"{path!r} is not the JSON report of a job")
     return report

@@ -12,12 +12,11 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner import board, board_reader, files
+from ascend_runner import board, board_reader, files, report_file
 from ascend_runner.board_reader import LARGEST_PID, View
 from ascend_runner.errors import UnreadableError
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
-from ascend_runner.html_report.sources import read_report
 from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, number, with_its_logs
 from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.report import rank_member
@@ -132,7 +131,7 @@ def take(job: FoundJob) -> Snapshot:
     def read() -> None:
         try:
             here = with_its_logs(job)
-            report = read_report(here.path("report", "json")).members
+            report = report_file.read(here.path("report", "json")).members
         except (UnreadableError, UnknownJobError) as error:
             found.append(attrs.evolve(seen, why=str(error)))
         else:

@@ -20,7 +20,7 @@ TICK: Final = 0.02  # seconds; file systems take their times from a coarse clock
 LOG_TIME: Final = 1.0  # seconds; many programs log whole seconds
 FEWEST_STEPS: Final = 2  # that two logs must have in common, so that a single odd line decides nothing
 
-SYNCHRONISED, DISK, STEPS = "synchronized", "by the disk", "by steps"
+SYNCHRONIZED, DISK, STEPS = "synchronized", "by the disk", "by steps"
 
 
 @attrs.frozen
@@ -104,7 +104,7 @@ def was_active_after(node: Node, second: Node, at: Optional[float]) -> bool:
 def _sources(first: Node, second: Node) -> Iterator[Difference]:
     errors = first.clock.max_error, second.clock.max_error
     if errors[0] is not None and errors[1] is not None:
-        yield Difference(-sum(filter(None, errors)), sum(filter(None, errors)), SYNCHRONISED)
+        yield Difference(-sum(filter(None, errors)), sum(filter(None, errors)), SYNCHRONIZED)
     disks = _disk_ahead(first), _disk_ahead(second)
     if disks[0].is_known and disks[1].is_known:
         yield Difference(disks[1].low - disks[0].high, disks[1].high - disks[0].low, DISK)

@@ -19,7 +19,7 @@ from ascend_runner.diagnosis.first_cause import Place, Suspicion
 class Clock:
     """The clock of a node at the end of its part of the job.
 
-    `max_error` bounds its distance from true time (None: it is not synchronised). Since the start of the job, it
+    `max_error` bounds its distance from true time (None: it is not synchronized). Since the start of the job, it
     was set forward by `step` seconds. The clock of the disk with the logs was ahead by `disk_offset` seconds (None:
     unknown), a measurement that took `round_trip` seconds.
     """

@@ -20,7 +20,7 @@ from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import causes, clocks, rank_member
 from ascend_runner.report.document import iso, plain_members
 
-SCHEMA_VERSION: Final = 3  # raised when a member is removed or changes its meaning, but not when one is added
+SCHEMA_VERSION: Final = 4  # raised when a member is removed or changes its meaning, but not when one is added
 
 
 def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[str, object]:

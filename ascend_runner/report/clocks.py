@@ -43,5 +43,5 @@ def member(found: Clock) -> dict[str, object]:
     seconds = attrs.asdict(found)
     return {
         **{name: value and round(value, 6) for name, value in seconds.items()},
-        "is_synchronised": found.is_synchronised,
+        "is_synchronized": found.is_synchronized,
     }

@@ -16,8 +16,8 @@ import attrs
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Certainty
 from ascend_runner.diagnosis.first_cause import Place
-from ascend_runner.html_report.members import Members
 from ascend_runner.job_tool.node_reports import node_of
+from ascend_runner.members import Members
 from ascend_runner.merge import verdict
 from ascend_runner.merge.model import Job, Node, Verdict
 
@@ -516,7 +516,7 @@ def _report(number: int, part: Part, around: Surroundings, dice: random.Random) 
             "wall_end": shown(part.at),
             "monotonic_end": shown(part.at) - shown(-HOURS),
             "max_error": around.max_error,
-            "is_synchronised": around.max_error is not None,
+            "is_synchronized": around.max_error is not None,
             "disk_offset": offset,
             "disk_round_trip": round_trip,
         },

@@ -26,11 +26,11 @@ def test_reading() -> None:
 
 
 @pytest.mark.parametrize(("error", "expected"), [(0.001, True), (15.9, True), (LARGEST_ERROR, False), (None, False)])
-def test_synchronisation(error: float | None, expected: object) -> None:
+def test_synchronization(error: float | None, expected: object) -> None:
     """The error grows while nothing sets the clock; its limit means that nothing has for hours, or ever."""
     found = Clock(wall_start=0.0, monotonic_start=0.0, wall_end=0.0, monotonic_end=0.0)
 
-    assert expected == attrs.evolve(found, max_error=error).is_synchronised
+    assert expected == attrs.evolve(found, max_error=error).is_synchronized
 
 
 def test_time_of_a_disk(tmp_path: Path) -> None:

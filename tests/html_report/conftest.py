@@ -12,6 +12,7 @@ from typing import Callable
 import attrs
 import pytest
 
+from ascend_runner import report_file
 from ascend_runner.html_report import page, sources
 
 Write = Callable[..., Path]
@@ -122,7 +123,7 @@ def document(count: int, text: str = "", **changes: object) -> dict[str, object]
         "warnings": [f"a warning{text}"],
         "runner_version": "0.1.0",
         "secrets_masked": 0,
-        "schema_version": 3,
+        "schema_version": 4,
     }
     return report | changes
 
@@ -169,7 +170,7 @@ def fixture_write(tmp_path: Path) -> Write:
 
 def rendered(path: Path, *, is_public: bool = False) -> str:
     """Return the page about a report."""
-    found = sources.gather(sources.read_report(str(path)), str(path))
+    found = sources.gather(report_file.read(str(path)), str(path))
     return page.render(attrs.evolve(found, is_public=is_public, links_logs=not is_public)).decode()
 
 

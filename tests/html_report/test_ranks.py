@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ascend_runner.html_report import ranks
-from ascend_runner.html_report.members import Members
+from ascend_runner.members import Members
 from tests.html_report.conftest import FAILED, document, rank
 
 

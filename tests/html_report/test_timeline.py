@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ascend_runner.html_report import ranks, timeline
-from ascend_runner.html_report.members import Members
+from ascend_runner.members import Members
 from tests.html_report.conftest import document, rank
 
 STOPPED: dict[str, Any] = {"activity": [0, 0, 100, 100, 25, 0], "cell_seconds": 2.0}

@@ -9,7 +9,7 @@ from typing import Optional
 import pytest
 
 from ascend_runner.merge import clocks
-from ascend_runner.merge.clocks import DISK, STEPS, SYNCHRONISED, TICK
+from ascend_runner.merge.clocks import DISK, STEPS, SYNCHRONIZED, TICK
 from ascend_runner.merge.model import Clock, Node
 
 UNKNOWN = Clock()
@@ -36,7 +36,7 @@ def disk(offset: float, round_trip: float = 0.1) -> Clock:
     ("first", "second", "expected"),
     [
         (node(0), node(1), (-inf, inf, "")),
-        (node(0, Clock(max_error=0.2)), node(1, Clock(max_error=0.3)), (-0.5, 0.5, SYNCHRONISED)),
+        (node(0, Clock(max_error=0.2)), node(1, Clock(max_error=0.3)), (-0.5, 0.5, SYNCHRONIZED)),
         (node(0, Clock(max_error=0.2)), node(1), (-inf, inf, "")),
         (node(0, disk(-40.0)), node(1, disk(1.0)), (41 - 0.2 - 2 * TICK, 41 + 0.2 + 2 * TICK, DISK)),
         (node(0, steps=logged(41.0)), node(1, steps=logged(0.0)), (38.0, 44.0, STEPS)),

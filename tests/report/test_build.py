@@ -145,7 +145,7 @@ def test_several_nodes() -> None:
         "wall_end": 60.25,
         "monotonic_end": 51.0,
         "max_error": 0.0004,
-        "is_synchronised": True,
+        "is_synchronized": True,
         "disk_offset": None,
         "disk_round_trip": None,
     } == made["clock"]
