@@ -44,15 +44,20 @@ _STRONG: Final = (
 _STRONG_ENDINGS: Final = ("accesskey", "apikey", "passphrase", "passwd", "password", "secret", "secretkey")
 _WEAK: Final = ("auth", "key", "keys", "session", "token", "tokens")
 _SHORT: Final = ("ak", "dsn", "pat", "pwd", "sk")
-# Without the first letter, which may be a capital, unless little remains. An end that ends in another is left out.
+# Without the first letter, which may be a capital, unless little remains.
 _ENDS: Final = {name if name in _SHORT else name[1:] for name in (*_STRONG, *_STRONG_ENDINGS, *_WEAK)}
-_SETTING_MARKS: Final = tuple(
-    case + mark
-    for end in sorted(_ENDS)
-    if not any(end != other and end.endswith(other) for other in _ENDS)
-    for case in (end, end.upper())
-    for mark in ("=", " =", ":")
-)
+# By the shortest of the ends that an end contains. An end that ends in another is left out.
+_SETTING_MARKS: Final = {
+    stem: tuple(
+        case + mark
+        for end in sorted(_ENDS)
+        if stem in end and not any(end != other and end.endswith(other) for other in _ENDS)
+        for case in (end, end.upper())
+        for mark in ("=", " =", ":")
+    )
+    for stem in sorted(_ENDS)
+    if not any(stem != other and other in stem for other in _ENDS)
+}
 _SETTING: Final = (
     r"(?<![\w.-])[\w.-]{0,80}"
     rf"(?:(?:(?<![a-z0-9])(?:{'|'.join(_STRONG)})|{'|'.join(_STRONG_ENDINGS)})"
@@ -109,7 +114,6 @@ _SHAPES: Final = (
         ("uthorization: ", "UTHORIZATION: "),  # of any scheme
         rf"(?i)(?P<before>\bauthorization: {{1,4}}[a-z][\w-]{{1,40}} {{1,4}})(?={_LONG})[\w.~+/:=-]{{8,}}",
     ),
-    (_SETTING_MARKS, _SETTING_AND_VALUE),
 )
 _WORDS_OF_CODE: Final = frozenset({"key", "keys", "session"})  # fields of everything
 _OPTION: Final = r"--?(\w[\w-]*)"
@@ -125,6 +129,12 @@ def is_secret(name: str, value: str = "x") -> bool:
         return False  # in the usage of a program: --token TOKEN
     found = set(re.findall(_NAME, words))
     return bool(found) and not (found <= NOT_NUMBERS and re.fullmatch(r"[0-9,]{1,9}|[0-9,]+\.[0-9]*", value))
+
+
+def _may_have_setting(text: str) -> bool:
+    """Return whether a text has any of `_SETTING_MARKS`. Most texts have few of the stems, which are searched first."""
+    lowered = text.lower()
+    return any(stem in lowered and any(mark in text for mark in marks) for stem, marks in _SETTING_MARKS.items())
 
 
 @attrs.define(eq=False, repr=False)
@@ -161,7 +171,7 @@ class Masker:
         for words, pattern in _SHAPES:
             if any(word in text for word in words):
                 text = re.sub(pattern, self._masked, text)
-        return text
+        return re.sub(_SETTING_AND_VALUE, self._masked, text) if _may_have_setting(text) else text
 
     def data(self, data: bytes) -> bytes:
         """Return the end of a log without colours, and with every secret masked that is recognised by its shape."""
