@@ -152,7 +152,6 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
         SettingsError: Several are running.
         UnknownJobError: There is none.
     """
-    found = found or (in_directory(NEWEST_LINK) if os.path.isdir(NEWEST_LINK) else [])
     if not found:
         raise UnknownJobError("no job of this user on this machine; name the directory with its logs")
     running = [job for job in found if job.is_alive()]
@@ -204,9 +203,10 @@ def with_its_logs(job: FoundJob) -> FoundJob:
 
 
 def all_jobs(environ: Mapping[str, str]) -> list[FoundJob]:
-    """Return the jobs of this user on this machine, or of all users for root, the newest first."""
+    """Return the jobs of this user on this machine, for root of all users, the newest first; if none, NEWEST_LINK's."""
     paths = {path for base in _bases(environ) for path in glob.glob(f"{glob.escape(base)}/*/{run_folder.JOB_FILE}")}
-    return sorted(filter(None, map(_read, sorted(paths))), key=lambda job: -job.began)
+    found = list(filter(None, map(_read, sorted(paths)))) or in_directory(NEWEST_LINK)
+    return sorted(found, key=lambda job: -job.began)
 
 
 def _bases(environ: Mapping[str, str]) -> Iterator[str]:

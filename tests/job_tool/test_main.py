@@ -404,6 +404,23 @@ def test_logs_that_were_moved(start: Start, tool: Tool, program: Program, tmp_pa
     assert 5 == tool("status", str(copy / "run-1"))[0]
 
 
+def test_newest_logs_in_the_working_directory(
+    start: Start, tool: Tool, program: Program, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this machine knows no job, all commands find the one whose logs are there."""
+    start("exit 4", ranks=1).finish()
+    shutil.rmtree(next(run_dir.iterdir()))
+    monkeypatch.chdir(program.folder)
+    unknown = tool("list"), tool()
+    os.mkdir("logs")
+    program.log_dir.rename("logs/job-1")
+    os.symlink("job-1", "logs/latest")
+
+    assert [(0, "no jobs\n"), 4] == [unknown[0], unknown[1][0]]
+    assert ["job", "failed"] == tool("list")[1].splitlines()[1].split()[:2]
+    assert [5, 5] == [tool()[0], tool("status", "job")[0]]
+
+
 def test_job_of_another_machine(start: Start, tool: Tool, program: Program) -> None:
     """Its state cannot be determined from here, and it cannot be stopped."""
     run = running(start, tool)
