@@ -78,7 +78,9 @@ class Snapshot:
     def cause(self) -> str:
         """The sentence on why it failed, or "" if it did not."""
         cause = self.report.get("cause")
-        return str(cause.get("sentence", "")) if isinstance(cause, Mapping) else ""
+        if isinstance(cause, Mapping):
+            return str(cause.get("sentence", ""))
+        return f"the runner (pid {self.job.runner_pid}) was killed" if self.condition is Condition.DIED else ""
 
     @property
     def culprit(self) -> Optional[int]:

@@ -46,6 +46,7 @@ EIGHT: Final = JobView(
     ranks=judged([quiet(5) if number == 5 else rank(number) for number in range(8)]),
     now=NOW,
     step=Step(step=1204, steps=1563, seconds=1.752, loss=2.311),
+    has_npus=True,
 )
 _AGED: Final = Figures(temperature=61, ai_core=0, memory=17, at=NOW - 60)
 SIXTY_FOUR: Final = attrs.evolve(

@@ -196,12 +196,14 @@ def test_ended_job(start: Start, tool: Tool, script: str, expected: int, word: s
 def test_job_whose_runner_was_killed(start: Start, tool: Tool) -> None:
     """Its lock is free and its report has no end, so it is told as dead, and its events do not wait for more."""
     run = running(start, tool)
-    os.kill(run.runner_pid, signal.SIGKILL)
+    runner_pid = run.runner_pid
+    os.kill(runner_pid, signal.SIGKILL)
     run.finish()
     status, screen = tool()
 
     assert 5 == status
     assert screen.startswith("job: runner killed")
+    assert f"  cause       the runner (pid {runner_pid}) was killed\n" in screen
     assert "died" == tool("list")[1].splitlines()[1].split()[1]
     assert "the runner was killed" in tool("events", "-f")[1].splitlines()[-1]
     assert (1, "ascend-job: job is not running\n") == tool("stop")

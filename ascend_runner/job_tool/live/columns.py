@@ -65,7 +65,7 @@ def _quiet(rank: RankView, _now: float) -> str:
 RANK: Final = Column(head="rank", text=lambda rank, _now: rank.title, style=lambda _rank: Style.BOLD)
 NODE: Final = Column(head="node", text=lambda rank, _now: rank.node or MISSING, is_right=False)
 NPU: Final = Column(head="NPU", text=lambda rank, _now: _known(rank.npu))
-DEVICE: Final = attrs.evolve(NPU, head="device")  # instead, if npu-smi knows none
+DEVICE: Final = attrs.evolve(NPU, head="device")  # instead, on a machine without NPUs
 STATE: Final = Column(
     head="state", text=lambda rank, _now: rank.words, is_right=False, style=lambda rank: STYLES[rank.state]
 )
@@ -120,9 +120,10 @@ class Table:
         return spans
 
 
-def fitting(ranks: Sequence[RankView], now: float, cells: int) -> Table:
+def fitting(ranks: Sequence[RankView], now: float, cells: int, *, has_npus: bool) -> Table:
     """Return the columns that are worth most among those that fit into a line."""
-    widths = {column: _width(column, ranks, now) for column in IN_ORDER if _is_worth(column, ranks, now)}
+    known = [column for column in IN_ORDER if column is not (DEVICE if has_npus else NPU)]
+    widths = {column: _width(column, ranks, now) for column in known if _is_worth(column, ranks, now)}
     for_line = LINE_WIDTH if any(rank.last_line for rank in ranks) else 0
     left = cells - MARGIN
     kept = set()
@@ -141,8 +142,6 @@ def fitting(ranks: Sequence[RankView], now: float, cells: int) -> Table:
 
 def _is_worth(column: Column, ranks: Sequence[RankView], now: float) -> bool:
     """Whether a column says anything: a cell of it is known, and not all ranks are on one node."""
-    if column in {NPU, DEVICE} and any(rank.device for rank in ranks) is not (column is NPU):
-        return False
     cells = {column.text(rank, now) for rank in ranks}
     return len(cells) > 1 if column is NODE else cells != {MISSING}
 

@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.job_tool.live import columns, rank_map
 from ascend_runner.job_tool.live.cells import Line, Span, Style, bar, cut, padded, short_duration, width
 from ascend_runner.job_tool.live.columns import STYLES
-from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, middle
+from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, last_steps, middle
 from ascend_runner.supervision import behind
 from ascend_runner.text import counted, duration, format_numbers, printable, rank_list
 
@@ -101,9 +101,11 @@ def _title(job: JobView, screen: Screen) -> Line:
 
 
 def _facts(job: JobView, screen: Screen) -> list[Line]:
-    """Return the lines between the title and the table: the training, the states, why it failed or who is odd."""
+    """Return the lines between the title and the table: the training, the states, and why it failed or what is odd."""
     lines = [_step(job, screen), _states(job)]
-    reason = printable(job.cause) or _odd(job.ranks)
+    steps = last_steps(job.ranks)
+    were_behind = behind.sentence(behind.unusual(steps), steps)
+    reason = "; ".join(filter(None, (printable(job.cause), were_behind))) or _odd(job.ranks)
     if reason:
         style = Style.BAD if job.cause else Style.ODD
         lines.append(((cut(f" {reason}", screen.columns), style),))
@@ -170,7 +172,7 @@ def _odd(ranks: Sequence[RankView]) -> str:
 def _table(job: JobView, rows: Sequence[RankView], selected: Optional[int], screen: Screen) -> list[Line]:
     if not rows:
         return []
-    table = columns.fitting(rows, job.now, screen.columns)
+    table = columns.fitting(rows, job.now, screen.columns, has_npus=job.has_npus)
     lines: list[Line] = [tuple(table.head())]
     for rank in rows:
         mark = (CURSOR if rank.rank_id == selected else " " * len(CURSOR), Style.KEY)

@@ -15,7 +15,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.errors import UnreadableError
-from ascend_runner.host import bounded
+from ascend_runner.host import bounded, npu
 from ascend_runner.host.host import Host
 from ascend_runner.host.npu_watch import Figures
 from ascend_runner.job_tool import jobs, log_files, screens
@@ -48,7 +48,8 @@ class Observer:
         self._listed_at: Optional[float] = None
         self._log_paths: dict[int, str] = {}
         self._npus = Npus(self._host, environ)
-        self._has_npus = False
+        self._has_started_npu_smi = False
+        self._has_npus = any(one.is_of_this_machine for one in found) and bool(npu.devices(self._host))
 
     def close(self) -> None:
         """Kill npu-smi. Closing it again has no effect."""
@@ -91,6 +92,7 @@ class Observer:
             cause=worst.seen.cause,
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),
+            has_npus=self._has_npus,
         )
 
     def _place(self) -> str:
@@ -115,8 +117,8 @@ class Observer:
         self._tail_thread.join(DISK_PATIENCE)
 
     def _look_at_npus(self, now: float) -> Mapping[int, Figures]:
-        if not self._has_npus and any(part.is_here for part in self._parts):
-            self._has_npus = True
+        if not self._has_started_npu_smi and any(part.is_here for part in self._parts):
+            self._has_started_npu_smi = True
             self._npus.start(now)
         return self._npus.look(now)
 

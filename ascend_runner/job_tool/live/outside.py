@@ -83,15 +83,19 @@ class Outside:
 
 
 def _run(command: Sequence[str], text: str = "") -> str:
-    """Run a command on the terminal until the user leaves it; return a note if it fails."""
+    """Run a command on the terminal until the user leaves it, or SIGTERM ends both; return a note if it fails."""
     before = signal.signal(signal.SIGINT, _ignore)  # Ctrl-C is for the command, which does not inherit a handler
+    terminate = signal.getsignal(signal.SIGTERM)
     try:
-        done = subprocess.run(command, input=text.encode(errors="replace") if text else None, check=False)
+        with subprocess.Popen(command, stdin=subprocess.PIPE if text else None) as popen:
+            signal.signal(signal.SIGTERM, lambda _signum, _frame: popen.terminate())
+            popen.communicate(text.encode(errors="replace") if text else None)
     except OSError as error:
         return f"cannot start {printable(command[0])}: {reason(error)}"
     finally:
         signal.signal(signal.SIGINT, before)
-    return f"{printable(command[0])} failed (exit status {done.returncode})" if done.returncode > 0 else ""
+        signal.signal(signal.SIGTERM, terminate)
+    return f"{printable(command[0])} failed (exit status {popen.returncode})" if popen.returncode > 0 else ""
 
 
 def _ignore(_signum: int, _frame: object) -> None:

@@ -36,6 +36,7 @@ class State(enum.Enum):
 
 
 ODD: Final = frozenset({State.FAILED, State.NOT_KILLED, State.QUIET, State.BEHIND, State.ENDED})
+INTERRUPTED: Final = frozenset({State.ENDED, State.STOPPED})
 
 
 @attrs.frozen(kw_only=True)
@@ -80,7 +81,7 @@ class JobView:
     """A job. `headline` is its state in a sentence, `cause` why it failed, `place` on which node or nodes it runs.
 
     `step` is the last one that a rank has printed, with the seconds that a step takes. `now` is the time on the
-    monotonic clock.
+    monotonic clock. Without `has_npus`, the numbers of NPUs are only those of the devices of the node.
     """
 
     name: str
@@ -91,6 +92,7 @@ class JobView:
     cause: str = ""
     step: Step = steps.NO_STEP
     is_over: bool = False
+    has_npus: bool = False
 
 
 def judged(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
@@ -119,11 +121,20 @@ def middle(values: Iterable[Optional[float]]) -> Optional[float]:
 _PLACES: Final = {state: place for place, state in enumerate(State)}
 
 
-def in_order(ranks: Iterable[RankView]) -> list[RankView]:
-    """Return ranks in the order in which they are shown: the culprit, the odd ones, and the others by their numbers."""
+def last_steps(ranks: Iterable[RankView]) -> dict[int, int]:
+    """Return the last steps of the ranks that have ended with the job, and not by themselves."""
+    return {rank.rank_id: rank.step for rank in ranks if rank.step is not None and rank.state in INTERRUPTED}
 
-    def key(rank: RankView) -> tuple[bool, int, int]:
+
+def in_order(ranks: Sequence[RankView]) -> list[RankView]:
+    """Return ranks in the order in which they are shown: the culprit, the odd ones, and the others by their numbers.
+
+    Of ranks that have ended with the job, those come first that were behind.
+    """
+    were_behind = behind.unusual(last_steps(ranks))
+
+    def key(rank: RankView) -> tuple[bool, int, bool, int]:
         place = _PLACES[rank.state] if rank.state in ODD else len(_PLACES)
-        return not rank.is_culprit, place, rank.rank_id
+        return not rank.is_culprit, place, rank.rank_id not in were_behind, rank.rank_id
 
     return sorted(ranks, key=key)

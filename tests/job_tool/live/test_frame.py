@@ -15,7 +15,7 @@ from hypothesis import given, strategies
 from ascend_runner.host.npu_watch import Figures
 from ascend_runner.job_tool.live.cells import Style, width
 from ascend_runner.job_tool.live.frame import Frame, Screen, frame
-from ascend_runner.job_tool.live.view import JobView, State, judged
+from ascend_runner.job_tool.live.view import JobView, State, in_order, judged
 from ascend_runner.training.steps import Step
 from tests.helpers.live_views import EIGHT, JOBS, NOW, SIXTY_FOUR, SIZES, THOUSAND, rank
 
@@ -87,19 +87,27 @@ def test_time_left() -> None:
     assert [True, False, False] == [" left" in "".join(drawn(job)) for job in (EIGHT, failed, held)]
 
 
-def test_device_without_npu_smi() -> None:
-    """Only a machine whose npu-smi responds has NPUs; elsewhere the column is called as in `status`."""
-    ranks = [attrs.evolve(one, device=None) for one in EIGHT.ranks]
-    heads = [
-        next(
-            line
-            for line in drawn(attrs.evolve(EIGHT, ranks=found))
-            if line.split()[:1] == ["rank"] and "last line" in line
-        )
-        for found in (EIGHT.ranks, tuple(ranks))
+def test_device_without_npus() -> None:
+    """On a machine without NPUs, the column is called as in `status`; figures that come and go change nothing."""
+    without = tuple(attrs.evolve(one, device=None) for one in EIGHT.ranks)
+    jobs = [
+        attrs.evolve(EIGHT, ranks=ranks, has_npus=found) for found in (True, False) for ranks in (EIGHT.ranks, without)
     ]
+    heads = [next(line.split() for line in drawn(job) if line.endswith("last line")) for job in jobs]
 
-    assert [["NPU"], ["device"]] == [[word for word in head.split() if word in {"NPU", "device"}] for head in heads]
+    assert ["NPU", "NPU", "device", "device"] == [head[1] for head in heads]
+
+
+@pytest.mark.parametrize("state", [State.ENDED, State.STOPPED])
+def test_rank_that_was_behind_when_the_job_ended(state: State) -> None:
+    """It has the first line after the rank that caused the end, and is named."""
+    ranks = [rank(number, state=state, quiet=None, step=90 if number == 5 else 100) for number in range(8)]
+    job = attrs.evolve(EIGHT, ranks=tuple(ranks), cause="the runner (pid 7) was killed", is_over=True)
+    failed = attrs.evolve(ranks[6], state=State.FAILED, is_culprit=True)
+
+    assert " the runner (pid 7) was killed; rank 5 is 10 steps behind the others" == drawn(job)[3]
+    assert [5, 0, 1] == [one.rank_id for one in in_order(ranks)[:3]]
+    assert [6, 5, 0] == [one.rank_id for one in in_order([*ranks[:6], failed])[:3]]
 
 
 def test_failure() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -74,6 +75,7 @@ def test_runner_that_was_killed(start: Start) -> None:
     view = observer.look(())
 
     assert view.headline.startswith("runner killed ")
+    assert re.search(r"\bpid \d+\b", view.cause)
     assert State.RUNNING not in {rank.state for rank in view.ranks}
 
 

@@ -11,6 +11,8 @@ import sys
 import termios
 from pathlib import Path
 
+import pytest
+
 from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
@@ -27,17 +29,21 @@ def read_until(fd: int, text: bytes) -> None:
         shown += os.read(fd, 1 << 16)
 
 
-def test_terminated(start: Start, run_dir: Path) -> None:
-    """SIGTERM ends it as `q` does: the terminal is as it was before."""
+@pytest.mark.parametrize(("key", "shown"), [(b"a", b""), (b"\r", b"in the pager")])
+def test_terminated(start: Start, run_dir: Path, key: bytes, shown: bytes) -> None:
+    """SIGTERM ends it as `q` does, and the pager with it: the terminal is as it was before."""
     run = start("echo begun; exec sleep 60")
     run.wait_for("begun", times=2)
     master, slave = pty.openpty()
     before = termios.tcgetattr(slave)
     command = [sys.executable, "-m", "ascend_runner.job_tool", "top"]
-    env = {**CLEAN, "TERM": "xterm", RUN_DIR_VARIABLE: str(run_dir)}
+    pager = "sh -c 'echo in the pager; exec sleep 600'"
+    env = {**CLEAN, "TERM": "xterm", "PAGER": pager, RUN_DIR_VARIABLE: str(run_dir)}
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True) as popen:
         try:
             read_until(master, b" ranks")
+            os.write(master, key)
+            read_until(master, shown)
             popen.send_signal(signal.SIGTERM)
             read_until(master, LEAVE_SCREEN)
             status = popen.wait(LIMIT)
