@@ -32,11 +32,11 @@ from ascend_runner.services import checkpoint_dir, hooks, run_folder
 from ascend_runner.services.heartbeats import receiving
 from ascend_runner.supervision.events import LimitReached, SignalReceived, Slowdown
 from ascend_runner.supervision.findings import NodeFinding
-from ascend_runner.training.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     from ascend_runner.inspection.inspector import Inspector
     from ascend_runner.services.step_reader import StepReader
+    from ascend_runner.training.checkpoints import Checkpoints
 
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
 

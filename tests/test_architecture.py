@@ -157,6 +157,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     # Features that are off must not cost each start 10 ms or more.
     ("preparation.prepare", "preparation.staging"): "10 ms with the next one, for hashes; only --stage needs them",
     ("launcher", "staging.background"): "as above",
+    ("services.checkpoint_dir", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
     ("job_runner", "services.step_reader"): "10 to 20 ms; only --perf-* and --summary need it",
     ("preparation.inspection", "inspection.inspector"): "10 to 15 ms; only an inspection needs it",
     ("host.network", "psutil"): "most nodes are found in their rank table without their addresses",

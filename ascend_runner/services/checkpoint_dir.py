@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ascend_runner.host import bounded
-from ascend_runner.training import checkpoints
-from ascend_runner.training.checkpoints import Checkpoints
+
+if TYPE_CHECKING:
+    from ascend_runner.training.checkpoints import Checkpoints
 
 LIMITS: Final = (12.0, 3.0)  # seconds; a look takes 10 s at most where the disk responds
 
@@ -25,6 +26,8 @@ def look(
     """
     if not folder:
         return None
+    from ascend_runner.training import checkpoints  # noqa: PLC0415  only --checkpoint-dir needs it
+
     found: list[Checkpoints] = []
     limit, is_cut = (limits[1], is_hurried) if is_stopped() else (limits[0], is_stopped)
     bounded.call(limit, lambda: found.append(checkpoints.look(folder)), is_cut)
