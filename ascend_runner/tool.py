@@ -57,6 +57,8 @@ def run(program: str, command: Callable[[], int]) -> int:
 def parse(parser: ArgumentParser, parsers: Mapping[str, ArgumentParser], words: Sequence[str]) -> Namespace:
     """Return the options of a command line; `parsers` are those of its commands, by name.
 
+    `--help COMMAND` shows the same as `COMMAND --help`.
+
     Raises:
         SettingsError: A command, an option or an argument is unknown.
         EndedByParserError: argparse has shown something, and the program is to end.
@@ -67,6 +69,8 @@ def parse(parser: ArgumentParser, parsers: Mapping[str, ArgumentParser], words: 
         raise SettingsError(
             f"unknown command {name!r}{did_you_mean(name, parsers)}; the commands are {', '.join(parsers)}"
         )
+    if name and words[0] in {"-h", "--help"}:
+        words = [name, "--help"]
     try:
         options, unknown = parser.parse_known_args(words)
     except SystemExit as ended:

@@ -588,7 +588,7 @@ def test_bad_table_ends_it_at_once(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "env", "expected"),
     [
-        (("true",), {"BATCH_JOB_ID": "../x"}, "invalid job id '../x' ("),
+        (("true",), {"BATCH_JOB_ID": "../x"}, "invalid value '../x' for BATCH_JOB_ID"),
         (
             ("true",),
             {"RANK_TABLE_FILE": str(VALID / "group_list_3_pods_listed_2_10_1.json"), "MA_CURRENT_INSTANCE_NAME": "x"},

@@ -36,7 +36,7 @@ def test_job_id(program: Program, name: str, job_id: str) -> None:
     run = program.start("--nproc-per-node", "1", "true", env={name: job_id})
 
     assert run.finish() == 125
-    assert "ERROR invalid job id " in run.screen
+    assert f" for {name}: expected a plain file name" in run.screen
     check_screen(run)
     assert [] == written(program.folder)
 

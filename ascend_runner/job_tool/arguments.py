@@ -19,7 +19,6 @@ PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
 JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of its processes, "
 LOG_DIR_HELP: Final = "or the directory with its logs"
-PORT_DIGITS: Final = 5
 DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
 REPORT_TEXT: Final = """\
 If one directory has the reports of several nodes of a job, the report covers all of them: which node caused the failure
@@ -28,7 +27,8 @@ EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
   1  the job is not running or refused the request; batch: a command failed
-  2  usage error, or a file that cannot be read or written
+  2  usage error, a rank that the job does not have, or a file that cannot be read
+     or written
   3  status: the job has succeeded
   4  there is no such job, or its state cannot be determined
   5  status: the job has failed, was stopped, or its runner was killed
@@ -189,9 +189,11 @@ def _seconds(text: str, parse: Callable[[str], float]) -> float:
 def address(text: str) -> tuple[str, int]:
     """Return a host, the local one by default, and a port."""
     host, _colon, port = text.rpartition(":")
-    if is_whole_number(port, PORT_DIGITS) and int(port) <= HIGHEST_PORT:
-        return host.strip("[]") or LOCALHOST, int(port)
-    raise ArgumentTypeError(f"invalid value {text!r}: expected PORT or ADDRESS:PORT")
+    if not is_whole_number(port):
+        raise ArgumentTypeError(f"invalid value {text!r}: expected PORT or ADDRESS:PORT")
+    if int(port) > HIGHEST_PORT:
+        raise ArgumentTypeError(f"invalid value {text!r}: expected a port from 0 to {HIGHEST_PORT}")
+    return host.strip("[]") or LOCALHOST, int(port)
 
 
 def pattern(text: str) -> re.Pattern[str]:

@@ -166,14 +166,18 @@ def show_logs(options: Namespace) -> int:
 def stacks(options: Namespace) -> int:
     """Show where the ranks of a job are in their programs."""
     job = _running(options)
-    found = rank_stacks.leaders(snapshot.take(job))
+    seen = snapshot.take(job)
+    found = rank_stacks.leaders(seen)
     wanted = options.ranks or found.keys()
+    known = rank_stacks.rank_ids(seen)
     missing = wanted - found.keys()
+    if unknown := missing - known if known else ():
+        raise SettingsError(f"{job.name} has no {rank_list(unknown)} on this node; it has {rank_list(known)}")
     if not found:
         raise RefusedError(f"no rank of {job.name} is running")
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise RefusedError(f"{rank_list(missing)} of {job.name} {verb} not running on this node")
+        raise RefusedError(f"{rank_list(missing)} of {job.name} {verb} not running")
     title = f"stacks of {rank_list(wanted)}, outliers first:"
     pids = {rank_id: found[rank_id] for rank_id in wanted}
     write_text(rank_stacks.text(pids, title, options.environ.get("PATH", os.defpath)) + "\n")

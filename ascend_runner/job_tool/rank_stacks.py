@@ -16,6 +16,11 @@ from ascend_runner.report import stacks
 LIMIT: Final = 60.0  # seconds for all ranks; only the user waits for them
 
 
+def rank_ids(seen: Snapshot) -> frozenset[int]:
+    """Return the numbers of the ranks of this node, running or not."""
+    return frozenset(number for rank in seen.ranks if isinstance(number := rank["rank_id"], int))
+
+
 def leaders(seen: Snapshot) -> dict[int, int]:
     """Return the pids of the running ranks by their numbers.
 

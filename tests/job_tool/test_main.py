@@ -517,6 +517,9 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
         (("status", "/no/where"), 4, "'/no/where' is not a directory with the logs of a job"),
         (("limit", "soon"), 2, "invalid value 'soon': expected a duration such as 72h, a change such as +12h or -90m"),
         (("limit", "job", "-1x"), 2, "invalid value '-1x': expected a duration"),
+        (("--help", "console"), 2, "unknown command 'console'; the commands are status, top, list, logs"),
+        (("metrics", "--listen", "99999"), 2, "invalid value '99999': expected a port from 0 to 65535"),
+        (("metrics", "--listen", "x"), 2, "invalid value 'x': expected PORT or ADDRESS:PORT"),
         (("limit",), 2, "the following arguments are required: LIMIT"),
         (("status", ""), 2, "the name of a job is empty"),
         ((), 4, "no job of this user on this machine; name the directory with its logs"),
@@ -540,6 +543,7 @@ def test_help_has_an_example(name: str, tool: Tool) -> None:
 
     assert 0 == status
     assert f"example: ascend-job {name}" in screen
+    assert (status, screen) == tool("--help", name)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

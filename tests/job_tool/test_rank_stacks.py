@@ -37,8 +37,18 @@ def test_outlier_comes_first(program: Program, start: Start, tool: Tool) -> None
     assert screen.startswith("stacks of ranks 0-2, outliers first:\n  rank 2 (")
     assert screen.index("elsewhere") < screen.index("ranks 0, 1 (") < screen.index("in_collective")
     assert (True, False) == ("in_collective" in chosen[1], "elsewhere" in chosen[1])
-    assert (1, "ascend-job: ranks 7, 8 of job are not running on this node\n") == wrong
+    assert (2, "ascend-job: job has no ranks 7, 8 on this node; it has ranks 0-2\n") == wrong
     assert (1, "ascend-job: job is not running\n") == tool("stacks")
+
+
+def test_stacks_of_a_rank_that_has_ended(start: Start, tool: Tool) -> None:
+    """A rank that has ended is refused as a job that has ended is, unlike one that the job does not have."""
+    run = start('[ "$RANK" = 1 ] || exec sleep 60; echo over', ranks=2)
+    run.wait_for("over")
+    wait_until(lambda: (1, "ascend-job: rank 1 of job is not running\n") == tool("stacks", "-r", "0,1"))
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
 
 
 def test_pids_of_other_processes() -> None:

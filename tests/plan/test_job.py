@@ -246,9 +246,8 @@ def test_job_id_that_would_leave_its_folder_is_refused(job_id: str) -> None:
     with pytest.raises(SettingsError) as caught:
         _plan({"BATCH_JOB_ID": job_id})
 
-    assert (
-        f"invalid job id {job_id!r} (from BATCH_JOB_ID): expected a plain file name; set another with --job-name"
-        == str(caught.value)
+    assert f"invalid value {job_id!r} for BATCH_JOB_ID: expected a plain file name; set another with --job-name" == str(
+        caught.value
     )
 
 
