@@ -33,7 +33,7 @@ class Disk:
         self._changed = threading.Condition()
         self._path = ""  # the path that is being written; "": none
         self._has_thread = False
-        self._is_closed = False
+        self.is_closed = False
         self._reported: set[str] = set()
 
     def put(self, path: str, write: Callable[[], None]) -> None:
@@ -54,7 +54,7 @@ class Disk:
     def close(self) -> None:
         """Let the thread end as soon as everything has been written. Does not wait for it."""
         with self._changed:
-            self._is_closed = True
+            self.is_closed = True
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
@@ -85,7 +85,7 @@ class Disk:
             with self._changed:
                 self._path = ""
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._waiting or self._is_closed, linger)
+                self._changed.wait_for(lambda: self._waiting or self.is_closed, linger)
                 if not self._waiting:
                     self._has_thread = False
                     return

@@ -8,7 +8,6 @@ scripts beside it that run its ranks again.
 from __future__ import annotations
 
 import functools
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +25,7 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.rank_record import Outcome
 from ascend_runner.report import build, checkpoint, clocks, document, health, html_page, reruns
 from ascend_runner.report.disk import Disk, write_last_cause
+from ascend_runner.report.event_log import EventLog
 from ascend_runner.supervision.events import HangDetected, Rule, SignalReceived, Slowdown, Spawned
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.supervision.state import Phase, State
@@ -64,9 +64,9 @@ class Journal:
         self._outcome_of_request = ""  # that is over, until an event has recorded it
         self._disk = Disk(warn, is_cut)
         self._page = html_page.PageWriter(Disk(warn, is_cut))  # another thread: no event waits for a page
+        self._warn = warn
         self._began = time.time()  # the attempt; in seconds since the epoch
-        self._origin = events.origin(spec.job_id, spec.part, f"{self._began * 1000:.0f}-{os.getpid()}")
-        self._events = 0  # that were written
+        self._events = EventLog(spec, self._disk)
         self.held_until = 0.0  # in seconds since the epoch; 0: it is not held
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
         self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
@@ -82,15 +82,14 @@ class Journal:
     def begin(self, run_file: bytes) -> None:
         """Record that the job is being prepared, and where it runs."""
         self._write_run_file(run_file)
-        self._note(None)
+        self._events.note(self.job, None)
         self._replace_unfinished()
         self.flush()
 
     def rename(self, spec: JobSpec, run_file: bytes) -> None:
         """Give the files of a job that is being prepared their final names, now that its rank table is known."""
         before, self.spec = self.spec, spec
-        self._origin = events.origin(spec.job_id, spec.part, self._origin.run_id)
-        self._disk.put(spec.events_path, lambda: files.move(before.events_path, spec.events_path))
+        self._events.rename(spec)
         self._write_run_file(run_file)
         self._replace_unfinished()
         self._disk.put(before.log_dir, lambda: files.remove(before.report_path, before.run_path))
@@ -183,7 +182,7 @@ class Journal:
         self._ended = event if is_end else None
         is_between = self.job.state.is_final and not is_end and before is not JobState.HOLDING
         self._over_at = time.time() if is_between else 0.0
-        self._note(event)
+        self._events.note(self.job, event)
         self._outcome_of_request = ""
         if not (self._ended or self.job.state.is_final):
             self._replace_unfinished()
@@ -234,30 +233,25 @@ class Journal:
         self._disk.flush(limit)
 
     def close(self) -> None:
-        """Let the threads end as soon as everything has been written. Does not wait for them."""
+        """Let the threads end as soon as everything has been written. Does not wait for them.
+
+        If events are missing in their file, a warning says how many.
+        """
+        loss = self._events.loss()
+        if loss and not self._disk.is_closed:
+            self._warn(loss)
         self._disk.close()
         self._page.close()
 
-    def _note(self, event: Event | None) -> None:
-        """Write a line of the events for a change of the state."""
-        self._append(functools.partial(events.encode, self.job, event))
-
     def _remark(self, name: str, members: Mapping[str, object]) -> None:
-        """Write a line of the events for something else."""
-        data = {"state": self.job.state.value, "attempt": self.job.attempt, **members}
-        self._append(functools.partial(events.encode_note, name, data))
+        """Write a line of the events for something else than a change of the state."""
+        self._events.remark(name, {"state": self.job.state.value, "attempt": self.job.attempt, **members})
 
     def _note_finding(self, finding: NodeFinding) -> None:
         if finding.kind is not FindingKind.NOTICE:
             self.findings[finding.subject] = finding
             self._replace_unfinished()
         self._remark(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
-
-    def _append(self, encode: Callable[..., bytes]) -> None:
-        self._events += 1
-        line = encode(self._origin, number=self._events, at=document.iso(time.time()))
-        path = self.spec.events_path
-        self._disk.put(path, lambda: files.append(path, line))
 
     def _tell_kubernetes(self, limit: float) -> None:
         cause = self._report["cause"]

@@ -150,6 +150,21 @@ def test_disk_without_room_is_told_once_for_each_file(tmp_path: Path) -> None:
     assert 2 == len(warnings)
 
 
+def test_missing_events_are_told_at_the_end(tmp_path: Path) -> None:
+    """The end of the job says how many events a disk without room has not taken, once."""
+    warnings: list[str] = []
+    journal = begun(tmp_path, warnings)
+    (tmp_path / "job-events.jsonl").rename(tmp_path / "first")
+    (tmp_path / "job-events.jsonl").mkdir()
+    start(journal, Phase.RUNNING)
+    journal.flush(LIMIT)
+    journal.close()
+    journal.close()
+
+    assert 2 == len(warnings)
+    assert f"events missing from {str(tmp_path / 'job-events.jsonl')!r}: 2 of 3" == warnings[-1]
+
+
 def test_end_between_two_attempts(tmp_path: Path) -> None:
     """It has its own time, which begins with the last attempt, and the cause tells of the failure before."""
     journal = begun(tmp_path, [], max_restarts=1)

@@ -1,0 +1,55 @@
+"""Writes the events of a job to their file, in the background, and counts those that are missing there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Optional
+
+from ascend_runner import files
+from ascend_runner.lifecycle import events
+from ascend_runner.lifecycle.machine import Event, Job
+from ascend_runner.plan.job import JobSpec
+from ascend_runner.report import document
+from ascend_runner.report.disk import Disk
+
+
+class EventLog:
+    """Writes the events of one job."""
+
+    def __init__(self, spec: JobSpec, disk: Disk) -> None:
+        self._path = spec.events_path
+        self._origin = events.origin(spec.job_id, spec.part, f"{time.time() * 1000:.0f}-{os.getpid()}")
+        self._disk = disk
+        self._count = 0
+        self._written = 0  # by the thread of the disk
+
+    def rename(self, spec: JobSpec) -> None:
+        """Give the file its final name. Events that were written before keep their source: somebody may be reading."""
+        before, self._path = self._path, spec.events_path
+        self._origin = events.origin(spec.job_id, spec.part, self._origin.run_id)
+        self._disk.put(spec.events_path, lambda: files.move(before, spec.events_path))
+
+    def note(self, job: Job, event: Optional[Event]) -> None:
+        """Write the change of the state that has led to `job`; without an event, its begin."""
+        self._append(partial(events.encode, job, event))
+
+    def remark(self, name: str, data: Mapping[str, object]) -> None:
+        """Write an event that changes no state."""
+        self._append(partial(events.encode_note, name, data))
+
+    def loss(self) -> str:
+        """Return a sentence on the events that were not written, or "" if none is missing."""
+        missing = self._count - self._written
+        return f"events missing from {self._path!r}: {missing} of {self._count}" if missing else ""
+
+    def _append(self, encode: Callable[..., bytes]) -> None:
+        self._count += 1
+        line = encode(self._origin, number=self._count, at=document.iso(time.time()))
+        self._disk.put(self._path, partial(self._write, self._path, line))
+
+    def _write(self, path: str, line: bytes) -> None:
+        files.append(path, line)
+        self._written += 1
