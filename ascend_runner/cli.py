@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from signal import SIG_UNBLOCK, pthread_sigmask
 from typing import Final, Union
@@ -17,14 +17,14 @@ from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
 from ascend_runner.host import terminal
-from ascend_runner.inspection.precheck import Precheck
+from ascend_runner.inspection.precheck import Precheck, Subjects
 from ascend_runner.launcher import Launcher
 from ascend_runner.output.console import Console
 from ascend_runner.output.messages import Level, Messages, format_message
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.preparation.record import Preparation
-from ascend_runner.problems import Problem, RankTableFormatError, problems_of
+from ascend_runner.problems import RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_record import Outcome
 from ascend_runner.settings import command_line
@@ -133,12 +133,10 @@ class Program:
             return None
         look = partial(_problems_of_this_node, settings, self.environ, command)
         can_stop = settings.precheck == PRECHECK_STOP
-        return Precheck(look, launcher.requests.pass_on, self.messages.warning, can_stop=can_stop)
+        return Precheck(look, launcher.requests.pass_on, self.messages, can_stop=can_stop)
 
 
-def _problems_of_this_node(
-    settings: Settings, environ: Mapping[str, str], command: tuple[str, ...]
-) -> Iterable[tuple[str, Problem]]:
+def _problems_of_this_node(settings: Settings, environ: Mapping[str, str], command: tuple[str, ...]) -> Subjects:
     from ascend_runner.check.run import problems_of_this_node  # noqa: PLC0415  as above, and in a thread
 
     return problems_of_this_node(settings, environ, command)

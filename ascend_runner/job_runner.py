@@ -12,6 +12,7 @@ import attrs
 
 from ascend_runner import board, summary
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
+from ascend_runner.host.host import Host
 from ascend_runner.job_hooks import JobHooks
 from ascend_runner.launcher import Launcher
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ascend_runner.services.step_reader import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
 
+NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
 
 
@@ -87,6 +89,7 @@ class JobRunner:
         if self._outcome.cause:
             last = self.journal.with_reruns(self._outcome, self._launcher.environ, self._limit)
             self._messages.error(f"the previous attempt failed: {screen.last_failure(last)}")
+        self._launcher.record_requests()
         self.journal.fail(error)
         self._run_last_hooks()
 
@@ -267,7 +270,8 @@ class JobRunner:
         if job.state is JobState.HOLDING and not event.is_local:
             text += holding.lingering(job)
         elif job.state is JobState.HOLDING:
-            way_in = self._launcher.way_in(journal.spec)
+            namespace = Host().read_text(NAMESPACE_FILE).strip()
+            way_in = holding.way_in(journal.spec, self._launcher.environ, os.uname().nodename, namespace)
             text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
         show(text)
         journal.write_page(self._messages.info)

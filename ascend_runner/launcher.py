@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -28,7 +28,6 @@ from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.report import holding
 from ascend_runner.report.journal import Journal
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from ascend_runner.inspection.precheck import Precheck
     from ascend_runner.plan.staging import Staged
     from ascend_runner.staging.background import Staging
-
-NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
 
 
 class Launcher:
@@ -217,18 +214,22 @@ class Launcher:
         self.signals.wait_unless_stopped(
             seconds if deadline is None else max(0.0, min(seconds, deadline - self.signals.now()))
         )
-        if self.journal and self.requests.take_limit_change():
-            self.journal.observe(LimitChanged(self.requests.limit), self.signals.now())
+        self.record_requests()
         self._check_limit()
+
+    def record_requests(self) -> None:
+        """Record a change of the time limit and the findings of the pre-check, as an attempt does while it runs."""
+        if not self.journal:
+            return
+        if self.requests.take_limit_change():
+            self.journal.observe(LimitChanged(self.requests.limit), self.signals.now())
+        for finding in self.requests.take_precheck():
+            self.journal.observe(finding, self.signals.now())
 
     def _check_limit(self) -> None:
         limit, deadline = self.requests.limit, self.requests.deadline
         if limit is not None and deadline is not None and self.signals.now() >= deadline:
             raise errors.LimitReachedError(str(LimitReached(limit)))
-
-    def way_in(self, job: JobSpec) -> str:
-        """Return the command that opens a shell where this job runs, or "" if it is unknown."""
-        return holding.way_in(job, self.environ, os.uname().nodename, Host().read_text(NAMESPACE_FILE).strip())
 
     def _hold_port(self, first: int) -> int:
         """Hold a port until the end of the job: the first one, or else the next that is free and not HCCL's."""

@@ -17,6 +17,7 @@ from tests.helpers.program import Program, Run
 from tests.helpers.waiting import wait_until
 
 FOUND = "device 5 reported 80E24E00"
+ALARM = "health: NPU 5 (910B3) reports Alarm"
 TABLE = json.dumps(
     {
         "status": "completed",
@@ -171,18 +172,26 @@ def test_precheck_that_prevents_the_start(program: Program) -> None:
     run = start(program, "--precheck", "stop", script="touch ran")
 
     assert 125 == run.finish()
-    assert "ERROR the pre-check has found 1 error: health: NPU 5 (910B3) reports Alarm" in run.screen
+    assert "ERROR the pre-check has found 1 error: " + ALARM in run.screen
     assert not (program.folder / "ran").exists()
     assert "failed" == program.report()["state"]
+    assert ALARM in "".join(str(one["sentence"]) for one in events(program, "precheck"))
 
 
-def test_precheck_while_the_table_is_awaited(program: Program, tmp_path: Path) -> None:
-    """By default this node is checked during a wait; the job starts whatever is found, and the events tell it."""
+@pytest.mark.parametrize("is_completed", [True, False])
+def test_precheck_while_the_table_is_awaited(program: Program, tmp_path: Path, *, is_completed: bool) -> None:
+    """By default this node is checked during a wait, also for a table that never comes; the events have the findings.
+
+    The job starts whatever is found.
+    """
     table = tmp_path / "jobstart_hccl.json"
     env = {"PATH": f"{fake_npu_smi(program.folder, NPU_SMI)}:{os.environ['PATH']}"}
-    run = program.start("--rank-table", str(table), "sh", "-c", "exit 7", env=env)
-    run.wait_for("pre-check: health: NPU 5 (910B3) reports Alarm")
-    table.write_text(TABLE)
+    place = ("--nnodes", "1", "--node-rank", "0")
+    run = program.start("--rank-table", str(table), *place, "sh", "-c", "exit 7", env=env)
+    run.wait_for(f"pre-check: {ALARM}")
+    wait_until(lambda: ALARM in "".join(str(one["sentence"]) for one in events(program, "precheck")))
+    table.write_text(TABLE if is_completed else "[]")
 
-    assert 7 == run.finish()
-    assert "health: NPU 5 (910B3) reports Alarm" in "".join(str(one["sentence"]) for one in events(program, "precheck"))
+    assert (7 if is_completed else 125) == run.finish()
+    assert ALARM in "".join(str(one["sentence"]) for one in program.report()["findings"])
+    assert [] == contradictions(program.log_dir)

@@ -93,17 +93,16 @@ def check(
 
 def problems_of_this_node(
     settings: Settings, environ: Mapping[str, str], command: tuple[str, ...]
-) -> Iterator[tuple[str, Problem]]:
-    """Yield the problems of this node before a start; those of the job itself are reported by the start.
+) -> Iterator[tuple[str, Iterator[Problem]]]:
+    """Yield each subject about this node before a start, with its problems; the start reports those of the job itself.
 
-    May be called in any thread: it neither waits for anything nor receives signals.
+    A subject is checked while its problems are taken. May be called in any thread: it neither waits for anything nor
+    receives signals.
     """
     planned = attrs.evolve(settings, check=True, dry_run=True, stage=())
     context = gather(planned, environ, Signals(), command)
     for subject in OF_THIS_NODE:
-        for finding in SUBJECTS[subject](context):
-            if isinstance(finding, Problem):
-                yield subject, finding
+        yield subject, (finding for finding in SUBJECTS[subject](context) if isinstance(finding, Problem))
 
 
 def verdict_of(finding: str | Problem) -> str:

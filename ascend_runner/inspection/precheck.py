@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final, Optional, Protocol
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
@@ -22,7 +22,17 @@ LOOK_INTERVAL: Final = 0.1  # seconds between two checks for a stop signal
 # Subjects that ranks do not change by starting, as they do ports and processes that use NPUs.
 STEADY: Final = frozenset({"devices", "software", "other nodes", "space", "limits", "grace"})
 
-Subjects = Iterable[tuple[str, Problem]]  # the problems that are found, each with its subject
+Subjects = Iterable[tuple[str, Iterable[Problem]]]  # each with its problems, which are looked for as they are taken
+
+
+class Messages(Protocol):
+    """Where sentences for the user go."""
+
+    def debug(self, sentence: str) -> None:
+        """Write a detail that only --verbose shows."""
+
+    def warning(self, sentence: str) -> None:
+        """Report an error that was found, or that there is no check."""
 
 
 class Precheck:
@@ -32,28 +42,29 @@ class Precheck:
         self,
         look: Callable[[], Subjects],
         pass_on: Callable[[NodeFinding], None],
-        warn: Callable[[str], None],
+        messages: Messages,
         *,
         can_stop: bool,
         limit: float = LIMIT,
     ) -> None:
-        """`look`, `pass_on` and `warn` are called in a thread.
+        """`look`, `pass_on` and `messages` are used in a thread.
 
         With `can_stop`, an error prevents the start if it is found within `limit` seconds.
         """
-        self._look, self._pass_on, self._warn = look, pass_on, warn
+        self._look, self._pass_on, self._messages = look, pass_on, messages
         self._can_stop, self._limit = can_stop, limit
         self._thread: Optional[threading.Thread] = None
         self._is_over = False
         self._errors: list[str] = []
 
     def begin(self) -> None:
-        """Begin the check unless it has begun. There is no check if no thread can be started."""
+        """Begin the check unless it has begun. There is no check, but a warning, if no thread can be started."""
         if not (self._thread or self._is_over):
             try:
                 self._thread = bounded.start_thread(self._run)
-            except AscendRunnerError:
+            except AscendRunnerError as error:
                 self._is_over = True
+                self._messages.warning(f"this node is not checked before the start: {error}")
 
     def end(self, pause: Callable[[float], None]) -> None:
         """Return once the ranks may start: at once, or after the check if an error can prevent the start.
@@ -65,6 +76,8 @@ class Precheck:
         if self._can_stop:
             self.begin()
             self._wait(pause)
+        elif not (self._thread or self._is_over):
+            self._messages.debug("this node is not checked before the start, because the job did not have to wait")
         self._is_over = True
         if self._can_stop and self._errors:
             number = counted(len(self._errors), "error")
@@ -76,16 +89,27 @@ class Precheck:
         ends = time.monotonic() + self._limit
         while self._thread and self._thread.is_alive():
             if time.monotonic() >= ends:
-                self._warn(f"the pre-check has not ended within {self._limit:g} s; the job starts without its result")
+                self._messages.warning(
+                    f"the pre-check has not ended within {self._limit:g} s; the job starts without its result"
+                )
                 return
             pause(0.0)
             self._thread.join(LOOK_INTERVAL)
 
     def _run(self) -> None:
+        late: list[str] = []
         with suppress(AscendRunnerError):  # the start meets it as well, and reports it
-            for subject, problem in self._look():
-                if subject in STEADY or not self._is_over:
-                    self._note(subject, problem)
+            late = [subject for subject, problems in self._look() if not self._has_checked(subject, problems)]
+        if late:
+            self._messages.debug(f"the ranks started before the pre-check had checked {', '.join(late)}")
+
+    def _has_checked(self, subject: str, problems: Iterable[Problem]) -> bool:
+        """Check a subject; return whether that was done in time."""
+        is_steady = subject in STEADY
+        for problem in problems if is_steady or not self._is_over else ():
+            if is_steady or not self._is_over:
+                self._note(subject, problem)
+        return is_steady or not self._is_over
 
     def _note(self, subject: str, problem: Problem) -> None:
         is_error = problem.severity is Severity.ERROR
@@ -98,5 +122,5 @@ class Precheck:
         )
         if is_error:
             self._errors.append(finding.subject)
-            self._warn(f"pre-check: {finding.sentence}")
+        (self._messages.warning if is_error else self._messages.debug)(f"pre-check: {finding.sentence}")
         self._pass_on(finding)

@@ -186,9 +186,7 @@ class Progress:
             self._messages.warning(str(fact))
 
     def _found(self, fact: NodeFinding) -> None:
-        if fact.kind is FindingKind.PRECHECK:  # errors were reported when they were found
-            self._messages.debug(f"pre-check: {fact.sentence}")
-        else:
+        if fact.kind is not FindingKind.PRECHECK:  # that was reported when it was found
             is_good = fact.kind is FindingKind.RECOVERED
             (self._messages.info if is_good else self._messages.warning)(f"inspection: {fact.sentence}")
 

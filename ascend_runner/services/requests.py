@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Optional
 
-from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.text import duration
 
 
@@ -81,6 +81,12 @@ class Requests:
     def take_findings(self) -> list[NodeFinding]:
         """Return the findings that were passed on since the last call."""
         return [self._findings.popleft() for _ in range(len(self._findings))]
+
+    def take_precheck(self) -> list[NodeFinding]:
+        """Return the findings of the check before the start; an attempt takes the others, as they may end it."""
+        found = self.take_findings()
+        self._findings.extendleft(one for one in reversed(found) if one.kind is not FindingKind.PRECHECK)
+        return [one for one in found if one.kind is FindingKind.PRECHECK]
 
     def set_limit(self, seconds: Optional[float]) -> bool:
         """Set the time limit of the job, in seconds since its start (None: no limit).

@@ -523,8 +523,8 @@ OPTIONS: Final = (
         metavar="|".join(PRECHECKS),
         parse=parsing.one_of(PRECHECKS),
         default="warn",
-        help="check this node as --check does while the job waits for its rank table; stop: always, and start nothing"
-        " if there is an error",
+        help="check this node as --check does if the job has to wait for its rank table; stop: always, and start"
+        " nothing if there is an error",
     ),
     Option(
         name="inspect",

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
+import attrs
 import pytest
 
 from ascend_runner import problems
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.inspection.precheck import Precheck, Subjects
+from ascend_runner.problems import Problem
 from ascend_runner.supervision.findings import NodeFinding
-from tests.helpers.waiting import LIMIT
+from tests.helpers.waiting import LIMIT, wait_until
 
-FULL = ("space", problems.error("the disk is full"))
+FULL = ("space", [problems.error("the disk is full")])
+
+
+@attrs.frozen
+class Told:
+    """The messages of a check, and its findings."""
+
+    details: list[str] = attrs.field(factory=list)
+    warnings: list[str] = attrs.field(factory=list)
+    findings: list[NodeFinding] = attrs.field(factory=list)
+
+    def debug(self, sentence: str) -> None:
+        """Keep a detail."""
+        self.details.append(sentence)
+
+    def warning(self, sentence: str) -> None:
+        """Keep a warning."""
+        self.warnings.append(sentence)
 
 
 def go_on(_seconds: float) -> None:
@@ -21,34 +41,80 @@ def go_on(_seconds: float) -> None:
 
 def test_check_that_takes_too_long_is_told() -> None:
     """With --precheck stop the job starts if the check takes longer than its limit, which is told."""
-    is_over, warnings = threading.Event(), list[str]()
+    is_over, told = threading.Event(), Told()
 
     def look() -> Subjects:
         is_over.wait(LIMIT)
         return ()
 
-    precheck = Precheck(look, print, warnings.append, can_stop=True, limit=0.2)
+    precheck = Precheck(look, print, told, can_stop=True, limit=0.2)
     precheck.end(go_on)
     is_over.set()
 
-    assert ["the pre-check has not ended within 0.2 s; the job starts without its result"] == warnings
+    assert ["the pre-check has not ended within 0.2 s; the job starts without its result"] == told.warnings
 
 
 def test_error_prevents_the_start() -> None:
     """With --precheck stop the start waits for the check, which begins then at the latest, and fails with its error."""
-    found, warnings = list[NodeFinding](), list[str]()
-    precheck = Precheck(lambda: [FULL], found.append, warnings.append, can_stop=True)
+    told = Told()
+    precheck = Precheck(lambda: [FULL], told.findings.append, told, can_stop=True)
 
     with pytest.raises(AscendRunnerError):
         precheck.end(go_on)
-    assert (1, 1) == (len(found), len(warnings))
+    assert (1, 1) == (len(told.findings), len(told.warnings))
 
 
 def test_start_without_a_wait_is_not_checked() -> None:
     """With --precheck warn nothing is checked unless the runner has to wait, and no later wait begins a check."""
-    found = list[NodeFinding]()
-    precheck = Precheck(lambda: [FULL], found.append, print, can_stop=False)
+    told = Told()
+    precheck = Precheck(lambda: [FULL], told.findings.append, told, can_stop=False)
     precheck.end(go_on)
     precheck.begin()
 
-    assert [] == found
+    assert ([], []) == (told.findings, told.warnings)
+    assert ["this node is not checked before the start, because the job did not have to wait"] == told.details
+
+
+def test_subjects_that_ranks_change() -> None:
+    """Once the ranks start, a check goes on only with what they do not change, and says what it has left out."""
+    has_begun, has_started, told = threading.Event(), threading.Event(), Told()
+
+    def ports() -> Iterator[Problem]:
+        yield problems.warning("port 1 is in use")
+        has_begun.set()
+        has_started.wait(LIMIT)
+        yield problems.warning("port 2 is in use")
+
+    def look() -> Subjects:
+        yield "ports", ports()
+        yield "health", iter([problems.error("not checked")])
+        yield FULL
+
+    precheck = Precheck(look, told.findings.append, told, can_stop=False)
+    precheck.begin()
+    assert has_begun.wait(LIMIT)
+    precheck.end(go_on)
+    has_started.set()
+    wait_until(lambda: len(told.details) == 2)
+
+    assert ["ports: port 1 is in use", "space: the disk is full"] == [found.sentence for found in told.findings]
+    assert "the ranks started before the pre-check had checked ports, health" == told.details[-1]
+    assert ["pre-check: space: the disk is full"] == told.warnings
+
+
+@pytest.mark.parametrize("can_stop", [False, True])
+def test_check_without_a_thread(monkeypatch: pytest.MonkeyPatch, *, can_stop: bool) -> None:
+    """Where no thread can be started the job is not checked, which one warning says."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")  # as threading does at the limit of processes
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    told = Told()
+    precheck = Precheck(lambda: [FULL], told.findings.append, told, can_stop=can_stop)
+    precheck.begin()
+    precheck.begin()
+    precheck.end(go_on)
+
+    assert ([], []) == (told.findings, told.details)
+    assert ["this node is not checked before the start"] == [text.partition(":")[0] for text in told.warnings]

@@ -106,7 +106,7 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-action 
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l stage -d 'copy the data set SRC, a directory or a file, into the directory DST on a local disk before the ranks start; {stage:0} in COMMAND and ASCEND_RUNNER_STAGED_0 expand to the path of the copy; repeatable' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hold -d 'keep the runner, and thus its container, alive for this long after a failure, or until ascend-job release' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hook -d 'run the shell command CMD at an event (before-start, checkpoint, after-attempt, before-exit), 60 s at most; repeatable' -r -f -a ''
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l precheck -d 'check this node as --check does while the job waits for its rank table; stop: always, and start nothing if there is an error' -r -f -a 'off warn stop'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l precheck -d 'check this node as --check does if the job has to wait for its rank table; stop: always, and start nothing if there is an error' -r -f -a 'off warn stop'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l inspect -d 'watch the NPUs, links, disks and memory of this node while the job runs, and after an error warn, ask for a checkpoint, or stop the job with exit status 124' -r -f -a 'off warn checkpoint stop'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l inspect-interval -d 'time between two inspections' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l dry-run -d 'print the plan as JSON and start nothing'
