@@ -153,6 +153,7 @@ EB0500 root an operator cannot be compiled: see the message
 EB1000 root an operator cannot be compiled: its schedule is invalid
 EB3000 root an operator cannot be compiled for this shape: it exceeds the memory of the chip
 EB4000 root an operator cannot be compiled: an instruction has an invalid argument
+EC0010 root the operator compiler cannot import a Python module: install it, and source set_env.sh
 """
 
 # The sources of codes that are not in the table, by their second character: 0000 to 8999 blame the caller,

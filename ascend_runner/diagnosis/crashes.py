@@ -63,6 +63,28 @@ def _line(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
     return _of(lines, index, 1, match.groupdict().get("text") or match[0])
 
 
+def _block(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
+    """Read a message of several lines; its details stand below the first one."""
+    return _of(lines, index, FRAMES // 2, match["text"])
+
+
+def _hydra(lines: Sequence[str], index: int, _match: re.Match[str]) -> Traceback | None:
+    """Read a configuration error, which hydra prints without a traceback, above its hint."""
+    end = next((at for at in range(index - 1, -1, -1) if lines[at].strip()), -1) + 1
+    start = next((at for at in range(end - 1, -1, -1) if not lines[at].strip()), -1) + 1
+    if start >= end or any(FRAME.match(line) for line in lines[max(0, start - ABORT_GAP) : end]):
+        return None
+    start = next((at for at in range(start, end) if _HYDRA.match(lines[at])), end - 1)
+    summary = " ".join(lines[start : start + 2]) if lines[start].rstrip().endswith(":") else lines[start]
+    return _of(lines, start, end - start, summary)
+
+
+_HYDRA: Final = re.compile(
+    r"In '|Key '|Could not |Cannot find |Unable to |You must |Primary config|Missing |Error |Interpolation |Multiple "
+    r"|Ambiguous |Environment variable |[Mm]ismatched |[Nn]o viable |LexerNoViable|extraneous |token recognition"
+)
+
+
 def _faulthandler(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback | None:
     """Read a fatal error of the interpreter: the stack of its current thread, innermost frame first."""
     for position in range(index + 1, min(len(lines), index + 400)):
@@ -174,7 +196,7 @@ _HINT: Final = re.compile(
     r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Segmentation|Bus error|Killed"
     r"|Aborted"
     r"|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots|command not found"
-    r"|FatalError|detected by the|Worker exit type|function error: "
+    r"|FatalError|detected by the|Worker exit type|function error: |Unhandled exception|has lost comm|HYDRA_FULL_ERROR"
 )
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
     (re.compile(pattern), read)
@@ -204,6 +226,9 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"There are not enough slots available in the system.*", _line),
         (r"(?:mpirun|prterun|mpiexec|orterun) noticed that process rank \d+ with PID .+", _line),
         (r"(?P<text>Worker exit type: .+)", _line),  # of ray
+        (r"logging\.cc:\d+: Unhandled exception: \S+ what\(\): (?P<text>.+)", _line),  # of ray, in a native thread
+        (r"(?P<text>(?:ORTE|PRTE) has lost communication with a remote daemon)", _block),
+        (r"^Set the environment variable HYDRA_FULL_ERROR=1", _hydra),
         (r"\[E\d{3,4} [\d:.]+ \S+\] (?P<text>.*\b(?:NPU|HCCL|OPS) function error: .+)", _line),  # of torch_npu
         (r"MPI_ABORT was invoked on rank \d+.*", _line),
     )

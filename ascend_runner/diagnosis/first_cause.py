@@ -21,6 +21,7 @@ from ascend_runner.supervision.events import Ending
 
 FAULTS: Final = frozenset({SIGSEGV, SIGBUS, SIGILL, SIGFPE})
 FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGINT, SIGKILL, SIGHUP})
+INTERRUPTIONS: Final = frozenset({"KeyboardInterrupt", "SignalException"})  # what Python raises after a signal
 
 
 class Suspicion(enum.IntEnum):
@@ -71,7 +72,7 @@ def suspicion(death: Death) -> Suspicion:
     signum, evidence = signal_behind(death.ending), death.evidence
     if death.is_stopped and not evidence.summary:
         return Suspicion.ITSELF_OR_A_PEER if death.ending.signum in FAULTS else Suspicion.STOPPED
-    is_interrupted = evidence.code is not None and evidence.code.name == "KeyboardInterrupt"
+    is_interrupted = evidence.code is not None and evidence.code.name in INTERRUPTIONS
     if death.is_stopped and not is_interrupted:
         return _SUSPICIONS[evidence.kind]
     if is_interrupted or (signum in FROM_OUTSIDE and not death.is_out_of_memory):

@@ -194,11 +194,13 @@ def _up_to(message: Sequence[str], lines: Sequence[str]) -> list[str]:
 
 
 def _source_lines(message: Sequence[str]) -> list[str]:
-    """Return where a graph was built that MindSpore cannot compile: the user's line that it names first."""
+    """Return the source line that MindSpore names first, or the operator that CANN names as the one that failed."""
     at = next((index for index, line in enumerate(message) if _SOURCE.match(line)), len(message))
-    return [line.strip() for line in message[at : at + 2]]
+    operator = next((line.strip() for line in message if _OPERATOR.search(line)), "")
+    return [line.strip() for line in message[at : at + 2]] or ([operator] if operator else [])
 
 
+_OPERATOR: Final = re.compile(r"fault (?:op|kernel)_name=\w")
 _SOURCE: Final = re.compile(r"# 0 In file \S+:\d+")
 
 

@@ -56,7 +56,7 @@ RETURNED: Final = """
 200004-200005 root a stream or context is used that does not belong here or is destroyed
 200006-200007 root feature not supported by this version of CANN, driver or chip
 207000 root feature not supported by this version of CANN, driver or chip
-207001 root not enough device memory
+207001 root not enough device memory: use a smaller batch, or free the device of other processes
 207002 root device memory cannot be freed
 207003 root overflow on the AI core
 207004 root no device: see npu-smi info
@@ -71,7 +71,7 @@ RETURNED: Final = """
 207013-207015 root a queue of the device is empty, full or initialised twice
 207016 root overflow on the vector core
 207017 root overflow in a kernel
-207018 root not enough device memory
+207018 root not enough device memory: use a smaller batch, or free the device of other processes
 207019 root the driver is too old for this version of CANN
 245000 root not enough memory
 245001 root the graph engine cannot access memory
@@ -91,7 +91,7 @@ RETURNED: Final = """
 507002-507009 root* internal error of the runtime
 507008 root the program was built for another type of chip
 507010 root the device's task scheduler stopped responding: reset the device
-507011 root a model or kernel failed on the device; see the plog for the kernel
+507011 root* a model or kernel failed on the device; see the plog for the kernel
 507012 either* timeout waiting for the device's report
 507013 root DMA error of the device
 507014 either* a kernel timed out
@@ -106,7 +106,7 @@ RETURNED: Final = """
 507024-507026 root* internal error of the runtime
 507027 root kernel not found: check the versions of CANN and its kernels
 507028-507032 root* internal error of the runtime
-507033 root the device cannot be set up: in use, reset or not visible in this container
+507033 root* the device cannot be set up: in use, reset or not visible in this container
 507034 either* a kernel on the vector core timed out
 507035 root exception in a kernel on the vector core
 507036 root trap in a kernel on the vector core: it accessed an invalid address
@@ -126,8 +126,8 @@ RETURNED: Final = """
 507053 root memory error of the device: hardware fault
 507054 root uncorrectable memory (HBM ECC) error of the device: hardware fault
 507055 root suspected memory error of the device: hardware fault
-507056 either a link between devices failed
-507057 either suspected error of a remote device
+507056 either* a link between devices failed
+507057 either* suspected error of a remote device
 507899 either* internal error of the driver, usually after an earlier error
 507900 either* internal error of an AICPU operator
 507901 root the connection to the device was closed: it was reset, or its daemon exited

@@ -17,6 +17,7 @@ GAP: Final = 20  # foreign lines allowed inside a traceback
 FRAMES_KEPT: Final = 6  # innermost frames of one traceback
 MESSAGE_LINES: Final = 40  # lines kept of an exception's message: CANN's and torchrun's take up to thirty
 TAG: Final = 200  # characters of the longest tag before each line
+BEGINNING: Final = 6  # first lines of a log in which a traceback without its header has a frame
 TABLE_LINES: Final = 1000  # of torchrun's table: seven for each failed worker
 
 HEADER: Final = re.compile(r"(?:Exception Group |Original )?Traceback \(most recent call last\):\s*$")
@@ -47,7 +48,7 @@ class Block:
 def read_block(lines: Sequence[str], start: int, limit: int) -> Block | None:
     """Return the traceback whose header is line `start` (-1: cut off), or None if it is incomplete."""
     header = HEADER.search(lines[start]) if start >= 0 else None
-    tag = _tag(lines[start][: header.start()], lines[start + 1 : start + 2]) if header else ""
+    tag = _tag(lines[start][: header.start()], lines[start + 1 : start + 2]) if header else _tag_of_frames(lines)
     body = _dedented(list(_untagged(lines, range(start + 1, limit), tag)))
     if header and header[0].startswith("Exception Group"):
         return _read_group(start, header[0], body)
@@ -60,12 +61,19 @@ def read_block(lines: Sequence[str], start: int, limit: int) -> Block | None:
     return Block(
         start=max(start, 0),
         end=message[-1][0] + 1,
-        exception=message[0][1].strip(),
+        exception=_short(message),
         frames=tuple(text for text in trace if FRAME.match(text)),
         lines=(*([header[0]] if header else []), *_abridged(trace), *(text for _index, text in message)),
         message=tuple(text for _index, text in message),
         source=_source(trace),
     )
+
+
+def _short(message: Sequence[tuple[int, str]]) -> str:
+    """Return the exception in one line; a message that begins with a line break tells more in its first sentence."""
+    first = message[0][1].strip()
+    rest = (text.strip() for _index, text in message[1:] if not _ORNAMENT.match(text))
+    return f"{first} {next(rest, '')}".strip() if first.endswith(":") else first
 
 
 def _source(trace: Sequence[str]) -> str:
@@ -120,8 +128,9 @@ def _message(body: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
 
 _TABLE_RULE: Final = re.compile(r"={10,}\s*$")
 _RULE: Final = re.compile(r"-{10,}\s*$")
+_ORNAMENT: Final = re.compile(r"\s*(?:[-=*]{3,}\s*)?$|- [A-Z]")  # a rule, a heading of MindSpore's, or nothing
 _RECORD: Final = re.compile(  # what begins something else: a log record, a crash
-    r"\[?\d{4}-\d\d-\d\d[ T]\d|[IW]\d{4} \d|\[?(?:INFO|WARNING|DEBUG)\b|wandb: "
+    r"\[?\d{4}-\d\d-\d\d[ T]\d|[IW]\d{4} \d|\[?(?:INFO|WARNING|DEBUG)\b|wandb: |\S+\.py:\d+: \w*Warning: "
     r"|(?:\[rank\d+\]: ?)?\[[IW](?:\d{3,4} [\d:.]+)? \S+:\d+\]"  # of c10, with its time since torch 2.3
     r"|\[[\w.-]+:\d+\] \*\*\*|\*\*\* SIG|Fatal Python error|terminate called|Exception in thread "
 )
@@ -167,6 +176,19 @@ def _tag(before: str, following: Sequence[str]) -> str:
     before, after = before.removesuffix("  + ")[-TAG:], _shape(following[0]) if following else ""
     tags = (before[start:] for start in range(len(before)))
     return next((tag for tag in tags if tag.strip() and after.startswith(_shape(tag))), "")
+
+
+def begins_within(lines: Sequence[str]) -> bool:
+    """Whether a log begins within a traceback, so that it has frames, but no header above them."""
+    return any(_TAGGED_FRAME.match(line) for line in lines[:BEGINNING])
+
+
+def _tag_of_frames(lines: Sequence[str]) -> str:
+    """Return the tag before the frames with which a log begins."""
+    return next((match["tag"] for match in map(_TAGGED_FRAME.match, lines[:BEGINNING]) if match), "")
+
+
+_TAGGED_FRAME: Final = re.compile(r"(?P<tag>(?:\S.*?)??) {2}File \"[^\"]+\", line \d+, in ")
 
 
 def _shape(tag: str) -> str:

@@ -14,7 +14,16 @@ from typing import Final
 import attrs
 
 from ascend_runner.diagnosis.passing_on import only_passes_on
-from ascend_runner.diagnosis.traceback_block import FRAME, GAP, GROUP_HEADER, HEADER, INNER_HEADER, Block, read_block
+from ascend_runner.diagnosis.traceback_block import (
+    FRAME,
+    GAP,
+    GROUP_HEADER,
+    HEADER,
+    INNER_HEADER,
+    Block,
+    begins_within,
+    read_block,
+)
 
 CHAIN_LINKS: Final = 4  # exceptions kept of a chain, counted from the last
 MOST_TRACEBACKS: Final = 32  # read from the end of a log
@@ -55,7 +64,8 @@ def find_all(lines: Sequence[str]) -> list[Traceback]:
         number -= max(1, len(chain))
         if chain and not _is_ignored(lines, chain[0][0].start):
             found.insert(0, _traceback(chain))
-    return found
+    cut_off = read_block(lines, -1, headers[0]) if len(found) < MOST_TRACEBACKS and begins_within(lines) else None
+    return [_traceback([(cut_off, "")]), *found] if cut_off else found
 
 
 def has_begun(lines: Sequence[str]) -> bool:
@@ -103,6 +113,7 @@ def _traceback(chain: Chain) -> Traceback:
     lines = [line for block, link in chain for line in (*block.lines, *(["", link, ""] if link else []))]
     told, first = _telling(chain), chain[0][0]
     is_silent = told is first or (told is chain[-1][0] and _is_translation(*chain[-2], told))
+    is_silent = is_silent or bool(_NOTICED.match(first.exception)) or only_passes_on(first.message)
 
     return Traceback(
         exception=told.exception,
@@ -124,7 +135,7 @@ def _telling(chain: Chain) -> Block:
     """
     told = chain[-1][0]
     for (earlier, link), (later, _link) in zip(chain[-2::-1], chain[:0:-1]):
-        if earlier.exception == later.exception or only_passes_on(later.message):  # of a pool, or of its worker
+        if earlier.exception == later.exception or _passes_on(later, earlier):  # of a pool, or of its worker
             told = earlier
             continue
         if link != _CONTEXT or later.source.startswith("raise ") or not any(map(_CLEANUP.search, later.frames)):
@@ -133,6 +144,12 @@ def _telling(chain: Chain) -> Block:
     return told
 
 
+def _passes_on(later: Block, earlier: Block) -> bool:
+    """Whether an exception only speaks of the one before, which is not just how a parent noticed a child's end."""
+    return only_passes_on(later.message) and not _NOTICED.match(earlier.exception)
+
+
+_NOTICED: Final = re.compile(r"(?:_?queue\.)?Empty$|EOFError$|ConnectionResetError\b|BrokenPipeError\b")
 _CLEANUP: Final = re.compile(
     r" in (?:\w+\.)*(?:__a?exit__|__del__"
     r"|_*(?:close|cleanup|clean_up|shutdown|teardown|destroy|finali[sz]e|terminate)\w*)$"

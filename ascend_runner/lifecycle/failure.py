@@ -33,7 +33,7 @@ _DEVICE_MEMORY: Final = "EI0011"
 _PASSING: Final = re.compile(
     r"EI\d+|EJ\d+|EL000[15]|507\d+|SIG[A-Z]+|the last training process is running|other processes occupying this card"
     r"|device busy or unavailable|server not reachable|input/output error|Address already in use"
-    r"|Name or service not known"
+    r"|listen on ip|Name or service not known"
 )
 
 

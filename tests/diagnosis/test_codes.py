@@ -99,6 +99,10 @@ def test_wrapper_gives_way() -> None:
     assert "107020" == name_of("EH9999: Inner Error!", "failed, runtime result = 107020.")
     assert "EJ0001" == name_of("HCCL function error: hcclCommInit, error code is 7", "EJ0001: [PID: 7] Failed to")
     assert "E40020" == name_of("AclSetCompileopt, error code is 500001", "E40020: [PID: 7] Failed to import module")
+    assert "E30006" == name_of("c10_npu::SetDevice(id), error code is 507033", "E30006: [PID: 7] verification failed")
+    assert "EI0002" == name_of("AclrtSynchronizeStream, error code is 507011", "EI0002: [PID: 7] Notify wait times out")
+    assert "EI0013" == name_of("AclrtSynchronizeDevice, error code is 507057", "EI0013: [PID: 7] An error CQE occurred")
+    assert "507011" == name_of("runtime result = 507011", "EZ9999: Inner Error!")
 
 
 def test_line_of_the_code() -> None:
@@ -140,7 +144,28 @@ def test_every_meaning_is_one_line() -> None:
             Kind.SECONDARY,
             "Watchdog caught collective operation timeout: WorkHCCL(SeqNum=1)",
         ),
-        ("ncclInvalidUsage", Kind.ROOT, "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 5000"),
+        ("Duplicate GPU detected", Kind.ROOT, "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 5000"),
+        ("ncclInvalidUsage", Kind.ROOT, "ncclInvalidUsage: This usually reflects invalid usage of NCCL library."),
+        ("CUDA error: out of memory", Kind.ROOT, "RuntimeError: CUDA error: out of memory"),
+        (
+            "CUDA error: out of memory",
+            Kind.ROOT,
+            "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(h)`",
+        ),
+        ("KV cache", Kind.ROOT, "ValueError: 9 GiB is larger than the available KV cache memory (5 GiB)"),
+        ("free memory on startup", Kind.ROOT, "Free memory on device (3/60 GiB) on startup is less than desired (54)"),
+        ("OOM when allocating tensor", Kind.ROOT, "ResourceExhaustedError: OOM when allocating tensor with shape[9]"),
+        ("unable to mmap", Kind.ROOT, "unable to mmap 64 bytes from file </torch_1>: Cannot allocate memory (12)"),
+        ("Can't start new thread", Kind.ROOT, "thread: Resource temporarily unavailable [system:11]"),
+        ("process pool", Kind.ROOT, "RuntimeError: One of the subprocesses has abruptly died during map operation."),
+        ("SignalException", Kind.ROOT, "torch.x.SignalException: Process 71 got signal: 15"),
+        ("listen on ip", Kind.ROOT, "[Listen] socket type[1], listen on ip[10.0.0.4] and specific port[16666] fail."),
+        ("different models", Kind.EITHER, "DDP expects same model across all ranks, but Rank 1 has 7 params"),
+        (
+            "lost communication with a remote daemon",
+            Kind.SECONDARY,
+            "PRTE has lost communication with a remote daemon.",
+        ),
         ("SIGKILL", Kind.ROOT, "  traceback : Signal 9 (SIGKILL) received by PID 4711"),
         ("SIGKILL", Kind.ROOT, "subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGKILL: 9>."),
         ("SIGSEGV", Kind.ROOT, "mpirun noticed that process rank 1 exited on signal 11 (Segmentation fault)."),

@@ -62,6 +62,28 @@ mindspore/ccsrc/device/address.cc:24 Copy
 """
 
 
+LOST_DAEMON = """\
+--------------------------------------------------------------------------
+PRTE has lost communication with a remote daemon.
+
+  HNP daemon   : [prterun-node-1-77@0,0] on node node-1
+  Remote daemon: [prterun-node-1-77@0,1] on node node-2
+"""
+HYDRA = """\
+In 'train.yaml': Could not find 'data/small'
+
+Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.
+"""
+HYDRA_OVERRIDE = """\
+Could not override 'model.depth'.
+Key 'depth' is not in struct
+    full_key: model.depth
+
+Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.
+"""
+RAY = "[2026-01-02 03:04:05,006 E 77 77] logging.cc:113: Unhandled exception: St12out_of_range. what(): no such slot"
+
+
 def last(text: str) -> Traceback:
     """Find the last words that must be there, after a line of a healthy rank."""
     return find_all(["step 11 loss 0.25", *text.splitlines()])[-1]
@@ -91,6 +113,10 @@ def last(text: str) -> Traceback:
         ("panic: no table", "thread 'main' panicked at src/main.rs:5:9:\nno table"),
         ("panic: no table", "thread 'main' panicked at 'no table', src/main.rs:5:9"),
         ("train.py: error: argument --lr: no number", "train.py: error: argument --lr: no number"),
+        ("PRTE has lost communication with a remote daemon", LOST_DAEMON),
+        ("In 'train.yaml': Could not find 'data/small'", HYDRA),
+        ("Could not override 'model.depth'.", HYDRA_OVERRIDE),
+        ("no such slot", RAY),
         ("run.sh: line 3:  4711 Killed     python x.py", "run.sh: line 3:  4711 Killed     python x.py"),
     ],
 )  # fmt: skip
@@ -102,6 +128,18 @@ def test_summaries(summary: str, text: str) -> None:
 def test_current_thread_of_a_fatal_error() -> None:
     """The thread that crashed is the current one; others only waited."""
     assert "kernels.py:81 in fused_step" == last(TWO_FATAL_ERRORS).place
+
+
+def test_hint_of_hydra_below_a_traceback() -> None:
+    """Where hydra prints a traceback, what stands above its hint belongs to that."""
+    traceback = ["Traceback (most recent call last):", '  File "train.py", line 5, in main', "ValueError: no data", ""]
+
+    assert [] == find_all([*traceback, *HYDRA.splitlines()[2:]])
+
+
+def test_node_that_is_lost() -> None:
+    """The node is named below the first line of the message."""
+    assert any("on node node-2" in line for line in last(LOST_DAEMON).message)
 
 
 def test_stack_of_an_abort() -> None:

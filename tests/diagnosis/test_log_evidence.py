@@ -242,6 +242,29 @@ def test_source_of_a_graph_error() -> None:
     assert {"# 0 In file /job/model.py:212", "return x @ y"} <= {line.strip() for line in excerpt}
 
 
+def test_message_that_begins_with_a_line_break() -> None:
+    """The short form of an exception whose first line is empty has its first sentence."""
+    heading = b"-----------------------\n- Memory not enough:\n-----------------------\n"
+    header = b'Traceback (most recent call last):\n  File "train.py", line 9, in main\n    step()\n'
+
+    assert (
+        "RuntimeError: no room for Add-op3"
+        == read(header + b"RuntimeError:\n" + heading + b"no room for Add-op3").exception
+    )
+
+
+def test_operator_that_failed() -> None:
+    """The operator that CANN names is shown, however long the message is."""
+    cann = "".join(f"        Check {number} failed\n" for number in range(9))
+    log = (
+        'Traceback (most recent call last):\n  File "train.py", line 6, in step\n    sync()\n'
+        f"RuntimeError: synchronize failed, ret: 507017\nE30008: [PID: 7] an operator timed out\n{cann}"
+        "        Aicpu kernel execute failed, stream_id=8, fault op_name=Default/GetNext-op0[FUNC:GetError]\n"
+    )
+
+    assert any("Default/GetNext-op0" in line for line in read(log.encode(), Ending(exit_code=1)).excerpt)
+
+
 def test_innermost_frames_of_a_crash() -> None:
     """Of a deep native stack, whose innermost frame is the first, the first frames are shown."""
     frames = b"".join(b'  File "/job/kernels.py", line %d in f\n' % line for line in range(40))

@@ -23,6 +23,9 @@ PASSED_ON = (
     b"RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
 )
 INTERRUPTED = b'Traceback (most recent call last):\n  File "train.py", line 9, in step\nKeyboardInterrupt\n'
+SIGNALLED = (
+    b'Traceback (most recent call last):\n  File "run.py", line 9, in f\nx.SignalException: Process 7 got signal: 15\n'
+)
 ROCE = b"EI0013: [PID: 7] An error CQE occurred during operator execution.\n"
 TRAINING = b"step 16 loss 2.31\n"
 
@@ -67,6 +70,7 @@ def named(cause: RootCause) -> tuple[int, str]:
         ((0, "certain"), [failed(0, NAN), stopped(1, TRAINING, Ending(signum=SIGSEGV))]),
         ((2, "certain"), [failed(0, INTERRUPTED), failed(2, NAN), stopped(1, TRAINING)]),
         ((1, "likely"), [failed(0, LOST), stopped(1, INTERRUPTED), stopped(2, TRAINING)]),
+        ((2, "certain"), [failed(0, SIGNALLED), failed(2, NAN), stopped(1, TRAINING)]),
         ((2, "likely"), [failed(0, PASSED_ON), stopped(1, TRAINING), stopped(2, NAN)]),
         ((0, "likely"), [failed(0, PASSED_ON), stopped(1, TRAINING)]),
         ((0, "certain"), [failed(0, NAN + PASSED_ON), stopped(1, TRAINING)]),

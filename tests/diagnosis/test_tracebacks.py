@@ -248,6 +248,19 @@ def test_log_that_begins_within_the_traceback() -> None:
     assert STEP_17 == short(cut)
 
 
+@pytest.mark.parametrize("tag", [b"", b"[rank3]: ", b"(Worker pid=77) "])
+def test_log_that_begins_within_an_earlier_traceback(tag: bytes) -> None:
+    """Without its header, the first traceback of a log is found as well, also if each line has a tag."""
+    error = b'    step()\n  File "train.py", line 7, in step\n    x = y[3]\nIndexError: list index out of range\n'
+    data = tagged(error, tag)
+
+    assert "IndexError: list index out of range" == find(data).exception
+    assert ["IndexError: list index out of range", STEP_17[0]] == [
+        found.exception
+        for found in find_all([line.decode() for line in (data + failure("while_handling")).splitlines()])
+    ]
+
+
 def test_header_without_an_exception() -> None:
     """A traceback whose printing was cut short (SIGKILL) is passed over for the whole one before."""
     data = failure("while_handling") + b'Traceback (most recent call last):\n  File "x.py", line 1, in f\n'
@@ -418,6 +431,26 @@ def test_clean_up_that_fails_as_well() -> None:
 def test_exception_that_only_passes_on_its_cause() -> None:
     """An exception that says only that a worker has ended yields to the one that it was raised from."""
     assert "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed." == find(WORKER).exception
+
+
+def test_how_a_parent_noticed_the_end_of_a_worker() -> None:
+    """The empty queue that a data loader has waited for does not explain the end of its worker."""
+    header = b"Traceback (most recent call last):\n"
+    cause = b"\nThe above exception was the direct cause of the following exception:\n\n"
+    ended = b"RuntimeError: DataLoader worker (pid(s) 71, 72) exited unexpectedly\n"
+    found = find(
+        header + b'  File "queue.py", line 179, in get\n    raise Empty\n_queue.Empty\n' + cause
+        + header + b'  File "train.py", line 9, in main\n    next(batches)\n' + ended
+    )  # fmt: skip
+
+    assert (ended.decode().strip(), "") == (found.exception, found.origin)
+
+
+def test_warning_after_a_traceback() -> None:
+    """A warning, in the form of the module of that name, does not belong to the message."""
+    warning = b"/lib/tracker.py:224: UserWarning: 3 leaked semaphores\n  warnings.warn(message)\n"
+
+    assert STEP_17[0] == find(failure("while_handling") + warning).lines[-1]
 
 
 def test_thread_that_fails_next() -> None:

@@ -1,0 +1,74 @@
+"""The rules of `phrases` for what a rank notices of others, in the form of `own_phrases`.
+
+The kind "lost" is a lost connection, which in a collective is a lost peer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PEERS: Final = r"""
+# Open MPI and PRRTE (help-errmgr-base.txt, help-plm-base.txt)
+peer lost communication with a remote daemon = mpirun lost another node: its daemon, the node or the network failed
+    (?:ORTE|PRTE) has lost communication with a remote daemon
+# HCCL topology detection and transport; torch_npu and torch ProcessGroup*.cpp watchdogs
+peer Failed to connect agent = some ranks did not join the communicator in time
+    Failed to connect agent
+peer topo exchange server get socket timeout = some ranks did not join the communicator in time
+    topo exchange server get socket timeout
+peer wait socket establish timeout = no connection to a peer within HCCL_CONNECT_TIMEOUT: it may not have started
+    wait socket establish timeout
+either cqe error status[12] = transfer between devices failed after retries: network fault, or the peer exited
+    cqe error status\[12\]
+peer watchdog timeout = a collective timed out: a peer did not join it, is slow, or exited
+    watchdog (?:thread terminated .*|caught )collective operation timeout
+either heartbeat monitor = a process group's watchdog is stuck, usually because a peer did not join a collective
+    heartbeat monitor (?:timed out|thread)
+peer another rank's dump signal = another rank has reported a timeout or an error first
+    dump signal (?:from another rank|due to .+ from +rank \d)|Another rank reported a timeout
+    |a collective timeout on some other rank
+# Horovod common/common.h (SHUT_DOWN_ERROR)
+peer Horovod has been shut down = another rank has failed or ended
+    Horovod has been shut down
+peer collective timeout = a collective timed out: a peer did not join it, is slow, or exited
+    due to (?:collective timeout|watchdog hang)|watchdog got stuck for
+peer ncclRemoteError = a peer exited, or the network failed
+    ncclRemoteError
+peer remote process exited or there was a network error = a peer exited, or the network failed
+    remote process exited or there was a network error
+peer taking the entire process down = a collective timed out: a peer did not join it, is slow, or exited
+    taking the entire process down
+# torch c10d TCPStore.cpp, ProcessGroupGloo.cpp; gloo transport/tcp
+peer recvValue failed = a peer exited, or the network failed
+    recvValue\w* failed|remote server shutdown or crash|Failed to recv, got 0 bytes
+peer connectFullMesh failed = no connection to a peer: not started, exited or unreachable
+    connectFullMesh failed
+peer store timeout = a collective timed out: a peer did not join it, is slow, or exited
+    wait timeout after \d+ms|Timed out waiting (?:\d+ms )?for (?:recv|send|key)|store->get\('\d+'\) got error
+peer monitored barrier failed = a collective timed out: a peer did not join it, is slow, or exited
+    monitoredBarrier|failed to pass monitoredBarrier|Ranks? .* failed to (?:report|reach)
+# MindSpore distributed/cluster/topology and msrun; torch c10d rendezvous
+peer Failed to connect to the meta server = cannot reach MindSpore's scheduler
+    Failed to connect to the meta server node
+peer Failed to register the compute graph node = not all MindSpore workers joined in time
+    Failed to register the compute graph node|Topology build timed out
+peer It may exit with exception = MindSpore's scheduler lost a worker
+    is timed out.*It may exit with exception|The total number of timed out node
+peer Spawned worker process number is not as expected = a MindSpore worker exited early
+    Spawned worker process number is not as expected
+peer Timed out waiting for clients = not all ranks joined the rendezvous
+    timed out.*(?:waiting for clients|trying to connect to)|clients joined
+# errno(3): ECONNRESET, ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, EPIPE; gloo transport/tcp/pair.cc; torch c10d Utils.hpp
+lost Connection closed by peer = the remote side closed the connection
+    Connection closed by (?:remote )?peer|Connection was likely closed
+lost Connection reset by peer = the remote side closed the connection
+    Connection reset by peer
+lost Connection refused = the remote side is not listening: not started yet, or exited
+    Connection refused
+lost Connection timed out = the remote side did not answer in time
+    Connection timed out|No route to host
+lost Broken pipe = the remote side of a connection or pipe exited
+    Broken pipe
+lost Socket Timeout = the remote side did not answer in time
+    Socket ?Timeout
+"""
