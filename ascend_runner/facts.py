@@ -34,11 +34,11 @@ class RankReaped:
     """A rank whose processes have all ended was reaped, which freed its pid.
 
     `max_rss` is the peak memory in bytes, `user_seconds` and `system_seconds` the CPU time, of the leader and the
-    children it waited for.
+    children it waited for. The peak is None if it is not above that of the runner, with whose memory the leader began.
     """
 
     rank_id: int
-    max_rss: int
+    max_rss: int | None
     user_seconds: float
     system_seconds: float
 

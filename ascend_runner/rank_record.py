@@ -41,10 +41,10 @@ class RankRecord:
 
     `ending` is None for a rank that was not started or is still alive after SIGKILL; `pid` is 0 for the former.
     `started_after` is in seconds since the start of the job, `seconds` is how long the rank ran. `max_rss` (bytes) and
-    the CPU times include the processes that the leader waited for (getrusage(2)). The log lacks `log_lost` of the
-    `log_size` bytes that the rank wrote, the first at `log_lost_from`; they begin at `log_start`, behind those of
-    earlier attempts. `rerun` is a shell command that runs the rank again ("" if its script was not written), `finding`
-    is why it failed, None if it did not.
+    the CPU times include the processes that the leader waited for (getrusage(2)), and are None if unknown. The log
+    lacks `log_lost` of the `log_size` bytes that the rank wrote, the first at `log_lost_from`; they begin at
+    `log_start`, behind those of earlier attempts. `rerun` is a shell command that runs the rank again ("" if its script
+    was not written), `finding` is why it failed, None if it did not.
 
     The times of the first and the last output (None without output) are in seconds since the start of the job as well,
     as is the time at which each of the `signals` was first sent. `activity` has the bytes written in each span of

@@ -26,7 +26,6 @@ def test_success_is_written_down(program: Program) -> None:
     assert document["runner_version"] == ascend_runner.__version__
     rank = document["ranks"][1]
     assert ("succeeded", 0, 6, 0) == (rank["state"], rank["exit_code"], rank["log_size"], rank["log_lost"])
-    assert rank["max_rss"] > 1 << 20
     assert rank["user_seconds"] + rank["system_seconds"] > 0
 
 

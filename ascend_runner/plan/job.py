@@ -85,8 +85,8 @@ class JobSpec:
     says when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown),
     and `attempt` counts its starts from 0. This node is inspected every `inspect_interval` seconds, if `inspect` says
     so (None: if it has NPUs). `hooks` are events with shell commands. In one of `html_states` the report is also
-    written as HTML. `platform`, `framework` and `runner_version` are for the report.
-    `notes` are sentences about the plan.
+    written as HTML. `platform`, `framework` (`auto` if the platform has prepared none) and `runner_version` are for the
+    report. `notes` are sentences about the plan.
     """
 
     job_id: str

@@ -10,7 +10,7 @@ import attrs
 
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.frameworks.env_patch import LaunchContext
-from ascend_runner.frameworks.registry import NONE, patch_environment
+from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
 from ascend_runner.lifecycle.machine import JobState, Policy
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
@@ -34,7 +34,8 @@ def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: 
     Raises:
         SettingsError: the environment holds variables that must not be set together.
     """
-    patch = patch_environment(launch_context(share, context, table))
+    launch = launch_context(share, context, table)
+    patch = patch_environment(launch)
     environ, own = context.rank_environ, context.job_variable
 
     ranks = tuple(
@@ -52,7 +53,7 @@ def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: 
         for name in patch.beside
     )
     job = plan_job(share, context, ranks, auxiliary)
-    return attrs.evolve(job, table=table, notes=patch.notes)
+    return attrs.evolve(job, table=table, notes=patch.notes, framework=without_auto(launch)[0].framework)
 
 
 def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process a name

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import subprocess
 from contextlib import suppress
 from signal import SIGPIPE, SIGXFSZ
@@ -36,6 +37,8 @@ class Leader:
         self.spec = spec
         self.is_reported = False  # whether its end was
         self.pid = _spawn(spec, output) if spec.cores is None else _spawn_on_cores(spec.cores, spec, output)
+        # A new process shares the memory of the runner until it executes its program, and the kernel counts that.
+        self._least_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB
 
     def peek(self) -> Ending | None:
         """Return how it ended, None while it is alive, without reaping it.
@@ -69,12 +72,12 @@ class Leader:
     def reap(self) -> RankReaped:
         """Release the pid, and return the resources used by the process and the children it waited for.
 
-        The process must have ended. While a debugger keeps it, nothing is released, and the usage is 0.
+        The process must have ended. While a debugger keeps it, nothing is released, and the times are 0.
         """
         _pid, _status, usage = os.wait4(self.pid, os.WNOHANG)
         return RankReaped(
             rank_id=self.spec.rank_id,
-            max_rss=usage.ru_maxrss * 1024,
+            max_rss=usage.ru_maxrss * 1024 if usage.ru_maxrss > self._least_peak else None,
             user_seconds=usage.ru_utime,
             system_seconds=usage.ru_stime,
         )

@@ -363,11 +363,12 @@ def test_devices() -> None:
 
 
 def test_platform_and_framework() -> None:
-    """The plan has the platform, if one was detected, and the framework for the report."""
+    """The plan has the platform, if one was detected, and the framework that `auto` selects, for the report."""
     detected = attrs.evolve(SHARE, node=attrs.evolve(NODE, platform="Slurm", detected_by=("SLURM_JOB_ID",)))
     settings = Settings(framework="torch")
 
     assert ("", "auto") == (_plan({}).platform, _plan({}).framework)
+    assert "mindspore-cluster" == _plan({"MS_SCHED_HOST": "10.0.0.1", "MS_WORKER_NUM": "16"}, table=None).framework
     assert ("Slurm", "torch") == (
         _plan({}, settings, detected).platform,
         _plan({}, settings, detected).framework,

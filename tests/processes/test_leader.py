@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,6 +95,17 @@ def reap(leader: Leader) -> None:
     """Reap it when it has ended."""
     await_ending(leader)
     leader.reap()
+
+
+def test_peak_memory_is_that_of_the_rank(output: Output) -> None:
+    """Without more memory than the runner, whose memory it has until it executes its program, it is unknown."""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + (64 << 20)
+    large, small = start(output, sys.executable, "-c", f"b'x' * {size}"), sh(output, "true")
+    for leader in (large, small):
+        await_ending(leader)
+
+    assert size < (large.reap().max_rss or 0) < 2 * size
+    assert None is small.reap().max_rss
 
 
 def reap_group(leader: Leader) -> None:

@@ -84,17 +84,29 @@ class Outside:
 
 def _run(command: Sequence[str], text: str = "") -> str:
     """Run a command on the terminal until the user leaves it, or SIGTERM ends both; return a note if it fails."""
-    before = signal.signal(signal.SIGINT, _ignore)  # Ctrl-C is for the command, which does not inherit a handler
-    terminate = signal.getsignal(signal.SIGTERM)
+    stops: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
+
+    def stop(signum: int, _frame: object) -> None:
+        stops.append(signum)
+        for popen in started:
+            popen.terminate()
+
+    # Ctrl-C is for the command, which does not inherit a handler.
+    handlers = {
+        signum: signal.signal(signum, act) for signum, act in ((signal.SIGINT, _ignore), (signal.SIGTERM, stop))
+    }
     try:
         with subprocess.Popen(command, stdin=subprocess.PIPE if text else None) as popen:
-            signal.signal(signal.SIGTERM, lambda _signum, _frame: popen.terminate())
+            started.append(popen)
+            if stops:  # before it was started
+                popen.terminate()
             popen.communicate(text.encode(errors="replace") if text else None)
     except OSError as error:
         return f"cannot start {printable(command[0])}: {reason(error)}"
     finally:
-        signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, terminate)
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
     return f"{printable(command[0])} failed (exit status {popen.returncode})" if popen.returncode > 0 else ""
 
 
