@@ -23,6 +23,7 @@ LARGEST: Final = 1 << 24  # bytes of a board, enough for 10,000 ranks
 LARGEST_PID: Final = 1 << 22  # of the kernel (proc(5), pid_max)
 LARGEST_SIGNAL: Final = 64
 LARGEST_CODE: Final = 255
+CUT_WORDS: Final = 3  # as in "password = x"
 LARGEST_NUMBER: Final = float(1 << 33)  # of seconds: the year 2242
 
 
@@ -136,11 +137,16 @@ def _signals(data: bytes, began: float) -> tuple[tuple[int, float], ...]:
 
 
 def last_line(end: bytes, size: int) -> tuple[str, ...]:
-    """Return the last line without secrets. Of one that is cut off, the first word may be part of a secret."""
+    """Return the last line without secrets."""
     end = end[: min(size, len(end))]
     if size > len(end):
-        end = end.partition(b"\n")[2] if b"\n" in end.rstrip() else end.partition(b" ")[2]
+        end = end.partition(b"\n")[2] if b"\n" in end.rstrip() else after_secret(end)
     return tuple(line.replace("\t", " ") for line in last_lines(Masker().data(end))[-1:])
+
+
+def after_secret(cut: bytes) -> bytes:
+    """Return a line that was cut off without its first words, which may be the rest of the name and value of a secret."""
+    return b" ".join(cut.split(b" ")[CUT_WORDS:])
 
 
 def _after(at: float, began: float) -> Optional[float]:

@@ -167,8 +167,8 @@ def _plan_text(prepared: Preparation, environ: Mapping[str, str]) -> str:
     plan = {
         "job_id": job.job_id,
         "rank_size": job.rank_size or None,
-        "server_id": job.server_id,
-        "pod_name": job.pod_name,
+        "server_id": masker.text(job.server_id),
+        "pod_name": masker.text(job.pod_name),
         "rank_table": job.table.path if job.table else None,
         "ranks": [
             {"rank_id": rank.rank_id, "local_rank": rank.local_rank, **_process_plan(rank, environ, masker)}

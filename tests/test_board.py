@@ -128,11 +128,12 @@ def test_output_comes_back(shown: Shown) -> None:
     assert {3: len(long), 60: len(last)} == {index: count for index, count in enumerate(rank.activity) if count}
 
 
-def test_start_of_a_long_line_is_left_out(shown: Shown) -> None:
-    """The first word of a line that is cut off could be part of a secret that nothing shows to be one."""
-    shown.write(8, b"token=" + b"s" * 120 + b" the end", 1.0)
+@pytest.mark.parametrize("begin", [b"token=" + b"s" * 120 + b" at the", b"my password = " + b"s" * 113])
+def test_start_of_a_long_line_is_left_out(shown: Shown, begin: bytes) -> None:
+    """The first words of a line that is cut off could be part of a secret and of its name."""
+    shown.write(8, begin + b" 5 steps", 1.0)
 
-    assert ("the end",) == shown.view().ranks[1].last_lines
+    assert ("5 steps",) == shown.view().ranks[1].last_lines
 
 
 def test_limit(shown: Shown) -> None:

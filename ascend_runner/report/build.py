@@ -163,8 +163,8 @@ def _this_node(job: JobSpec) -> dict[str, object]:
     return {
         "node_rank": job.node_number,
         "node_count": job.nodes[0],
-        "server_id": job.server_id,
-        "pod_name": job.pod_name,
+        "server_id": Masker().text(job.server_id),
+        "pod_name": Masker().text(job.pod_name),
         "platform": job.platform,
     }
 

@@ -11,6 +11,7 @@ from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_ends import described, how
 from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import causes, health
@@ -238,7 +239,7 @@ def _peer(peer: Peer) -> str:
 
 def _node(job: JobSpec) -> str:
     pod = f" (pod {job.pod_name})" if job.pod_name else ""
-    return printable(f"{job.server_id}{pod}")
+    return printable(Masker().text(f"{job.server_id}{pod}"))
 
 
 def _others(outcome: Outcome, job: JobSpec) -> list[str]:

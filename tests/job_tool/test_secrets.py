@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
+from contextlib import closing
 from pathlib import Path
 
+from ascend_runner import board_reader
+from ascend_runner.job_tool import jobs
+from ascend_runner.job_tool.live.observer import Observer
 from tests.helpers.planted import SECRETS, WORD
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
@@ -32,6 +38,11 @@ def test_planted(program: Program, tool: Tool, run_dir: Path) -> None:
     wait_until(lambda: tool()[1].count("running  ") and len(written(program)) == len(SECRETS))
     views = [tool(*words)[1] for words in VIEWS]
     lines = [rank["last_line"] for rank in json.loads(views[1])["ranks"]]
+    with closing(Observer(jobs.find(None, os.environ), os.environ)) as observer:
+        views += [rank.last_line for rank in observer.look(()).ranks]
+    (board,) = run_dir.glob("*/board")
+    shown_by_board = board_reader.decode(board.read_bytes(), time.monotonic())
+    views += [line for rank in shown_by_board.ranks for line in rank.last_lines]
     (program.folder / "go").touch()
     status = run.finish()
     views += [run.screen, *(tool(*words)[1] for words in VIEWS)]

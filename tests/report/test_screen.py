@@ -14,6 +14,7 @@ from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import screen
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.planted import SECRETS, WORD
 
 OK = Ending()
 FAILED = Ending(exit_code=1)
@@ -52,6 +53,13 @@ def test_beginning_says_what_runs_where() -> None:
     )
     assert "starting rank 0 of 16 on 10.0.0.1, logs in /log" == screen.starting(job(0))
     assert "starting rank 0 on 10.0.0.1, logs in /log" == screen.starting(attrs.evolve(job(0), rank_size=0))
+
+
+def test_secrets_in_names_of_a_rank_table() -> None:
+    """They are masked by their shape."""
+    lines = [screen.starting(job(0, pod_name=secret)) for secret in SECRETS]
+
+    assert [] == [line for line in lines if WORD in line]
 
 
 def test_beginning_of_another_attempt() -> None:

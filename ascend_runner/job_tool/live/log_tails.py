@@ -16,6 +16,7 @@ from typing import Callable, Final, Optional
 import attrs
 
 from ascend_runner import files
+from ascend_runner.board_reader import after_secret
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.text import last_lines
 from ascend_runner.training import steps
@@ -91,10 +92,10 @@ def _read(path: str, tail: Tail, old_size: Optional[int]) -> Tail:
         file.seek(start)
         data = file.read(tail.size - start)
     if start:
-        data = data.partition(b"\n")[2] or data.partition(b" ")[2]  # the first word may be part of a secret
+        data = data.partition(b"\n")[2] or after_secret(data)
     line = "".join(last_lines(Masker().data(_last_lines(data)))[-1:]).replace("\t", " ").strip()
     return attrs.evolve(tail, line=line or tail.line, step=steps.newest(data, tail.step), is_read=True)
 
 
 def _last_lines(data: bytes) -> bytes:
-    return data if len(data) <= LINE_TAIL else data[-LINE_TAIL:].partition(b"\n")[2] or data[-LINE_TAIL:]
+    return data if len(data) <= LINE_TAIL else data[-LINE_TAIL:].partition(b"\n")[2] or after_secret(data[-LINE_TAIL:])
