@@ -8,7 +8,7 @@ stopped it, and the first to end where nothing is stronger.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
@@ -42,8 +42,11 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
     )
 
 
-def is_open(failed: Death, living: Sequence[Death]) -> bool:
-    """Whether a rank reports what may be a lost peer, and no living rank has reported a failure of its own."""
+def is_open(failed: Death, living: Iterable[Death]) -> bool:
+    """Whether a rank reports what may be a lost peer, and no living rank has reported a failure of its own.
+
+    `living` is read only as far as necessary: to search the output of all ranks can take longer than to stop them.
+    """
     if suspicion(failed) not in {Suspicion.ITSELF_OR_A_PEER, Suspicion.REPORTS_A_PEER}:
         return False
     return all(suspicion(death) is not Suspicion.FAILED_BY_ITSELF for death in living)

@@ -59,12 +59,13 @@ class Investigation:
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Return whether a failure only reports a lost peer, and no living rank has reported a cause yet."""
-        failed = failed_rank.in_memory(self._failed_ranks([failure]), Circumstances())
-        others = [
+        (failed,) = failed_rank.in_memory(self._failed_ranks([failure]), Circumstances())
+        others = (
             FailedRank(rank_id=0, pid=0, ending=Ending(), tail=output.tail[-LIVING_END:], is_stopped=True)
             for output in living
-        ]
-        return root_cause.is_open(failed[0], failed_rank.in_memory(others, Circumstances()))
+        )
+        deaths = (failed_rank.in_memory([other], Circumstances())[0] for other in others)
+        return root_cause.is_open(failed, deaths)
 
     def diagnose(
         self,

@@ -128,3 +128,13 @@ def test_what_is_worth_a_wait(is_open: bool, log: bytes, others: list[bytes]) ->
     living = [stopped(rank_id, other) for rank_id, other in enumerate(others, 1)]
 
     assert is_open == root_cause.is_open(failed(0, log), living)
+
+
+@pytest.mark.parametrize(("log", "unread"), [(NAN, 3), (LOST, 1)])
+def test_output_that_decides_nothing_is_not_searched(log: bytes, unread: int) -> None:
+    """The output of living ranks is read only after a consequence, up to the first error of its own."""
+    living = (stopped(rank_id, other) for rank_id, other in enumerate((TRAINING, NAN, TRAINING), 1))
+
+    root_cause.is_open(failed(0, log), living)
+
+    assert unread == len(list(living))
