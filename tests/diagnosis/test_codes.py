@@ -211,11 +211,12 @@ def test_every_meaning_is_one_line() -> None:
     ],
 )
 def test_phrases(phrase: str, kind: Kind, line: str) -> None:
-    """Errors of frameworks without a code are recognised by their text."""
-    found = first_phrase(["step 1", line])
+    """Errors of frameworks without a code are recognised by their text, in upper and lower case."""
+    for text in (line, line.upper(), line.lower()):
+        found = first_phrase(["step 1", text])
 
-    assert found
-    assert (phrase, kind, line) == (found.code.name, found.code.kind, found.line)
+        assert found
+        assert (phrase, kind, text) == (found.code.name, found.code.kind, found.line)
 
 
 def test_no_phrase() -> None:
