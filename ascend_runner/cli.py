@@ -12,13 +12,14 @@ from typing import Final, Union
 import attrs
 
 import ascend_runner
-from ascend_runner import launching
 from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError, StopRequestedError, reason
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
 from ascend_runner.host import terminal
 from ascend_runner.inspection.precheck import Precheck, Subjects
-from ascend_runner.launcher import Launcher
+from ascend_runner.launcher import launching
+from ascend_runner.launcher.launcher import Launcher
+from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.output.console import Console
 from ascend_runner.output.messages import Level, Messages, format_message
 from ascend_runner.plan.job import RankSpec
@@ -26,7 +27,6 @@ from ascend_runner.plan.secrets import Masker
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
-from ascend_runner.rank_record import Outcome
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.model import Settings, decode

@@ -11,7 +11,7 @@ import attrs
 
 from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
-from ascend_runner.launcher import own_temporary_folder
+from ascend_runner.launcher.launcher import own_temporary_folder
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.platforms import detect, folders
 from ascend_runner.platforms import table as platform_table

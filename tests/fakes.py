@@ -1,6 +1,6 @@
 """A node in virtual time: processes, output, clock and evidence for the manager, without a process or a second passed.
 
-The fakes keep the contracts of `managed_node.Processes`, `Output` and `Clock`, see tests/test_manager_protocols.py.
+The fakes keep the contracts of `managed_node.Processes`, `Output` and `Clock`, see tests/manager/test_managed_node.py.
 Misuse that the kernel would punish only sometimes, such as signalling a reaped rank, fails here at once.
 """
 
@@ -17,9 +17,9 @@ from typing import Callable, Final, Optional, Union
 import attrs
 
 from ascend_runner.diagnosis.stack_groups import RankStack
-from ascend_runner.facts import Beat, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.managed_node import ManagedNode
+from ascend_runner.manager.managed_node import ManagedNode
+from ascend_runner.observations.facts import Beat, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.services.requests import Requests
 from ascend_runner.supervision.events import Emptied, Ending, Exited

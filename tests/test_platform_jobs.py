@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from ascend_runner.launcher import Launcher
+from ascend_runner.launcher.launcher import Launcher
 from ascend_runner.output.messages import Messages
 from ascend_runner.platforms import detect
 from ascend_runner.processes.signals import Signals

@@ -35,7 +35,7 @@ def test_before_the_guardian_listens(program: Program, signum: signal.Signals) -
 
 
 @pytest.mark.parametrize("signum", [SIGTERM, SIGINT, SIGHUP, SIGQUIT])
-@pytest.mark.parametrize("module", ["ascend_runner.cli", "ascend_runner.manager"])
+@pytest.mark.parametrize("module", ["ascend_runner.cli", "ascend_runner.manager.manager"])
 def test_while_the_runner_imports(program: Program, module: str, signum: signal.Signals) -> None:
     """The signal stays pending until the runner handles it: no rank is started, and the status is 128 + S."""
     run = start_held(program, module, "/bin/sleep", "1000")

@@ -9,7 +9,7 @@ from typing import Final, Union
 import attrs
 
 from ascend_runner.host.host import Host
-from ascend_runner.launcher import Launcher
+from ascend_runner.launcher.launcher import Launcher
 from ascend_runner.output.messages import Messages
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Problem

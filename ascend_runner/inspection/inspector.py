@@ -10,13 +10,13 @@ from signal import SIGSTOP
 from typing import Final, Optional
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.facts import Fact
 from ascend_runner.guardian import sweep
 from ascend_runner.host import bounded
 from ascend_runner.host.host import Host
 from ascend_runner.inspection import child
 from ascend_runner.inspection.node import Node, Place
 from ascend_runner.inspection.watchlist import notice
+from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import Phase, State

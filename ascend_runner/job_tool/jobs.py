@@ -16,7 +16,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import files
-from ascend_runner.board_reader import LARGEST_NUMBER, LARGEST_PID
+from ascend_runner.board.reader import LARGEST_NUMBER, LARGEST_PID
 from ascend_runner.errors import AscendRunnerError, SettingsError
 from ascend_runner.guardian import process_tree
 from ascend_runner.services import run_folder

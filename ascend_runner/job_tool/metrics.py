@@ -17,8 +17,8 @@ from ascend_runner.job_tool import snapshot
 from ascend_runner.job_tool.process_meter import Usage
 from ascend_runner.job_tool.snapshot import RUNNING, Condition, Snapshot
 from ascend_runner.members import Members
+from ascend_runner.observations.rank_record import RankState
 from ascend_runner.plan.secrets import Masker
-from ascend_runner.rank_record import RankState
 from ascend_runner.supervision import quiet
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.state import Phase

@@ -7,10 +7,10 @@ from typing import Final
 
 from ascend_runner.diagnosis import stack_groups
 from ascend_runner.evidence.stacks import StackCollector
-from ascend_runner.facts import HangSeen
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import executables
 from ascend_runner.job_tool.snapshot import RUNNING, Snapshot
+from ascend_runner.observations.facts import HangSeen
 from ascend_runner.report import stacks
 
 LIMIT: Final = 60.0  # seconds for all ranks; only the user waits for them

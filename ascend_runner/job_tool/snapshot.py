@@ -12,8 +12,9 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner import board, board_reader, files, report_file
-from ascend_runner.board_reader import LARGEST_PID, View
+from ascend_runner import files, report_file
+from ascend_runner.board import board, reader
+from ascend_runner.board.reader import LARGEST_PID, View
 from ascend_runner.errors import UnreadableError
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
@@ -155,7 +156,7 @@ def read_board(job: FoundJob) -> Optional[View]:
         fd = os.open(os.path.join(job.run_folder, board.NAME), files.READ_FLAGS)
         with open(fd, "rb", buffering=0) as file:
             size = os.fstat(fd).st_size
-            view = board_reader.decode(file.read(size) if size <= board_reader.LARGEST else b"", time.monotonic())
+            view = reader.decode(file.read(size) if size <= reader.LARGEST else b"", time.monotonic())
             return view if view.runner_pid == job.runner_pid else None
     return None
 
@@ -210,7 +211,7 @@ def _log_ends(seen: Snapshot) -> Iterator[tuple[int, bytes]]:
 
 def _last_line(end: bytes) -> str:
     """Return the last line without secrets; one that fills LINE_END has not been read from its beginning."""
-    return "".join(board_reader.last_line(end[-LINE_END:], len(end) + (len(end) >= LINE_END)))
+    return "".join(reader.last_line(end[-LINE_END:], len(end) + (len(end) >= LINE_END)))
 
 
 def _existing(path: str) -> str:

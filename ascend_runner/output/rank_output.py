@@ -9,8 +9,8 @@ from typing import Callable, Final
 
 from ascend_runner.activity import Activity
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.facts import RankOutput
 from ascend_runner.host import bounded
+from ascend_runner.observations.facts import RankOutput
 from ascend_runner.output.console import Console
 from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_file import DiskWarnings, LogFile

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ascend_runner.facts import Fact
 from ascend_runner.host import npu
 from ascend_runner.host.host import Host
+from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.preparation import machine
 from ascend_runner.supervision.findings import InspectAction, NodeFinding

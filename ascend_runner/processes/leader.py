@@ -15,8 +15,8 @@ from signal import SIGPIPE, SIGXFSZ
 from typing import Final
 
 from ascend_runner import errors
-from ascend_runner.facts import RankReaped
 from ascend_runner.guardian import process_tree
+from ascend_runner.observations.facts import RankReaped
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes.exit_watch import refuse_the_last_descriptors
 from ascend_runner.supervision.events import Ending, SpawnFailed

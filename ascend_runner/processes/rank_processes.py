@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from signal import SIGCONT
 from typing import Union
 
-from ascend_runner.facts import RankReaped
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.host import cgroup
 from ascend_runner.host.host import Host
+from ascend_runner.observations.facts import RankReaped
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.processes import rank_tree
 from ascend_runner.processes.exit_watch import ExitWatch

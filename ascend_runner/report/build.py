@@ -14,9 +14,9 @@ from typing import Final, cast
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.lifecycle.machine import Event, Job, JobState
+from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
-from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import causes, clocks, rank_member
 from ascend_runner.report.document import iso, plain_members
 

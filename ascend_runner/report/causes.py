@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ascend_runner.rank_record import Outcome
+from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import checkpoint
 from ascend_runner.supervision.events import (
     Cause,

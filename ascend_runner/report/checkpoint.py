@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ascend_runner.facts import CheckpointEnded
+from ascend_runner.observations.facts import CheckpointEnded
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import Ending, SignalReceived, Slowdown, signal_name
 from ascend_runner.supervision.findings import NodeFinding

@@ -9,8 +9,8 @@ import attrs
 
 from ascend_runner.host import clock
 from ascend_runner.host.clock import Clock
+from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.rank_record import Outcome
 from ascend_runner.report.disk import Disk
 
 LIMIT: Final = 0.5  # seconds for a disk to return its time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ascend_runner.rank_record import Outcome
+from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report.document import iso
 from ascend_runner.supervision.events import Exited, HangDetected
 from ascend_runner.supervision.findings import FindingKind, NodeFinding

@@ -17,15 +17,15 @@ from ascend_runner.evidence import disks, failed_rank, kernel_log
 from ascend_runner.evidence import memory as memory_evidence
 from ascend_runner.evidence.failed_rank import FailedRank
 from ascend_runner.evidence.stacks import STACKS_LIMIT, StackCollector
-from ascend_runner.facts import HangSeen, RankOutput
 from ascend_runner.host import bounded, executables, memory
 from ascend_runner.host.host import Host
 from ascend_runner.host.memory import MemorySample
 from ascend_runner.lifecycle import failure
 from ascend_runner.lifecycle.machine import Restart
+from ascend_runner.observations.facts import HangSeen, RankOutput
+from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
-from ascend_runner.rank_record import Outcome
 from ascend_runner.supervision.events import Ending, Exited, HangDetected, Slowdown
 from ascend_runner.supervision.findings import WatchAction
 from ascend_runner.text import lines_of

@@ -17,12 +17,12 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
-from ascend_runner.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.host import bounded
 from ascend_runner.lifecycle import events, machine
 from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
+from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
+from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.rank_record import Outcome
 from ascend_runner.report import build, checkpoint, clocks, document, health, html_page, reruns
 from ascend_runner.report.disk import Disk, write_last_cause
 from ascend_runner.report.event_log import EventLog

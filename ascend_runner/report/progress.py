@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Callable, Protocol
 
-from ascend_runner.facts import CheckpointEnded, Escaped, Fact, HangSeen, RankOutput, SignalUnhandled, Swept
+from ascend_runner.observations.facts import (
+    CheckpointEnded,
+    Escaped,
+    Fact,
+    HangSeen,
+    RankOutput,
+    SignalUnhandled,
+    Swept,
+)
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import checkpoint, screen, stacks
 from ascend_runner.supervision.events import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ascend_runner.rank_record import RankRecord
+from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.report.document import iso
 
 

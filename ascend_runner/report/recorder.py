@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
 from ascend_runner.host import bounded, clock, memory
 from ascend_runner.host.host import Host
 from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.observations.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
+from ascend_runner.observations.rank_record import Outcome, RankRecord
+from ascend_runner.observations.stopped_ranks import StoppedRanks
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.plan.secrets import Masker
-from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import html_page
-from ascend_runner.stopped_ranks import StoppedRanks
 from ascend_runner.supervision.events import Exited, LimitReached, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines

@@ -10,10 +10,10 @@ from collections.abc import Collection
 from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Final
 
+from ascend_runner.observations.rank_ends import described, how
+from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.plan.secrets import Masker
-from ascend_runner.rank_ends import described, how
-from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import causes, health
 from ascend_runner.supervision.events import (
     Cause,

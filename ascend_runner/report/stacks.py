@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ascend_runner.facts import Beat, HangSeen
+from ascend_runner.observations.facts import Beat, HangSeen
 from ascend_runner.text import printable, rank_list
 
 FRAMES_SHOWN: Final = 12

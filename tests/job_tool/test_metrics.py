@@ -15,11 +15,11 @@ import attrs
 import pytest
 from prometheus_client import core, parser
 
-from ascend_runner.board_reader import View
+from ascend_runner.board.reader import View
 from ascend_runner.job_tool import metric_outputs, metrics
 from ascend_runner.job_tool.process_meter import Usage
 from ascend_runner.job_tool.snapshot import Snapshot
-from ascend_runner.rank_record import RankRecord
+from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.supervision.state import Phase
 from ascend_runner.training.steps import Step
 from tests.helpers.planted import SECRETS, WORD

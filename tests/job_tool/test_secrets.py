@@ -9,7 +9,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from ascend_runner import board_reader
+from ascend_runner.board import reader
 from ascend_runner.job_tool import jobs
 from ascend_runner.job_tool.live.observer import Observer
 from tests.helpers.planted import SECRETS, WORD
@@ -41,7 +41,7 @@ def test_planted(program: Program, tool: Tool, run_dir: Path) -> None:
     with closing(Observer(jobs.find(None, os.environ), os.environ)) as observer:
         views += [rank.last_line for rank in observer.look(()).ranks]
     (board,) = run_dir.glob("*/board")
-    shown_by_board = board_reader.decode(board.read_bytes(), time.monotonic())
+    shown_by_board = reader.decode(board.read_bytes(), time.monotonic())
     views += [line for rank in shown_by_board.ranks for line in rank.last_lines]
     (program.folder / "go").touch()
     status = run.finish()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.facts import CheckpointEnded, SavedCheckpoint
+from ascend_runner.observations.facts import CheckpointEnded, SavedCheckpoint
 from ascend_runner.report import checkpoint
 from ascend_runner.supervision.events import Ending
 

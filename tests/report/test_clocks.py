@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from ascend_runner.host.clock import Clock
-from ascend_runner.rank_record import Outcome
+from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import clocks
 from ascend_runner.report.disk import Disk
 from ascend_runner.supervision.events import Ending, Exited

@@ -9,10 +9,10 @@ from pathlib import Path
 import attrs
 
 from ascend_runner.errors import OutputError, StopRequestedError
-from ascend_runner.facts import LimitChanged
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Policy, Restart
+from ascend_runner.observations.facts import LimitChanged
+from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report.disk import write_last_cause
 from ascend_runner.report.journal import Journal
 from ascend_runner.supervision.events import Ending, Exited, SignalReceived, Spawned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from ascend_runner.facts import Escaped, Fact, HangSeen, RankOutput, RankReaped, Swept
+from ascend_runner.observations.facts import Escaped, Fact, HangSeen, RankOutput, RankReaped, Swept
 from ascend_runner.report.progress import Progress
 from ascend_runner.supervision.events import (
     DeadlineReached,

@@ -9,8 +9,8 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause
 from ascend_runner.lifecycle.machine import Policy
+from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.rank_record import Outcome, RankRecord
 from ascend_runner.report import screen
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 from tests.helpers.plans import job_spec, rank_spec

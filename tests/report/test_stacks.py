@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ascend_runner.diagnosis.finding import StackGroup
-from ascend_runner.facts import Beat, HangSeen
+from ascend_runner.observations.facts import Beat, HangSeen
 from ascend_runner.report import stacks
 
 

@@ -17,7 +17,7 @@ from typing import Final, Optional
 import attrs
 import pytest
 
-from ascend_runner.facts import Beat, SavedCheckpoint
+from ascend_runner.observations.facts import Beat, SavedCheckpoint
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services import run_folder
 from ascend_runner.services.heartbeats import VARIABLE, Heartbeats, receiving

@@ -15,10 +15,10 @@ import time
 from itertools import cycle
 from typing import TYPE_CHECKING, Callable
 
-from ascend_runner import launching
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
-from ascend_runner.launcher import Launcher
+from ascend_runner.launcher import launching
+from ascend_runner.launcher.launcher import Launcher
 from ascend_runner.output.console import Console
 from ascend_runner.output.messages import Level, Messages, format_message
 from ascend_runner.processes.signals import Signals

@@ -16,7 +16,7 @@ from typing import Callable, Final, Optional
 import attrs
 
 from ascend_runner import files
-from ascend_runner.board_reader import after_secret
+from ascend_runner.board.reader import after_secret
 from ascend_runner.plan.secrets import Masker
 from ascend_runner.text import last_lines
 from ascend_runner.training import steps

@@ -9,7 +9,7 @@ from typing import Optional
 
 import attrs
 
-from ascend_runner.board_reader import View
+from ascend_runner.board.reader import View
 from ascend_runner.host.host import Host
 from ascend_runner.job_tool import screens, snapshot
 from ascend_runner.job_tool.jobs import FoundJob

@@ -7,10 +7,10 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.board_reader import View
+from ascend_runner.board.reader import View
 from ascend_runner.job_tool.live.view import RankView, State
 from ascend_runner.job_tool.snapshot import Snapshot
-from ascend_runner.rank_record import RankRecord, RankState
+from ascend_runner.observations.rank_record import RankRecord, RankState
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.text import printable
 

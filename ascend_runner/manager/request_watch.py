@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Optional
 
-from ascend_runner.facts import CheckpointEnded, Fact, HangSeen, LimitChanged, SignalsSent, SignalUnhandled
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.managed_node import ManagedNode
+from ascend_runner.manager.managed_node import ManagedNode
+from ascend_runner.observations.facts import CheckpointEnded, Fact, HangSeen, LimitChanged, SignalsSent, SignalUnhandled
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.checkpoints import ANSWER_LIMIT
 from ascend_runner.supervision.events import (

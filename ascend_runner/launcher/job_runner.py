@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner import board, summary
+from ascend_runner.board import board, summary
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.host.host import Host
-from ascend_runner.job_hooks import JobHooks
-from ascend_runner.launcher import Launcher
+from ascend_runner.launcher.job_hooks import JobHooks
+from ascend_runner.launcher.launcher import Launcher
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
-from ascend_runner.managed_node import ManagedNode
-from ascend_runner.manager import Manager
+from ascend_runner.manager.managed_node import ManagedNode
+from ascend_runner.manager.manager import Manager
+from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.output.console import Console
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.plan.attempts import of_attempt, with_checkpoint_requests
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.preparation import inspection, machine
 from ascend_runner.processes.rank_processes import RankProcesses
-from ascend_runner.rank_record import Outcome
 from ascend_runner.report import causes, checkpoint, holding, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress

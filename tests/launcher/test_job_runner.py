@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ascend_runner.job_runner import JobRunner
+from ascend_runner.launcher.job_runner import JobRunner
 from ascend_runner.lifecycle.machine import Event, Kind
 
 

@@ -2,7 +2,7 @@
 
 An observer of the manager's facts. A store needs no system call, wakes no process and never blocks, so an idle runner
 stays idle, however many processes read the board. Without room for the file or a file system in memory, the job runs
-without a board. The runner never reads it. Each attempt has its own; `board_reader` decodes it.
+without a board. The runner never reads it. Each attempt has its own; `reader` decodes it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final
 
 from ascend_runner import activity
 from ascend_runner.activity import Activity
-from ascend_runner.facts import Fact, LimitChanged, RankOutput, SignalsSent
 from ascend_runner.host import memory
+from ascend_runner.observations.facts import Fact, LimitChanged, RankOutput, SignalsSent
+from ascend_runner.observations.stopped_ranks import StoppedRanks
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.stopped_ranks import StoppedRanks
 from ascend_runner.supervision.events import Exited, Spawned
 from ascend_runner.supervision.state import Phase, State
 
@@ -83,7 +83,7 @@ class Board:
 
     @property
     def content(self) -> bytes:
-        """A copy of the board, see `board_reader.decode`."""
+        """A copy of the board, see `reader.decode`."""
         return bytes(self._room)
 
     def observe(self, fact: Fact, at: float) -> None:

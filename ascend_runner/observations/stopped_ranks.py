@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ascend_runner.facts import CheckpointEnded, Fact
+from ascend_runner.observations.facts import CheckpointEnded, Fact
 from ascend_runner.supervision.events import Cause, Ending, Exited
 from ascend_runner.supervision.state import State
 

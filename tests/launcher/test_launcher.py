@@ -19,7 +19,7 @@ from tests.helpers.job_files import contradictions
 from tests.helpers.program import Program, Run, run_to_end, sentence
 from tests.helpers.waiting import wait_until
 
-VALID = Path(__file__).parents[1] / "fixtures" / "valid"
+VALID = Path(__file__).parents[2] / "fixtures" / "valid"
 INVALID = VALID.parent / "invalid"
 GROUP_LIST = (VALID / "group_list_8_devices.json").read_bytes()
 SERVER_LIST = (VALID / "server_list_8_devices.json").read_bytes()

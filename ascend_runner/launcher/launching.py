@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
-from ascend_runner.job_runner import JobRunner
-from ascend_runner.launcher import Launcher
+from ascend_runner.launcher.job_runner import JobRunner
+from ascend_runner.launcher.launcher import Launcher
+from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.output.console import Console
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.preparation.record import Preparation
-from ascend_runner.rank_record import Outcome
 
 
 def prepare(launcher: Launcher, command: Sequence[str], version: str, console: Console) -> Preparation:

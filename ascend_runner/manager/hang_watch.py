@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Optional
 
 import attrs
 
-from ascend_runner.facts import Beat, Fact
-from ascend_runner.managed_node import ManagedNode
+from ascend_runner.manager.managed_node import ManagedNode
+from ascend_runner.observations.facts import Beat, Fact
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import HangDetected, Slowdown
 from ascend_runner.supervision.findings import WatchAction

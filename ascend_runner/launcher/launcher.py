@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ascend_runner import errors, files
-from ascend_runner.facts import LimitChanged
 from ascend_runner.host import cores, network, terminal
 from ascend_runner.host.host import Host
+from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.output import log_folder
 from ascend_runner.output.messages import Messages
 from ascend_runner.plan.attempts import of_attempt

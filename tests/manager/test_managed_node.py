@@ -14,7 +14,7 @@ from typing import Protocol, Union
 import pytest
 
 from ascend_runner.activity import Activity
-from ascend_runner.managed_node import Clock, Output, Processes
+from ascend_runner.manager.managed_node import Clock, Output, Processes
 from ascend_runner.output.console import Console
 from ascend_runner.output.rank_output import RankOutputs
 from ascend_runner.plan.job import RankSpec

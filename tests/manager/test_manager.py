@@ -11,7 +11,8 @@ import attrs
 import pytest
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.facts import (
+from ascend_runner.manager.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
+from ascend_runner.observations.facts import (
     CheckpointEnded,
     Escaped,
     Fact,
@@ -23,7 +24,6 @@ from ascend_runner.facts import (
     SignalUnhandled,
     Swept,
 )
-from ascend_runner.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
 from ascend_runner.supervision.events import (
     Emptied,
     Ending,

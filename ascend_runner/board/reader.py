@@ -12,9 +12,10 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner import activity, board
+from ascend_runner import activity
+from ascend_runner.board import board
+from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.plan.secrets import Masker
-from ascend_runner.rank_record import RankRecord
 from ascend_runner.supervision.events import Ending
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import last_lines, printable

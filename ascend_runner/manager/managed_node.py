@@ -1,7 +1,7 @@
 """The node as the manager sees it: processes, output, a clock and evidence, as protocols.
 
 The real ones are in `processes`, `output` and `report`, the fakes in tests/fakes.py. Both pass the contract tests in
-tests/test_manager_protocols.py.
+tests/manager/test_managed_node.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from ascend_runner.facts import Beat, HangSeen, RankOutput, RankReaped, SavedCheckpoint
+from ascend_runner.observations.facts import Beat, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited, Slowdown
 from ascend_runner.supervision.findings import NodeFinding

@@ -15,11 +15,12 @@ from typing import Final
 import attrs
 import pytest
 
-from ascend_runner import activity, board, board_reader
-from ascend_runner.board import Board
-from ascend_runner.board_reader import View
-from ascend_runner.facts import LimitChanged, RankOutput, SignalsSent
-from ascend_runner.rank_record import RankState
+from ascend_runner import activity
+from ascend_runner.board import board, reader
+from ascend_runner.board.board import Board
+from ascend_runner.board.reader import View
+from ascend_runner.observations.facts import LimitChanged, RankOutput, SignalsSent
+from ascend_runner.observations.rank_record import RankState
 from ascend_runner.supervision.events import Ending, Exited, Spawned
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
@@ -51,7 +52,7 @@ class Shown:
 
     def view(self, after: float = 100.0) -> View:
         """Decode it."""
-        return board_reader.decode(bytes(self.room), self.began + after)
+        return reader.decode(bytes(self.room), self.began + after)
 
 
 @pytest.fixture(name="shown")
@@ -173,7 +174,7 @@ def test_board_is_a_private_file_in_memory(in_memory: Path, tmp_path: Path) -> N
     made.observe(Spawned(8, 4711), 0.0)
     file = in_memory / board.NAME
     status = file.stat()
-    view = board_reader.decode(file.read_bytes(), 0.0)
+    view = reader.decode(file.read_bytes(), 0.0)
     board.opened("", JOB, lambda: None)
     board.opened(str(tmp_path), JOB, lambda: None)
 
@@ -194,7 +195,7 @@ def test_hostile_boards() -> None:
     for number in range(FUZZED):
         data = damaged(good, dice, number)
         try:
-            view = board_reader.decode(data, shown.began + dice.choice([0.0, 10.0, -1e9, 1e6]))
+            view = reader.decode(data, shown.began + dice.choice([0.0, 10.0, -1e9, 1e6]))
         except ValueError:
             continue
         read += 1
@@ -222,4 +223,4 @@ def check_numbers(members: dict[str, object]) -> None:
     for name, value in members.items():
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, float):
-                assert 0.0 <= number <= 3 * board_reader.LARGEST_NUMBER, name
+                assert 0.0 <= number <= 3 * reader.LARGEST_NUMBER, name

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Optional
 
-from ascend_runner import board_reader
-from ascend_runner.board import Board
-from ascend_runner.board_reader import View
+from ascend_runner.board import reader
+from ascend_runner.board.board import Board
+from ascend_runner.board.reader import View
 from ascend_runner.host import bounded
+from ascend_runner.observations.rank_record import RankState
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.rank_record import RankState
 from ascend_runner.supervision import quiet
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import duration, rank_list
@@ -47,7 +47,7 @@ def writing(spec: JobSpec, board: Board, last_step: LastStep, write: Callable[[s
 
     def run() -> None:
         while not closing.wait(interval):
-            text = sentence(board_reader.decode(board.content, time.monotonic()), last_step() or {}, interval)
+            text = sentence(reader.decode(board.content, time.monotonic()), last_step() or {}, interval)
             if text:
                 write(text)
 

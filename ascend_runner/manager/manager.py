@@ -14,14 +14,14 @@ from typing import Final, Optional, Union
 import attrs
 
 from ascend_runner import errors
-from ascend_runner.facts import Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.guardian.sweep import POLL_INTERVAL
-from ascend_runner.hang_watch import HangWatch
-from ascend_runner.managed_node import ManagedNode
+from ascend_runner.manager.hang_watch import HangWatch
+from ascend_runner.manager.managed_node import ManagedNode
+from ascend_runner.manager.request_watch import RequestWatch
+from ascend_runner.observations.facts import Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.processes import leader
-from ascend_runner.request_watch import RequestWatch
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.events import (
     DeadlineReached,

@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from ascend_runner import board, board_reader
-from ascend_runner.facts import CheckpointEnded, Fact, RankOutput
-from ascend_runner.rank_record import RankState
+from ascend_runner.board import board, reader
+from ascend_runner.observations.facts import CheckpointEnded, Fact, RankOutput
+from ascend_runner.observations.rank_record import RankState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, Spawned
 from ascend_runner.supervision.state import Phase, State
@@ -69,7 +69,7 @@ def test_board_and_report_agree(facts: Sequence[Fact], states: str) -> None:
     for fact in (state(Phase.STARTING), *spawned, *facts, *outputs, state(Phase.DONE, last.cause, last.stopped)):
         shown.observe(fact, board.HEAD.unpack_from(shown.content)[-1] + 1.0)
         recorder.observe(fact, 1.0)
-    view = board_reader.decode(shown.content, board.HEAD.unpack_from(shown.content)[-1] + 2.0)
+    view = reader.decode(shown.content, board.HEAD.unpack_from(shown.content)[-1] + 2.0)
 
     assert [STATES[letter] for letter in states] == [rank.state for rank in view.ranks]
     assert [rank.state for rank in view.ranks] == [rank.state for rank in recorder.finish(pytest.fail).ranks]

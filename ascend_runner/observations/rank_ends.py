@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from signal import SIGKILL
 from typing import Final, Optional
 
-from ascend_runner.rank_record import RankState
+from ascend_runner.observations.rank_record import RankState
 from ascend_runner.supervision.events import Ending
 
 WORDS: Final[Mapping[RankState, str]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.facts import CheckpointEnded, Fact
-from ascend_runner.launcher import Launcher
+from ascend_runner.launcher.launcher import Launcher
 from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.observations.facts import CheckpointEnded, Fact
 from ascend_runner.report import checkpoint
 from ascend_runner.report.journal import Journal
 from ascend_runner.services import hooks

@@ -11,9 +11,9 @@ from typing import Final
 import attrs
 import pytest
 
-from ascend_runner import board, summary
-from ascend_runner.board_reader import View
-from ascend_runner.rank_record import RankRecord
+from ascend_runner.board import board, summary
+from ascend_runner.board.reader import View
+from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.supervision.events import Ending
 from ascend_runner.supervision.state import Phase
 from tests.helpers.plans import job_spec, rank_spec

@@ -1,0 +1,1 @@
+"""Takes a job from its settings to its end. See README.md."""

@@ -1,0 +1,1 @@
+"""The loop that runs an attempt, and the node as the loop sees it. See README.md."""
