@@ -296,6 +296,7 @@ def test_limit_of_a_job_that_waits(start: Start, tool: Tool) -> None:
     wait_until(lambda: state_of(tool) == "restarting")
 
     assert any(tool("limit", f"{2**power}s")[0] == 0 for power in range(1, 10))  # the first one that is not in the past
+    wait_until(lambda: " the time limit of the job is now " in tool("events")[1])
     assert 124 == run.finish()
 
 

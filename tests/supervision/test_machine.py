@@ -395,6 +395,17 @@ def test_laws_hold_with_slow_training_and_unhealthy_nodes(ranks: int, save: floa
     assert steps > 10**ranks
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "world",
+    [World(watches=(SLOW, UNHEALTHY)), World(save=SAVE, most_signals=1, watches=(UNHEALTHY,))],
+    ids=["at-once", "after-a-checkpoint"],
+)
+def test_laws_hold_with_3_ranks_on_unhealthy_nodes(world: World) -> None:
+    """The same for 3 ranks; before a checkpoint, slow training is handled as a finding about the node is."""
+    assert explore((0, 1, 2), world) > 10**5
+
+
 def test_table_is_total() -> None:
     """Each phase handles or explicitly ignores each event."""
     events = {
