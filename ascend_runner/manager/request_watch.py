@@ -155,13 +155,17 @@ class RequestWatch:
         """Report the result of the request in progress if it has reached any rank."""
         asked_at, self._asked_at, self._stacks_at = self._asked_at, None, None
         stacks, self._stacks = self._stacks, HangSeen(())
-        reached, self._reached = self._reached & frozenset(self._node.heartbeats.saving_ranks), frozenset()
+        reached, self._reached = self._reached, frozenset()
         if asked_at is None or not request.has_reached:
             return
         self._node.heartbeats.read()  # of ranks that have ended
         saved = self._node.heartbeats.saved_since(asked_at)
         missing = tuple(sorted(self._expected(request.unsaved - saved.keys())))
-        unsaved = (reached - saved.keys()) & endings.keys()
+        failed = {
+            rank_id: endings[rank_id]
+            for rank_id in sorted((reached - saved.keys()) & endings.keys())
+            if not endings[rank_id].is_success
+        }
         unasked = request.unreached & {rank.rank_id for rank in self._job.ranks} - saved.keys() - endings.keys()
         seconds = self._node.clock.now() - asked_at
         self._tell(
@@ -172,10 +176,22 @@ class RequestWatch:
                 saved=saved,
                 missing=missing,
                 stacks=stacks,
-                failed={rank_id: endings[rank_id] for rank_id in sorted(unsaved) if not endings[rank_id].is_success},
+                failed={rank_id: ending for rank_id, ending in failed.items() if self._can_report(rank_id)},
+                failed_since={
+                    rank_id: ending
+                    for rank_id, ending in failed.items()
+                    if not (self._can_report(rank_id) or self._is_answer(ending))
+                },
                 unasked=tuple(sorted(unasked)),
             )
         )
+
+    def _can_report(self, rank_id: int) -> bool:
+        return rank_id in self._node.heartbeats.saving_ranks
+
+    def _is_answer(self, ending: Ending) -> bool:
+        """Return whether a rank may have ended this way because of the request: as shells do, with 128 + the signal."""
+        return ending.exit_status - 128 in {*STOP_SIGNALS, self._job.checkpoint_signum}
 
     def _expected(self, rank_ids: frozenset[int]) -> frozenset[int]:
         """Return the ranks that should have answered: without a checkpoint grace, only those that can report a save."""

@@ -132,9 +132,10 @@ class CheckpointEnded:
 
     `saved` are the reports by rank; one without a path says that the rank has gone on without saving. Those ranks that
     were expected to report as well, but did not, are `missing`, with their `stacks`, which are empty if they were not
-    read; the endings of those that failed before they had reported are in `failed`. Those that were not asked because
-    they do not handle the signal are `unasked`. With `is_cut`, the ranks did not get all the time that they have to
-    report, for example because a further stop signal has arrived.
+    read; the endings of those that failed before they had reported are in `failed`. Of those that cannot report, the
+    endings of those that have failed since the request are in `failed_since`. Those that were not asked because they do
+    not handle the signal are `unasked`. With `is_cut`, the ranks did not get all the time that they have to report, for
+    example because a further stop signal has arrived.
     """
 
     asked_at: float
@@ -144,6 +145,7 @@ class CheckpointEnded:
     missing: tuple[int, ...] = ()
     stacks: HangSeen = HangSeen(())
     failed: Mapping[int, Ending] = {}
+    failed_since: Mapping[int, Ending] = {}
     unasked: tuple[int, ...] = ()
 
     @property

@@ -51,7 +51,10 @@ def ended(fact: CheckpointEnded) -> str:
     if fact.unasked:
         was, does = ("was", "it does") if len(fact.unasked) == 1 else ("were", "they do")
         sentences.append(f"{rank_list(fact.unasked)} {was} not asked, because {does} not handle the signal")
-    return "; ".join([*sentences, *failed(fact.failed)])
+    sentences += failed(fact.failed)
+    for rank_id, ending in fact.failed_since.items():
+        sentences.append(f"rank {rank_id} failed after it was asked for a checkpoint ({ending})")
+    return "; ".join(sentences)
 
 
 def _not_reported(fact: CheckpointEnded) -> str:

@@ -114,7 +114,8 @@ class Progress:
 
     def _checkpoint_ended(self, fact: CheckpointEnded) -> None:
         sentence = checkpoint.ended(fact)
-        if fact.missing or fact.failed or fact.unasked or (fact.saved and not fact.parts):
+        is_incomplete = fact.missing or fact.failed or fact.failed_since or fact.unasked
+        if is_incomplete or (fact.saved and not fact.parts):
             self._messages.warning(sentence)
         elif sentence:
             self._messages.info(sentence)

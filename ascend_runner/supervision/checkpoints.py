@@ -70,20 +70,20 @@ def asked(state: State, event: AskedToSave) -> Step:
     state = attrs.evolve(state, checkpoint=request)
     if reached and request.before_limit:
         state = _stopping(state, request.before_limit)
-    return _proceed(state)
+    return proceed(state)
 
 
 def saved(state: State, event: Saved) -> Step:
     """Record that a rank has saved its part. The request may have reached it through another rank."""
     state = attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, has_reached=True))
-    return answered(state, event.rank_id)
+    return proceed(answered(state, event.rank_id))
 
 
-def answered(state: State, rank_id: int, actions: tuple[Action, ...] = ()) -> Step:
+def answered(state: State, rank_id: int) -> State:
     """Stop waiting for a rank that has saved or ended."""
     request = state.checkpoint
     request = attrs.evolve(request, unreached=request.unreached - {rank_id}, unsaved=request.unsaved - {rank_id})
-    return _proceed(attrs.evolve(state, checkpoint=request), actions)
+    return attrs.evolve(state, checkpoint=request)
 
 
 def time_is_over(state: State, _event: DeadlineReached) -> Step:
@@ -103,7 +103,7 @@ def _asking(state: State) -> Step:
     return state, (AskToSave(ranks), SetDeadline(state.checkpoint_grace or ANSWER_LIMIT))
 
 
-def _proceed(state: State, actions: tuple[Action, ...] = ()) -> Step:
+def proceed(state: State, actions: tuple[Action, ...] = ()) -> Step:
     """Continue or stop if no answer is missing any more."""
     request = state.checkpoint
     if request.is_being_sent or request.unsaved or not (request.has_reached or state.cause):

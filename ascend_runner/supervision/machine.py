@@ -171,10 +171,8 @@ def _exited_while_saving(state: State, event: Exited) -> Step:
     if state.cause is None and not event.ending.is_success:
         return _exited(state, event)
     asked = (AskToStop(event.rank_id, state.stop_signum),) if event.has_stragglers and state.cause is None else ()
-    state, actions = settle(state.without_leader(event), asked)
-    return (
-        checkpoints.answered(state, event.rank_id, actions) if state.phase is Phase.CHECKPOINTING else (state, actions)
-    )
+    state, actions = settle(checkpoints.answered(state.without_leader(event), event.rank_id), asked)
+    return checkpoints.proceed(state, actions) if state.phase is Phase.CHECKPOINTING else (state, actions)
 
 
 def _signalled_while_saving(state: State, event: SignalReceived) -> Step:

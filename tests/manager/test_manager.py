@@ -701,7 +701,18 @@ def test_rank_that_fails_instead_of_saving_is_named(node: FakeNode, recording: R
     state = run(node, 3, recording, checkpoint_grace=60.0)
 
     assert SignalReceived(SIGTERM) == state.cause
-    assert ({0: FAILED}, [1]) == (ended(recording).failed, [*ended(recording).saved])
+    found = ended(recording)
+    assert ({0: FAILED}, {2: FAILED}, [1], ()) == (found.failed, found.failed_since, [*found.saved], found.missing)
+
+
+@pytest.mark.parametrize("ending", [Ending(), Ending(128 + SIGUSR1), Ending(signum=SIGTERM)])
+def test_end_of_a_rank_is_its_answer(node: FakeNode, recording: Recording, ending: Ending) -> None:
+    """A rank that cannot report a checkpoint, and ends when it is asked for one, is neither missing nor failed."""
+    node.processes.behaviours = dict.fromkeys((0, 1), attrs.evolve(SAVER, exits=(3.0, ending)))
+    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    run(node, 2, recording, checkpoint_grace=60.0)
+
+    assert ((), {}, {}) == (ended(recording).missing, ended(recording).failed, ended(recording).failed_since)
 
 
 def test_second_signal_stops_and_third_one_kills(node: FakeNode) -> None:

@@ -39,6 +39,13 @@ def test_wait_that_was_cut_short_was_not_the_limit() -> None:
     assert "ranks 0, 1 had not reported a checkpoint when the ranks were stopped after 2.3 s" == checkpoint.ended(fact)
 
 
+def test_rank_that_cannot_report_and_has_failed_is_named() -> None:
+    """Whether it had saved is unknown."""
+    fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, failed_since={1: Ending(1)})
+
+    assert checkpoint.ended(fact).endswith("; rank 1 failed after it was asked for a checkpoint (exit status 1)")
+
+
 def test_last_checkpoint_is_named() -> None:
     """With its step, the ranks that it lacks, and its path."""
     fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, missing=(1,))
