@@ -94,7 +94,7 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
 
     is_late = is_stopped or bool(ending and ending.signum)
     told = statements.choose(lines, is_late=is_late)
-    found = _detailed(_find_code(lines[-NEAR:] if is_stopped else lines, told, plog), lines, told)
+    found = _detailed(_find_code(lines[-NEAR:] if is_stopped and not told else lines, told, plog), lines, told)
     evidence = _evidence(told, lines, found)
     if told is None and found is None:
         record = shown(statements.error_line(lines, is_stopped=is_stopped))

@@ -170,7 +170,7 @@ root HcomLoadRanktableFile = HCCL cannot find the rank table file
 # torch_npu/npu/__init__.py
 root shared memory segment = NCCL cannot create a segment in /dev/shm, usually because it is full
     Error while creating shared memory segment
-root Duplicate GPU detected = two ranks use the same device: check LOCAL_RANK and the list of visible devices
+root Duplicate GPU detected = two ranks on one device: check LOCAL_RANK and the list of visible devices
     Duplicate GPU detected
 root ncclInvalidUsage = a collective was called incorrectly, for example by two ranks on one device
     ncclInvalidUsage

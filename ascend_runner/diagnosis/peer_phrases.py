@@ -27,6 +27,13 @@ either heartbeat monitor = a process group's watchdog is stuck, usually because 
 peer another rank's dump signal = another rank has reported a timeout or an error first
     dump signal (?:from another rank|due to .+ from +rank \d)|Another rank reported a timeout
     |a collective timeout on some other rank
+# torch_npu NPUQueue.cpp (ERR00200); TensorFlow base_collective_executor.cc; XLA coordination_service_agent.cc
+either FORCE STOP = device tasks were stopped by the program, usually after an error of another rank
+    \bFORCE STOP\b|PTA force stop
+peer Collective ops is aborted by = a peer exited, or the network failed
+    Collective ops is aborted by
+peer coordination service = a peer exited, or the network failed
+    distributed service detected fatal errors|coordination service has returned error
 # Horovod common/common.h (SHUT_DOWN_ERROR)
 peer Horovod has been shut down = another rank has failed or ended
     Horovod has been shut down
@@ -44,7 +51,7 @@ peer recvValue failed = a peer exited, or the network failed
 peer connectFullMesh failed = no connection to a peer: not started, exited or unreachable
     connectFullMesh failed
 peer store timeout = a collective timed out: a peer did not join it, is slow, or exited
-    wait timeout after \d+ms|Timed out waiting (?:\d+ms )?for (?:recv|send|key)|store->get\('\d+'\) got error
+    wait timeout after \d+ms|Timed out waiting (?:\d+ms )?for (?:recv|send|key)|store->get\('[^']+'\) got error
 peer monitored barrier failed = a collective timed out: a peer did not join it, is slow, or exited
     monitoredBarrier|failed to pass monitoredBarrier|Ranks? .* failed to (?:report|reach)
 # MindSpore distributed/cluster/topology and msrun; torch c10d rendezvous
@@ -57,7 +64,7 @@ peer It may exit with exception = MindSpore's scheduler lost a worker
 peer Spawned worker process number is not as expected = a MindSpore worker exited early
     Spawned worker process number is not as expected
 peer Timed out waiting for clients = not all ranks joined the rendezvous
-    timed out.*(?:waiting for clients|trying to connect to)|clients joined
+    timed out.*(?:waiting for clients|trying to connect to|in store based barrier)|clients joined
 # errno(3): ECONNRESET, ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, EPIPE; gloo transport/tcp/pair.cc; torch c10d Utils.hpp
 lost Connection closed by peer = the remote side closed the connection
     Connection closed by (?:remote )?peer|Connection was likely closed

@@ -15,6 +15,7 @@ from ascend_runner.text import LAST_LINES
 
 FAR: Final = 200  # lines between two errors that belong together: other ranks of a launcher write in between
 LAST_WORDS: Final = 4  # last lines in which the same may explain the end of a rank that was stopped
+EPILOGUE_LINES: Final = 400  # lines after an error that libraries may print on the way out
 CLUSTER: Final = 40  # last lines in which an ERROR record may explain an end without any other sign
 
 
@@ -29,7 +30,7 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     crashed = [crash for crash in crashed if not any(error.start < crash.start < error.end for error in raised)]
     told = sorted([*raised, *crashed], key=lambda error: error.start)
     if is_late:
-        late = [error for error in told if len(lines) - error.end <= LAST_LINES]
+        late = [error for error in told if _is_near_the_end(lines, error)]
         late = _at_the_crash(late, crashed) or late
         told = told if late and all(map(passes_on, late)) else late
     together = _last_together(told)
@@ -41,6 +42,19 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
         own = [error for error in together if passes_on(error) and _reports_a_signal(error)] or own
 
     return next(iter([*own[::-1], *together[::-1]]), None)
+
+
+def _is_near_the_end(lines: Sequence[str], error: Traceback) -> bool:
+    """Whether an error is among the last lines, apart from what libraries print on the way out."""
+    following = (line for line in lines[error.end : error.end + EPILOGUE_LINES] if not _EPILOGUE.match(line))
+    return len(lines) - error.end <= EPILOGUE_LINES and sum(1 for _line in following) <= LAST_LINES
+
+
+# wandb's and SwanLab's summaries, c10's warnings and their native stacks, and the warnings of Python's own.
+_EPILOGUE: Final = re.compile(
+    r"\s*$|wandb: |swanlab: |(?:\[rank\d+\]: ?)?(?:\[[IW]\d* |frame #\d+: |Exception raised from )"
+    r"|\S+\.py:\d+: \w*Warning: |  warnings\.warn\(|Extension modules: "
+)
 
 
 def _at_the_crash(told: Sequence[Traceback], crashed: Sequence[Traceback]) -> list[Traceback]:
@@ -114,6 +128,7 @@ _OF_THE_PROGRAM: Final = re.compile(
 )
 _RECORD_OF_LEVEL: Final = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?:\S+: )?[Ee]rror(?:: | #)|^[\w.]+(?:Error|Exception): |失败|异常|报错"
+    r'|"(?:level|levelname|severity)": ?"(?i:error|critical|fatal)"'
 )
 _ERROR_RECORD: Final = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL|Error|error|[\w.]*(?:Error|Exception):)|^(?:Could not|Cannot|Failed to|Unable to)\b"

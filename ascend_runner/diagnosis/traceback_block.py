@@ -61,7 +61,7 @@ def read_block(lines: Sequence[str], start: int, limit: int) -> Block | None:
     return Block(
         start=max(start, 0),
         end=message[-1][0] + 1,
-        exception=_short(message),
+        exception=_short(message, _source(trace)),
         frames=tuple(text for text in trace if FRAME.match(text)),
         lines=(*([header[0]] if header else []), *_abridged(trace), *(text for _index, text in message)),
         message=tuple(text for _index, text in message),
@@ -69,9 +69,14 @@ def read_block(lines: Sequence[str], start: int, limit: int) -> Block | None:
     )
 
 
-def _short(message: Sequence[tuple[int, str]]) -> str:
-    """Return the exception in one line; a message that begins with a line break tells more in its first sentence."""
+def _short(message: Sequence[tuple[int, str]], source: str) -> str:
+    """Return the exception in one line.
+
+    A message that begins with a line break says why in its first sentence, an assertion without one in its own words.
+    """
     first = message[0][1].strip()
+    if first == "AssertionError" and source.startswith("assert "):
+        return f"{first}: {source.removeprefix('assert ')}"
     rest = (text.strip() for _index, text in message[1:] if not _ORNAMENT.match(text))
     return f"{first} {next(rest, '')}".strip() if first.endswith(":") else first
 

@@ -253,6 +253,25 @@ def test_message_that_begins_with_a_line_break() -> None:
     )
 
 
+def test_assertion_without_a_message() -> None:
+    """The short form of a bare assertion has the condition that is not met."""
+    log = (
+        b'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    assert n % 4 == 0\nAssertionError\n'
+    )
+
+    assert "AssertionError: n % 4 == 0" == read(log).exception
+
+
+def test_code_beside_the_error_of_a_stopped_rank() -> None:
+    """The code above an error counts wherever both are in the log."""
+    error = (
+        b'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    start()\nRuntimeError: no start\n'
+    )
+    found = read(b"step 1\n" * 90 + b"EI0004: [PID: 7] the rank table is invalid\n" + error, is_stopped=True)
+
+    assert "EI0004" == (found.code and found.code.name)
+
+
 def test_operator_that_failed() -> None:
     """The operator that CANN names is shown, however long the message is."""
     cann = "".join(f"        Check {number} failed\n" for number in range(9))

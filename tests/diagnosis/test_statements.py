@@ -73,6 +73,19 @@ def test_late_error() -> None:
     assert "RuntimeError: Engine failed. See root cause above." == chosen(NAN, STEPS, ABOVE, is_late=True)
 
 
+def test_epilogue() -> None:
+    """What libraries print on the way out does not part an error from the end of the log."""
+    summary = ["wandb: ", *(f"wandb:  metric_{number} 0.5" for number in range(30)), "wandb: Find logs at: ./wandb/run"]
+    native = [
+        "[rank1]:[W1112 07:12:00.2 TCPStore.cpp:125] recvValue failed",
+        *["frame #3: f() + 0x2a (0x7e in x.so)"] * 30,
+    ]
+
+    assert "ValueError: loss is nan" == chosen(NAN, summary, is_late=True)
+    assert "ValueError: loss is nan" == chosen(NAN, native, is_late=True)
+    assert "" == chosen(NAN, summary * 20, is_late=True)
+
+
 def test_crash_on_the_way_out() -> None:
     """Where native threads crash while the interpreter ends after an exception, the exception is the cause."""
     terminate = ["terminate called after throwing an instance of 'std::system_error'", "  what():  aborted"]
@@ -90,6 +103,9 @@ def test_error_record() -> None:
     assert "" == statements.error_line([*STEPS, "validation error 0.31"], is_stopped=True)
     notebook = "RuntimeError: not enough dimensions"
     assert notebook == statements.error_line([*STEPS, "     12 x = f()", notebook], is_stopped=True)
+    structured = '{"level": "error", "msg": "no such table"}'
+    assert structured == statements.error_line([*STEPS, structured], is_stopped=True)
+    assert "" == statements.error_line([*STEPS, structured.replace("error", "info")], is_stopped=True)
     library = "OMP: Error #15: two runtimes"
     assert library == statements.error_line([*STEPS, library, "OMP: Hint: see"], is_stopped=True)
 

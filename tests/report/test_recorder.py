@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from signal import SIGKILL, SIGTERM
 
 import attrs
 import pytest
@@ -178,6 +179,19 @@ def test_cause_of_a_rank_that_was_stopped(recorder: Recorder) -> None:
     assert (1, 0, 1) == (outcome.root.rank_id, outcome.root.first_exit, outcome.status)
     assert outcome.ranks[2].finding
     assert "ValueError: loss is nan" == outcome.ranks[2].finding.exception
+
+
+@pytest.mark.parametrize(("is_ours", "root"), [(False, 1), (True, 0)])
+def test_rank_that_something_else_killed(recorder: Recorder, is_ours: bool, root: int) -> None:  # noqa: FBT001  a parameter
+    """A rank that died of a SIGKILL that the runner had not sent was killed before its peers noticed."""
+    first, killed = Exited(0, FAILED), Exited(1, Ending(signum=SIGKILL))
+    recorder.observe(SignalsSent({1: SIGTERM}), 141.0)
+    if is_ours:
+        recorder.observe(SignalsSent({1: SIGKILL}), 141.0)
+    outcome = play(recorder, first, first, killed, stopped=[1], output=REPORT)
+
+    assert outcome.root
+    assert (root, not is_ours) == (outcome.root.rank_id, outcome.ranks[2].state is RankState.FAILED)
 
 
 def test_ranks_that_failed_in_the_same_moment(recorder: Recorder) -> None:
