@@ -161,11 +161,8 @@ class RequestWatch:
         self._node.heartbeats.read()  # of ranks that have ended
         saved = self._node.heartbeats.saved_since(asked_at)
         missing = tuple(sorted(self._expected(request.unsaved - saved.keys())))
-        failed = {
-            rank_id: endings[rank_id]
-            for rank_id in sorted((reached - saved.keys()) & endings.keys())
-            if not endings[rank_id].is_success
-        }
+        ended = {rank: endings[rank] for rank in sorted((reached - saved.keys()) & endings.keys())}
+        can_report = frozenset(self._node.heartbeats.saving_ranks)
         unasked = request.unreached & {rank.rank_id for rank in self._job.ranks} - saved.keys() - endings.keys()
         seconds = self._node.clock.now() - asked_at
         self._tell(
@@ -176,22 +173,17 @@ class RequestWatch:
                 saved=saved,
                 missing=missing,
                 stacks=stacks,
-                failed={rank_id: ending for rank_id, ending in failed.items() if self._can_report(rank_id)},
+                failed={rank: end for rank, end in ended.items() if rank in can_report and not end.is_success},
                 failed_since={
-                    rank_id: ending
-                    for rank_id, ending in failed.items()
-                    if not (self._can_report(rank_id) or self._is_answer(ending))
+                    rank: end for rank, end in ended.items() if rank not in can_report and not self._is_answer(end)
                 },
                 unasked=tuple(sorted(unasked)),
             )
         )
 
-    def _can_report(self, rank_id: int) -> bool:
-        return rank_id in self._node.heartbeats.saving_ranks
-
     def _is_answer(self, ending: Ending) -> bool:
-        """Return whether a rank may have ended this way because of the request: as shells do, with 128 + the signal."""
-        return ending.exit_status - 128 in {*STOP_SIGNALS, self._job.checkpoint_signum}
+        """Return whether a rank may have ended this way because it was asked, such as a shell with 128 + the signal."""
+        return ending.is_success or ending.exit_status - 128 in {*STOP_SIGNALS, self._job.checkpoint_signum}
 
     def _expected(self, rank_ids: frozenset[int]) -> frozenset[int]:
         """Return the ranks that should have answered: without a checkpoint grace, only those that can report a save."""
