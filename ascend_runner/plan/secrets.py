@@ -43,20 +43,17 @@ _STRONG: Final = (
 )
 _STRONG_ENDINGS: Final = ("accesskey", "apikey", "passphrase", "passwd", "password", "secret", "secretkey")
 _WEAK: Final = ("auth", "key", "keys", "session", "token", "tokens")
-_SHORT: Final = ("ak", "dsn", "pat", "pwd", "sk")
-# Without the first letter, which may be a capital, unless little remains.
-_ENDS: Final = {name if name in _SHORT else name[1:] for name in (*_STRONG, *_STRONG_ENDINGS, *_WEAK)}
-# By the shortest of the ends that an end contains. An end that ends in another is left out.
+_NAMES: Final = frozenset((*_STRONG, *_STRONG_ENDINGS, *_WEAK))
+# By the shortest of the names that a name contains. A name that ends in another is left out.
 _SETTING_MARKS: Final = {
     stem: tuple(
-        case + mark
-        for end in sorted(_ENDS)
-        if stem in end and not any(end != other and end.endswith(other) for other in _ENDS)
-        for case in (end, end.upper())
+        name + mark
+        for name in sorted(_NAMES)
+        if stem in name and not any(name != other and name.endswith(other) for other in _NAMES)
         for mark in ("=", " =", ":")
     )
-    for stem in sorted(_ENDS)
-    if not any(stem != other and other in stem for other in _ENDS)
+    for stem in sorted(_NAMES)
+    if not any(stem != other and other in stem for other in _NAMES)
 }
 _SETTING: Final = (
     r"(?<![\w.-])[\w.-]{0,80}"
@@ -79,7 +76,7 @@ _SETTING_AND_VALUE: Final = (
 # Each shape, and the words of which a text must contain one: most texts have none, and a search takes time, as does
 # compiling the pattern, which `re` does at the first search. What comes before the secret stays: the user of a URL, the
 # scheme of a header, the name of an option. The numbers bound the time that an odd text takes.
-_SHAPES: Final = (
+_SHAPES: Final[Sequence[tuple[Sequence[str], str]]] = (
     (
         ("PRIVATE KEY-----",),
         r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
@@ -95,7 +92,7 @@ _SHAPES: Final = (
     (("://",), r"(?i)(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,256}:)[^\s/@]{1,1024}(?=@)"),
     (("Bearer", "Basic"), r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}"),
     (("?", "&"), r"(?P<before>[?&](?P<name>[\w.-]{1,100})=)(?P<bare>[^\s&#'\"]+)"),  # of a URL
-    (("-",), rf"(?P<before>(?<![\w-])--?(?P<name>\w[\w-]{{0,99}})(?:=|[ \t]+(?!-|{_PROSE}))){_VALUE}"),
+    (("-",), rf"(?P<before>-(?<![\w-]-)-?(?P<name>\w[\w-]{{0,99}})(?:=|[ \t]+(?!-|{_PROSE}))){_VALUE}"),
     # An option in a list of arguments, as Python prints it.
     (("'-", '"-'), rf"(?P<before>(?P<mark>['\"])--?(?P<name>\w[\w-]{{0,99}})(?P=mark),\s{{0,4}}[bu]?)(?!.-){_QUOTED}"),
     (("=",), rf"(?P<before>(?<![\w-])(?P<name>[A-Z_][A-Z0-9_]{{0,99}})=){_VALUE}"),
@@ -105,13 +102,16 @@ _SHAPES: Final = (
         ("':", '":'),
         rf"(?P<before>(?P<mark>\\?['\"])(?P<field>[A-Za-z_][\w.-]{{0,99}})(?P=mark)\s{{0,4}}:\s{{0,4}}[bu]?){_QUOTED}",
     ),
+)
+# The same for patterns in any case; the words are in lower case.
+_SHAPES_IN_ANY_CASE: Final[Sequence[tuple[Sequence[str], str]]] = (
     # A line of YAML, or a header of HTTP, also one that is an argument.
     (
-        (": ",),
+        ("key:", "passphrase:", "passwd:", "password:", "secret:", "token:"),
         rf"(?im)(?P<before>(?:^[ \t<>|*-]{{0,40}}|['\"])(?P<name>{_HEADER}):[ \t]+(?!{_PROSE})){_VALUE}(?= *$|['\"])",
     ),
     (
-        ("uthorization: ", "UTHORIZATION: "),  # of any scheme
+        ("authorization:",),  # of any scheme
         rf"(?i)(?P<before>\bauthorization: {{1,4}}[a-z][\w-]{{1,40}} {{1,4}})(?={_LONG})[\w.~+/:=-]{{8,}}",
     ),
 )
@@ -129,12 +129,6 @@ def is_secret(name: str, value: str = "x") -> bool:
         return False  # in the usage of a program: --token TOKEN
     found = set(re.findall(_NAME, words))
     return bool(found) and not (found <= NOT_NUMBERS and re.fullmatch(r"[0-9,]{1,9}|[0-9,]+\.[0-9]*", value))
-
-
-def _may_have_setting(text: str) -> bool:
-    """Return whether a text has any of `_SETTING_MARKS`. Most texts have few of the stems, which are searched first."""
-    lowered = text.lower()
-    return any(stem in lowered and any(mark in text for mark in marks) for stem, marks in _SETTING_MARKS.items())
 
 
 @attrs.define(eq=False, repr=False)
@@ -171,7 +165,14 @@ class Masker:
         for words, pattern in _SHAPES:
             if any(word in text for word in words):
                 text = re.sub(pattern, self._masked, text)
-        return re.sub(_SETTING_AND_VALUE, self._masked, text) if _may_have_setting(text) else text
+        lowered = text.lower()
+        for words, pattern in _SHAPES_IN_ANY_CASE:
+            if any(word in lowered for word in words):
+                text = re.sub(pattern, self._masked, text)
+        # Most texts have few of the stems.
+        if any(stem in lowered and any(mark in lowered for mark in marks) for stem, marks in _SETTING_MARKS.items()):
+            text = re.sub(_SETTING_AND_VALUE, self._masked, text)
+        return text
 
     def data(self, data: bytes) -> bytes:
         """Return the end of a log without colours, and with every secret masked that is recognised by its shape."""

@@ -94,6 +94,8 @@ def test_other_names(name: str) -> None:
         ("session_id=abcdef, x", "session_id=***, x"),
         ("encryption_key=abcdef123", "encryption_key=***"),
         ("X-Api-Key: abcdef x", "X-Api-Key: *** x"),
+        ("X-API-Key:\tabcdef", "X-API-Key:\t***"),
+        ("db_PassWord=hunter2", "db_PassWord=***"),
         ("dbPassword=abcdef", "dbPassword=***"),
         ("tokens=[x, password=hunter2]", "tokens=[x, password=***]"),
         ("Authorization: Token abcdef123456", "Authorization: Token ***"),
