@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -74,6 +75,20 @@ def test_second_signal_ends_a_start_that_hangs(
     run.send(signal.SIGINT)  # not SIGTERM, which would be a copy of the first one so soon
 
     assert 143 == run.finish()
+
+
+def test_disk_that_hangs_stops_no_job(program: Program, hung: disk.Disk) -> None:
+    """A job with its logs on a disk that hangs ends with the status of its ranks, and says how many events are lost."""
+    script = f"echo ready; until [ -e {program.folder}/go ]; do sleep 0.05; done; exit 7"
+    options = ("--log-dir", str(hung.path / "log"), "--nproc-per-node", "2")
+    run = program.start(*options, "sh", "-c", script)
+    run.wait_for("ready", times=2)
+    hung.strike("HANG")
+    (program.folder / "go").touch()
+
+    assert 7 == run.finish()
+    assert "ERROR rank " in run.screen
+    assert re.search(r"WARNING events missing from '.*/log/job-events.jsonl': \d+ of \d+\n", run.screen)
 
 
 def is_pending(pid: int, signum: int) -> bool:

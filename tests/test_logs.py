@@ -6,6 +6,7 @@ import contextlib
 import os
 import pty
 import random
+import re
 import select
 import subprocess
 import sys
@@ -237,12 +238,13 @@ def test_full_disk_under_many_ranks(program: Program) -> None:
 
 
 def test_full_disk_from_the_start(program: Program) -> None:
-    """If not even the report can be written, the status is still that of the ranks."""
+    """If not even the report can be written, the status is still that of the ranks; no event is lost in silence."""
     script = "head -c 100000 /dev/zero; exit 3"
     run = program.start("--nproc-per-node", "2", "sh", "-c", script, under=("sh", "-c", 'ulimit -f 0; exec "$@"', "sh"))
 
     assert 3 == run.finish()
     assert "ERROR rank " in run.screen
+    assert re.search(r"WARNING events missing from '.*/job-events.jsonl': (\d+) of \1\n", run.screen)
 
 
 def test_rotation_under_a_flood(program: Program) -> None:
