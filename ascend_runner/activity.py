@@ -48,7 +48,7 @@ class Activity:
         self.size += count
         self._end = end = data[-END:] if count >= END else (self._end + data)[-END:]
         _LATEST_INTO(self._memory, _LATEST_AT, at, self.size, end)
-        cell = int((at - self._began) / self.seconds)
+        cell = self._cell(at)
         if cell >= CELLS:
             cell = self._lengthen(at)
         self._counts[cell] += count
@@ -61,15 +61,15 @@ class Activity:
     @property
     def counts(self) -> tuple[int, ...]:
         """The bytes of each cell, up to the last one that is not empty."""
-        counts = self._counts.tolist()
-        while counts and not counts[-1]:
-            counts.pop()
-        return tuple(counts)
+        return () if self.last_at is None else tuple(self._counts[: self._cell(self.last_at) + 1])
+
+    def _cell(self, at: float) -> int:
+        return int((at - self._began) / self.seconds)
 
     def _lengthen(self, at: float) -> int:
         """Make the cells long enough for a time; return its cell."""
         half = CELLS // 2
-        while (cell := int((at - self._began) / self.seconds)) >= CELLS:
+        while (cell := self._cell(at)) >= CELLS:
             for index in range(half):
                 self._counts[index] = self._counts[2 * index] + self._counts[2 * index + 1]
             self._counts[half:] = memoryview(bytes(8 * half)).cast("Q")
