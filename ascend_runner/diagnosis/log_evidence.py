@@ -127,8 +127,16 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     around = first_code(near)
     if around and not around.code.is_wrapper:
         return around
-    found = first_phrase([*message, *lines[-LAST_LINES:]]) or found or around
+    phrase = first_phrase([*message, *lines[-LAST_LINES:]])
+    if phrase and phrase.line not in message and told and _is_of_a_worker(phrase, told):
+        phrase = None
+    found = phrase or found or around
     return found if told or found else first_code(plog)
+
+
+def _is_of_a_worker(phrase: Found, told: Traceback) -> bool:
+    """Whether a launcher reports the end of a worker by a signal, which does not explain an error of its own."""
+    return phrase.code.name.startswith("SIG") and not statements.passes_on(told)
 
 
 def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None) -> Found | None:

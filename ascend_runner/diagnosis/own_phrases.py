@@ -141,7 +141,9 @@ root oom_kill = a process was killed by the OOM killer
 # NumPy's C API
 root command not found = a program is not installed or not on PATH
     : command not found$
-root libhccl.so = CANN's libraries are not on LD_LIBRARY_PATH: source set_env.sh
+root library of the driver = the driver's libraries are not visible: check the mounted driver and LD_LIBRARY_PATH
+    lib(?:ascend_hal|drv\w+|dcmi)\.so[.\d]*: cannot open shared object
+root library of CANN = CANN's libraries are not on LD_LIBRARY_PATH: source set_env.sh
     lib(?:hccl|ascend\w*|ge_\w+|runtime|acl_?\w*|opapi|msprof\w*|tsdclient)\.so[.\d]*: cannot open shared object
 root libatb.so = the library of transformer operators is not on LD_LIBRARY_PATH: source nnal/atb/set_env.sh
     lib(?:atb|mki)\w*\.so[.\d]*: cannot open shared object

@@ -206,9 +206,10 @@ def test_every_meaning_is_one_line() -> None:
         ("gated repo", Kind.ROOT, "OSError: You are trying to access a gated repo."),
         ("Cannot assign requested address", Kind.ROOT, "bind to 10.3.4.5:29500 (errno: 99 - EADDRNOTAVAIL)"),
         ("command not found", Kind.ROOT, "train.sh: line 4: torchrun: command not found"),
+        ("library of the driver", Kind.ROOT, "ImportError: libascend_hal.so: cannot open shared object file: No such"),
         ("not in this CANN", Kind.ROOT, "NPU function error: Failed to find function HcclCommInitX in libhccl.so"),
         (
-            "libhccl.so",
+            "library of CANN",
             Kind.ROOT,
             "ImportError: libhccl.so: cannot open shared object file: No such file or directory",
         ),

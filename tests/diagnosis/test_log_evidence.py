@@ -97,6 +97,19 @@ def test_table_of_torchrun_is_shown_to_its_end(workers: int) -> None:
     assert len(excerpt) < 30
 
 
+def test_worker_that_the_launcher_killed_later() -> None:
+    """The signals in a launcher's table do not explain an error of its own above it."""
+    error = b'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    g()\n'
+    table = (
+        b"E0907 api.py:874] failed (exitcode: 1)\n  exitcode  : -9 (pid: 71)\n  Signal 9 (SIGKILL) received by PID 71\n"
+    )
+    unknown = read(error + b"RuntimeError: no slot\n\n" + table)
+    known = read(error + b"RuntimeError: OPS function error: HcclReduce, error code is 5\n\n" + table)
+
+    assert unknown.code is None
+    assert "HCCL 5" == (known.code and known.code.name)
+
+
 def test_launchers_error_in_one_line_keeps_its_frames() -> None:
     """Of a command that failed, the place that has called it is shown."""
     tail = b"""Traceback (most recent call last):
