@@ -108,3 +108,13 @@ def test_a_change_of_one_page_is_found(page: Path, old: str, new: str) -> None:
 
     assert old in text
     assert read(page, text) != read(page, text.replace(old, new, 1))
+
+
+def test_each_room_has_a_row() -> None:
+    """The README of the package names each of its directories and modules, and nothing else."""
+    rows = re.findall(r"(?m)^\| (.*?) \| ", (ROOT / "ascend_runner" / "README.md").read_text().split("## ")[0])
+    named = {name for row in rows for name in re.findall(_CODE, row)}
+    modules = (ROOT / "ascend_runner").glob("*.py")
+    rooms = {package.parent.name for package in (ROOT / "ascend_runner").glob("*/__init__.py")}
+
+    assert rooms | {module.name for module in modules if module.name != "__init__.py"} == named
