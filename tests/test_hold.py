@@ -11,9 +11,9 @@ from datetime import datetime
 import pytest
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.lifecycle import events
 from tests.helpers.job_files import contradictions
 from tests.helpers.program import FAIL_BESIDE_A_DEAF_RANK, Program, Run
+from tests.helpers.replay import replay
 from tests.helpers.surroundings import permitted
 from tests.helpers.waiting import wait_until
 
@@ -96,7 +96,7 @@ def test_hold_ends_by_itself(program: Program) -> None:
 
     assert 7 == run.finish()
     assert ["holding", "failed"] == states(program)[-2:]
-    job = events.replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
+    job = replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
     assert job
     assert ("failed", 7) == (job.state.value, job.status)
 

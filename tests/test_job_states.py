@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.lifecycle import events
 from ascend_runner.lifecycle.machine import Job
 from tests.helpers.job_files import contradictions
 from tests.helpers.program import Program
+from tests.helpers.replay import replay
 from tests.helpers.waiting import wait_until
 
 IN_TURN = 'echo "in $ASCEND_RUNNER_ATTEMPT"; exit 7'
@@ -32,7 +32,7 @@ def told(folder: Path) -> list[str]:
 
 def end_of(folder: Path) -> Job:
     """Replay the events."""
-    job = events.replay(lines_of(folder))
+    job = replay(lines_of(folder))
     assert job
     return job
 

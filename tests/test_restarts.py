@@ -11,8 +11,8 @@ import pytest
 
 from ascend_runner.host.host import Host
 from ascend_runner.host.npu import await_release
-from ascend_runner.lifecycle import events
 from tests.helpers.program import FAIL_BESIDE_A_DEAF_RANK, Program, Run
+from tests.helpers.replay import replay
 
 RESTARTS = ("--max-restarts", "9", "--restart-delay", "0")
 # Rank 0 fails when the other one, which is started last, runs.
@@ -250,7 +250,7 @@ def test_report_of_an_attempt_is_written_before_the_next(program: Program) -> No
 def test_events_of_restarts(program: Program) -> None:
     """There is one event for each change of the state, and replaying them gives the end of the job."""
     start(program, FAIL, "--max-restarts", "1").finish()
-    job = events.replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
+    job = replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
 
     assert [*ATTEMPT, "restarting", *ATTEMPT, "failed"] == states(program)
     assert job

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from ascend_runner.lifecycle import events
 from ascend_runner.lifecycle.machine import JobState
 from tests.helpers.program import Program, Run
+from tests.helpers.replay import replay
 from tests.helpers.waiting import wait_until
 
 IMPORT = (sys.executable, "-c", "import a_module_that_nobody_has")
@@ -246,7 +246,7 @@ def test_fewer_nodes(program: Program, servers: int, resized: list[tuple[int, in
     data = [json.loads(line)["data"] for line in lines]
     assert resized == [(one["nodes"], one["nnodes"]) for one in data if one["event"] == "resized"]
     assert (f"the rank table has {servers} of 4 nodes" in run.screen) is bool(resized)
-    job = events.replay(lines)
+    job = replay(lines)
     assert job
     assert JobState.SUCCEEDED is job.state
 

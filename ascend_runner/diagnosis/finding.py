@@ -34,7 +34,7 @@ class Certainty(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class RootCause:
-    """The rank that caused a failure, and in one line why. `first_exit` is the rank that ended first.
+    """The rank that caused a failure, and in one line why.
 
     With `may_be_a_peer`, its evidence does not exclude that another rank has failed before, here or elsewhere, and with
     `is_a_consequence`, it says so.
@@ -45,7 +45,6 @@ class RootCause:
     rank_id: int
     summary: str
     certainty: Certainty = attrs.field(converter=Certainty)
-    first_exit: int
     first_summary: str = ""
     is_first_a_consequence: bool = False
     may_be_a_peer: bool = False

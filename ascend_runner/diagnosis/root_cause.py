@@ -32,7 +32,6 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
         rank_id=root.rank_id,
         summary=root.summary,
         certainty=certainty,
-        first_exit=first_exit,
         first_summary=first.summary,
         is_first_a_consequence=suspicion(first) is Suspicion.REPORTS_A_PEER,
         may_be_a_peer=suspicion(root) >= Suspicion.ITSELF_OR_A_PEER,

@@ -36,7 +36,7 @@ def victims(host: Host, counted: Circumstances, is_cut: Callable[[], bool] = bou
     lines: list[str] = []
     bounded.call(LIMIT, lambda: lines.extend(_read(host)), is_cut)
     killed = _killed(lines, has_pids=_has_pids(host))
-    path = cgroup.path_of(host, "memory").rstrip("/")
+    path = cgroup.path_of_memory(host).rstrip("/")
     if own and path:
         return tuple(name for group, name in killed if f"{group}/".startswith(f"{path}/"))[-own:]
     if own and own != machine:

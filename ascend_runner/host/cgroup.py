@@ -45,9 +45,9 @@ def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | No
     return next(_find_both(host, controller, (v1_file, v2_file), host.read_bytes("/proc/self/cgroup")), None)
 
 
-def path_of(host: Host, controller: str) -> str:
-    """Return the path of the own control group as this process sees it, or "" if it is unknown."""
-    paths = _paths(host.read_bytes("/proc/self/cgroup"), controller.encode())
+def path_of_memory(host: Host) -> str:
+    """Return the path of the own control group for memory as this process sees it, or "" if it is unknown."""
+    paths = _paths(host.read_bytes("/proc/self/cgroup"), b"memory")
     return paths.get(True) or paths.get(False, "")
 
 

@@ -124,11 +124,6 @@ class NpuWatch:
             self.close()
         return found
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether the watch was closed, or npu-smi has printed nothing for too long."""
-        return self._process is None
-
     def close(self) -> None:
         """Kill the tool, and do not wait if it hangs in the driver. Closing it again has no effect."""
         process, self._process = self._process, None

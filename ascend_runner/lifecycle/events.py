@@ -1,21 +1,20 @@
 """The events of a job as lines of a file: CloudEvents 1.0 in JSON, one for each change of the job's state.
 
-Each line holds the event of the state machine, so that `replay` can pass them through the machine again: what it
-returns is the job as it was at the last line. It passes over lines that change no state. The last line has the exit
-status of the job as `status`; if that is not the one of the attempt that has ended, that one is `attempt_status`.
+Each line holds the event of the state machine, so that the events, passed through the machine again, give the job as it
+was at the last line; lines that change no state are skipped. The last line has the exit status of the job as `status`;
+if that is not the one of the attempt that has ended, that one is `attempt_status`.
 """
 
 from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Optional
+from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
-from ascend_runner.lifecycle import machine
-from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart, Verdict
+from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.supervision.findings import FindingKind
 
 LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
@@ -35,8 +34,8 @@ WITHOUT_STATE: Final = {
 _NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
     Verdict.RESTART: "",
     Verdict.NOT_WANTED: "",
-    Verdict.USED_UP: "--max-restarts is used up",
-    Verdict.SAME_FAILURE: "the same failure came too often",
+    Verdict.USED_UP: "--max-restarts is reached",
+    Verdict.SAME_FAILURE: "the same failure occurred too often",
     Verdict.POINTLESS: "it would fail again",
     Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
     Verdict.STOPPED: "the job was stopped",
@@ -106,20 +105,6 @@ def _document(name: str, data: object, origin: Origin, *, number: int, at: str) 
     }
 
 
-def replay(lines: Iterable[bytes]) -> Job | None:
-    """Return the job after these lines, None if there is none. A last line that is cut off does not count."""
-    job = None
-    for line in lines:
-        if not line.endswith(b"\n"):
-            break
-        data = json.loads(line)["data"]
-        if data["event"] == BEGUN:
-            job = Job(policy=_policy(data["policy"]))
-        elif job and data["event"] not in WITHOUT_STATE:
-            job, _actions = machine.transition(job, _event(data))
-    return job
-
-
 def why_no_restart(verdict: Verdict, fingerprint: str, *, is_by_status: bool) -> str:
     """Return why a job is not restarted, "" if nobody asks. `is_by_status`: its exit status excludes a restart."""
     if verdict is not Verdict.EXCLUDED:
@@ -144,16 +129,3 @@ def _plain(_owner: object, _field: object, value: object) -> object:
     if isinstance(value, enum.Enum):
         return value.value
     return sorted(value) if isinstance(value, frozenset) else value
-
-
-def _policy(data: Mapping[str, Any]) -> Policy:
-    sets = {name: frozenset(data[name]) for name in ("always", "never")}
-    return Policy(**{**data, **sets})
-
-
-def _event(data: Mapping[str, Any]) -> Event:
-    names = {field.name for field in attrs.fields(Event)} & data.keys()
-    restart: Optional[Restart] = Restart(data["restart"]) if data.get("restart") else None
-    values = {name: data[name] for name in names - {"restart"}}
-    values["status"] = data.get("attempt_status", data.get("status", 0))
-    return Event(kind=Kind(data["event"]), restart=restart, **values)

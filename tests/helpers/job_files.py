@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ascend_runner.lifecycle import events
+from tests.helpers.replay import replay
 
 
 def contradictions(folder: Path, job_id: str = "job") -> list[str]:
@@ -23,7 +23,7 @@ def contradictions(folder: Path, job_id: str = "job") -> list[str]:
     told: list[tuple[str, int]] = []
     for number, line in enumerate(lines, start=1):
         event: dict[str, Any] = json.loads(line)
-        job = events.replay(lines[:number])
+        job = replay(lines[:number])
         told.append((event["data"]["state"], event["data"]["attempt"]))
         if not event["id"].endswith(f"-{number}"):
             wrong.append(f"line {number} has the id {event['id']}")

@@ -89,12 +89,14 @@ def test_figures_are_read_while_the_tool_runs(tmp_path: Path) -> None:
 
 def test_tool_without_a_line_is_given_up(tmp_path: Path) -> None:
     """A tool that prints nothing for ten seconds is ended."""
-    tool = watch(tmp_path, "exec sleep 1000", now=100.0)
+    tool = watch(tmp_path, f"echo $$ > {tmp_path}/pid\nexec sleep 1000", now=100.0)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    pid = int((tmp_path / "pid").read_text())
 
     assert {} == tool.read(100.0 + PATIENCE)
-    assert not tool.is_closed
+    assert process_tree.is_alive(pid)
     assert {} == tool.read(100.1 + PATIENCE)
-    assert tool.is_closed
+    assert not process_tree.is_alive(pid)
 
 
 def test_tool_ends_with_its_reader(tmp_path: Path) -> None:

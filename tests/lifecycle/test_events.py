@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ascend_runner.lifecycle import events, machine
 from ascend_runner.lifecycle.machine import Event, Job, JobState, Kind, Policy, Restart
+from tests.helpers.replay import replay
 
 ORIGIN = events.origin("job", "", "1-2")
 AT = "2026-11-22T03:12:45.000+00:00"
@@ -54,7 +55,7 @@ def test_replay_gives_the_state(happened: list[Event]) -> None:
         if job.state is not before.state:
             lines.append(line(job, event))
             assert job.state.value == json.loads(lines[-1])["data"]["state"]
-        assert job == events.replay(lines)
+        assert job == replay(lines)
 
 
 def test_last_line_has_the_exit_status_of_the_job() -> None:
@@ -74,9 +75,9 @@ def test_line_that_is_cut_off_does_not_count() -> None:
     started = line(machine.transition(job, Event(kind=Kind.PREPARED))[0], Event(kind=Kind.PREPARED))
 
     for size in range(len(started)):
-        assert job == events.replay([began, started[:size]])
-    assert events.replay([]) is None
-    assert events.replay([began[:-1]]) is None
+        assert job == replay([began, started[:size]])
+    assert replay([]) is None
+    assert replay([began[:-1]]) is None
 
 
 def test_line_about_the_size_changes_nothing() -> None:
@@ -88,7 +89,7 @@ def test_line_about_the_size_changes_nothing() -> None:
     ]
     document = json.loads(lines[1])
 
-    assert job == events.replay(lines)
+    assert job == replay(lines)
     assert "io.ascend-runner.job.resized.v1" == document["type"]
     assert {"event": "resized", "nodes": 3, "nnodes": 4} == document["data"]
 
@@ -118,7 +119,7 @@ def test_line_is_whole_whatever_the_sentence(sentence: str) -> None:
 
     assert (True, 1) == (len(encoded) <= 4096, encoded.count(b"\n"))
     assert sentence.startswith(json.loads(encoded)["data"]["sentence"])
-    assert job == events.replay([line(Job(policy=POLICY), None), encoded])
+    assert job == replay([line(Job(policy=POLICY), None), encoded])
 
 
 def test_source_is_a_uri() -> None:

@@ -19,7 +19,6 @@ def root(*, may_be_a_peer: bool = True, is_a_consequence: bool = False) -> RootC
         rank_id=0,
         summary="",
         certainty=Certainty.OPEN,
-        first_exit=0,
         may_be_a_peer=may_be_a_peer,
         is_a_consequence=is_a_consequence,
     )

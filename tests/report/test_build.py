@@ -142,7 +142,7 @@ def test_failed_job() -> None:
 
 def test_several_nodes() -> None:
     """The report of one of several nodes has its number, what to think of a lost peer, and the clock."""
-    root = RootCause(rank_id=0, summary="lost", certainty=Certainty.OPEN, first_exit=0, may_be_a_peer=True)
+    root = RootCause(rank_id=0, summary="lost", certainty=Certainty.OPEN, may_be_a_peer=True)
     clock = Clock(wall_start=10.0, monotonic_start=1.0, wall_end=60.25, monotonic_end=51.0, max_error=0.0004)
     spec = attrs.evolve(with_devices(job(), (6, 7)), node_number=3, nodes=(4, 5), platform="Slurm", framework="torch")
     made = json.loads(document.encode(build.build(attrs.evolve(FAILED, root=root, clock=clock), spec, ENVIRON)))

@@ -176,7 +176,7 @@ def test_cause_of_a_rank_that_was_stopped(recorder: Recorder) -> None:
     outcome = play(recorder, first, first, stopped, stopped=[1], output=REPORT)
 
     assert outcome.root
-    assert (1, 0, 1) == (outcome.root.rank_id, outcome.root.first_exit, outcome.status)
+    assert (1, 1) == (outcome.root.rank_id, outcome.status)
     assert outcome.ranks[2].finding
     assert "ValueError: loss is nan" == outcome.ranks[2].finding.exception
 

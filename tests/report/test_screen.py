@@ -252,7 +252,6 @@ NAN = RootCause(
     rank_id=1,
     summary="ValueError: loss is nan",
     certainty=Certainty.LIKELY,
-    first_exit=0,
     first_summary="RuntimeError: Connection closed by peer",
     is_first_a_consequence=True,
 )

@@ -1,0 +1,40 @@
+"""Passes the events of a job through its state machine again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+import attrs
+
+from ascend_runner.lifecycle import machine
+from ascend_runner.lifecycle.events import BEGUN, WITHOUT_STATE
+from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart
+
+
+def replay(lines: Iterable[bytes]) -> Job | None:
+    """Return the job after these lines, or None if there is none. A last line that is cut off does not count."""
+    job = None
+    for line in lines:
+        if not line.endswith(b"\n"):
+            break
+        data = json.loads(line)["data"]
+        if data["event"] == BEGUN:
+            job = Job(policy=_policy(data["policy"]))
+        elif job and data["event"] not in WITHOUT_STATE:
+            job, _actions = machine.transition(job, _event(data))
+    return job
+
+
+def _policy(data: Mapping[str, Any]) -> Policy:
+    sets = {name: frozenset(data[name]) for name in ("always", "never")}
+    return Policy(**{**data, **sets})
+
+
+def _event(data: Mapping[str, Any]) -> Event:
+    names = {field.name for field in attrs.fields(Event)} & data.keys()
+    restart: Optional[Restart] = Restart(data["restart"]) if data.get("restart") else None
+    values = {name: data[name] for name in names - {"restart"}}
+    values["status"] = data.get("attempt_status", data.get("status", 0))
+    return Event(kind=Kind(data["event"]), restart=restart, **values)
