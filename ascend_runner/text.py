@@ -13,7 +13,7 @@ SPACE: Final = "  "  # between the columns of a table
 PREFIX_STYLES: Final = ("36", "32", "35", "34", "33", "96")  # ECMA-48, of the prefixes of ranks; red is for errors
 NAMES_SHOWN: Final = 8  # of a list in a sentence: enough to see the pattern
 
-# ECMA-48: control sequences (colours, cursor moves), operating system commands (titles, links), two-byte escapes.
+# ECMA-48: control sequences (colors, cursor moves), operating system commands (titles, links), two-byte escapes.
 _ESCAPE_SEQUENCE: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
 
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
@@ -37,12 +37,12 @@ def colored(text: str, style: str) -> str:
 
 
 def without_escapes(text: str) -> str:
-    """Remove colours and other control sequences of a terminal."""
+    """Remove colors and other control sequences of a terminal."""
     return re.sub(_ESCAPE_SEQUENCE, "", text) if "\x1b" in text else text
 
 
 def lines_of(data: bytes) -> list[str]:
-    """Split raw output into lines as a terminal shows them: no colours, only the last state of a progress bar.
+    """Split raw output into lines as a terminal shows them: no colors, only the last state of a progress bar.
 
     The lines are neither escaped nor clipped, so that they can be searched for patterns.
     """

@@ -144,7 +144,7 @@ def wrong_logs(folder: Path) -> list[str]:
 
 
 def _has_gaps(attempts: list[str]) -> bool:
-    """Whether some attempts are missing: a rank that was stopped at once has not told of its attempt."""
+    """Whether some attempts are missing: a rank that was stopped at once has not reported its attempt."""
     numbers = [int(line.split()[1]) for line in attempts]
     return numbers == sorted(set(numbers))
 

@@ -70,7 +70,7 @@ def test_error_that_stops_the_job(program: Program) -> None:
     run = start(program, "--inspect", "stop", "--max-restarts", "3")
 
     assert 124 == run.finish()
-    assert "ERROR device 5 reported 80E24E00 (Alarm; the NPU has to be reset) (--inspect stop)" in run.screen
+    assert "ERROR device 5 reported 80E24E00 (Alarm; the NPU must be reset) (--inspect stop)" in run.screen
     assert "unhealthy" == program.report()["cause"]["kind"]
     assert ["excluded"] == [attempt["verdict"] for attempt in program.report()["attempts"]]
     assert [] == contradictions(program.log_dir)
@@ -99,7 +99,7 @@ def test_checkpoint_before_the_stop(program: Program) -> None:
 def test_npu_smi_that_prints_what_nobody_knows(program: Program) -> None:
     """It is told once, and the job goes on."""
     run = start(program, "--inspect", "stop", "--inspect-interval", "0.1", tool="echo nobody knows this")
-    run.wait_for("npu-smi info printed no known table")
+    run.wait_for("npu-smi info printed no table in a known format")
     go(program)
 
     assert 7 == run.finish()
@@ -113,7 +113,7 @@ def test_warning_is_told_again_only_after_a_recovery(program: Program) -> None:
     run = start(program, "--inspect", "warn", "--inspect-interval", "0.1")
     run.wait_for(FOUND)
     fake_npu_smi(program.folder, healthy)
-    run.wait_for(f"no longer: {FOUND}")
+    run.wait_for(f"resolved: {FOUND}")
     go(program)
 
     assert 7 == run.finish()

@@ -29,7 +29,7 @@ OUTPUTS = {
     "invalid UTF-8": b"\xff\xfe\xc3(\xa0\xa1\n\xed\xa0\x80\n\xf0\x28\x8c\xbc" * 100,
     "no newline at the end": b"first\nlast",
     "only newlines": b"\n" * 1000,
-    "ANSI colours": b"\x1b[31mred\x1b[0m\n\x1b[1;32mgreen\x1b[0m\n" * 100,
+    "ANSI colors": b"\x1b[31mred\x1b[0m\n\x1b[1;32mgreen\x1b[0m\n" * 100,
     "progress bar": b"".join(b"\r%3d%% |%s" % (n, b"#" * n) for n in range(101)) + b"\ndone\n",
     "Windows": b"a\r\nb\r\n" * 1000,
     "nothing": b"",

@@ -164,7 +164,7 @@ def test_size(words: str, count: int) -> None:
         (b"\xff\x07\n", ["\ufffd\\x07"]),
         (b"".join(b"%d\n" % number for number in range(30)), [str(number) for number in range(10, 30)]),
     ],
-    ids=["nothing", "blank", "unended", "dos", "bar", "bar-at-end", "colour", "bytes", "many"],
+    ids=["nothing", "blank", "unended", "dos", "bar", "bar-at-end", "color", "bytes", "many"],
 )
 def test_last_lines(tail: bytes, lines: list[str]) -> None:
     """The last twenty lines are shown, without blank lines at the end."""

@@ -81,7 +81,7 @@ EE1024 root an AICPU operator timed out after the device ran out of memory
 EE2002 root an environment variable has an invalid value
 EE4001-EE4002 root a stream cannot be bound to a model
 EE4004 root the profiler was started twice
-EF2001-EF2008 root automatic parallelisation failed: see the message
+EF2001-EF2008 root automatic parallelization failed: see the message
 EH0001-EH0002 root invalid argument passed to ACL
 EH0003-EH0004 root a path or a file passed to ACL is invalid
 EH0005 root invalid image preprocessing (AIPP) setting
@@ -122,7 +122,7 @@ E20001 root an operator cannot be compiled: invalid argument, or an error in a c
 E20002 root an environment variable has an invalid value
 E20003 root a configuration file of the operator compiler is invalid
 E20007 root a graph fusion pass failed
-E20101-E20103 root CANN was initialised with an invalid option
+E20101-E20103 root CANN was initialized with an invalid option
 E21001-E21002 root the operator compiler cannot read a file: check the installation of CANN
 E22001 root a process of the operator compiler crashed
 E30003 root too many processes on the device: wait 10 s, kill leftover processes
@@ -164,7 +164,7 @@ MODULES: Final = {
     "3": "an AICPU operator",
     **dict.fromkeys("456789ABCD", "the operator compiler"),
     "E": "the runtime",
-    "F": "automatic parallelisation",
+    "F": "automatic parallelization",
     "G": "the tuning engine",
     "H": "the ACL interface",
     "I": "HCCL",

@@ -176,7 +176,7 @@ root Duplicate GPU detected = two ranks on one device: check LOCAL_RANK and the 
     Duplicate GPU detected
 root ncclInvalidUsage = a collective was called incorrectly, for example by two ranks on one device
     ncclInvalidUsage
-root process group not initialised = a collective was called before init_process_group
+root process group not initialized = a collective was called before init_process_group
     process group has not been initialized|trying to initialize the default process group twice
 root mismatch between collectives = ranks run different collectives
     mismatch between collectives on ranks

@@ -10,8 +10,8 @@ from typing import Final
 
 RETURNED: Final = """
 100000 root invalid argument passed to ACL
-100001 root ACL is not initialised
-100002 root ACL is initialised twice
+100001 root ACL is not initialized
+100002 root ACL is initialized twice
 100003-100010 root a file or a setting passed to ACL is missing or invalid
 100011-100019 root a model does not fit this version of CANN or its inputs
 100020-100023 root an operator was called with an invalid argument
@@ -68,7 +68,7 @@ RETURNED: Final = """
 207010 root the device ran out of models
 207011 root the device ran out of a resource
 207012 root a limit of the device is exceeded
-207013-207015 root a queue of the device is empty, full or initialised twice
+207013-207015 root a queue of the device is empty, full or initialized twice
 207016 root overflow on the vector core
 207017 root overflow in a kernel
 207018 root not enough device memory: use a smaller batch, or free the device of other processes
@@ -81,7 +81,7 @@ RETURNED: Final = """
 345102-345104 root a user-defined function of a data flow graph failed
 361001 either* the runtime reported an error to an operator
 500000 either* internal error of ACL
-500001 root* ACL failed, usually because the graph engine or an operator compiler cannot be initialised
+500001 root* ACL failed, usually because the graph engine or an operator compiler cannot be initialized
 500002 root* the graph engine failed
 500003 either* the runtime failed
 500004 root* the driver failed
@@ -159,7 +159,7 @@ RETURNED: Final = """
 # HcclResult, as torch_npu ("HCCL function error: ..., error code is 7") and HCCL ("errNo[0x0000000005000007]") show it.
 HCCL: Final = """
 1 root* a collective was called with an invalid argument, or the rank table does not fit
-2 root* HCCL was called with a null pointer, or is not initialised
+2 root* HCCL was called with a null pointer, or is not initialized
 3 root* not enough memory for HCCL
 4 either* internal error of HCCL; see the plog
 5 root* operation not supported by this version of HCCL or this type of device
@@ -190,7 +190,7 @@ DRIVER: Final = """
 6 root* not enough device memory
 7 either* internal error of the driver
 8 root* invalid argument passed to the driver
-9 root* the driver is not initialised
+9 root* the driver is not initialized
 13 root* device busy: used by another process, or still being cleaned up
 14 root* the device ran out of a resource
 16 either* timeout waiting for the device

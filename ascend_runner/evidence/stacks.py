@@ -27,7 +27,7 @@ STACKS_LIMIT: Final = 6.0  # seconds for all ranks
 DUMP_LIMIT: Final = 3.0  # seconds per process; a healthy one needs 0.05
 PARALLEL_DUMPS: Final = 4  # py-spy processes at once; each occupies a core that the ranks may need
 FRAMES_LIMIT: Final = 64
-STOPPED: Final = "the job was told to stop"
+STOPPED: Final = "the job is being stopped"
 
 
 class StackCollector:

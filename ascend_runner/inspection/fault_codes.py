@@ -14,11 +14,11 @@ class Level(enum.Enum):
 
     NOTHING = "it needs no action"
     DEGRADED = "the NPU is degraded"
-    RESTART_REQUEST = "the failed operation has to be repeated"
-    RESTART_JOB = "the job has to be restarted"
-    RESET_WHEN_FREE = "the NPU has to be reset once it is free"
-    RESET = "the NPU has to be reset"
-    REPLACE = "the NPU has to be taken out of service"
+    RESTART_REQUEST = "the failed operation must be repeated"
+    RESTART_JOB = "the job must be restarted"
+    RESET_WHEN_FREE = "the NPU must be reset once it is free"
+    RESET = "the NPU must be reset"
+    REPLACE = "the NPU must be taken out of service"
 
     @property
     def is_error(self) -> bool:

@@ -52,7 +52,7 @@ class NpuHealth:
             sentence = f"npu-smi info failed: {why}" if why else "npu-smi info did not list any NPU"
             yield Defect(subject="npu-smi", sentence=sentence, is_error=True)
         elif not found or unknown:
-            what = f"printed the health {unknown!r}" if unknown else "printed no known table"
+            what = f"printed the health {unknown!r}" if unknown else "printed no table in a known format"
             if why and not unknown:
                 what = f"failed: {why}"
             raise UnusableError(f"npu-smi info {what}; the health of the NPUs is not inspected")
@@ -94,7 +94,9 @@ class Links:
             is_fine = health == judgement.NET_IS_FINE
             state = "UP" if is_fine else judgement.link(self._tool.ask("-i", str(device_id), "-link", "-g"))
             if not health and not state:
-                raise UnusableError("hccn_tool printed nothing known; the links of the NPUs are not inspected")
+                raise UnusableError(
+                    "hccn_tool printed nothing in a known format; the links of the NPUs are not inspected"
+                )
             was_up = device_id in self._worked
             if was_up or self._node.has_peers:
                 yield from judgement.of_link(device_id, state, health, was_up=was_up)

@@ -79,5 +79,5 @@ def notice(subject: str, sentence: str, at: float) -> NodeFinding:
 
 
 def _recovered(defect: Defect, at: float) -> NodeFinding:
-    sentence = f"no longer: {defect.sentence}"
+    sentence = f"resolved: {defect.sentence}"
     return NodeFinding(subject=defect.subject, sentence=sentence, at=at, kind=FindingKind.RECOVERED)

@@ -1,1 +1,1 @@
-"""`ascend-job`: look at jobs, running or ended, and control running ones."""
+"""`ascend-job`: shows jobs, running or ended, and controls running ones."""

@@ -37,7 +37,7 @@ class Result:
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """A command of the file: `number` tells its logs apart, `line` is where it stands."""
+    """A command of the file: `number` distinguishes its logs, `line` is its line in the file."""
 
     number: int
     line: int

@@ -131,7 +131,7 @@ def _meant(word: Optional[str], environ: Mapping[str, str]) -> list[FoundJob]:
     if word is None:
         return [_newest(found)]
     if not word:
-        raise SettingsError("the name of a job is empty")
+        raise SettingsError("job name is empty")
     named = [job for job in found if word == job.name] or [job for job in found if word == job.job_id]
     if not named and (os.path.isdir(word) or os.sep in word):
         named = _at_path(word)
@@ -153,11 +153,11 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
         UnknownJobError: There is none.
     """
     if not found:
-        raise UnknownJobError("no job of this user on this machine; name the directory with its logs")
+        raise UnknownJobError("no job of this user on this machine; specify the directory with its logs")
     running = [job for job in found if job.is_alive()]
     if len(running) > 1:
         names = abbreviated([f"{job.name} (pid {job.pid})" for job in running])
-        raise SettingsError(f"{len(running)} jobs are running, name one of them: {names}")
+        raise SettingsError(f"{len(running)} jobs are running; specify one of them: {names}")
     return (running or found)[0]
 
 

@@ -104,7 +104,7 @@ def headline(snapshot: Snapshot, now: float) -> str:
     job, state, took = snapshot.job, snapshot.text("state"), duration(_seconds(snapshot, now))
     if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is None:
         last = f"; the last state in its report is {state}" if state else ""
-        return f"cannot tell from here whether it runs on {job.host}{last}"
+        return f"cannot tell from here whether it is running on {job.host}{last}"
     if snapshot.condition is Condition.UNKNOWN:
         return f"ended; the reason is unknown; started {clock(job.began)}"
     if snapshot.condition is Condition.DIED:

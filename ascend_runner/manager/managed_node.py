@@ -118,7 +118,7 @@ class Heartbeats(Protocol):
 
     @property
     def saving_ranks(self) -> Collection[int]:
-        """The ranks that have announced to report each checkpoint that they are asked for."""
+        """The ranks that have announced that they report each requested checkpoint."""
 
     def read(self) -> None:
         """Read the reports that were sent before this call."""
@@ -152,7 +152,7 @@ class Requests(Protocol):
         """The moment of this limit, in seconds of the clock."""
 
     def take_checkpoint_request(self) -> bool:
-        """Whether a checkpoint was asked for since the last call."""
+        """Whether a checkpoint was requested since the last call."""
 
     def take_limit_change(self) -> bool:
         """Whether the time limit was changed since the last call."""

@@ -1,6 +1,6 @@
 """Recognises secrets, and masks them in everything that the runner itself prints or writes. Pure.
 
-Variables and options are recognised by name, everything else by the shape of the value: in report, dry run, rerun
+Variables and options are recognized by name, everything else by the shape of the value: in report, dry run, rerun
 script and in the excerpts of logs on the screen. A rank's log file is the rank's own and stays as it is.
 """
 
@@ -161,7 +161,7 @@ class Masker:
         return tuple(masked)
 
     def text(self, text: str) -> str:
-        """Return a text with every secret masked that is recognised by its shape."""
+        """Return a text with every secret masked that is recognized by its shape."""
         for words, pattern in _SHAPES:
             if any(word in text for word in words):
                 text = re.sub(pattern, self._masked, text)
@@ -175,7 +175,7 @@ class Masker:
         return text
 
     def data(self, data: bytes) -> bytes:
-        """Return the end of a log without colours, and with every secret masked that is recognised by its shape."""
+        """Return the end of a log without colors, and with every secret masked that is recognized by its shape."""
         return self.text(without_escapes(data.decode(errors="surrogateescape"))).encode(errors="surrogateescape")
 
     def _variable(self, name: str, value: str) -> str:

@@ -18,7 +18,7 @@ class Preparation:
     """The plan, all problems, and the facts that were found on the way (None: not found).
 
     `plan` may exist in spite of errors that do not concern it, such as a missing command. `error` is the first error as
-    an exception; its class and exit status are those of the run. `why` says how the node's place was recognised.
+    an exception; its class and exit status are those of the run. `why` says how the node's place was recognized.
     """
 
     context: PlanContext

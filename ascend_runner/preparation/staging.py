@@ -56,7 +56,7 @@ def stage_of(source: str, folder: str) -> Stage:
 def find(
     named: Sequence[tuple[str, str]], pause: Callable[[float], None], look: Callable[[str, str], Stage] = stage_of
 ) -> tuple[Stage, ...]:
-    """Return the stages for pairs of a source and a directory. The disks are asked in a thread, as they may hang.
+    """Return the stages for pairs of a source and a directory. The disks are read in a thread, since they may hang.
 
     Raises:
         AscendRunnerError: One of them is impossible.

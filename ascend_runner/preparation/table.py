@@ -26,7 +26,7 @@ NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
 
 
 def is_needed(context: PlanContext, node: Node | None) -> bool:
-    """Whether a rank table is needed: it was asked for, it is announced and of use, or nothing else gives the ranks."""
+    """Whether a rank table is needed: it was requested, it is announced and of use, or nothing else gives the ranks."""
     settings = context.settings
     if settings.names_the_ranks:
         return settings.rank_table is not None

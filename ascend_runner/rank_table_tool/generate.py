@@ -100,7 +100,7 @@ def make_table(server_id: str, addresses: Mapping[int, str]) -> RankTable:
         RankTableError: There is no device.
     """
     if not addresses:
-        raise RankTableError("no devices found in hccn.conf or /dev; use --devices to name them")
+        raise RankTableError("no devices found in hccn.conf or /dev; use --devices to specify them")
 
     devices = tuple(
         Device(device_id=device_id, device_ip=address, rank_id=rank_id)

@@ -132,7 +132,7 @@ class Progress:
 
     def _killing(self, state: State, *, is_grace_over: bool) -> None:
         """Write the line on why ranks are killed, unless no process is left that may be signalled."""
-        ranks = self._names() if state.leaders else f"what is left of {self._names()}"
+        ranks = self._names() if state.leaders else f"the remaining processes of {self._names()}"
         if state.killed_by:
             self._messages.info(f"received {signal_name(state.killed_by)}; killing {ranks}")
         elif is_grace_over:

@@ -79,7 +79,7 @@ class CheckpointHooks:
             skipped, self._next = self._next, holder
             is_idle, self._is_busy = not self._is_busy, True
         if skipped:
-            self._runner.warn("a hook checkpoint was skipped because the previous one took too long")
+            self._runner.warn("skipped a checkpoint hook because the previous one took too long")
             self._remove(skipped)
         if is_idle:
             try:

@@ -233,9 +233,9 @@ class Control:
             return ""
         if name == "checkpoint":
             self._requests.ask_for_checkpoint()
-            return "requested a checkpoint from the ranks that handle the signal for it"
+            return "requested a checkpoint from the ranks that handle the checkpoint signal"
         if name != "limit":
-            raise AscendRunnerError(f"this runner does not know the request {name!r}")
+            raise AscendRunnerError(f"unknown request {name!r}")
         if ("by" in message) is ("seconds" in message):
             raise AscendRunnerError("a request for a time limit must have either 'seconds' or 'by'")
         if "by" in message:

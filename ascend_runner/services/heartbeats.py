@@ -138,7 +138,7 @@ class Heartbeats:
 
     @property
     def saving_ranks(self) -> Collection[int]:
-        """The ranks that have announced to report each checkpoint that they are asked for."""
+        """The ranks that have announced that they report each requested checkpoint."""
         return self._announced.copy().keys()
 
     def saved_since(self, moment: float) -> Mapping[int, SavedCheckpoint]:

@@ -47,20 +47,20 @@ class Requests:
         return None if limit is None else self.began + limit
 
     def ask_for_checkpoint(self) -> None:
-        """Ask the ranks for a checkpoint. Several requests before the ranks are asked are one.
+        """Request a checkpoint from the ranks. Requests made before the ranks receive one count as one.
 
         Raises:
             ValueError: The job has no signal to ask with, or no rank is running.
         """
         if not self.is_running:
-            raise ValueError("no rank is running, so none can be asked for a checkpoint")
+            raise ValueError("no rank is running, so no checkpoint can be requested")
         if not self.has_checkpoint_signal:
-            raise ValueError("the job has no signal to ask its ranks with (--checkpoint-signal none)")
+            raise ValueError("the job has no signal to request checkpoints with (--checkpoint-signal none)")
         self._wants_checkpoint.set()
         self._wake()
 
     def take_checkpoint_request(self) -> bool:
-        """Whether a checkpoint was asked for since the last call."""
+        """Whether a checkpoint was requested since the last call."""
         if not self._wants_checkpoint.is_set():
             return False
         self._wants_checkpoint.clear()
@@ -97,9 +97,9 @@ class Requests:
             ValueError: The limit is in the past, or the job is being stopped, or is held.
         """
         if self.is_held:
-            raise ValueError("the job is held after its failure, and no time limit ends that; use ascend-job release")
+            raise ValueError("the job is held after its failure, so no time limit applies; use ascend-job release")
         if self.is_being_stopped:
-            raise ValueError("the job is being stopped, so its time limit cannot be changed any more")
+            raise ValueError("the job is being stopped, so its time limit can no longer be changed")
         elapsed = self._now() - self.began
         if seconds is not None and seconds < elapsed:
             ago = duration(elapsed - seconds)

@@ -68,7 +68,7 @@ class StageTask:
         seconds = time.monotonic() - self._began
         total = f"{self._title} ({counted(survey.found.files, 'file')}, {size(survey.found.size)})"
         if self._reported:
-            self.say(f"staged {total} in {duration(seconds)}; {size(survey.missing.size)} were missing")
+            self.say(f"staged {total} in {duration(seconds)}; copied {size(survey.missing.size)}")
         return Staged(
             source=self.stage.source,
             place=self.stage.place,

@@ -85,7 +85,7 @@ class Checkpoints:
 def latest_checkpoint(directory: Union[str, os.PathLike[str]]) -> Optional[pathlib.Path]:
     """Return the newest complete checkpoint in `directory`, or None if there is none, or no such directory.
 
-    Those of Megatron, MindSpeed, DeepSpeed, HF Trainer, accelerate, Lightning, torch and MindSpore are recognised. A
+    Those of Megatron, MindSpeed, DeepSpeed, HF Trainer, accelerate, Lightning, torch and MindSpore are recognized. A
     checkpoint that is being saved, or whose save was interrupted, is never returned.
 
         import ascend_runner

@@ -1,4 +1,4 @@
-"""What a line of a training tells of a step. Pure: the bytes of a line in, a record out.
+"""The step that a line of a training reports. Pure: the bytes of a line in, a record out.
 
 A literal is looked for before any regular expression, because nearly all lines of a job tell nothing. The formats are
 those of the software's own source; tests/training/test_steps.py has lines of each. Which rank prints them differs:
@@ -109,7 +109,7 @@ FORMS = (
 
 
 def parse(line: bytes, forms: tuple[Form, ...] = FORMS) -> Optional[Step]:
-    """Return what a line tells of a step, None if nothing. Of a progress bar, the last state counts."""
+    """Return the step that a line reports, or None if it reports none. Of a progress bar, the last state counts."""
     for form in forms:
         if form.literal in line:
             step = _read(line.rstrip(b"\r\n").rpartition(b"\r")[2][:LONGEST], form)

@@ -1,4 +1,4 @@
-"""The rows about slow training: how soon it is told, and what reading the steps costs the output."""
+"""The rows about slow training: how soon it is reported, and what reading the steps costs the output."""
 
 from __future__ import annotations
 

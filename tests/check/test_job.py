@@ -96,7 +96,7 @@ def test_problems_of_the_launcher_are_listed_under_their_subject(
 
 
 def test_variables_agree() -> None:
-    """Without conflicts the platform is shown, and the variables by which it was recognised."""
+    """Without conflicts the platform is shown, and the variables by which it was recognized."""
     given = context(environ={"MASTER_PORT": "2222"}, nproc=1)
     ((verdict, sentence),) = look_at(job.variables, given)
 

@@ -221,7 +221,7 @@ def test_every_meaning_is_one_line() -> None:
     ],
 )
 def test_phrases(phrase: str, kind: Kind, line: str) -> None:
-    """Errors of frameworks without a code are recognised by their text, in upper and lower case."""
+    """Errors of frameworks without a code are recognized by their text, in upper and lower case."""
     for text in (line, line.upper(), line.lower()):
         found = first_phrase(["step 1", text])
 

@@ -215,7 +215,7 @@ def test_empty_log() -> None:
 
 
 def test_escape_sequences() -> None:
-    """Output cannot control the terminal: colours are removed, other control characters are escaped."""
+    """Output cannot control the terminal: colors are removed, other control characters are escaped."""
     evidence = read(b"\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07 \x9b1m \x00 \x1b[\n")
 
     assert ("red bell\\x07 \ufffd1m \\x00 \\x1b[",) == evidence.last_lines

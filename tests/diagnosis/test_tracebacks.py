@@ -322,12 +322,12 @@ def test_uncaught_cpp_exception() -> None:
 
 @pytest.mark.parametrize("junk", [b"\0" * 1000, bytes(range(256)) * 50, b"\x1b[31m", "训练\u3000".encode()])
 def test_junk_around(junk: bytes) -> None:
-    """NULs, colours, any bytes and other scripts around it change nothing."""
+    """NULs, colors, any bytes and other scripts around it change nothing."""
     assert STEP_17 == short(junk + b"\n" + failure("while_handling") + junk)
 
 
-def test_colours_inside() -> None:
-    """A coloured traceback (Python 3.13 on a terminal, FORCE_COLOR) reads like a plain one."""
+def test_colors_inside() -> None:
+    """A colored traceback (Python 3.13 on a terminal, FORCE_COLOR) reads like a plain one."""
     data = (
         b"Traceback (most recent call last):\n"
         b'  File \x1b[35m"/job/train.py"\x1b[0m, line \x1b[35m3\x1b[0m, in \x1b[35mf\x1b[0m\n'

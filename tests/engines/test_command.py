@@ -17,7 +17,7 @@ from ascend_runner.engines.command import (
 
 @pytest.mark.parametrize("word", ["python", "python3", "python3.11", "/opt/conda/bin/python", "../python3"])
 def test_python(word: str) -> None:
-    """A Python is recognised by its name, in any directory."""
+    """A Python is recognized by its name, in any directory."""
     assert is_python(word)
 
 

@@ -180,7 +180,7 @@ def test_stop_signal_ends_the_collection(tmp_path: Path) -> None:
         assert 4 >= len(started.read_text())
         stopped = StackCollector(PY_SPY, lambda: True)
         assert stopped.collect(pids)
-        assert "the job was told to stop" == collector.refusal == stopped.refusal
+        assert "the job is being stopped" == collector.refusal == stopped.refusal
 
 
 def test_processes_that_must_not_be_paused(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_probe_that_hangs_does_not_hold_up_the_others() -> None:
 
 def test_probe_that_tells_nothing() -> None:
     """It says why, once, and is not asked again."""
-    probe = open_probe(UnusableError("npu-smi info printed no known table"))
+    probe = open_probe(UnusableError("npu-smi info printed no table in a known format"))
     inspection = Inspection({"npu-smi": lambda: probe}, SECONDS, leeway=60.0)
 
     assert [("npu-smi", FindingKind.NOTICE)] == told(inspection)

@@ -43,8 +43,8 @@ def test_health_of_the_devices_of_the_job(tmp_path: Path) -> None:
 
     assert [] == sentences(NpuHealth(node(tmp_path, 4)))
     assert [
-        "device 5 reported 80CB8002 (Alarm; the failed operation has to be repeated)",
-        "device 5 reported 80E24E00 (Alarm; the NPU has to be reset)",
+        "device 5 reported 80CB8002 (Alarm; the failed operation must be repeated)",
+        "device 5 reported 80E24E00 (Alarm; the NPU must be reset)",
     ] == sentences(NpuHealth(node(tmp_path, 4, 5)))
 
 
@@ -55,7 +55,10 @@ def test_health_of_the_devices_of_the_job(tmp_path: Path) -> None:
             "echo 'no permission' >&2; exit 1",
             "npu-smi info failed: exit status 1 (no permission); the health of the NPUs is not inspected",
         ),
-        ("echo nobody knows this", "npu-smi info printed no known table; the health of the NPUs is not inspected"),
+        (
+            "echo nobody knows this",
+            "npu-smi info printed no table in a known format; the health of the NPUs is not inspected",
+        ),
         (
             script(table("Splendid"), details("Splendid")),
             "npu-smi info printed the health 'Splendid'; the health of the NPUs is not inspected",

@@ -230,7 +230,7 @@ def test_events_of_a_restarted_job(start: Start, tool: Tool) -> None:
     assert 0 == status
     assert ["preparing", "starting"] == states[:2]
     assert ["restarting", "failed"] == [state for state in states if state in {"restarting", "failed"}]
-    assert screen.endswith("attempt 2: rank 0 failed: exit status 7; no restart: --max-restarts is used up\n")
+    assert screen.endswith("attempt 2: rank 0 failed: exit status 7; no restart: --max-restarts is reached\n")
 
 
 def test_events_are_followed_to_the_end(start: Start, tool: Tool) -> None:
@@ -307,7 +307,7 @@ def test_checkpoint(start: Start, tool: Tool) -> None:
     tool("stop")
     run.finish()
 
-    assert (0, "job: requested a checkpoint from the ranks that handle the signal for it\n") == (status, screen)
+    assert (0, "job: requested a checkpoint from the ranks that handle the checkpoint signal\n") == (status, screen)
     assert (1, "ascend-job: job is not running\n") == tool("checkpoint")
 
 
@@ -346,7 +346,7 @@ def test_names_that_mean_several_jobs(start: Start, tool: Tool) -> None:
         run.finish()
 
     assert [2, 2, 0] == [several[0], beginning[0], one[0]]
-    assert "2 jobs are running, name one of them: train-b" in several[1]
+    assert "2 jobs are running; specify one of them: train-b" in several[1]
     assert "'train' is ambiguous: train-b (pid " in beginning[1]
 
 
@@ -522,8 +522,8 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
         (("metrics", "--listen", "99999"), 2, "invalid value '99999': expected a port from 0 to 65535"),
         (("metrics", "--listen", "x"), 2, "invalid value 'x': expected PORT or ADDRESS:PORT"),
         (("limit",), 2, "the following arguments are required: LIMIT"),
-        (("status", ""), 2, "the name of a job is empty"),
-        ((), 4, "no job of this user on this machine; name the directory with its logs"),
+        (("status", ""), 2, "job name is empty"),
+        ((), 4, "no job of this user on this machine; specify the directory with its logs"),
     ],
 )
 def test_wrong_words(tool: Tool, words: tuple[str, ...], expected: int, sentence: str) -> None:

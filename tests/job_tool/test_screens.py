@@ -172,8 +172,12 @@ def test_next_attempt(delay: float, words: str) -> None:
     [
         (True, "preparing", "preparing, started "),
         (False, "running", "runner killed (last state: running)"),
-        (None, "running", "cannot tell from here whether it runs on host-7; the last state in its report is running"),
-        (None, "", "cannot tell from here whether it runs on host-7\n"),
+        (
+            None,
+            "running",
+            "cannot tell from here whether it is running on host-7; the last state in its report is running",
+        ),
+        (None, "", "cannot tell from here whether it is running on host-7\n"),
         (False, "", "ended; the reason is unknown"),
         (False, "succeeded", "succeeded after "),
         (None, "failed", "failed (exit status 7) after "),

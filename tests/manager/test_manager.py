@@ -760,7 +760,7 @@ def test_limit_is_final_once_the_ranks_were_asked(node: FakeNode) -> None:
     """A later one would be confirmed, and the job would end all the same when its ranks have saved."""
 
     def extend() -> None:
-        with pytest.raises(ValueError, match="the job is being stopped, so its time limit cannot be changed any more"):
+        with pytest.raises(ValueError, match="the job is being stopped, so its time limit can no longer be changed"):
             node.requests.change_limit(100.0)
 
     node.processes.behaviours = {0: SAVER}

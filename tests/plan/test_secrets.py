@@ -1,4 +1,4 @@
-"""Secrets are recognised by name and by shape, and other values are not masked."""
+"""Secrets are recognized by name and by shape, and other values are not masked."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_ordinary_text(text: str) -> None:
     assert 0 == masker.count
 
 
-def test_coloured_output() -> None:
+def test_colored_output() -> None:
     """Colours hide no secret, and bytes that are no text stay."""
     assert b"\xff HF_TOKEN=*** end" == Masker().data(b"\xff \x1b[31mHF_TOKEN=\x1b[0mabc end")
 

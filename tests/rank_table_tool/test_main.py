@@ -327,7 +327,7 @@ def test_generate_of_all_devices(tmp_path: Path, capsys: Capture) -> None:
 def test_generate_without_devices(capsys: Capture) -> None:
     """A machine without devices has no table."""
     assert 1 == main(["generate", "--hccn-conf", os.devnull])
-    assert "ascend-rank-table: no devices found in hccn.conf or /dev; use --devices to name them\n" == (
+    assert "ascend-rank-table: no devices found in hccn.conf or /dev; use --devices to specify them\n" == (
         capsys.readouterr().err
     )
 

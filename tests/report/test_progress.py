@@ -136,7 +136,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
                     "rank 1 failed (exit status 7); stopping processes that it left behind,"
                     " up to 15 s (Ctrl-C again to kill)"
                 ),
-                "grace period of 15 s ended; killing what is left of rank 1",
+                "grace period of 15 s ended; killing the remaining processes of rank 1",
             ],
             [
                 (Exited(1, FAILURE.ending, has_stragglers=True), 1.0),

@@ -71,7 +71,7 @@ def test_only_the_newest_checkpoint_waits(tmp_path: Path) -> None:
     (tmp_path / "down").touch()
     job.finish()
 
-    assert ["a hook checkpoint was skipped because the previous one took too long"] == job.warnings
+    assert ["skipped a checkpoint hook because the previous one took too long"] == job.warnings
     assert "1\n3\n" == job.log
 
 

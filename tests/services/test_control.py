@@ -105,7 +105,7 @@ def test_checkpoint(job: Job) -> None:
     """The request is passed on and wakes the loop of the runner; the user is told, and so is the job's screen."""
     answer = job.ask(request="checkpoint")
 
-    assert "requested a checkpoint from the ranks that handle the signal for it" == answer["answer"]
+    assert "requested a checkpoint from the ranks that handle the checkpoint signal" == answer["answer"]
     assert job.requests.take_checkpoint_request()
     assert [None] == job.wakes
     assert [f"ascend-job: {answer['answer']}"] == job.told
@@ -115,7 +115,7 @@ def test_checkpoint_without_ranks(job: Job) -> None:
     """While no rank is running the request is refused, and not kept for those of the next attempt."""
     job.requests.is_running = False
 
-    assert {"refused": "no rank is running, so none can be asked for a checkpoint"} == job.ask(request="checkpoint")
+    assert {"refused": "no rank is running, so no checkpoint can be requested"} == job.ask(request="checkpoint")
     assert not job.requests.take_checkpoint_request()
 
 
@@ -191,7 +191,7 @@ def test_limit_in_the_past(message: dict[str, object], checkpoint_grace: float) 
         ({"request": "limit", "seconds": "1"}, "a time limit must be"),
         ({"request": "limit"}, "a request for a time limit must have either 'seconds' or 'by'"),
         ({"request": "limit", "seconds": 3, "by": 4}, "a request for a time limit must have either"),
-        ({"request": "dance"}, "this runner does not know the request 'dance'"),
+        ({"request": "dance"}, "unknown request 'dance'"),
     ],
 )
 def test_requests_that_are_refused(job: Job, message: dict[str, object], sentence: str) -> None:

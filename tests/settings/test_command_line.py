@@ -187,7 +187,7 @@ def test_unknown_variable(name: str, sentences: list[str]) -> None:
 
 
 def test_variable_of_a_short_name() -> None:
-    """ASCEND_RUNNER_NPROC is recognised as a misspelling."""
+    """ASCEND_RUNNER_NPROC is recognized as a misspelling."""
     (sentence,) = command_line.unknown_variables({"ASCEND_RUNNER_NPROC": "2"})
 
     assert "ASCEND_RUNNER_NPROC_PER_NODE" in sentence

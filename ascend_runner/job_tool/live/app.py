@@ -123,7 +123,7 @@ class Top(App[None]):
         yield self.picture
 
     def on_mount(self) -> None:
-        """Begin to look at the job. SIGTERM quits, so that the terminal is not left as it is now."""
+        """Begin to observe the job. SIGTERM quits, so that the terminal is not left as it is now."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         bounded.start_thread(self._run)
 

@@ -79,7 +79,7 @@ def test_packed_table_without_conversion() -> None:
 
 
 def test_mark() -> None:
-    """Packed documents are recognised by their first bytes."""
+    """Packed documents are recognized by their first bytes."""
     for data in (b"{}", b"", b" H4s"):
         assert data is codec.unpack(data, Document("a.json"))
     for data in (b"H4sIAAAA", b"\nH4sI"):
