@@ -197,6 +197,7 @@ _HINT: Final = re.compile(
     r"|Aborted"
     r"|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots|command not found"
     r"|FatalError|detected by the|Worker exit type|function error: |Unhandled exception|has lost comm|HYDRA_FULL_ERROR"
+    r"|was unable to "
 )
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
     (re.compile(pattern), read)
@@ -228,6 +229,10 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"(?P<text>Worker exit type: .+)", _line),  # of ray
         (r"logging\.cc:\d+: Unhandled exception: \S+ what\(\): (?P<text>.+)", _line),  # of ray, in a native thread
         (r"(?P<text>(?:ORTE|PRTE) has lost communication with a remote daemon)", _block),
+        (
+            r"(?P<text>(?:mpirun|mpiexec|prterun|orterun) was unable to (?:launch|start) the specified application)",
+            _block,
+        ),
         (r"^Set the environment variable HYDRA_FULL_ERROR=1", _hydra),
         (r"\[E\d{3,4} [\d:.]+ \S+\] (?P<text>.*\b(?:NPU|HCCL|OPS) function error: .+)", _line),  # of torch_npu
         (r"MPI_ABORT was invoked on rank \d+.*", _line),

@@ -104,5 +104,6 @@ _CRASHES: Final = tuple(
         ),
         (r"(?:Fatal Python error|Signal): Illegal instruction|SIGILL", SIGILL),
         (r"(?:Fatal Python error|Signal): Floating point exception|SIGFPE", SIGFPE),
+        (r"Fatal Python error: ", SIGABRT),
     )
 )

@@ -70,7 +70,9 @@ root DataLoader worker ended = a data loader worker ended unexpectedly
 root SIGKILL = killed by SIGKILL, usually by the OOM killer
     signal SIGKILL|Signal 9 \((?:SIGKILL|Killed)\)|Signals\.SIGKILL|exitcode\s*: -9|return code = -9\b
     |(?:line \d+: +\d+|srun: .*tasks? \S+:) Killed\b
-# CPython concurrent/futures/process.py; HF datasets utils/py_utils.py
+# vLLM multiproc_executor.py; CPython concurrent/futures/process.py; HF datasets utils/py_utils.py
+either worker process = a worker process of vLLM died: killed, usually by the OOM killer, or crashed
+    Worker proc \S+ died unexpectedly
 root process pool = a worker process of a pool died: killed, usually by the OOM killer, or crashed
     A (?:child )?process in the process pool was terminated|A child process terminated abruptly
     |One of the subprocesses has abruptly died
@@ -206,4 +208,11 @@ root no such network interface = no such network interface: check GLOO_SOCKET_IF
 # HCCL hccl_socket.cc
 root listen on ip = port of HCCL already in use: a leftover process, or two jobs on one server
     listen on ip\[[^\]]+\].{0,20} port\[\d+\] fail
+# torch_npu's operators of the transformer library (ATB); torch_npu utils/_error_code.py
+root setup of an ATB operator = an operator was called with an invalid argument, or does not support this chip
+    Operation setup failed
+root not supported by torch_npu = feature not supported by this version of torch_npu or CANN, or by this chip
+    \bERR0\d007\b
+root invalid argument of torch_npu = a function of torch_npu was called with an invalid argument
+    \bERR0\d00[1-4]\b
 """

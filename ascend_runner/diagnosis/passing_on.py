@@ -16,6 +16,7 @@ _WORDS: Final = re.compile(
     r"|(?:see|check|refer to)\b[^.]{0,80}\b(?:above|root cause|stack ?trace|worker_\d+\.log)"
     r"|(?:root cause|messages?|trace) above"
     r"|Engine core initialization failed|WorkerProc initialization failed|Background loop has errored already"
+    r"|^RuntimeError: Executor failed"
     r"|Worker failed with error|Distributed job exited with|scheduler is dead|Engine loop (?:is dead|has died)"
     r"|^RuntimeError: cancelled$"
     r"|error is reported as above|inspect the previous error messages|Received sigquit from a child|Worker exit type: "

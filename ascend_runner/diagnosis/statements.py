@@ -128,9 +128,11 @@ _OF_THE_PROGRAM: Final = re.compile(
 )
 _RECORD_OF_LEVEL: Final = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?:\S+: )?[Ee]rror(?:: | #)|^[\w.]+(?:Error|Exception): |失败|异常|报错"
+    r"|[Ll]oss is (?:nan|inf)\b.*\bstopping\b"
     r'|"(?:level|levelname|severity)": ?"(?i:error|critical|fatal)"'
 )
 _ERROR_RECORD: Final = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL|Error|error|[\w.]*(?:Error|Exception):)|^(?:Could not|Cannot|Failed to|Unable to)\b"
     r"|(?:No such file|not found|[Pp]ermission denied)|错误|失败|异常|报错|不存在"
+    r"|[Ll]oss is (?:nan|inf)\b.*\bstopping\b"
 )

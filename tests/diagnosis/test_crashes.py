@@ -114,6 +114,10 @@ def last(text: str) -> Traceback:
         ("panic: no table", "thread 'main' panicked at 'no table', src/main.rs:5:9"),
         ("train.py: error: argument --lr: no number", "train.py: error: argument --lr: no number"),
         ("PRTE has lost communication with a remote daemon", LOST_DAEMON),
+        (
+            "prterun was unable to launch the specified application",
+            "prterun was unable to launch the specified application as it could not find an\nexecutable:",
+        ),
         ("In 'train.yaml': Could not find 'data/small'", HYDRA),
         ("Could not override 'model.depth'.", HYDRA_OVERRIDE),
         ("no such slot", RAY),

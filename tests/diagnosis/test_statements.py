@@ -103,6 +103,9 @@ def test_error_record() -> None:
     assert "" == statements.error_line([*STEPS, "validation error 0.31"], is_stopped=True)
     notebook = "RuntimeError: not enough dimensions"
     assert notebook == statements.error_line([*STEPS, "     12 x = f()", notebook], is_stopped=True)
+    stopping = "Loss is nan, stopping training"
+    assert stopping == statements.error_line([*STEPS, stopping], is_stopped=True)
+    assert stopping == statements.error_line([*STEPS, stopping], is_stopped=False)
     structured = '{"level": "error", "msg": "no such table"}'
     assert structured == statements.error_line([*STEPS, structured], is_stopped=True)
     assert "" == statements.error_line([*STEPS, structured.replace("error", "info")], is_stopped=True)
@@ -122,6 +125,7 @@ def test_error_record() -> None:
         "vllm.v1.engine.exceptions.EngineDeadError: See stack trace (above) for the root cause.",
         "RuntimeError: The Inner error is reported as above. The process exits for this inner error",
         "RuntimeError: cancelled",
+        "RuntimeError: Executor failed.",
         "ray.train.base_trainer.TrainingFailedError: Please inspect the previous error messages for a cause.",
     ],
 )  # fmt: skip
