@@ -112,8 +112,8 @@ class Collector:
         """Call a function; if it raises an error, collect that as a problem of the subject and return None.
 
         Raises:
-            StopRequestedError: a stop signal arrived.
-            LimitReachedError: the time limit of the job is reached.
+            StopRequestedError: A stop signal arrived.
+            LimitReachedError: The time limit of the job is reached.
         """
         try:
             return question(*args)

@@ -61,7 +61,7 @@ def parse(parser: ArgumentParser, parsers: Mapping[str, ArgumentParser], words: 
 
     Raises:
         SettingsError: A command, an option or an argument is unknown.
-        EndedByParserError: argparse has shown something, and the program is to end.
+        EndedByParserError: Argparse has shown something, and the program is to end.
         OutputError: The help cannot be written.
     """
     name = next((word for word in words if not word.startswith("-")), "")

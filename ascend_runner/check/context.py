@@ -68,8 +68,8 @@ def gather(settings: Settings, environ: Mapping[str, str], signals: Signals, com
     """Plan the job as a start would, without waiting for anything.
 
     Raises:
-        SettingsError: the current directory cannot be used.
-        StopRequestedError: a stop signal arrived.
+        SettingsError: The current directory cannot be used.
+        StopRequestedError: A stop signal arrived.
     """
     launcher = Launcher(settings, environ, signals, Messages(_ignore))
     prepared = launcher.prepare(command or STAND_IN)

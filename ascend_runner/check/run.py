@@ -68,8 +68,8 @@ def check(
     """Check one subject after the other, and print the findings.
 
     Raises:
-        CheckFailedError: at least one error was found.
-        StopRequestedError: a stop signal arrived.
+        CheckFailedError: At least one error was found.
+        StopRequestedError: A stop signal arrived.
     """
     signals, console, messages = io
     host_name = os.uname().nodename

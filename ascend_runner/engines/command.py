@@ -199,7 +199,7 @@ def refuse_python_options(command: PythonCommand, engine: str) -> None:
     """Refuse options for Python: an engine that starts the script itself would lose them.
 
     Raises:
-        SettingsError: the command has options other than -u.
+        SettingsError: The command has options other than -u.
     """
     others = [option for option in command.options if option != "-u"]
     if others:

@@ -53,7 +53,7 @@ def resolve(context: LaunchContext) -> EnvPatch:
     """Refuse and remove as the table says; `find` also has what to warn about.
 
     Raises:
-        SettingsError: a combination is refused; the first one is named.
+        SettingsError: A combination is refused; the first one is named.
     """
     found = find(context)
     for remedy, sentence in found:

@@ -95,7 +95,7 @@ def patch_environment(context: LaunchContext) -> EnvPatch:
     """Return the variables of every rank, and the auxiliary processes.
 
     Raises:
-        SettingsError: variables or options contradict each other, or an address is missing.
+        SettingsError: Variables or options contradict each other, or an address is missing.
     """
     context, notes = without_auto(context)
     patches = [conflicts.resolve(context), EnvPatch(notes=notes)]

@@ -23,7 +23,7 @@ def cluster(context: LaunchContext) -> EnvPatch:
     """Return the variables with the rank table or the chief's address.
 
     Raises:
-        SettingsError: this node's address is unknown, or TF_CONFIG cannot describe its ranks.
+        SettingsError: This node's address is unknown, or TF_CONFIG cannot describe its ranks.
     """
     if context.table_path:
         patches = [hccl.ranks(context), hccl.table(context)]

@@ -39,7 +39,7 @@ def run(
     even SIGKILL may not end it.
 
     Raises:
-        OSError: the program cannot be started.
+        OSError: The program cannot be started.
     """
     process = subprocess.Popen(
         argv,
@@ -93,7 +93,7 @@ def call_each(
     """Call a function with each key, several at once; return its results by key. The limits are those of `call`.
 
     Raises:
-        AscendRunnerError: no thread can be started.
+        AscendRunnerError: No thread can be started.
     """
     results: dict[Key, Value] = {}
     waiting = list(reversed(keys))

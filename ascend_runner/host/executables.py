@@ -24,7 +24,7 @@ def find_executable(name: str, *, cwd: str, search_path: str) -> str:
     A relative directory in PATH counts from `cwd`. A command with a slash is returned as it is.
 
     Raises:
-        CommandError: the program is not found (exit status 127) or not executable (126).
+        CommandError: The program is not found (exit status 127) or not executable (126).
     """
     found_at = ""
     for folder in [""] if "/" in name else search_path.split(os.pathsep):

@@ -53,8 +53,8 @@ def find_address(name: str) -> str:
     """Look up the address of a host, an IPv4 address if it has one.
 
     Raises:
-        SettingsError: the name cannot be a host name.
-        OSError: the name cannot be resolved (yet).
+        SettingsError: The name cannot be a host name.
+        OSError: The name cannot be resolved (yet).
     """
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
@@ -70,7 +70,7 @@ def await_address(name: str, *, pause: Callable[[float], None], announce: Callab
     `pause(seconds)` blocks and may raise to end the wait; `announce` takes one sentence if there is a wait.
 
     Raises:
-        SettingsError: the name cannot be a host name, or was not resolved in time.
+        SettingsError: The name cannot be a host name, or was not resolved in time.
     """
     failure = ""
     for attempt in range(RESOLVE_LIMIT):

@@ -74,8 +74,8 @@ class Launcher:
         report.
 
         Raises:
-            SettingsError: the current directory cannot be used.
-            StopRequestedError: a stop signal arrived during a wait.
+            SettingsError: The current directory cannot be used.
+            StopRequestedError: A stop signal arrived during a wait.
         """
         context = self._context = self._gather(command, version)
         begin, stage = (None, None) if self._settings.dry_run else (self.begin, self.stage)
@@ -107,8 +107,8 @@ class Launcher:
         """Plan the job anew, with its rank table as it is now.
 
         Raises:
-            AscendRunnerError: it cannot be started any more.
-            StopRequestedError: a stop signal arrived during a wait.
+            AscendRunnerError: It cannot be started any more.
+            StopRequestedError: A stop signal arrived during a wait.
         """
         if not self._context:
             raise ValueError("the job was not prepared before")
@@ -132,7 +132,7 @@ class Launcher:
         Calling it again with a plan that knows more renames the files of the job.
 
         Raises:
-            OutputError: another job uses the log directory, or it cannot be made.
+            OutputError: Another job uses the log directory, or it cannot be made.
         """
         begun, command = self.journal, self._context.command if self._context else ()
         if begun and begun.spec.part == job.part:
@@ -163,8 +163,8 @@ class Launcher:
         """Wait until the data sets of the job that was prepared are copied.
 
         Raises:
-            OutputError: one cannot be copied.
-            StopRequestedError: a stop signal arrived.
+            OutputError: One cannot be copied.
+            StopRequestedError: A stop signal arrived.
         """
         if self._context:
             self.stage(self._context)
@@ -174,10 +174,10 @@ class Launcher:
         """Create the files of a plan; return the plan as it can be carried out.
 
         Raises:
-            AscendRunnerError: the pre-check has found an error that prevents the start.
-            OutputError: a directory or file cannot be made.
+            AscendRunnerError: The pre-check has found an error that prevents the start.
+            OutputError: A directory or file cannot be made.
             RankTableError: HCCL would not read the rank table where it had to be written.
-            StopRequestedError: a stop signal has arrived.
+            StopRequestedError: A stop signal arrived.
         """
         if self.precheck:
             self.precheck.end(self.pause)
@@ -189,9 +189,9 @@ class Launcher:
         """Wait so long.
 
         Raises:
-            OutputError: a data set cannot be staged.
-            StopRequestedError: a stop signal arrived.
-            LimitReachedError: the time limit of the job is reached.
+            OutputError: A data set cannot be staged.
+            StopRequestedError: A stop signal arrived.
+            LimitReachedError: The time limit of the job is reached.
         """
         if self._staging:
             self._staging.check()
@@ -207,8 +207,8 @@ class Launcher:
         """Wait like `Signals.wait_unless_stopped`, but not longer than the time limit of the job permits.
 
         Raises:
-            StopRequestedError: a stop signal arrived.
-            LimitReachedError: the time limit is reached.
+            StopRequestedError: A stop signal arrived.
+            LimitReachedError: The time limit is reached.
         """
         deadline = self.requests.deadline
         self.signals.wait_unless_stopped(
@@ -286,7 +286,7 @@ def current_folder() -> str:
     """Return the current directory.
 
     Raises:
-        SettingsError: it was removed, or is not accessible to this user.
+        SettingsError: It was removed, or is not accessible to this user.
     """
     try:
         return os.getcwd()

@@ -160,7 +160,7 @@ class Outcome:
         """Return if the job succeeded.
 
         Raises:
-            JobFailedError: the job failed; its sentence is the cause, its exit status that of the job.
+            JobFailedError: The job failed; its sentence is the cause, its exit status that of the job.
         """
         if self.cause:
             raise JobFailedError(str(self.cause), exit_status=self.status)

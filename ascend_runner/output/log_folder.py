@@ -35,7 +35,7 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
     """Lock the log directory of a job while the context lasts, with the files of earlier runs put aside.
 
     Raises:
-        OutputError: another job writes to it, or it cannot be used.
+        OutputError: Another job writes to it, or it cannot be used.
     """
     try:
         files.make_folder(job.log_dir)
@@ -115,8 +115,8 @@ def put_aside(
     Returns the names of files that were still in place when the time was over.
 
     Raises:
-        OutputError: the directory cannot be made.
-        OSError: a file cannot be moved; those that were moved stay where they are.
+        OutputError: The directory cannot be made.
+        OSError: A file cannot be moved; those that were moved stay where they are.
     """
     earlier = sorted(_ours(log_dir, is_ours), key=lambda name: "-proc-" in name)  # the report before large files
     if not earlier:

@@ -76,7 +76,7 @@ class PlanContext:
         """The job's name, which log files and directories carry: the user's, the platform's or the command's.
 
         Raises:
-            SettingsError: the platform's is not a plain file name.
+            SettingsError: The platform's is not a plain file name.
         """
         named = self.settings.job_name or detect.job_id(self.environ)
         if "/" in named or named in {".", ".."} or not named.isprintable():

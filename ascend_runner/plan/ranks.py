@@ -32,7 +32,7 @@ def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: 
     """Plan this node's ranks; `table` is the rank table that they read, if any.
 
     Raises:
-        SettingsError: the environment holds variables that must not be set together.
+        SettingsError: The environment holds variables that must not be set together.
     """
     launch = launch_context(share, context, table)
     patch = patch_environment(launch)

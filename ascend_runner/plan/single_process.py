@@ -70,7 +70,7 @@ def hand_over(share: NodeShare, context: PlanContext) -> Handover:
     """Rewrite a command for the engine that --launcher names.
 
     Raises:
-        SettingsError: the engine cannot run this command or this job.
+        SettingsError: The engine cannot run this command or this job.
     """
     settings = context.settings
     return ENGINES[settings.launcher](
@@ -94,7 +94,7 @@ def refuse_options_of_ranks(settings: Settings) -> None:
     """Refuse options that apply to single ranks if another engine starts the ranks.
 
     Raises:
-        SettingsError: such an option is set.
+        SettingsError: Such an option is set.
     """
     per_rank = {
         "--workdir device": settings.workdir == WORKDIR_DEVICE,
@@ -115,7 +115,7 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
     It gets no rank table, because engines that start ranks also number them.
 
     Raises:
-        SettingsError: the environment holds variables that must not be set together.
+        SettingsError: The environment holds variables that must not be set together.
     """
     node, launcher = share.node, context.settings.launcher
     launched = launch_context(share, context)

@@ -60,7 +60,7 @@ def with_places(command: Sequence[str], stages: Sequence[Stage]) -> tuple[str, .
     Without a stage the command stays as it is: the placeholder may be meant for a runner inside it.
 
     Raises:
-        SettingsError: there is no stage of this number.
+        SettingsError: There is no stage of this number.
     """
 
     def place(found: re.Match[str]) -> str:

@@ -42,7 +42,7 @@ def find_node(context: PlanContext, engine: str = "") -> Node:
     """Find this node's place in its job by options, variables and --hosts, and for an `engine` by host files as well.
 
     Raises:
-        SettingsError: an option, a variable or a host file cannot be used.
+        SettingsError: An option, a variable or a host file cannot be used.
     """
     environ = context.environ
     settings = context.settings
@@ -89,7 +89,7 @@ def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
     """Return this node's share of a job without a rank table, with `nproc` ranks on each node.
 
     Raises:
-        SettingsError: the number of this node or the address of node 0 is unknown.
+        SettingsError: The number of this node or the address of node 0 is unknown.
     """
     problem = platform_table.problem_without_table(node)
     if problem:
@@ -113,7 +113,7 @@ def find_share(table: RankTable, context: PlanContext) -> NodeShare:
     name does, because two pods may share a server; else an address.
 
     Raises:
-        NodeNotFoundError: no entry matches, or the matching entry has no device.
+        NodeNotFoundError: No entry matches, or the matching entry has no device.
     """
     settings = context.settings
     if settings.pod_name:
@@ -133,7 +133,7 @@ def agreed(share: NodeShare, table: RankTable, node: Node) -> NodeShare:
     """Add the node's place to a share of a table.
 
     Raises:
-        RankTableError: the table and the node's variables contradict each other.
+        RankTableError: The table and the node's variables contradict each other.
     """
     facts = _facts(share, table)
     contradiction = platform_table.contradiction(node, facts)

@@ -62,7 +62,7 @@ def find(environ: Mapping[str, str], *, names_the_ranks: bool = False) -> Single
     `names_the_ranks`: the user has set the ranks of this node.
 
     Raises:
-        SettingsError: both together would be n x n processes, or TF_CONFIG is malformed.
+        SettingsError: Both together would be n x n processes, or TF_CONFIG is malformed.
     """
     candidates = (sign for sign in SIGNS if not (names_the_ranks and sign.precedence is Precedence.USER))
     sign = next((sign for sign in candidates if sign.is_seen(environ)), None)

@@ -27,7 +27,7 @@ def find_node(environ: Mapping[str, str], overrides: Overrides = NOTHING) -> Nod
     """Find this node's place; without overrides and without a platform it is the only node.
 
     Raises:
-        SettingsError: an option or variable cannot be used; the sentence names it.
+        SettingsError: An option or variable cannot be used; the sentence names it.
     """
     if overrides.is_complete:
         variables = Variables(environ, overrides)

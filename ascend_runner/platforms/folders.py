@@ -45,7 +45,7 @@ def mapped_datasets(environ: Mapping[str, str]) -> dict[str, str]:
     """Read DATASET_MAP, whose names may be of any script; empty if it is not set.
 
     Raises:
-        SettingsError: it does not map names to paths.
+        SettingsError: It does not map names to paths.
     """
     text = environ.get(DATASET_MAP)
     if not text:

@@ -26,7 +26,7 @@ def decode(text: str, path: str) -> Hosts:
     """Read a host file; `path` is for the error. Blank lines and comments are skipped.
 
     Raises:
-        SettingsError: a line is malformed.
+        SettingsError: A line is malformed.
     """
     found: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -48,7 +48,7 @@ def with_hosts(node: Node, hosts: Hosts, source: str, own_names: Callable[[], It
     path of the list.
 
     Raises:
-        SettingsError: the number of nodes is another one.
+        SettingsError: The number of nodes is another one.
     """
     sources = dict(node.sources)
     if "nnodes" in sources and node.nnodes != len(hosts):

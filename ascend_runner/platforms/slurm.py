@@ -58,7 +58,7 @@ def hosts_of(text: str, name: str) -> tuple[str, ...]:
     `name` is the variable that holds it.
 
     Raises:
-        SettingsError: it is not a node list.
+        SettingsError: It is not a node list.
     """
     try:
         return tuple(host for part in _split(text) for host in _expanded(part))

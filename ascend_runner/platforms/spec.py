@@ -64,7 +64,7 @@ class PlatformSpec:
         """Whether the variables are this platform's.
 
         Raises:
-            SettingsError: one of them cannot be read.
+            SettingsError: One of them cannot be read.
         """
         return all(map(environ.get, self.detected_by)) and self.is_confirmed(environ)
 
@@ -72,7 +72,7 @@ class PlatformSpec:
         """Read the facts that the platform's variables give and the user has not set.
 
         Raises:
-            SettingsError: a variable cannot be read.
+            SettingsError: A variable cannot be read.
         """
         variables = Variables(environ, overrides)
         node = Node(

@@ -48,7 +48,7 @@ def find_table(named: str | None, environ: Mapping[str, str], is_folder: Callabl
     """Return the path of the rank table: the one that the user has `named`, else the one that the platform announces.
 
     Raises:
-        RankTableError: there is neither.
+        RankTableError: There is neither.
     """
     place = named or announced_table(environ, is_folder)
     if not place:

@@ -44,7 +44,7 @@ def decode(text: str) -> Cluster:
     """Read TF_CONFIG.
 
     Raises:
-        SettingsError: it is malformed.
+        SettingsError: It is malformed.
     """
     try:
         document = json.loads(text)

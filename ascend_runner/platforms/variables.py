@@ -46,7 +46,7 @@ class Variables:
         """Read a number.
 
         Raises:
-            SettingsError: the variable holds something else.
+            SettingsError: The variable holds something else.
         """
         override: int | None = getattr(self._overrides, fact, None)
         if override is not None:
@@ -64,7 +64,7 @@ class Variables:
         """Read the port of node 0 in the same way. `check_port` judges it.
 
         Raises:
-            SettingsError: the variable does not hold a number.
+            SettingsError: The variable does not hold a number.
         """
         names = ("MASTER_PORT", *names, "MS_SCHED_PORT", "CM_CHIEF_PORT")
         return self.whole_number("master_port", names, default=default)
@@ -78,7 +78,7 @@ def whole_number(text: str, name: str, *, at_least: int = 0) -> int:
     """Read the number in the variable `name`.
 
     Raises:
-        SettingsError: it is not a number, or out of range.
+        SettingsError: It is not a number, or out of range.
     """
     if not is_whole_number(text) or not at_least <= int(text) <= MOST:
         raise SettingsError(f"invalid value {text!r} for {name}: expected a whole number from {at_least} to {MOST}")
@@ -90,7 +90,7 @@ def check_port(port: int, name: str, environ: Mapping[str, str]) -> None:
     """Check a port of node 0: with one of HCCL's own, HCCL would fail with EI0019 or EI0020.
 
     Raises:
-        SettingsError: it is not a port, or one of HCCL's.
+        SettingsError: It is not a port, or one of HCCL's.
     """
     if not 1 <= port <= HIGHEST_PORT:
         raise SettingsError(f"invalid value {port} for {name}: expected a port from 1 to {HIGHEST_PORT}")

@@ -35,7 +35,7 @@ def find_single(context: PlanContext) -> SingleProcess | None:
     """Return the reason why the command must run once, or None if this runner starts one process per device.
 
     Raises:
-        SettingsError: the user has asked for n x n processes, or a variable is malformed.
+        SettingsError: The user has asked for n x n processes, or a variable is malformed.
     """
     settings, started = context.settings, None
     if not settings.overrides.is_complete:
@@ -99,7 +99,7 @@ def enter_conda(context: PlanContext) -> PlanContext:
     """Return the context with the variables of the conda environment that applies to a command.
 
     Raises:
-        SettingsError: the environment that --conda-env or the image names does not exist.
+        SettingsError: The environment that --conda-env or the image names does not exist.
     """
     environ, named = context.environ, context.settings.conda_env
     found = conda.find(context.command[0], environ, named, is_folder=context.is_folder)
@@ -116,7 +116,7 @@ def find_program(name: str, context: PlanContext) -> str:
     """Find the program of a command that is not a relative path.
 
     Raises:
-        CommandError: the program is not found or not executable.
+        CommandError: The program is not found or not executable.
     """
     return _find_executable(name, context.cwd, context.environ.get("PATH", os.defpath))
 
@@ -125,7 +125,7 @@ def find_engine(name: str, context: PlanContext) -> str:
     """Find the program of an engine.
 
     Raises:
-        CommandError: the program is not found or not executable.
+        CommandError: The program is not found or not executable.
     """
     try:
         return find_program(name, context)
@@ -141,7 +141,7 @@ def check_workdir(workdir: str) -> None:
     """Check the working directory that all processes share.
 
     Raises:
-        SettingsError: it does not exist.
+        SettingsError: It does not exist.
     """
     if not os.path.isdir(workdir):
         raise SettingsError(f"working directory not found: {workdir!r} (--workdir)")
@@ -151,7 +151,7 @@ def check_script(job: JobSpec, here: str) -> None:
     """Check that a relative script which exists in the current directory exists where each process runs, too.
 
     Raises:
-        SettingsError: it is missing in one of the working directories.
+        SettingsError: It is missing in one of the working directories.
     """
     word = relative_script(job.processes[0].argv)
     if not word or not os.path.isfile(os.path.join(here, word)):
@@ -169,7 +169,7 @@ def check_program(job: JobSpec) -> None:
     """Check that a command which is a relative path exists in the working directory.
 
     Raises:
-        CommandError: the program is not found or not executable.
+        CommandError: The program is not found or not executable.
     """
     first = job.processes[0]
     if executables.is_relative(first.executable):

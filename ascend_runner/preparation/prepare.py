@@ -61,7 +61,7 @@ class Preparer:
         """Plan the command.
 
         Raises:
-            StopRequestedError: a stop signal arrived during a wait.
+            StopRequestedError: A stop signal arrived during a wait.
         """
         ask, argv = self._found.ask, self.context.command
         ask(Subject.COMMAND, command_line.check, argv)

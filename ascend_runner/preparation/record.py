@@ -34,7 +34,7 @@ class Preparation:
         """Return the plan of a job that can be started.
 
         Raises:
-            AscendRunnerError: it cannot be started; this is the first error.
+            AscendRunnerError: It cannot be started; this is the first error.
         """
         if self.error or not self.plan:
             raise self.error or AscendRunnerError("there is no plan")

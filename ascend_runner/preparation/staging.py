@@ -26,7 +26,7 @@ def placed(context: PlanContext, pause: Callable[[float], None]) -> PlanContext:
 
     Raises:
         AscendRunnerError: One of them is impossible, or the command names another one.
-        StopRequestedError: A stop signal has arrived.
+        StopRequestedError: A stop signal arrived.
     """
     stages = context.stages or find(context.settings.stage, pause)
     return attrs.evolve(context, stages=stages, command=with_places(context.command, stages))
@@ -60,7 +60,7 @@ def find(
 
     Raises:
         AscendRunnerError: One of them is impossible.
-        StopRequestedError: A stop signal has arrived.
+        StopRequestedError: A stop signal arrived.
     """
     stages: list[Stage] = []
     failures: list[AscendRunnerError] = []

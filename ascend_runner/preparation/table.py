@@ -45,7 +45,7 @@ def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[
     """Read the rank table once it is completed.
 
     Raises:
-        RankTableError: nothing names one, it was not completed in time, or it is not a rank table.
+        RankTableError: Nothing names one, it was not completed in time, or it is not a rank table.
     """
     return source.wait(
         _find(context),
@@ -60,7 +60,7 @@ def read(context: PlanContext) -> RankTable | Problem:
     """Read the rank table without waiting; one that is not completed yet is a problem that may pass.
 
     Raises:
-        RankTableError: nothing names one, or it is not a rank table.
+        RankTableError: Nothing names one, or it is not a rank table.
     """
     try:
         return source.read(_find(context), lists_decide=context.settings.no_table_checks)
@@ -106,7 +106,7 @@ def refuse_min_nodes(settings: Settings) -> None:
     """Refuse a least number of nodes for a job without a rank table.
 
     Raises:
-        SettingsError: it is set.
+        SettingsError: It is set.
     """
     if settings.min_nodes is not None:
         raise SettingsError("--min-nodes requires a rank table, and this job has none")
@@ -116,7 +116,7 @@ def write(table: TableFile, warn: Callable[[str], None]) -> str:
     """Write the rank table at its path, or else, with a warning, at its fallback path; return the path.
 
     Raises:
-        OutputError: it can be written at neither.
+        OutputError: It can be written at neither.
     """
     try:
         source.write(table.path, table.data)

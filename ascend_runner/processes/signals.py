@@ -118,7 +118,7 @@ class Signals:
         """Wait until any signal arrives, also that of a child that has ended, at most so long.
 
         Raises:
-            StopRequestedError: a stop signal arrived.
+            StopRequestedError: A stop signal arrived.
         """
         for signum in self.wait(seconds):
             if signum in STOP_SIGNALS:

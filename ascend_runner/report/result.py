@@ -33,7 +33,7 @@ def decode(data: bytes, status: int) -> Outcome:
     """Decode what `encode` returned. `status` is the runner's exit status as `subprocess` gives it.
 
     Raises:
-        AscendRunnerError: the error that the runner ended with, or the runner was killed and left no result.
+        AscendRunnerError: The error that the runner ended with, or the runner was killed and left no result.
     """
     if not data:
         ended = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"

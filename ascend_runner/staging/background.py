@@ -66,7 +66,7 @@ class Staging:
 
         Raises:
             AscendRunnerError: A data set cannot be copied.
-            StopRequestedError: A stop signal has arrived.
+            StopRequestedError: A stop signal arrived.
         """
         while self._thread and self._thread.is_alive():
             pause(0.0)
