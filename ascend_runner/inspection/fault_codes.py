@@ -1,6 +1,8 @@
 """The fault codes of Ascend devices, by the action that they require. Pure.
 
-The levels are those of MindCluster's device plugin (faultCode.json), which decides by them about a pod.
+The levels are those of MindCluster's device plugin (faultCode.json), which decides by them about a pod. The meaning of
+the bits is that of Ascend's driver: a part of the device, then 8 bits for the type of its sensor and 9 for the event
+(dms_sensor.c, dms_sensor_type.h).
 """
 
 from __future__ import annotations
@@ -36,6 +38,14 @@ def level_of(code: str) -> Optional[Level]:
     return _LEVELS.get(code.upper())
 
 
+def is_overheating(code: str) -> bool:
+    """Return whether a code says that a temperature is too high, such as 80E20207 for that of the processor."""
+    number = int(code, 16)
+    return (number >> 9) & 0xFF == _TEMPERATURE and number & 0x1FF in _TOO_HOT
+
+
+_TEMPERATURE: Final = 0x01  # a type of sensor
+_TOO_HOT: Final = frozenset({0x07, 0x09, 0x0B})  # events: above the limit for a minor, major or critical fault
 _CODES: Final = {
     Level.NOTHING: """
         4C1F8608 80818200 80818201 80818202 80818203 80818204 80818205 80A18005 80A18006 80A38003 80A38006 80A58003

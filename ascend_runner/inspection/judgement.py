@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Optional
 
 from ascend_runner.host.npu_smi import HEALTHY, Device
-from ascend_runner.inspection.fault_codes import Level, level_of
+from ascend_runner.inspection.fault_codes import Level, is_overheating, level_of
 from ascend_runner.inspection.watchlist import Defect
 from ascend_runner.text import size
 
@@ -35,9 +35,10 @@ def of_health(device: Device, details: str) -> Iterator[Defect]:
     name, is_error = f"device {device.device_id}", IS_ERROR.get(device.health, False)
     codes = _CODE.findall(_value(details, "Error Code"))
     for code in dict.fromkeys(code.upper() for code in codes):
-        level = level_of(code)
-        if level is not Level.NOTHING:
-            meaning = f"{device.health}; {level.value}" if level else device.health
+        level, heat = level_of(code), _heat(device, code)
+        if level is not Level.NOTHING or heat:
+            action = level.value if level and level is not Level.NOTHING else ""
+            meaning = "; ".join(filter(None, (device.health, heat, action)))
             yield Defect(
                 subject=f"{name}: {code}",
                 sentence=f"{name} reported {code} ({meaning})",
@@ -46,6 +47,13 @@ def of_health(device: Device, details: str) -> Iterator[Defect]:
             )
     if not codes:
         yield Defect(subject=f"{name}: health", sentence=f"{name} reported {device.health}", is_error=is_error)
+
+
+def _heat(device: Device, code: str) -> str:
+    """Return the words for a fault code that says that an NPU is too hot, which slows it down; else ""."""
+    if not is_overheating(code):
+        return ""
+    return "overheating" if device.temperature is None else f"overheating, NPU at {device.temperature} °C"
 
 
 def net_health(output: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from ascend_runner.host import npu_smi
 from ascend_runner.host.npu_smi import Device
 from ascend_runner.inspection import judgement
-from ascend_runner.inspection.fault_codes import Level, level_of
+from ascend_runner.inspection.fault_codes import Level, is_overheating, level_of
 from tests.helpers.npu_tools import details, table
 
 
@@ -36,7 +36,7 @@ def test_health_without_a_code(health: str, is_error: bool) -> None:  # noqa: FB
         ("8C0E4E00", Level.RESET_WHEN_FREE, True, False),
         ("80E24E00", Level.RESET, True, False),
         ("80E3A201", Level.REPLACE, True, False),
-        ("80DE0207", Level.DEGRADED, False, False),
+        ("80818C06", Level.DEGRADED, False, False),
     ],
 )
 def test_levels_of_codes(code: str, level: Level, is_error: bool, may_pass: bool) -> None:  # noqa: FBT001  as above
@@ -46,6 +46,30 @@ def test_levels_of_codes(code: str, level: Level, is_error: bool, may_pass: bool
     assert level is level_of(code)
     assert [(f"device 5: {code}", is_error, may_pass)] == [(one.subject, one.is_error, one.may_pass) for one in found]
     assert found[0].sentence == f"device 5 reported {code} (Warning; {level.value})"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_error", "meaning"),
+    [
+        ("80E20207", False, "; the NPU is degraded"),  # the temperature of the processor
+        ("80E00209", False, ""),  # that of its memory
+        ("80E0020B", True, "; the NPU has to be taken out of service"),
+        ("80B60209", False, ""),  # of an unknown part
+    ],
+)
+def test_overheating(code: str, is_error: bool, meaning: str) -> None:  # noqa: FBT001  as above
+    """A temperature above a limit is named, with that of the NPU, even if the code needs no action."""
+    found = list(judgement.of_health(device("Warning"), details("Warning", code)))
+
+    assert [(f"device 5 reported {code} (Warning; overheating, NPU at 38 °C{meaning})", is_error)] == [
+        (one.sentence, one.is_error) for one in found
+    ]
+
+
+@pytest.mark.parametrize("code", ["80DE0200", "80E01801", "80E20206", "80E20407", "8C1F8608", "00000000"])
+def test_other_codes_are_no_overheating(code: str) -> None:
+    """A temperature that is too low or normal again, a voltage, and faults without a limit do not count."""
+    assert not is_overheating(code)
 
 
 def test_codes_that_need_no_action_and_unknown_ones() -> None:
