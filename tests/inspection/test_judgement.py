@@ -49,19 +49,19 @@ def test_levels_of_codes(code: str, level: Level, is_error: bool, may_pass: bool
 
 
 @pytest.mark.parametrize(
-    ("code", "is_error", "meaning"),
+    ("code", "is_error", "action"),
     [
-        ("80E20207", False, "; the NPU is degraded"),  # the temperature of the processor
+        ("80E20207", False, f"; {Level.DEGRADED.value}"),  # the temperature of the processor
         ("80E00209", False, ""),  # that of its memory
-        ("80E0020B", True, "; the NPU has to be taken out of service"),
+        ("80E0020B", True, f"; {Level.REPLACE.value}"),
         ("80B60209", False, ""),  # of an unknown part
     ],
 )
-def test_overheating(code: str, is_error: bool, meaning: str) -> None:  # noqa: FBT001  as above
+def test_overheating(code: str, is_error: bool, action: str) -> None:  # noqa: FBT001  as above
     """A temperature above a limit is named, with that of the NPU, even if the code needs no action."""
     found = list(judgement.of_health(device("Warning"), details("Warning", code)))
 
-    assert [(f"device 5 reported {code} (Warning; overheating, NPU at 38 °C{meaning})", is_error)] == [
+    assert [(f"device 5 reported {code} (Warning; overheating, NPU at 38 °C{action})", is_error)] == [
         (one.sentence, one.is_error) for one in found
     ]
 
