@@ -30,6 +30,21 @@ from benchmark.table import Row, count, seconds
 
 RUNS: Final = 11
 RACES: Final = 1000
+# What a rank prints that fails, and what its peers print when they lose it; for printf in sh(1).
+HEADER: Final = 'Traceback (most recent call last):\\n  File "train.py", line 5, in step\\n'
+CAUSES: Final = (
+    rf"{HEADER}ValueError: loss is nan\n",
+    rf"{HEADER}RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB\n",
+    rf"{HEADER}RuntimeError: HCCL function error, error code is 7\nEJ0001: [PID: 7] Failed to initialize HCCP\n",
+    rf"{HEADER}KeyError: 3\n" + r"wandb:  lr 0.1\n" * 30,
+    r"Fatal Python error: Segmentation fault\n\nCurrent thread 7 (most recent call first):\n  File \"a.py\", line 5 in f\n",
+)
+LOSSES: Final = (
+    rf"{HEADER}    dist.all_reduce(loss)\nRuntimeError: [gloo/pair.cc:534] Connection closed by peer\n",
+    rf"{HEADER}    dist.barrier()\ntorch.distributed.DistBackendError: NCCL error in: a.cpp:7, remote process exited\n",
+    r"EI0006: [PID: 7] 2026-01-02-03:04:05.006.007 Getting socket times out.\n",
+    r"RuntimeError: error code is 507048\nEI0002: [PID: 7] The wait execution of the Notify register times out.\n",
+)
 READY: Final = "exec 9>$FIFO; %s printf r >&9; exec sleep 1000"  # a rank, for sh(1)
 
 
@@ -149,12 +164,9 @@ def _late_race(seed: int) -> bool:
     dice = random.Random(seed)
     culprit, lag = dice.randrange(RANKS), dice.uniform(0.05, 0.3)
     ignore = dice.choice(('trap "" TERM;', ""))  # it cleans up to the end, or SIGTERM cuts that short
-    header = 'Traceback (most recent call last):\\n  File "train.py", line 5, in step\\n'
-    nan = f"{header}ValueError: loss is nan\\n"
-    lost = f"{header}    dist.all_reduce(loss)\\nRuntimeError: [gloo/pair.cc:534] Connection closed by peer\\n"
     script = (
-        f"if [ $RANK = {culprit} ]; then {ignore} printf '{nan}'; sleep {0.2 + lag:.3f}; exit 7; fi;"
-        f" sleep 0.2; printf '{lost}'; exit 1"
+        f"if [ $RANK = {culprit} ]; then {ignore} printf '{dice.choice(CAUSES)}'; sleep {0.2 + lag:.3f}; exit 7; fi;"
+        f" sleep 0.2; printf '{dice.choice(LOSSES)}'; exit 1"
     )
     with folder() as path:
         with measure.started(OURS.command(path, "sh", "-c", script, ranks=RANKS)) as popen:
