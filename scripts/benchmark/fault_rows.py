@@ -37,7 +37,7 @@ CAUSES: Final = (
     rf"{HEADER}RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB\n",
     rf"{HEADER}RuntimeError: HCCL function error, error code is 7\nEJ0001: [PID: 7] Failed to initialize HCCP\n",
     rf"{HEADER}KeyError: 3\n" + r"wandb:  lr 0.1\n" * 30,
-    r"Fatal Python error: Segmentation fault\n\nCurrent thread 7 (most recent call first):\n  File \"a.py\", line 5 in f\n",
+    r"Fatal Python error: Aborted\n\nCurrent thread 7 (most recent call first):\n  File \"a.py\", line 5 in f\n",
 )
 LOSSES: Final = (
     rf"{HEADER}    dist.all_reduce(loss)\nRuntimeError: [gloo/pair.cc:534] Connection closed by peer\n",
