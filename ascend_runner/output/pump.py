@@ -26,7 +26,7 @@ from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter
 
 TAIL_SIZE: Final = 64 * 1024  # bytes of each rank's output kept for the report
-READ_SIZE: Final = 256 * 1024  # bytes; 4 KiB would take 60 times as many system calls
+READ_SIZE: Final = 512 * 1024  # bytes, half of a pipe; with less, threads wake each other more often
 HEAP_THRESHOLD: Final = 8 * 1024 * 1024  # bytes, see _keep_buffers
 SETTLE_LIMIT: Final = 0.2  # seconds to read the present contents of the pipes, which takes microseconds
 FLOOD: Final = 4096  # bytes of one round of reads; with less, the ranks print single lines
