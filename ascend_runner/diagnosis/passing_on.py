@@ -1,4 +1,4 @@
-"""Recognises errors that only pass on another one: of launchers, pools and engines about their workers.
+"""Recognizes errors that only pass on another one: of launchers, pools and engines about their workers.
 
 Such an error yields to the one that it speaks of, if that is in the same log. The words are those of torch's elastic
 agent and multiprocessing, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, Open MPI and Python's own pools.

@@ -1,4 +1,4 @@
-"""Takes a command apart into Python's script or module and arguments, and recognises commands that run an engine.
+"""Takes a command apart into Python's script or module and arguments, and recognizes commands that run an engine.
 
 An engine starts the processes of a node or of all nodes: to run it once per device would start n x n processes.
 """

@@ -14,7 +14,7 @@ LIMIT: Final = 1.0  # seconds; a network disk may not respond
 
 
 def full(paths: Iterable[str], scarce: int = SCARCE, *, is_cut: Callable[[], bool] = bounded.never) -> tuple[str, ...]:
-    """Return the paths on disks with less than `scarce` bytes, or no files, left for the user; of a disk the first."""
+    """Return the first path on each disk that has fewer than `scarce` bytes, or no inodes, left for the user."""
     found: dict[int, str] = {}
 
     def work() -> None:

@@ -1,6 +1,6 @@
-"""Finds jobs of this machine, and in directories with logs: where they run, where their files are, whether they live.
+"""Finds jobs of this machine and in directories with logs: where they run, where their files are, if they are alive.
 
-Reads what runners have written, and believes none of it more than its owner could do himself.
+Reads what runners have written, and grants it no more trust than its owner has.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def _chosen(named: Sequence[FoundJob], word: Optional[str]) -> FoundJob:
 
 
 def _with_pid(job: FoundJob, folder: str) -> str:
-    """Return a word that means a job, which may have been found in a directory; with its pid while it runs here."""
+    """Return a word that identifies a job, also one that was found in a directory; with its pid while it runs here."""
     name = os.path.join(folder, job.name)
     return f"{name} (pid {job.pid})" if job.is_of_this_machine and job.has_guardian() else name
 

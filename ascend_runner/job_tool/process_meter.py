@@ -1,4 +1,4 @@
-"""What the processes of each rank use of this machine."""
+"""Measures the processes of each rank: their number, CPU time and memory."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ class JobRunner:
         show(text)
         journal.write_page(self._messages.info)
         if job.policy.hold and not event.is_local:
-            self._messages.info(holding.not_held())
+            self._messages.info(holding.NOT_HELD)
 
     def _end_from_outside(self, event: Event) -> SignalReceived | LimitReached | None:
         if self.journal.job.state is JobState.STOPPED:

@@ -1,4 +1,4 @@
-"""The plan of one attempt of a job: the variables that tell its ranks which attempt it is, and where they agree."""
+"""The plan of one attempt: the variables that give its ranks its number, and the file in which they agree on steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognises secrets, and masks them in everything that the runner itself prints or writes. Pure.
+"""Recognizes secrets, and masks them in everything that the runner itself prints or writes. Pure.
 
 Variables and options are recognized by name, everything else by the shape of the value: in report, dry run, rerun
 script and in the excerpts of logs on the screen. A rank's log file is the rank's own and stays as it is.

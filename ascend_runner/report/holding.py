@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from typing import Final
 
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.lifecycle.events import why_no_restart
@@ -12,6 +13,8 @@ from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.text import counted, duration
+
+NOT_HELD: Final = "not held (--hold): the cause is probably on another node"
 
 
 def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str:
@@ -42,11 +45,6 @@ def lingering(job: Job) -> str:
 
 def _status(job: Job) -> int | None:
     return job.status if job.exit_verdict is None else job.exit_verdict
-
-
-def not_held() -> str:
-    """Return the line on why a job with --hold is not held: the cause of its failure is not on this node."""
-    return "not held (--hold): the cause is probably on another node"
 
 
 def way_in(spec: JobSpec, environ: Mapping[str, str], host_name: str, namespace: str) -> str:

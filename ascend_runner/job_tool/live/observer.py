@@ -1,4 +1,4 @@
-"""Looks at a job for `ascend-job top`: boards, reports, logs, processes and NPUs become one view.
+"""Observes a job for `ascend-job top`: boards, reports, logs, processes and NPUs become one view.
 
 Looking wakes no process of the job. What costs is limited at each look, and done only for ranks that are shown, or
 for some of the others in turn.
