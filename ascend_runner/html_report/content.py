@@ -8,36 +8,25 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner.html_report import likeness, ranks, timeline
+from ascend_runner.html_report import evidence, likeness, ranks, timeline, topology
+from ascend_runner.html_report.evidence import Evidence, members_of
 from ascend_runner.html_report.likeness import Group
 from ascend_runner.html_report.ranks import Rank, Row
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.html_report.timeline import Timeline
+from ascend_runner.html_report.topology import Topology
 from ascend_runner.html_report.verdict import GOOD, Verdict, clock, seconds_of, verdict_of
 from ascend_runner.lifecycle import event_text
 from ascend_runner.members import Members
-from ascend_runner.rank_table import picture
 from ascend_runner.text import counted, duration, rank_list
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
 # below 50 KB, 200 KB and 2 MB.
-LOG_ENDS: Final = (6_000, 800)  # for all, and for each rank in addition
+LOG_ENDS: Final = (4_500, 800)  # for all, and for each rank in addition
 FINDINGS: Final = (4_000, 200)
-EVIDENCE: Final = 8_000
-MOST_TILES: Final = 1024  # servers of the topology
-KINDS: Final = frozenset({"failed", "stopped", "succeeded", "running"})
 MOST_EVENTS: Final = 50
 LONGEST_EVENT: Final = 200  # characters
 MOST_COLUMNS: Final = 2  # columns of variables that differ by rank: the one that failed and another
-
-
-@attrs.frozen(kw_only=True)
-class Evidence:
-    """Why a rank failed: its traceback or last lines, their source and their meaning."""
-
-    rank: Optional[Rank]
-    lines: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +48,7 @@ class Content:
     evidence: Optional[Evidence]
     findings: tuple[Group, ...]
     timeline: Optional[Timeline]
-    topology: str  # SVG
+    topology: Optional[Topology]
     ranks: tuple[Row, ...]
     states: tuple[tuple[str, str], ...]
     stacks: tuple[Members, ...]
@@ -78,20 +67,20 @@ class Content:
 
 def content_of(sources: Sources) -> Content:
     """Return the content of a page."""
-    report, found = sources.report, ranks.ranks_of(sources.report)
+    report, marks = sources.report, ranks.marks_of(sources.report.child("cause"))
+    found = ranks.ranks_of([report], marks)
     count = len(found)
     culprit = _rank(found, report.child("cause").whole("rank_id"))
     first = _rank(found, report.child("cause").whole("first_exit"))
-    ends = likeness.group(sources.log_ends, first=[culprit.rank_id] if culprit else [])
-    log_ends, left_out = likeness.within(ends, LOG_ENDS[0] + LOG_ENDS[1] * count)
+    log_ends, left_out = _log_ends(sources, culprit, count)
     findings, _rest = likeness.within(list(_findings(report, culprit)), FINDINGS[0] + FINDINGS[1] * count)
     return Content(
         job=report.text("job_id"),
-        verdict=verdict_of(sources, _members_of(report, culprit)),
-        evidence=_evidence(report, culprit),
+        verdict=verdict_of(sources, members_of(report, culprit)),
+        evidence=evidence.of_rank(report, culprit),
         findings=tuple(findings),
         timeline=timeline.draw(found, seconds_of(sources), first or culprit),
-        topology=_topology(sources, found),
+        topology=topology.draw(sources.table, found, marks, "ranks of other nodes"),
         ranks=tuple(ranks.rows(found)),
         states=tuple(ranks.states(found)),
         stacks=report.children("hang"),
@@ -115,60 +104,14 @@ def _masked(sources: Sources) -> str:
     return counted(count, "secret") if count > 0 and not sources.is_public else ""
 
 
-def _topology(sources: Sources, found: Sequence[Rank]) -> str:
-    """Return the picture of the rank table, with its texts escaped, or "" if there is none."""
-    kinds = {rank.rank_id: rank.kind if rank.kind in KINDS else "other" for rank in found if rank.rank_id >= 0}
-    is_small = sources.table and sources.table.server_count <= MOST_TILES
-    return picture.draw(sources.table, "Rank table", kinds) if sources.table and is_small and kinds else ""
+def _log_ends(sources: Sources, culprit: Optional[Rank], count: int) -> tuple[list[Group], tuple[int, ...]]:
+    """Return the ends of the logs, that of the culprit first, and the ranks whose logs are omitted."""
+    ends = likeness.group(sources.log_ends, first=[culprit.rank_id] if culprit else [])
+    return likeness.within(ends, LOG_ENDS[0] + LOG_ENDS[1] * count)
 
 
 def _rank(found: Sequence[Rank], rank_id: Optional[int]) -> Optional[Rank]:
     return next((rank for rank in found if rank.rank_id == rank_id), None)
-
-
-def _members_of(report: Members, rank: Optional[Rank]) -> Members:
-    return next((members for members in report.children("ranks") if _is(members, rank)), Members())
-
-
-def _is(members: Members, rank: Optional[Rank]) -> bool:
-    return rank is not None and members.whole("rank_id") == rank.rank_id
-
-
-def _evidence(report: Members, culprit: Optional[Rank]) -> Optional[Evidence]:
-    found = _members_of(report, culprit)
-    finding = found.child("finding")
-    lines = finding.texts("excerpt") or finding.texts("last_lines")
-    shown, _rest = likeness.within(likeness.group({0: lines}), EVIDENCE)
-    facts = tuple((label, text) for label, text in _meanings(report, found) if text)
-    return Evidence(rank=culprit, lines=shown[0].lines if shown else (), facts=facts) if lines or facts else None
-
-
-def _meanings(report: Members, rank: Members) -> Iterator[tuple[str, str]]:
-    finding, cause = rank.child("finding"), report.child("cause")
-    place, code = finding.text("origin_place"), finding.text("code")
-    yield "Origin", finding.text("origin") + (f" ({place})" if place and finding.text("origin") else "")
-    yield "Meaning", finding.text("meaning")
-    yield "Code", f"{code} ({finding.text('code_kind')}): {finding.text('code_meaning')}" if code else ""
-    yield "Points at", ", ".join(filter(None, map(peer, finding.children("points_at"))))
-    yield "Check first", peer(cause.child("suspected_peer"))
-    first, culprit = cause.whole("first_exit"), cause.whole("rank_id")
-    yield "Ended first", f"rank {first}" if first not in {None, culprit} else ""
-    candidates = [rank_id for rank_id in cause.wholes("candidates") if rank_id != culprit]
-    yield "Also possible", rank_list(candidates)
-    yield "Plog", finding.text("plog_path")
-    yield "First error", finding.text("plog_error")
-
-
-def peer(members: Members) -> str:
-    """Describe a peer by all that is known about it: "rank 3, device 3, server 10.0.0.5"."""
-    rank_id, device = members.whole("rank_id"), members.whole("device_id")
-    parts = (
-        "" if rank_id is None else f"rank {rank_id}",
-        "" if device is None else f"device {device}",
-        f"server {members.text('server_id')}" if members.text("server_id") else "",
-        f"address {members.text('device_ip')}" if members.text("device_ip") else "",
-    )
-    return ", ".join(filter(None, parts))
 
 
 def _findings(report: Members, culprit: Optional[Rank]) -> Iterator[Group]:
@@ -177,7 +120,7 @@ def _findings(report: Members, culprit: Optional[Rank]) -> Iterator[Group]:
     for rank in report.children("ranks"):
         finding = rank.child("finding")
         line = finding.text("exception") or finding.text("code_line") or finding.text("meaning")
-        if line and not _is(rank, culprit):
+        if line and not (culprit and rank.whole("rank_id") == culprit.rank_id):
             said[rank.whole("rank_id") or 0] = (line,)
     yield from likeness.group(said)
 

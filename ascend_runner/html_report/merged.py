@@ -12,22 +12,20 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.diagnosis.finding import Certainty
-from ascend_runner.html_report import likeness, page, ranks, timeline
-from ascend_runner.html_report.content import KINDS, MOST_TILES
-from ascend_runner.html_report.likeness import Group
-from ascend_runner.html_report.ranks import Rank, Row
+from ascend_runner.html_report import evidence, page, ranks, timeline, topology
+from ascend_runner.html_report.evidence import Excerpt
+from ascend_runner.html_report.ranks import Row
 from ascend_runner.html_report.timeline import Timeline
-from ascend_runner.html_report.verdict import FINAL, clock
+from ascend_runner.html_report.topology import Topology
+from ascend_runner.html_report.verdict import CERTAINTY, FINAL, clock
 from ascend_runner.members import Members
 from ascend_runner.merge import summary
 from ascend_runner.merge.clocks import Difference
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict
-from ascend_runner.rank_table import picture
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.text import counted, format_numbers
 
 TEMPLATE: Final = "merged.html"
-EVIDENCE: Final = 8_000  # bytes of a log
 LONGEST: Final = 300  # characters of a sentence in a table
 MOST_NODES: Final = 1024  # that have a row
 
@@ -45,6 +43,7 @@ class MergedSources:
     verdict: Verdict
     reports: Mapping[int, Members]
     table: Optional[RankTable]
+    log: str
     log_end: Sequence[str]
     left_out: Sequence[str]
     made_at: float
@@ -53,10 +52,15 @@ class MergedSources:
 
 @attrs.frozen(kw_only=True)
 class NodeRow:
-    """A row of the table of nodes. `kind` is how it is drawn."""
+    """A row of the table of nodes. `mark` is how the node is involved in the cause, or "" if it is not."""
 
-    kind: str
-    cells: tuple[str, ...]
+    mark: str
+    number: int
+    host: str
+    ranks: str
+    end: str
+    failed_at: str
+    clock: str
 
 
 @attrs.frozen(kw_only=True)
@@ -70,13 +74,13 @@ class MergedContent:
     sentence: str
     suspects: tuple[str, ...]
     reasons: tuple[str, ...]
-    log_end: tuple[str, ...]
+    excerpt: Optional[Excerpt]
     nodes: tuple[NodeRow, ...]
     more_nodes: int
     sources: str
     clocks: tuple[str, ...]
     timeline: Optional[Timeline]
-    topology: str  # SVG
+    topology: Optional[Topology]
     ranks: tuple[Row, ...]
     states: tuple[tuple[str, str], ...]
     left_out: tuple[str, ...]
@@ -92,8 +96,9 @@ def render(sources: MergedSources) -> bytes:
 def content_of(sources: MergedSources) -> MergedContent:
     """Return the content of the page."""
     job, verdict, state = sources.job, sources.verdict, summary.state_of(sources.job)
-    found = list(_ranks(sources))
-    evidence, _rest = likeness.within([Group(rank_ids=(0,), lines=tuple(sources.log_end))], EVIDENCE)
+    marks = _marks(verdict)
+    found = ranks.ranks_of(sources.reports.values(), marks)
+    error = verdict.suspects[0].sentence if verdict.suspects else ""
     rows = list(_rows(sources))
     return MergedContent(
         job=sources.job_id,
@@ -103,13 +108,13 @@ def content_of(sources: MergedSources) -> MergedContent:
         sentence=_sentence(job, verdict),
         suspects=tuple(f"{summary.place(one, job)}: {one.sentence}"[:LONGEST] for one in verdict.suspects),
         reasons=verdict.reasons,
-        log_end=evidence[0].lines if evidence else (),
+        excerpt=evidence.excerpt("Last lines of", sources.log, sources.log_end, error),
         nodes=tuple(rows[:MOST_NODES]),
         more_nodes=max(0, len(rows) - MOST_NODES),
         sources=f"{sum(node.has_report for node in job.nodes)} of {counted(len(job.nodes), 'node')}",
         clocks=tuple(summary.clock_sentences(job)),
         timeline=timeline.draw(found, max((rank.ended or 0.0 for rank in found), default=0.0), None),
-        topology=_topology(sources.table, found),
+        topology=topology.draw(sources.table, found, marks, "ranks without a report"),
         ranks=tuple(ranks.rows(found)),
         states=tuple(ranks.states(found)),
         left_out=tuple(sources.left_out),
@@ -122,12 +127,8 @@ def _remarks(job: Job, verdict: Verdict) -> Iterator[str]:
     missing = sum(not node.has_report for node in job.nodes)
     yield counted(len(job.nodes), "node")
     yield f"{missing} without a final report" if missing else ""
-    yield _certainty(verdict)
-
-
-def _certainty(verdict: Verdict) -> str:
-    words = {Certainty.CERTAIN: "the cause is certain", Certainty.LIKELY: "the cause is likely"}
-    return words.get(verdict.certainty, "the cause is unclear") if verdict.suspects else ""
+    words = {Certainty.CERTAIN: "the cause is certain", Certainty.OPEN: CERTAINTY["open"]}  # the sentence says "likely"
+    yield words.get(verdict.certainty, "") if verdict.suspects else ""
 
 
 def _sentence(job: Job, verdict: Verdict) -> str:
@@ -142,33 +143,35 @@ def _sentence(job: Job, verdict: Verdict) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
-def _ranks(sources: MergedSources) -> Iterator[Rank]:
-    """Yield the ranks of all nodes, those of the suspects first. Times count from the start of their node."""
-    named = {summary.rank_of(one) for one in sources.verdict.suspects}
-    found = [rank for report in sources.reports.values() for rank in ranks.ranks_of(report)]
-    yield from sorted(found, key=lambda rank: (rank.rank_id not in named, rank.order))
+def _marks(verdict: Verdict) -> dict[int, str]:
+    """Return how ranks are involved in the cause. Of a node without a report and a known rank, each may be."""
+    word, marks = _word(verdict), {}
+    for suspect in verdict.suspects:
+        node = suspect.node
+        unknown = () if node.has_report else node.rank_ids
+        marks.update(dict.fromkeys(unknown if suspect.rank_id is None else (suspect.rank_id,), word))
+        failures = [one.failure for one in suspect.alike if one.failure]
+        marks.update({one.rank_id: ranks.ALIKE for one in failures if one.rank_id is not None})
+    return marks
 
 
-def _topology(table: Optional[RankTable], found: Sequence[Rank]) -> str:
-    kinds = {rank.rank_id: rank.kind if rank.kind in KINDS else "other" for rank in found if rank.rank_id >= 0}
-    is_small = table is not None and table.server_count <= MOST_TILES
-    return picture.draw(table, "Rank table", kinds) if table and is_small and kinds else ""
+def _word(verdict: Verdict) -> str:
+    return ranks.MARKS.get(verdict.certainty.value, ranks.CERTAIN)
 
 
 def _rows(sources: MergedSources) -> Iterator[NodeRow]:
-    named = {one.node.number: one for one in sources.verdict.suspects}
-    corrections = summary.corrections(sources.job)
-    for node in sorted(sources.job.nodes, key=lambda node: (node.number not in named, node.number)):
+    verdict, corrections = sources.verdict, summary.corrections(sources.job)
+    marks = {node.number: ranks.ALIKE for one in verdict.suspects for node in one.alike}
+    marks |= {one.node.number: _word(verdict) for one in verdict.suspects}
+    for node in sorted(sources.job.nodes, key=lambda node: (node.number not in marks, node.number)):
         yield NodeRow(
-            kind="failed" if node.number in named else "other",
-            cells=(
-                str(node.number),
-                node.host,
-                format_numbers(node.rank_ids),
-                summary.sentence_of(node)[:LONGEST],
-                _failed_at(node),
-                _ahead(node, corrections.get(node.number)),
-            ),
+            mark=marks.get(node.number, ""),
+            number=node.number,
+            host=node.host,
+            ranks=format_numbers(node.rank_ids),
+            end=summary.sentence_of(node)[:LONGEST],
+            failed_at=_failed_at(node),
+            clock=_ahead(node, corrections.get(node.number)),
         )
 
 
@@ -195,7 +198,7 @@ def _reduced(sources: MergedSources) -> MergedSources:
 
     verdict = attrs.evolve(sources.verdict, suspects=tuple(map(reduced, sources.verdict.suspects)), reasons=())
     job = attrs.evolve(sources.job, nodes=tuple(nodes.values()))
-    return attrs.evolve(sources, job_id="job", job=job, verdict=verdict, table=None, log_end=(), left_out=())
+    return attrs.evolve(sources, job_id="job", job=job, verdict=verdict, table=None, log="", log_end=(), left_out=())
 
 
 def _without_names(node: Node) -> Node:

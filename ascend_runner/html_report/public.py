@@ -18,7 +18,7 @@ _REPORT: Final = (
     *("state", "status", "exit_verdict", "attempt", "rank_size", "started_at", "ended_at", "seconds"),
     *("runner_version", "secrets_masked", "schema_version"),
 )
-_CAUSE: Final = ("kind", "rank_id", "first_exit", "certainty", "candidates", "signal")
+_CAUSE: Final = ("kind", "rank_id", "first_exit", "alike", "certainty", "candidates", "signal", "is_a_consequence")
 _RANK: Final = (
     *("rank_id", "local_rank", "state", "exit_code", "signal", "core_dumped", "started_at", "ended_at", "seconds"),
     *("max_rss", "user_seconds", "system_seconds", "log_size", "log_lost"),

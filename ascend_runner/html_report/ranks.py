@@ -1,9 +1,9 @@
-"""The ranks of a report as a page describes them, the ones that failed first. Pure."""
+"""The ranks of a report as a page describes them, first the cause, then others that failed. Pure."""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from signal import SIGINT, SIGKILL, SIGTERM
 from typing import Callable, Final, Optional, TypeVar
 
@@ -17,6 +17,16 @@ from ascend_runner.text import duration, rank_list, size
 
 ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these come first, then the others
 STATES: Final = {state.value: state for state in RankState}
+CAUSE: Final = "cause"  # how ranks are drawn that caused the failure, or may have
+KINDS: Final = {
+    **{state: state for state in ("failed", "stopped", "succeeded", "running")},
+    "not_killed": "failed",
+    "not_started": "stopped",
+}
+MARKS: Final = {"likely": "likely cause", "open": "possible cause"}  # by the certainty of a cause
+CERTAIN: Final = "cause"
+ALIKE: Final = "same failure"
+SUSPECTED: Final = "check first"
 MOST_ROWS: Final = 64  # with one rank each
 FEW: Final = 8  # ranks of one state that have a row each even among many
 
@@ -25,10 +35,11 @@ Number = TypeVar("Number", int, float)
 
 @attrs.frozen(kw_only=True)
 class Rank:
-    """One rank. `log` is the name of its log file, which lacks `lost` bytes of its output.
+    """One rank. `mark` is how it is involved in the cause of the failure, "" if it is not.
 
-    `started` and `ended`, the first output, and when it was asked to stop and killed are in seconds since the start of
-    the job, None if they are unknown. `rates` are the bytes in a second that it wrote in each span of `cell_seconds`.
+    `log` is the name of its log file, which lacks `lost` bytes of its output. `started` and `ended`, the first output,
+    and when it was asked to stop and killed are in seconds since the start of the job, None if they are unknown.
+    `rates` are the bytes in a second that it wrote in each span of `cell_seconds`.
     """
 
     rank_id: int
@@ -37,6 +48,7 @@ class Rank:
     pid: str
     state: str
     words: str
+    mark: str
     started: Optional[float]
     ended: Optional[float]
     took: Optional[float]
@@ -58,19 +70,34 @@ class Rank:
 
     @property
     def kind(self) -> str:
-        """How the rank is drawn: "failed", "stopped", "succeeded" or "running"."""
-        return {"not_killed": "failed", "not_started": "stopped"}.get(self.state, self.state)
+        """How the rank is drawn: "cause", "failed", "stopped", "succeeded", "running" or "other"."""
+        return CAUSE if self.mark else KINDS.get(self.state, "other")
 
 
-def ranks_of(report: Members) -> list[Rank]:
-    """Return the ranks, the ones that failed first."""
-    began = report.moment("started_at") or 0.0
-    found = [_rank(members, began) for members in report.children("ranks") if members.whole("rank_id") is not None]
-    cause = report.child("cause").whole("rank_id")
-    return sorted(found, key=lambda rank: (rank.rank_id != cause, rank.order))
+def marks_of(cause: Members) -> dict[int, str]:
+    """Return how ranks are involved in the cause of a failure, the most important one first."""
+    rank_id, peer = cause.whole("rank_id"), cause.child("suspected_peer").whole("rank_id")
+    if cause.flag("is_a_consequence"):
+        return {} if peer is None else {peer: SUSPECTED}
+    word = MARKS.get(cause.text("certainty"), CERTAIN)
+    marks = {} if rank_id is None else {rank_id: word}
+    possible = cause.wholes("candidates") if cause.text("certainty") == "open" else ()
+    return {**marks, **dict.fromkeys(cause.wholes("alike"), ALIKE), **dict.fromkeys(possible, word), **marks}
 
 
-def _rank(members: Members, began: float) -> Rank:
+def ranks_of(reports: Iterable[Members], marks: Mapping[int, str]) -> list[Rank]:
+    """Return the ranks of some reports: those with marks, in the order of these, then the others that failed."""
+    order = {rank_id: index for index, rank_id in enumerate(marks)}
+    found = [
+        _rank(members, report.moment("started_at") or 0.0, marks)
+        for report in reports
+        for members in report.children("ranks")
+        if members.whole("rank_id") is not None
+    ]
+    return sorted(found, key=lambda rank: (order.get(rank.rank_id, len(order)), rank.order))
+
+
+def _rank(members: Members, began: float, marks: Mapping[int, str]) -> Rank:
     rank_id = members.whole("rank_id") or 0
     started, ended = members.moment("started_at"), members.moment("ended_at")
     state, seconds = members.text("state"), members.number("seconds")
@@ -84,6 +111,7 @@ def _rank(members: Members, began: float) -> Rank:
         pid=str(members.whole("pid") or ""),
         state=state,
         words=words_of(members, state),
+        mark=marks.get(rank_id, ""),
         started=_after(started, began),
         ended=_after(ended, began),
         first_output=_after(members.moment("first_output_at"), began),
@@ -128,7 +156,7 @@ def states(ranks: Sequence[Rank]) -> list[tuple[str, str]]:
     """Return each state in words with its ranks, in the order of the ranks, or nothing if the rows show as much."""
     found: dict[str, list[int]] = {}
     for rank in ranks if FEW < len(ranks) <= MOST_ROWS else ():
-        found.setdefault(rank.words, []).append(rank.rank_id)
+        found.setdefault(f"{rank.words}, {rank.mark}" if rank.mark else rank.words, []).append(rank.rank_id)
     return [(words, rank_list(rank_ids)) for words, rank_ids in found.items()]
 
 
@@ -140,6 +168,7 @@ class Row:
     is_group: bool
     kind: str
     words: str
+    mark: str
     took: str
     memory: str
     cpu: str
@@ -153,8 +182,8 @@ def rows(ranks: Sequence[Rank]) -> Iterator[Row]:
     """Yield the rows. If there are many ranks, those in a rare state have one each and come first."""
     groups: dict[object, list[Rank]] = {}
     for index, rank in enumerate(ranks):
-        is_alone = len(ranks) <= MOST_ROWS or index == 0 or rank.rank_id < 0
-        groups.setdefault(index if is_alone else (rank.words, bool(rank.lost)), []).append(rank)
+        is_alone = len(ranks) <= MOST_ROWS or rank.rank_id < 0
+        groups.setdefault(index if is_alone else (rank.words, rank.mark, bool(rank.lost)), []).append(rank)
     for group in sorted(groups.values(), key=lambda group: len(group) > FEW):
         if len(group) > FEW:
             yield _row(group)
@@ -170,6 +199,7 @@ def _row(ranks: Sequence[Rank]) -> Row:
         is_group=is_group,
         kind=first.kind,
         words=first.words,
+        mark=first.mark,
         took=_range([rank.took for rank in ranks], duration),
         memory=_range([rank.memory for rank in ranks], size),
         cpu=_range([rank.cpu for rank in ranks], duration),

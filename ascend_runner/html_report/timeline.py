@@ -33,6 +33,7 @@ class Strip:
 
     title: str
     words: str
+    mark: str
     kind: str
     x: int
     width: int
@@ -91,7 +92,7 @@ def _alike(ranks: Sequence[Rank], total: float) -> Iterator[list[Rank]]:
     groups: dict[object, list[Rank]] = {}
     for rank in ranks:
         times = (round((time or 0.0) / total * ALIKE) for time in (rank.started, rank.ended))
-        groups.setdefault((rank.words, *times), []).append(rank)
+        groups.setdefault((rank.words, rank.mark, *times), []).append(rank)
     yield from groups.values()
 
 
@@ -101,10 +102,11 @@ def _strip(ranks: Sequence[Rank], total: float, peak: float) -> Strip:
     x = min(_place(start, total), WIDTH - NARROWEST)
     width = max(NARROWEST, _place(end, total) - x)
     first = end if rank.first_output is None else rank.first_output
-    asked = rank.asked if rank.kind == "stopped" else None
+    asked = rank.asked if rank.state == "stopped" else None
     return Strip(
         title=rank.title if len(ranks) == 1 else rank_list([one.rank_id for one in ranks]),
         words=rank.words,
+        mark=rank.mark,
         kind=rank.kind,
         x=x,
         width=width,

@@ -92,8 +92,9 @@ def _sentence(state: str, sentence: str, count: int, *, has_died: bool) -> str:
 
 def _conditions(report: Members) -> Iterator[tuple[str, str]]:
     for one in report.children("conditions"):
-        since = clock(one.moment("since"))
-        yield one.text("condition").capitalize(), one.text("sentence") + (f", since {since}" if since else "")
+        since, sentence = clock(one.moment("since")), one.text("sentence")
+        parts = ("" if sentence == report.child("cause").text("sentence") else sentence, since and f"since {since}")
+        yield one.text("condition").capitalize(), ", ".join(filter(None, parts))
 
 
 def _facts(report: Members) -> Iterator[tuple[str, str]]:

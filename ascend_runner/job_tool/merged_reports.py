@@ -24,10 +24,11 @@ LOG_END: Final = 16 * 1024  # bytes
 
 @attrs.frozen
 class Merged:
-    """The reports of a job, the verdict on it, and the last lines of the log of the first suspect."""
+    """The reports of a job, the verdict on it, and the log of the first suspect ("" if unknown) with its last lines."""
 
     folder: Folder
     verdict: Verdict
+    log: str
     log_end: tuple[str, ...]
 
 
@@ -61,6 +62,7 @@ def page(found: Merged, *, is_public: bool) -> bytes:
             verdict=found.verdict,
             reports=folder.reports,
             table=folder.table,
+            log=found.log,
             log_end=found.log_end,
             left_out=folder.left_out,
             made_at=time.time(),
@@ -75,8 +77,8 @@ def _merged(path: str, job_id: Optional[str] = None) -> Optional[Merged]:
     if len(folder.job.nodes) == 1 or not any(node.has_report for node in folder.job.nodes):
         return None
     found = verdict.judge(folder.job)
-    log = folder.logs.get(summary.rank_of(found.suspects[0])) if found.suspects else None
-    return Merged(folder, found, _last_lines(log) if log else ())
+    log = folder.logs.get(summary.rank_of(found.suspects[0]), "") if found.suspects else ""
+    return Merged(folder, found, log, _last_lines(log) if log else ())
 
 
 def _last_lines(path: str) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ CARD: Final = "#f3f5f7"
 EDGE: Final = "#d3dae0"
 POD: Final = "#fbf8ef"
 POD_EDGE: Final = "#dccf9f"
-FAILED: Final = "failed"  # the class that decides on that of a tile
+DECISIVE: Final = ("cause", "failed")  # the classes of ranks that decide on that of a tile, the first one most
 FIRST: Final = "#b4480a"  # the outline of rank 0
 # The shades of the first and the last rank, as red, green and blue: light enough for dark figures on them.
 SHADES: Final = ((0xE4, 0xF2, 0xF5), (0x79, 0xB8, 0xC6))
@@ -258,8 +258,9 @@ def _draw_cell(sheet: Sheet, device: Device, x: int, y: int) -> str:
 def _draw_tile(sheet: Sheet, server: Server, x: int, y: int) -> str:
     rank_ids = [device.rank_id for device in server.devices]
     ranks = format_numbers(rank_ids) or "no devices"
-    odd = sorted(rank_ids, key=lambda rank_id: sheet.kinds.get(rank_id) != FAILED)
-    tile = _draw_shade(sheet, odd[0] if sheet.kinds and odd else min(rank_ids, default=-1), x, y)
+    kinds = {sheet.kinds.get(rank_id, ""): rank_id for rank_id in reversed(rank_ids)}
+    decisive = next((kinds[kind] for kind in DECISIVE if kind in kinds), min(rank_ids, default=-1))
+    tile = _draw_shade(sheet, decisive, x, y)
     content = svg.fitted(ranks, TILE.rank, TILE.width - 6)
     label = svg.text(x + TILE.width / 2, y + TILE.height - 7, content, TILE.rank, "cm")
 

@@ -31,6 +31,7 @@ NO_CAUSE: Final = {
     "sentence": "",
     "rank_id": None,
     "first_exit": None,
+    "alike": (),
     "certainty": "",
     "candidates": (),
     "signal": None,
@@ -45,7 +46,8 @@ def member(cause: Cause, outcome: Outcome) -> dict[str, object]:
 
     `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "slow", "unhealthy" (by --inspect stop),
     "expired" (at its time limit) or "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` is the
-    one that ended first, whose exit status is the job's. `certainty` is "certain", "likely" or "open"; `candidates` are
+    one that ended first, whose exit status is the job's. `alike` are the ranks that failed of the same cause,
+    `rank_id` included. `certainty` is "certain", "likely" or "open"; `candidates` are
     the ranks that may have caused it if that is open. `signal` is the one that stopped the runner. `may_be_a_peer` is
     true if another rank may have failed before, and `is_a_consequence` if the evidence says that one did;
     `suspected_peer` is set if all failed ranks only report a peer.
@@ -56,6 +58,7 @@ def member(cause: Cause, outcome: Outcome) -> dict[str, object]:
         "sentence": sentence(outcome),
         "rank_id": rank_id if root is None else root.rank_id,
         "first_exit": rank_id,
+        "alike": root.alike if root else (),
         "certainty": root.certainty if root else "",
         "candidates": root.candidates if root else (),
         "signal": cause.signum if isinstance(cause, SignalReceived) else None,

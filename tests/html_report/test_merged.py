@@ -12,7 +12,7 @@ from ascend_runner.html_report.merged import MergedSources
 from ascend_runner.job_tool import report_folder
 from ascend_runner.merge import verdict
 from tests.helpers import node_folders
-from tests.html_report.conftest import Elements
+from tests.html_report.conftest import Elements, write_table
 
 HOSTILE = "</td><script>alert(1)</script>&\"'\x1b[31m\u202e\0"
 
@@ -27,6 +27,7 @@ def rendered(folder: Path, *, is_public: bool = False) -> str:
             verdict=verdict.judge(found.job),
             reports=found.reports,
             table=found.table,
+            log="/log/job.txt",
             log_end=("the last words",),
             left_out=found.left_out,
             made_at=0.0,
@@ -49,6 +50,22 @@ def test_content(tmp_path: Path) -> None:
     assert "the last words" in page
     assert 1 + 4 + 1 + 24 == page.count("<tr")
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+
+
+@pytest.mark.parametrize("missing", [frozenset(), frozenset({1})])
+def test_cause_stands_out(missing: frozenset[int], tmp_path: Path) -> None:
+    """Of ranks that have all failed, only the suspect is marked, in the topology even if its node left no report."""
+    node_folders.write(tmp_path, 2, 13, missing)
+    write_table(tmp_path, 16, "10.0.0.0")
+    page = Elements(rendered(tmp_path))
+    strips, rows, cells = (
+        [name for name in page.classes_of(tag) if name.startswith("cause")] for tag in ("li", "tr", "rect")
+    )
+
+    assert ["cause"] == cells
+    assert ([] if missing else ["cause"]) == strips
+    assert ["cause group", *strips] == rows
+    assert any(text.startswith("Filled: ") for text in page.texts)
 
 
 @pytest.mark.parametrize(("nodes", "limit"), [(2, 50_000), (8, 200_000), (128, 2_000_000)])

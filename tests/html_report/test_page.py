@@ -54,11 +54,11 @@ def test_sections(write: Write) -> None:
         "Evidence",
         "Traceback (most recent call last):",
         "EI0006 (may be a consequence): a connection timed out",
+        "Stacks",
+        "step (train.py:7)",
         "Timeline",
         "Ranks",
         "rank 5",
-        "Stacks",
-        "step (train.py:7)",
         "Ends of the logs",
         "History",
         "restart in 10 s",
@@ -146,6 +146,58 @@ def test_legend(write: Write) -> None:
     assert [True, False] == ["Hatched" in rendered(write(document(count))) for count in (8, 1)]
 
 
+def test_cause_stands_out(write: Write, tmp_path: Path) -> None:
+    """Of ranks that have all failed, only the cause is marked, in words and in each picture, and it comes first."""
+    report = document(8)
+    ends: dict[str, Any] = {"state": "failed", "exit_code": 1, "signal": None}
+    report["ranks"] = [rank(one, **ends) for one in range(8)]
+    write_table(tmp_path, 8)
+    page = Elements(rendered(write(report)))
+    strips, rows, cells = (
+        [name for name in page.classes_of(tag) if name in {"cause", "failed"}] for tag in ("li", "tr", "rect")
+    )
+
+    assert ["cause", *["failed"] * 7] == strips == rows
+    assert (1, 7) == (cells.count("cause"), cells.count("failed"))
+    assert 2 == page.texts.count("likely cause")
+    assert "Filled: likely cause. Thick outline: failed." in page.texts
+
+
+def test_peer_to_check(write: Write, tmp_path: Path) -> None:
+    """If all ranks here report a peer, that peer is marked in the topology, and none of them as the cause."""
+    report = document(16)
+    cause: Any = report["cause"]
+    cause.update(is_a_consequence=True, suspected_peer={"rank_id": 12})
+    report["ranks"] = [rank(one) for one in range(8)]
+    write_table(tmp_path, 16)
+    page = Elements(rendered(write(report)))
+
+    assert ["cause"] == [name for tag in ("rect", "li", "tr") for name in page.classes_of(tag) if name == "cause"]
+    assert "Filled: check first. Thin outline: other ranks. Plain: ranks of other nodes." in page.texts
+
+
+@pytest.mark.parametrize(
+    ("finding", "title", "key"),
+    [
+        ({"exception": "E: x", "excerpt": ["Fatal E: x", "  file"]}, "From job.txt", "Fatal E: x"),
+        ({"exception": "E: x\nmore", "excerpt": ["E: x", "E: x", "more"]}, "From job.txt", "E: x"),
+        ({"code_line": "EI0006", "last_lines": ["step 1", "EI0006: x"]}, "Last lines of job.txt", "EI0006: x"),
+        ({"last_lines": ["step 1", "step 2"]}, "Last lines of job.txt", None),
+    ],
+)
+def test_evidence(finding: dict[str, object], title: str, key: str | None, write: Write) -> None:
+    """The line that names the error is emphasized, and none if the log ends without an error."""
+    page = rendered(write(document(1, ranks=[rank(0, finding=finding, log_path="/log/job.txt")])))
+    found = re.search(r'<pre class="cause">(.*?)</pre>', page, re.DOTALL)
+    assert found
+    strong = re.findall(r"<b>(.*?)</b>", found[1])
+    lines: Any = finding.get("excerpt") or finding["last_lines"]
+
+    assert ([key] if key else []) == strong
+    assert f">{title}</p>" in page
+    assert lines == re.sub("</?b>", "", found[1]).strip().splitlines()
+
+
 def test_long_line(write: Write) -> None:
     """A line of a megabyte is cut."""
     page = rendered(write(document(8), lambda _rank: b"x" * (1 << 20) + b"\n"))
@@ -221,7 +273,7 @@ def test_topology(write: Write, tmp_path: Path) -> None:
 
     assert [] == drawn.open
     assert "Topology" in drawn.texts
-    assert ["failed"] == [name for name in drawn.classes_of("rect") if name == "failed"]
+    assert 1 == drawn.classes_of("rect").count("cause")
     assert 7 == drawn.classes_of("rect").count("stopped")
     assert "Topology" not in of_other_servers
     assert "Topology" not in other

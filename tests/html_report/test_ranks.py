@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ascend_runner.html_report import ranks
 from ascend_runner.members import Members
 from tests.html_report.conftest import FAILED, document, rank
@@ -14,7 +16,27 @@ def rows(count: int, *odd: dict[str, object]) -> list[ranks.Row]:
     report = document(count)
     found = {one["rank_id"]: one for one in report["ranks"]}  # type: ignore[attr-defined]  # as `document` has made it
     found.update({one["rank_id"]: one for one in odd})
-    return list(ranks.rows(ranks.ranks_of(Members({**report, "ranks": list(found.values())}))))
+    members = Members({**report, "ranks": list(found.values())})
+    return list(ranks.rows(ranks.ranks_of([members], ranks.marks_of(members.child("cause")))))
+
+
+@pytest.mark.parametrize(
+    ("cause", "marks"),
+    [
+        ({"rank_id": 5, "certainty": "certain", "alike": [5]}, {5: "cause"}),
+        ({"rank_id": 5, "certainty": "likely", "candidates": [3]}, {5: "likely cause"}),
+        ({"rank_id": 5, "certainty": "certain", "alike": [3, 5]}, {5: "cause", 3: "same failure"}),
+        ({"rank_id": 5, "certainty": "open", "candidates": [3, 5]}, {5: "possible cause", 3: "possible cause"}),
+        ({"kind": "rank_not_started", "rank_id": 5, "certainty": ""}, {5: "cause"}),
+        ({"rank_id": 5, "is_a_consequence": True}, {}),
+        ({"rank_id": 5, "is_a_consequence": True, "suspected_peer": {"rank_id": 9}}, {9: "check first"}),
+        ({"kind": "hang", "rank_id": None}, {}),
+        ({}, {}),
+    ],
+)
+def test_marks(cause: dict[str, object], marks: dict[int, str]) -> None:
+    """A rank is marked as sure as its cause is, the one that caused the failure first, and no victim is."""
+    assert list(marks.items()) == list(ranks.marks_of(Members(cause)).items())
 
 
 def test_few_ranks() -> None:

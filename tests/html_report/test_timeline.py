@@ -12,11 +12,17 @@ STOPPED: dict[str, Any] = {"activity": [0, 0, 100, 100, 25, 0], "cell_seconds": 
 FAILS: dict[str, Any] = {"state": "failed", "exit_code": 1, "signal": None, "signals": [], "activity": []}
 
 
+def ranks_of(report: dict[str, object]) -> list[ranks.Rank]:
+    """Return the ranks of a report."""
+    members = Members(report)
+    return ranks.ranks_of([members], ranks.marks_of(members.child("cause")))
+
+
 def test_strips() -> None:
     """A strip begins with the rank, is thin until its first output, and hatched from when it was asked to stop."""
     failed = rank(2, **FAILS, ended_at="2026-11-22T09:47:46.000+08:00")
     members = [rank(1, **STOPPED), failed, rank(5, **STOPPED, started_at="2026-11-22T09:47:39.000+08:00")]
-    found = ranks.ranks_of(Members(document(3, ranks=members)))
+    found = ranks_of(document(3, ranks=members))
     drawn = timeline.draw(found, 12.0, found[0])
     assert drawn
     culprit, one, late = drawn.strips
@@ -39,7 +45,7 @@ def test_strips() -> None:
 
 def test_many_ranks_share_strips() -> None:
     """Beyond some ranks, those that have ended alike share a strip; one that failed has its own."""
-    found = ranks.ranks_of(Members(document(1024)))
+    found = ranks_of(document(1024))
     drawn = timeline.draw(found, 12.0, found[0])
     assert drawn
 

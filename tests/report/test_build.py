@@ -124,6 +124,7 @@ def test_failed_job() -> None:
         "sentence": str(FAILED.cause),
         "rank_id": 0,
         "first_exit": 0,
+        "alike": [],
         "certainty": "",
         "candidates": [],
         "signal": None,
@@ -142,7 +143,7 @@ def test_failed_job() -> None:
 
 def test_several_nodes() -> None:
     """The report of one of several nodes has its number, what to think of a lost peer, and the clock."""
-    root = RootCause(rank_id=0, summary="lost", certainty=Certainty.OPEN, may_be_a_peer=True)
+    root = RootCause(rank_id=0, summary="lost", certainty=Certainty.OPEN, may_be_a_peer=True, alike=(0, 1))
     clock = Clock(wall_start=10.0, monotonic_start=1.0, wall_end=60.25, monotonic_end=51.0, max_error=0.0004)
     spec = attrs.evolve(with_devices(job(), (6, 7)), node_number=3, nodes=(4, 5), platform="Slurm", framework="torch")
     made = json.loads(document.encode(build.build(attrs.evolve(FAILED, root=root, clock=clock), spec, ENVIRON)))
@@ -151,6 +152,7 @@ def test_several_nodes() -> None:
     assert ("Slurm", "torch") == (made["platform"], made["framework"])
     assert [6, 7] == [rank["device_id"] for rank in made["ranks"]]
     assert (True, False) == (made["cause"]["may_be_a_peer"], made["cause"]["is_a_consequence"])
+    assert [0, 1] == made["cause"]["alike"]
     assert {
         "wall_start": 10.0,
         "monotonic_start": 1.0,
@@ -236,6 +238,7 @@ def test_job_that_the_runner_could_not_run() -> None:
         "sentence": "no room",
         "rank_id": None,
         "first_exit": None,
+        "alike": [],
     } == made["cause"]
 
 
