@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Optional
+from typing import Final, Optional, Protocol
 
 from ascend_runner.board import reader
 from ascend_runner.board.board import Board
@@ -26,28 +26,35 @@ SHOWN_IN: Final = frozenset(
     {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}
 )  # the others have messages of their own
 
-LastStep = Callable[[], Optional[Mapping[str, object]]]
+
+class Steps(Protocol):
+    """The steps in the output of the ranks, see `services.step_reader`."""
+
+    def last_step(self) -> Optional[Mapping[str, object]]:
+        """Return the last figures of the training as the report has them, or None before the first ones."""
+
+    def behind_others(self, running: Collection[int]) -> str:
+        """Name the running ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
 
 
 @contextmanager
-def writing(spec: JobSpec, board: Board, last_step: LastStep, write: Callable[[str], None]) -> Iterator[None]:
+def writing(spec: JobSpec, board: Board, steps: Optional[Steps], write: Callable[[str], None]) -> Iterator[None]:
     """Write a line about an attempt every `summary_interval` seconds while the context lasts, unless that is None.
 
-    `last_step` returns the last figures of the training as the report has them, or None. It and `write` are called in
-    a thread.
+    `steps` is None only then. It is read, and `write` is called, in a thread.
 
     Raises:
         AscendRunnerError: The limit of processes is reached.
     """
     interval = spec.summary_interval
-    if interval is None:
+    if interval is None or steps is None:
         yield
         return
     closing = threading.Event()
 
     def run() -> None:
         while not closing.wait(interval):
-            text = sentence(reader.decode(board.content, time.monotonic()), last_step() or {}, interval)
+            text = sentence(reader.decode(board.content, time.monotonic()), steps, interval)
             if text:
                 write(text)
 
@@ -58,7 +65,7 @@ def writing(spec: JobSpec, board: Board, last_step: LastStep, write: Callable[[s
         closing.set()
 
 
-def sentence(view: View, last_step: Mapping[str, object], interval: float) -> str:
+def sentence(view: View, steps: Steps, interval: float) -> str:
     """Sum up a running attempt: "8 of 8 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.31".
 
     The age is added to steps and output older than the interval. Return "" if the attempt is being stopped.
@@ -75,7 +82,8 @@ def sentence(view: View, last_step: Mapping[str, object], interval: float) -> st
     }
     parts = (
         f"{count} {verb} been running for {duration(view.seconds)}",
-        _training(view, last_step, interval),
+        _training(view, steps.last_step() or {}, interval),
+        steps.behind_others(running),
         _silence(silences, interval),
     )
     return "; ".join(filter(None, parts))

@@ -119,7 +119,7 @@ class JobRunner:
         progress = Progress(spec, self._messages, self._signals.is_orphaned)
         folder = self._launcher.run_folder
         with ExitStack() as beside:
-            beside.callback(run_folder.end_attempt, folder)
+            run_folder.begin_attempt(folder)
             shown = board.opened(folder, spec, lambda: self._launcher.requests.deadline)
             spec = with_checkpoint_requests(spec, folder)
             warn, wake = self._messages.warning, self._signals.wake
@@ -129,7 +129,7 @@ class JobRunner:
             self._signals.watch(processes.exits)
             beside.callback(self._signals.unwatch, processes.exits)
             steps = self._read_steps(beside, shown)
-            beside.enter_context(summary.writing(spec, shown, self.journal.last_step, self._messages.info))
+            beside.enter_context(summary.writing(spec, shown, steps, self._messages.info))
             output = RankOutputs(spec, self._console, warn, shown.activities, tap=steps.tap if steps else None)
             node = ManagedNode(
                 processes=processes,

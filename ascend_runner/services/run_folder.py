@@ -97,8 +97,8 @@ def pid_namespace() -> str:
         return ""
 
 
-def end_attempt(folder: str) -> None:
-    """Remove what the ranks of an attempt have shared with the runner."""
+def begin_attempt(folder: str) -> None:
+    """Remove what the attempt before has left: its board shows how the ranks have ended until the report does."""
     if folder:
         _remove_all_but(folder, {JOB_FILE, CONTROL})
 

@@ -10,7 +10,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, Optional
 
@@ -21,6 +21,7 @@ from ascend_runner.host import bounded, npu, npu_smi
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
+from ascend_runner.supervision import behind
 from ascend_runner.supervision.events import Rule, Slowdown
 from ascend_runner.supervision.performance import Performance
 from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
@@ -112,6 +113,7 @@ class StepReader:
         self.pause = PAUSE
         self._last = Step()
         self._last_at = 0.0  # in seconds since the epoch
+        self._of_ranks: dict[int, int] = {}  # the last step of each rank
 
     def start(self) -> None:
         """Start the thread.
@@ -149,6 +151,11 @@ class StepReader:
             return None
         return {**self._last._asdict(), "at": self._last_at}
 
+    def behind_others(self, running: Collection[int]) -> str:
+        """Name the running ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
+        steps = {rank_id: step for rank_id, step in self._of_ranks.copy().items() if rank_id in running}
+        return behind.sentence(behind.unusual(steps), steps)
+
     def stop(self) -> None:
         """Read no more, and kill the child process if there is one. May be called twice."""
         self._closing.set()
@@ -171,7 +178,7 @@ class StepReader:
             for line, match in zip(lines, self._matcher.search([line.text for line in lines])):
                 step = self._step(match) if match else parse(line.text)
                 if step:
-                    self._note(step, line.at)
+                    self._note(step, line)
                     for slow in self._performance.note(line.rank_id, step, line.at) if self._performance else ():
                         self._found.put(self._placed(slow))
                         self._wake()
@@ -195,14 +202,16 @@ class StepReader:
             self._matcher.give_up(pattern, f"a group is not a number: {', '.join(texts)}")
             return None
 
-    def _note(self, step: Step, at: float) -> None:
+    def _note(self, step: Step, line: _Line) -> None:
         """Record the figures that a line has; the others stay."""
         told = {name: value for name, value in step._asdict().items() if value not in {None, ""}}
         if _is_shorter(step, self._last):
             told = {}
+        elif step.step is not None:
+            self._of_ranks[line.rank_id] = step.step
         self._last = self._last._replace(**told)
         self._last_at = time.time()
-        self._show_step(at, self._last.step, self._last.steps, self._last.seconds)
+        self._show_step(line.at, self._last.step, self._last.steps, self._last.seconds)
 
     def _placed(self, slow: Slowdown) -> Slowdown:
         """Return a finding with the name of its process, and the NPU of a straggler."""

@@ -311,8 +311,8 @@ OPTIONS: Final = (
         metavar="DURATION",
         parse=parsing.positive_seconds,
         default_text="off",
-        help="write a line about the running job at this interval: running ranks, last step, quiet ranks; for"
-        " environments where ascend-job cannot be run",
+        help="write a line about the running job at this interval: running ranks, last step, slow and quiet"
+        " ranks; for environments where ascend-job cannot be run",
     ),
     Option(
         name="quiet",

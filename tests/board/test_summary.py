@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from signal import SIGTERM
 from typing import Final
 
@@ -40,14 +40,30 @@ def running(rank_id: int, last: float | None = NOW - 1) -> RankRecord:
     return RankRecord(rank_id=rank_id, is_running=True, last_output_after=last)
 
 
-def line(ranks: Sequence[RankRecord], step: Mapping[str, object] | None = None, loss: object = None) -> str:
+@attrs.frozen
+class FakeSteps:
+    """Steps of a training with this loss, and of ranks of which the first running one is behind."""
+
+    loss: object = None
+    has_slow_rank: bool = False
+
+    def last_step(self) -> Mapping[str, object]:
+        """Return the last figures."""
+        return {"loss": self.loss}
+
+    def behind_others(self, running: Collection[int]) -> str:
+        """Name the first rank."""
+        return f"rank {min(running)} is 18 steps behind the others" if self.has_slow_rank else ""
+
+
+def line(ranks: Sequence[RankRecord], step: Mapping[str, object] | None = None, steps: FakeSteps = FakeSteps()) -> str:
     """Return the line about a job after two hours."""
-    return summary.sentence(attrs.evolve(VIEW, ranks=tuple(ranks), last_step=step), {"loss": loss}, INTERVAL)
+    return summary.sentence(attrs.evolve(VIEW, ranks=tuple(ranks), last_step=step), steps, INTERVAL)
 
 
 def test_running_job() -> None:
     """It says how many ranks run and for how long, the last step with its loss, and which rank is quiet."""
-    text = line([*map(running, (-1, 0, 1, 2)), running(3, NOW - 252)], STEP, 2.3125)
+    text = line([*map(running, (-1, 0, 1, 2)), running(3, NOW - 252)], STEP, FakeSteps(2.3125))
 
     assert (
         "4 of 4 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.3125;"
@@ -89,12 +105,19 @@ def test_ranks(ranks: Sequence[RankRecord], text: str) -> None:
 )
 def test_steps(step: Mapping[str, object], loss: object, text: str) -> None:
     """What is unknown is left out, and a step that is older than the interval has its age."""
-    assert f"rank 0 has been running for 2 h 0 min{text}" == line([running(0)], step, loss)
+    assert f"rank 0 has been running for 2 h 0 min{text}" == line([running(0)], step, FakeSteps(loss))
+
+
+def test_rank_that_is_behind() -> None:
+    """It is named, and ranks that have ended are not compared."""
+    text = line([RankRecord(rank_id=0, ending=Ending()), running(1), running(2)], STEP, FakeSteps(has_slow_rank=True))
+
+    assert text.endswith("; step 1204 of 1563; rank 1 is 18 steps behind the others")
 
 
 def test_job_that_is_being_stopped() -> None:
     """The messages about a stop say more, so there is no line."""
-    assert "" == summary.sentence(attrs.evolve(VIEW, phase=Phase.TERMINATING), {}, INTERVAL)
+    assert "" == summary.sentence(attrs.evolve(VIEW, phase=Phase.TERMINATING), FakeSteps(), INTERVAL)
 
 
 def test_without_the_option() -> None:
@@ -102,19 +125,20 @@ def test_without_the_option() -> None:
     job = job_spec([rank_spec(0)])
     shown = board.opened("", job, lambda: None)
     before = {*threading.enumerate()}
-    with summary.writing(job, shown, lambda: None, pytest.fail):
+    with summary.writing(job, shown, None, pytest.fail):
         threads = {*threading.enumerate()}
 
     assert before >= threads
 
 
 def test_steps_in_the_output(program: Program) -> None:
-    """The last step that a rank prints is in the lines without any other option; a slow rank is not reported."""
+    """They are in the lines without any other option, with the rank that is behind; there is no warning."""
     guide = "this iteration hardware time is $((RANK ? 100 : 900)).5 and e2e time is 1000.5 ms."
-    script = f"i=0; while [ $i -lt 200 ]; do i=$((i + 1)); echo {guide}; done;"
-    script += " echo ' 12%|#   | 120/1000 [00:10<01:20,  2.00s/it, loss=2.5]'; exec sleep 600"
+    script = f"i=0; while [ $i -lt 60 ]; do i=$((i + 1)); echo {guide}; done; echo X_STEP=$((RANK * 40));"
+    script += " [ $RANK = 1 ] || echo ' 12%|#   | 120/1000 [00:10<01:20,  2.00s/it, loss=2.5]'; exec sleep 600"
     run = program.start("--nproc-per-node", "4", "--summary", "0.1", "sh", "-c", script)
     run.wait_for("; step 120 of 1000, loss 2.5")
+    run.wait_for("; rank 1 is 80 steps behind the others")
     run.send(SIGTERM)
 
     assert 128 + SIGTERM == run.finish()

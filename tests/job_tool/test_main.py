@@ -7,13 +7,16 @@ import os
 import re
 import shutil
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ascend_runner.board import reader
 from ascend_runner.guardian import process_tree
 from ascend_runner.services import run_folder
+from ascend_runner.supervision.events import Ending
 from tests.helpers.program import Program, Run
 from tests.helpers.waiting import wait_until
 from tests.job_tool.conftest import Start, Tool
@@ -131,6 +134,19 @@ def test_long_last_line(start: Start, tool: Tool) -> None:
 
     assert 143 == run.finish()
     assert [f"iteration      7/ 400 {rank:0300}" for rank in range(2)] == lines
+
+
+def test_board_of_an_attempt_that_has_ended(start: Start, run_dir: Path) -> None:
+    """It shows how the ranks have ended until the report does, so it stays until the next attempt."""
+    run = start("exit 7", "--max-restarts", "1", "--restart-delay", "600", ranks=1)
+    run.wait_for("restarting in 600 s")
+    (board,) = run_dir.glob("*/board")
+    (rank,) = reader.decode(board.read_bytes(), time.monotonic()).ranks
+    run.send(signal.SIGTERM)
+    run.finish()
+
+    assert Ending(exit_code=7) == rank.ending
+    assert [] == list(run_dir.glob("*/board"))
 
 
 def test_board_of_another_layout(start: Start, tool: Tool, run_dir: Path) -> None:

@@ -81,7 +81,7 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l no-prefix -d
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l timestamps -d 'begin each line on the console with the time'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l color -d 'color prefixes and messages; auto: on a terminal, unless NO_COLOR is set or TERM is dumb or unset, and always with FORCE_COLOR' -r -f -a 'auto always never'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l progress-bars -d 'show a line that is redrawn with carriage returns at most once a second (fold), or each time (pass)' -r -f -a 'fold pass'
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l summary -d 'write a line about the running job at this interval: running ranks, last step, quiet ranks; for environments where ascend-job cannot be run' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l summary -d 'write a line about the running job at this interval: running ranks, last step, slow and quiet ranks; for environments where ascend-job cannot be run' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l quiet -d 'show only warnings and errors of ascend-runner itself'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l verbose -d 'show all messages of ascend-runner itself'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l grace -d 'time that the ranks have to stop before they are killed' -r -f -a ''
