@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Final, Optional
 
 import attrs
@@ -31,7 +32,7 @@ from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
 RATE: Final = 1 << 19
 BURST: Final = 1 << 18
 SHORTEST_BURST: Final = 4 * LONGEST  # of a rank, however many there are
-MOST_LINES: Final = 100  # of one read
+MOST_LINES: Final = 100  # of one read: the newest ones
 MOST_WAITING: Final = 1000  # lines
 PAUSE: Final = 0.5  # seconds in which lines are collected, so that those of a step of all ranks cost one wake-up
 LINE_END: Final = re.compile(rb"[\r\n]")  # a progress bar ends a state with a carriage return
@@ -81,8 +82,9 @@ class LineTap:
                 return
 
     def _put_lines(self, data: bytes) -> None:
-        found = (line for line in LINE_END.split(data) if any(literal in line for literal in self._literals))
-        for line, _number in zip(found, range(MOST_LINES)):
+        lines = reversed(LINE_END.split(data))
+        found = (line for line in lines if any(literal in line for literal in self._literals))
+        for line in reversed([*islice(found, MOST_LINES)]):
             self._put(line[:LONGEST])
 
 

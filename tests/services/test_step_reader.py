@@ -76,6 +76,14 @@ def test_flood() -> None:
     assert len(lines) <= 2 * MOST_LINES
 
 
+def test_newest_lines_of_a_read() -> None:
+    """Of many lines that are read at once the last ones are passed on, in their order: they have the current step."""
+    found, lines = tap()
+    found(b"".join(b"took %d\n" % number for number in range(3 * MOST_LINES)))
+
+    assert [b"took %d" % number for number in range(2 * MOST_LINES, 3 * MOST_LINES)] == lines
+
+
 def test_many_ranks_share_the_limits() -> None:
     """A rank has at least as much as a few lines need."""
     found, lines = tap(share=1e-6)
