@@ -292,6 +292,23 @@ def second_error_in_a_ring(count: int, dice: random.Random) -> Scene:
     return around(own(10.0), node, {**rest, neighbor: own(15.0, "ValueError: I/O operation on closed file")})
 
 
+@scene
+def independent_errors(count: int, dice: random.Random) -> Scene:
+    """Two nodes fail by themselves at about the same time, each for its own reason, and the others name both."""
+    node, others = pick(count, dice)
+    rest = complaining(others, 10.0, dice, rank_of(node), rank_of(others[0]))
+    parts = {node: own(10.0), **rest, others[0]: own(10.0 + dice.random(), "OSError: no space left on device")}
+    return Scene(parts, frozenset({node, others[0]}))
+
+
+@scene
+def bystander_accused(count: int, dice: random.Random) -> Scene:
+    """A rank fails; the others name another node, which the platform has taken away."""
+    node, others = pick(count, dice)
+    rest = complaining(others, 11.0, dice, rank_of(others[0]))
+    return around(own(10.0), node, {**rest, others[0]: gone(10.5)})
+
+
 # --- Machines that are gone -------------------------------------------------------------------------------------------
 
 
@@ -410,6 +427,12 @@ def divided_network(count: int, dice: random.Random) -> Scene:
         for node in range(count)
     }
     return Scene(parts, frozenset())
+
+
+@scene
+def complaints_in_a_circle(count: int, dice: random.Random) -> Scene:
+    """Each node names the one before it, and none has an error of its own."""
+    return Scene({node: lost(10.0 + dice.random(), rank_of((node - 1) % count)) for node in range(count)}, frozenset())
 
 
 # --- Worlds -----------------------------------------------------------------------------------------------------------
@@ -587,6 +610,7 @@ NAMED: Final = dict.fromkeys(SCENES, 1.0) | {
     "second_error_unnamed": 0.75,
     "second_error_in_a_ring": 0.7,
     "dead_machine_in_a_ring": 0.95,
+    "bystander_accused": 0.85,
     "victim_seems_guilty": 0.75,
     "victim_seems_guilty_unnamed": 0.55,
     "wrong_ranks_named": 0.85,
