@@ -46,7 +46,7 @@ EK0204 root a disk is full: the profiler cannot write
 EL0001 root the device is missing or abnormal: see npu-smi info
 EL0002 root invalid device id: check the list of visible devices
 EL0003 root invalid argument passed to the driver
-EL0004 root memory allocation failed
+EL0004 root not enough memory, usually of the device: use a smaller batch, or end other processes
 EL0005 root device busy: used by another process, or still being cleaned up
 EL0006 root the device ran out of a resource
 EL0007 root no permission to use the device: check the user's groups and the container's devices

@@ -74,7 +74,8 @@ def _hydra(lines: Sequence[str], index: int, _match: re.Match[str]) -> Traceback
     start = next((at for at in range(end - 1, -1, -1) if not lines[at].strip()), -1) + 1
     if start >= end or any(FRAME.match(line) for line in lines[max(0, start - ABORT_GAP) : end]):
         return None
-    start = next((at for at in range(start, end) if _HYDRA.match(lines[at])), end - 1)
+    openings = [at for at in range(max(0, start - FRAMES), end) if _HYDRA.match(lines[at])]
+    start = next((at for at in openings if at >= start), openings[-1] if openings else end - 1)
     summary = " ".join(lines[start : start + 2]) if lines[start].rstrip().endswith(":") else lines[start]
     return _of(lines, start, end - start, summary)
 

@@ -74,6 +74,14 @@ In 'train.yaml': Could not find 'data/small'
 
 Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.
 """
+HYDRA_SEARCH_PATH = """\
+Cannot find primary config 'train'. Check that it's in your config search path.
+
+Config search path:
+\tprovider=main, path=file:///job/conf
+
+Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.
+"""
 HYDRA_OVERRIDE = """\
 Could not override 'model.depth'.
 Key 'depth' is not in struct
@@ -120,6 +128,7 @@ def last(text: str) -> Traceback:
         ),
         ("In 'train.yaml': Could not find 'data/small'", HYDRA),
         ("Could not override 'model.depth'.", HYDRA_OVERRIDE),
+        ("Cannot find primary config 'train'. Check that it's in your config search path.", HYDRA_SEARCH_PATH),
         ("no such slot", RAY),
         ("run.sh: line 3:  4711 Killed     python x.py", "run.sh: line 3:  4711 Killed     python x.py"),
     ],
