@@ -103,7 +103,7 @@ def test_npu_smi_that_prints_what_nobody_knows(program: Program) -> None:
     go(program)
 
     assert 7 == run.finish()
-    assert 1 == run.screen.count("no known table")
+    assert 1 == run.screen.count("no table in a known format")
     assert 1 == len(events(program, "notice"))
 
 
