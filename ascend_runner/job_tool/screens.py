@@ -149,14 +149,18 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
 
 
 def _last_step(snapshot: Snapshot) -> Optional[Mapping[str, object]]:
-    """Return the last step: of the board or the report, with its time in seconds since the epoch, or of the logs."""
+    """Return the last step: of the board or the report, with its time in seconds since the epoch, or of the logs.
+
+    A board has no loss, which is always that of the logs.
+    """
+    furthest = steps.furthest(snapshot.steps.values())
+    in_logs = {name: value for name, value in furthest._asdict().items() if _is_json(value)} if furthest else None
     if snapshot.board and snapshot.board.last_step:
-        return snapshot.board.last_step
+        return {"loss": (in_logs or {}).get("loss"), **snapshot.board.last_step}
     last = snapshot.report.get("last_step")
     if isinstance(last, Mapping):
         return {**last, "at": epoch(str(last.get("at")))}
-    in_logs = steps.furthest(snapshot.steps.values())
-    return in_logs and {name: value for name, value in in_logs._asdict().items() if _is_json(value)}
+    return in_logs
 
 
 def _is_json(value: object) -> bool:

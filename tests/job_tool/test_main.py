@@ -125,6 +125,15 @@ def test_step_in_the_logs(start: Start, tool: Tool) -> None:
     assert (8, 900, 2.0) == (last["step"], last["steps"], last["seconds"])
 
 
+def test_loss_of_a_job_whose_runner_reads_the_steps(start: Start, tool: Tool) -> None:
+    """It is in the logs only, and shown beside the step of the board and its age."""
+    run = start('printf "  1%%|x| 7/900 [00:01<00:09, 2.00s/it, loss=2.5]\\n"; exec sleep 60', "--summary", "1h")
+    wait_until(lambda: re.search("  step        7 of 900, 2 s per step, loss 2.5, [^ ]+ s ago\n", tool()[1]))
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+
+
 def test_long_last_line(start: Start, tool: Tool) -> None:
     """A line that is too long for the board is read from the log, so that its beginning is shown."""
     run = start('printf "iteration      7/ 400 %0300d\\n" $RANK; exec sleep 60')
