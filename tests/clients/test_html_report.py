@@ -1,4 +1,4 @@
-"""The HTML report in Debian's Chromium: it loads nothing, reports nothing, and axe-core finds nothing."""
+"""The HTML reports of one node and of several in Debian's Chromium: they load nothing, and axe-core finds nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from tests.helpers import node_folders
+from tests.html_report import test_merged
 from tests.html_report.conftest import Write, document, fixture_write, rendered, write_table
 from tests.html_report.test_page import HOSTILE, log
 
@@ -46,6 +48,15 @@ def page(write: Write, count: int, text: str = "") -> Path:
     return found
 
 
+def merged_page(folder: Path, count: int) -> Path:
+    """Write the page about a job of so many nodes, of which one has left no report."""
+    node_folders.write(folder, count, 5, frozenset({count - 1}))
+    write_table(folder, count * node_folders.EACH, "10.0.0.0")
+    found = folder / "job-report.html"
+    found.write_text(test_merged.rendered(folder))
+    return found
+
+
 def show(browser: webdriver.Chrome, width: int, media: str = "screen", scheme: str = "light") -> None:
     """Change what the page is shown on."""
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
@@ -54,10 +65,8 @@ def show(browser: webdriver.Chrome, width: int, media: str = "screen", scheme: s
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
 
-@pytest.mark.parametrize("text", ["", HOSTILE[0], HOSTILE[1], HOSTILE[-1]])
-def test_one_request_and_no_message(text: str, browser: webdriver.Chrome, write: Write) -> None:
-    """The browser requests the file and nothing else, and has nothing to say of it, whatever is in the report."""
-    path = page(write, 8, text)
+def check_requests(path: Path, browser: webdriver.Chrome) -> None:
+    """Check that the browser requests only this file and reports nothing."""
     browser.get_log("performance")
     browser.get_log("browser")
     browser.get(path.as_uri())
@@ -67,6 +76,24 @@ def test_one_request_and_no_message(text: str, browser: webdriver.Chrome, write:
     assert [path.as_uri()] == requests
     assert [] == browser.get_log("browser")
     assert 0 == browser.execute_script("return document.scripts.length")
+
+
+def check_accessibility(path: Path, width: int, scheme: str, browser: webdriver.Chrome) -> None:
+    """Check that axe-core finds no violation, and that the page is not wider than the screen."""
+    browser.get(path.as_uri())
+    show(browser, width, scheme=scheme)
+    browser.execute_script((resources.files("axe_core_python") / "axe.min.js").read_text())
+    found = browser.execute_async_script(RUN_AXE)
+
+    assert [] == [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
+    assert len(found["passes"]) > 20  # rules that apply
+    assert width == browser.execute_script("return document.documentElement.scrollWidth")
+
+
+@pytest.mark.parametrize("text", ["", HOSTILE[0], HOSTILE[1], HOSTILE[-1]])
+def test_one_request_and_no_message(text: str, browser: webdriver.Chrome, write: Write) -> None:
+    """The browser requests the file and nothing else, and has nothing to say of it, whatever is in the report."""
+    check_requests(page(write, 8, text), browser)
 
 
 def test_load(browser: webdriver.Chrome, write: Write) -> None:
@@ -85,14 +112,18 @@ def test_load(browser: webdriver.Chrome, write: Write) -> None:
 @pytest.mark.parametrize("count", [8, 64, 1024])
 def test_accessibility(count: int, width: int, scheme: str, browser: webdriver.Chrome, write: Write) -> None:
     """axe-core finds no violation, and the page is not wider than the screen."""
-    browser.get(page(write, count).as_uri())
-    show(browser, width, scheme=scheme)
-    browser.execute_script((resources.files("axe_core_python") / "axe.min.js").read_text())
-    found = browser.execute_async_script(RUN_AXE)
+    check_accessibility(page(write, count), width, scheme, browser)
 
-    assert [] == [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
-    assert len(found["passes"]) > 20  # rules that apply
-    assert width == browser.execute_script("return document.documentElement.scrollWidth")
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+@pytest.mark.parametrize("count", [2, 8, 128])
+def test_several_nodes(count: int, width: int, scheme: str, browser: webdriver.Chrome, tmp_path: Path) -> None:
+    """The same holds for the page about several nodes."""
+    path = merged_page(tmp_path, count)
+
+    check_requests(path, browser)
+    check_accessibility(path, width, scheme, browser)
 
 
 def test_print(browser: webdriver.Chrome, write: Write) -> None:
