@@ -20,6 +20,7 @@ MOST_STRIPS: Final = 64  # with one rank each
 NARROWEST: Final = 4  # so that it can be seen
 ALIKE: Final = 100  # ranks whose times differ by less than this part of the job share a strip
 TICKS: Final = 4
+LONGEST_TITLE: Final = 40  # characters of a list of ranks, which is in the table of ranks as well
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +105,7 @@ def _strip(ranks: Sequence[Rank], total: float, peak: float) -> Strip:
     first = end if rank.first_output is None else rank.first_output
     asked = rank.asked if rank.state == "stopped" else None
     return Strip(
-        title=rank.title if len(ranks) == 1 else rank_list([one.rank_id for one in ranks]),
+        title=rank.title if len(ranks) == 1 else _title(ranks),
         words=rank.words,
         mark=rank.mark,
         kind=rank.kind,
@@ -117,6 +118,12 @@ def _strip(ranks: Sequence[Rank], total: float, peak: float) -> Strip:
         is_unknown=peak > 0 and not rank.rates,
         times="; ".join(_times(rank)),
     )
+
+
+def _title(ranks: Sequence[Rank]) -> str:
+    """Name several ranks, or count them if their list is long."""
+    names = rank_list([rank.rank_id for rank in ranks])
+    return names if len(names) <= LONGEST_TITLE else f"{len(ranks)} ranks"
 
 
 def _activity(rank: Rank, total: float, peak: float, ends: tuple[int, int]) -> str:

@@ -50,3 +50,14 @@ def test_many_ranks_share_strips() -> None:
     assert drawn
 
     assert ["rank 5", "ranks 0-4, 6-1023"] == [strip.title for strip in drawn.strips]
+
+
+def test_long_list_of_ranks() -> None:
+    """Ranks whose list would fill the page beside their strip are counted."""
+    report = document(1024)
+    report["ranks"] = [rank(one, **(FAILS if one % 7 == 0 else {})) for one in range(1024)]
+    found = ranks_of(report)
+    drawn = timeline.draw(found, 12.0, found[0])
+    assert drawn
+
+    assert ["rank 5", "147 ranks", "876 ranks"] == [strip.title for strip in drawn.strips]
