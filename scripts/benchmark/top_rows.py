@@ -1,12 +1,16 @@
-"""The rows about `ascend-job top`: when its first frame is drawn, and what it costs while it is open."""
+"""The rows about `ascend-job top`: when its first frame is drawn, and what it and the job cost while it is open."""
 
 from __future__ import annotations
 
 import fcntl
+import functools
+import glob
 import json
 import os
 import pty
+import re
 import select
+import statistics
 import struct
 import subprocess
 import sys
@@ -25,6 +29,15 @@ from benchmark.viewer_rows import VIEWER
 SECONDS: Final = 20.0  # of each measurement
 STARTS: Final = 5  # of which the fastest counts
 MANY: Final = 1024  # ranks
+TURNS: Final = 8  # of a training with and without `top`
+TURN: Final = 10.0  # seconds
+TRAIN: Final = """
+import itertools, time
+for step in itertools.count():
+    began = time.monotonic()
+    sum(number * number for number in range(500_000))
+    print(f"iteration {step} elapsed time per iteration (ms): {1000 * (time.monotonic() - began):.3f}", flush=True)
+"""
 WRITE: Final = """
 import itertools, sys, time
 for step in itertools.count():
@@ -50,6 +63,39 @@ def top() -> Iterator[Row]:
         with measure.started([sys.executable, "-c", WRITE, path, str(MANY)]):
             _first, share = _on_terminal([VIEWER, "top", path], SECONDS)
     yield Row(f"  CPU for {MANY} ranks of other nodes, whose logs grow", share, seconds, reach=0.1)
+
+
+def training_beside_top() -> Iterator[Row]:
+    """Compare the steps of ranks that use all cores with `ascend-job top` open and without, in turns."""
+    steps = measure.alternate(
+        {
+            "with": (TURNS, functools.partial(_step_seconds, is_watched=True)),
+            "without": (TURNS, functools.partial(_step_seconds, is_watched=False)),
+        }
+    )
+    what = f"a step of {RANKS} ranks on all cores beside ascend-job top"
+    yield Row(what, steps["with"], seconds, "without", steps["without"], 1.01, is_ratio=True)
+
+
+def _step_seconds(*, is_watched: bool) -> float:
+    """Return the mean time of the steps of a training that lasts a turn, without the first ones."""
+    with folder() as path:
+        command = OURS.command(path, sys.executable, "-S", "-c", TRAIN, ranks=RANKS)
+        with measure.started(command) as popen:
+            while sum(map(bool, _steps(path).values())) < RANKS:
+                time.sleep(0.05)
+            begins = {log: len(found) for log, found in _steps(path).items()}
+            if is_watched:
+                _on_terminal([VIEWER, "top", str(popen.pid)], TURN)
+            else:
+                time.sleep(TURN)
+            return statistics.mean(step for log, found in _steps(path).items() for step in found[begins.get(log, 0) :])
+
+
+def _steps(path: str) -> dict[str, list[float]]:
+    """Return the seconds of the steps in each log."""
+    logs = glob.glob(f"{path}/*-proc-rank-*.txt")
+    return {log: [float(ms) / 1000 for ms in re.findall(rb"\(ms\): ([\d.]+)\n", measure.read(log))] for log in logs}
 
 
 def _on_terminal(command: Sequence[str], lasting: float) -> tuple[float, float]:
@@ -91,4 +137,4 @@ def _write_logs(path: str) -> None:
             json.dump(document, file)
 
 
-ROWS: Final = (top,)
+ROWS: Final = (top, training_beside_top)
