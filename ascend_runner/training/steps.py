@@ -57,6 +57,16 @@ def _expressions(*patterns: bytes) -> tuple[bytes, ...]:
     return tuple(pattern.replace(b"#", _COUNT).replace(b"~", _NUMBER) for pattern in patterns)
 
 
+# A step and its loss, such as "epoch 1 step 23/500 | lr 0.1 | loss 0.0417". Only the prefix of a logger is permitted
+# before it: "resumed from step 23, loss 0.0417" and "eval step 23 loss 0.0417" report no step of the training. After an
+# epoch, the number of steps is that of the epoch, so it is ignored.
+_PLAIN = _expressions(
+    rb"(?i:^(?:.*\bINFO\b(?::[\w.]+:)?)?(?:[^A-Za-z\[]|\[[^\]]*\])*"
+    rb"\[?(epoch[ :=]{0,3}#(?:/#)?[ ,;:|-]{1,5})?(?:step|iter|iteration)[ :=]{1,3}(?P<step>#)"
+    rb"(?: ?/ ?(?(1)#|(?P<steps>#)))?[ ,;:|)\]-]{1,9}"
+    rb"(?:(?!eval|val|test)[a-z_]{1,20}[ :=]{1,3}~[ ,;|]{1,5}){0,4}?(?:train(?:ing)?[ _])?loss[ :=]{1,5}(?P<loss>~))"
+)
+
 FORMS = (
     Form(b"hardware time is ", _expressions(rb"hardware time is (?P<hardware>~) and e2e time is (?P<e2e>~) ?ms")),
     Form(  # Megatron, MindSpeed
@@ -105,6 +115,8 @@ FORMS = (
     ),
     Form(b", skipped=", _expressions(rb"\bstep=(?P<step>#), skipped=")),  # DeepSpeed
     Form(b"X_STEP=", _expressions(rb"^X_STEP=(?P<step>#)$")),  # as in a datagram; see notifications.py
+    Form(b"loss", _PLAIN),
+    Form(b"Loss", _PLAIN),
 )
 
 

@@ -101,6 +101,16 @@ LINES = [
     ),
     ("  0%|          | 0/1000 [00:00<?, ?it/s]", Step(step=0, steps=1000)),
     ("X_STEP=1200", Step(step=1200)),
+    ("step 23 loss 0.0417", Step(step=23, loss=0.0417)),
+    ("epoch 1 step 23, loss: 0.04", Step(step=23, loss=0.04)),
+    ("Epoch 1/3 | Step 23/500 | Loss: 4e-2", Step(step=23, loss=0.04)),
+    ("Step 23 | loss 0.04", Step(step=23, loss=0.04)),
+    ("step 23/1000 loss=0.04", Step(step=23, steps=1000, loss=0.04)),
+    ("[rank 3] step: 23, lr: 1e-4, grad_norm: 2.5, loss: nan", Step(step=23, loss=math.nan)),
+    ("[step 23] train_loss=0.04 val_loss=0.05", Step(step=23, loss=0.04)),
+    ("iter 250: loss 2.3, time 100.00ms", Step(step=250, loss=2.3)),
+    ("2026-11-22 23:42:00,123 - train - INFO - step=23 loss=0.04", Step(step=23, loss=0.04)),
+    ("INFO:__main__:step 23 loss 0.04", Step(step=23, loss=0.04)),
 ]
 
 
@@ -127,7 +137,14 @@ def test_long_redrawn_bar() -> None:
     [
         "",
         "loss is nan at step 17",
-        "step 15 loss 0.2",
+        "step 15 done, the loss is unknown",
+        "step 15 val_loss 0.2",
+        "eval step 15 loss 0.2",
+        "resumed from step 15, best loss 0.2",
+        "best model: step 15, loss 0.2",
+        "step 15: saved in 3 s",
+        "step x loss 0.2",
+        "epoch 15 loss 0.2",
         "hardware time is unknown",
         "Loading checkpoint shards:  50%|█████     | 2/4 [00:02<00:02,  1.00s/it]",
         "Validation DataLoader 0:  50%|█████     | 5/10 [00:00<00:00, 80.00it/s]",
@@ -160,7 +177,21 @@ def test_hostile_lines(line: bytes) -> None:
 def test_hostile_lines_are_bounded(form: Form) -> None:
     """No line keeps the parser busy; the processor's time is far below the limit."""
     begin = time.process_time()
-    for filler in (b" ", b"9", b"|", b"step:[", b"Epoch 1", b"9%|", b"<", b"1.", b"loss: ", b"iteration 9"):
+    for filler in (
+        b" ",
+        b"9",
+        b"|",
+        b"step:[",
+        b"Epoch 1",
+        b"9%|",
+        b"<",
+        b"1.",
+        b"loss: ",
+        b"iteration 9",
+        b"INFO ",
+        b"[]",
+        b"step 9 a 9 ",
+    ):
         parse(form.literal + filler * LONGEST)
         parse((filler * LONGEST)[: LONGEST - len(form.literal)] + form.literal)
 
