@@ -11,7 +11,7 @@ from typing import Final
 from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.job_tool.jobs import FoundJob, with_its_logs
-from ascend_runner.job_tool.snapshot import STATES, is_final
+from ascend_runner.job_tool.snapshot import STATES, is_final, spare_report
 from ascend_runner.job_tool.watching import INTERVAL, FileWatch, JobEnd
 from ascend_runner.lifecycle import event_text
 from ascend_runner.text import shown
@@ -48,7 +48,8 @@ def lines(job: FoundJob, *, follows: bool) -> Iterator[str]:
                 break
             watch.wait(None if end.locks else INTERVAL, *end.locks)
     if not is_alive and not is_final(state):
-        yield "the runner was killed; no more events"
+        lost = "the job has ended; its last events could not be written"
+        yield lost if spare_report(job) else "the runner was killed; no more events"
 
 
 def _read(line: bytes) -> tuple[str, str]:

@@ -82,5 +82,7 @@ def _read(word: Optional[str], environ: Mapping[str, str]) -> tuple[Members, str
     job = jobs.find(word, environ)
     seen = snapshot.take(job)
     path = jobs.with_its_logs(job).path("report", "json")
+    if seen.spare_report:
+        return Members(seen.report), path, seen.is_alive
     report = Members({**seen.report, "ranks": list(seen.ranks)}) if seen.board else report_file.read(path)
     return report, path, seen.is_alive

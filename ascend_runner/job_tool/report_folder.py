@@ -17,7 +17,7 @@ from ascend_runner import report_file
 from ascend_runner.diagnosis.first_cause import Place
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.html_report import sources
-from ascend_runner.job_tool import jobs, log_ends, log_files
+from ascend_runner.job_tool import jobs, log_ends, log_files, snapshot
 from ascend_runner.job_tool.node_reports import node_of
 from ascend_runner.members import Members
 from ascend_runner.merge.model import Job, Node
@@ -179,8 +179,14 @@ def _incomplete(nodes: Mapping[int, Node], path: str, job_id: str) -> Iterator[t
         is_alive = found.is_alive() if found.job_id == job_id and found.part in incomplete else None
         if is_alive is not None:
             node = nodes[incomplete[found.part]]
-            problem = "still running" if is_alive else f"the runner was killed (last state: {node.state})"
-            yield node.number, attrs.evolve(node, problem=problem)
+            yield node.number, attrs.evolve(node, problem=_end(found, node.state, is_alive=is_alive))
+
+
+def _end(job: jobs.FoundJob, state: str, *, is_alive: bool) -> str:
+    if is_alive:
+        return "still running"
+    spare = snapshot.spare_report(job)
+    return f"its final report is {spare}" if spare else f"the runner was killed (last state: {state})"
 
 
 def _missing(count: int, nodes: Mapping[int, Node], table: Optional[RankTable]) -> Iterator[Node]:

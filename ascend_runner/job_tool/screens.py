@@ -80,7 +80,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "held_until": snapshot.text("held_until") or None,
         "limit_at": snapshot.limit_at,
         "log_dir": job.log_dir,
-        "report": job.path("report", "json"),
+        "report": snapshot.spare_report or job.path("report", "json"),
         "html": snapshot.html or None,
         "events": job.path("events", "jsonl"),
         "problem": snapshot.why or None,
@@ -144,8 +144,13 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     yield "checkpoint", _checkpoint(snapshot, now)
     yield "attempts", _attempts(snapshot)
     yield "logs", job.log_dir
-    yield "report", snapshot.why or job.path("report", "json")
+    yield "report", snapshot.why or _report(snapshot)
     yield "html", snapshot.html
+
+
+def _report(snapshot: Snapshot) -> str:
+    spare = snapshot.spare_report
+    return f"{spare} (could not be written beside the logs)" if spare else snapshot.job.path("report", "json")
 
 
 def _last_step(snapshot: Snapshot) -> Optional[Mapping[str, object]]:

@@ -21,6 +21,7 @@ from ascend_runner.host import bounded
 from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, number, with_its_logs
 from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.report import rank_member
+from ascend_runner.services import run_folder
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
 
@@ -50,7 +51,8 @@ class Snapshot:
     `gone` are the ranks that were running when the report was written, and whose first process has ended since.
     `last_lines` are those of the logs of an attempt that is running: a board has only the end of a long line. `steps`
     has the figures of the training in these logs. `html` is the path of the HTML report, "" if there is none.
-    `limit_at` is the end of the time limit of a running job, in seconds since the epoch.
+    `limit_at` is the end of the time limit of a running job, in seconds since the epoch. `spare_report` is the path of
+    the report if it could not be written beside the logs, "" if it was.
     """
 
     job: FoundJob
@@ -64,6 +66,7 @@ class Snapshot:
     html: str = ""
     gone: frozenset[int] = frozenset()
     limit_at: Optional[float] = None
+    spare_report: str = ""
 
     @property
     def condition(self) -> Condition:
@@ -134,12 +137,13 @@ def take(job: FoundJob) -> Snapshot:
     def read() -> None:
         try:
             here = with_its_logs(job)
-            report = report_file.read(here.path("report", "json")).members
+            report, spare = _read_report(here)
         except (UnreadableError, UnknownJobError) as error:
             found.append(attrs.evolve(seen, why=str(error)))
         else:
             is_shown = STATES.get(str(report.get("state"))) in OF_AN_ATTEMPT
             complete = attrs.evolve(seen, job=here, report=report, board=seen.board if is_shown else None)
+            complete = attrs.evolve(complete, spare_report=spare)
             complete = attrs.evolve(complete, logs=_logs(complete), html=_existing(here.path("report", "html")))
             found.append(complete)
             if is_shown:
@@ -148,6 +152,30 @@ def take(job: FoundJob) -> Snapshot:
     bounded.call(DISK_LIMIT, read)
     seen = found[-1]
     return attrs.evolve(seen, gone=_gone(seen), logs=_outputs(seen.board) if seen.board else seen.logs)
+
+
+def _read_report(job: FoundJob) -> tuple[Mapping[str, object], str]:
+    """Return the report of a job, and its path if it is the spare one in the run directory, else "".
+
+    Raises:
+        UnreadableError: There is none, or it cannot be read.
+    """
+    spare = spare_report(job)
+    try:
+        report = report_file.read(job.path("report", "json")).members
+    except UnreadableError:
+        if not spare:
+            raise
+        report = {}
+    if spare and not is_final(str(report.get("state"))):
+        return report_file.read(spare).members, spare
+    return report, ""
+
+
+def spare_report(job: FoundJob) -> str:
+    """Return the path of the final report of a job if there was no room for it beside the logs, "" if there was."""
+    path = run_folder.spare_report(job.run_folder)
+    return path if os.path.isfile(path) else ""
 
 
 def read_board(job: FoundJob) -> Optional[View]:

@@ -148,7 +148,7 @@ class Launcher:
         self.log_dir.enter_context(control.listening(self.run_folder, self.requests, self.messages))
         journal = Journal(job, self.messages.warning, self.signals.is_hurried)
         self.journal = self.log_dir.enter_context(closing(journal))
-        self.journal.begin(run_file)
+        self.journal.begin(run_file, run_folder.spare_report(self.run_folder))
         return self.journal
 
     def stage(self, context: PlanContext) -> None:

@@ -26,6 +26,7 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import build, checkpoint, clocks, document, health, html_page, reruns
 from ascend_runner.report.disk import Disk, write_last_cause
 from ascend_runner.report.event_log import EventLog
+from ascend_runner.report.report_writer import ReportWriter
 from ascend_runner.supervision.events import HangDetected, Rule, SignalReceived, Slowdown, Spawned
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.supervision.state import Phase, State
@@ -63,6 +64,7 @@ class Journal:
         self._why = ""  # the ranks were asked for the newest checkpoint
         self._outcome_of_request = ""  # that is over, until an event has recorded it
         self._disk = Disk(warn, is_cut)
+        self.writer = ReportWriter(self._disk)
         self._page = html_page.PageWriter(Disk(warn, is_cut))  # another thread: no event waits for a page
         self._warn = warn
         self._began = time.time()  # the attempt; in seconds since the epoch
@@ -79,8 +81,9 @@ class Journal:
         """The newest content of the report."""
         return self._report
 
-    def begin(self, run_file: bytes) -> None:
-        """Record that the job is being prepared, and where it runs."""
+    def begin(self, run_file: bytes, spare_path: str = "") -> None:
+        """Record that the job is being prepared, and where it runs. `spare_path`: see `ReportWriter`."""
+        self.writer.spare_path = spare_path
         self._write_run_file(run_file)
         self._events.note(self.job, None)
         self._replace_unfinished()
@@ -198,8 +201,7 @@ class Journal:
             self.feed(Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error)))
         report = build.unfinished(self.spec, self.job.state, self._began, error)
         self._replace(build.with_last_failure(report, self._attempts))
-        self.flush()
-        self._tell_kubernetes(REPORT_LIMIT)
+        self._end(REPORT_LIMIT)
 
     def finish(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Mapping[str, object]:
         """Write the report of an attempt or job that has ended, and return it; its disk has `limit` seconds.
@@ -212,9 +214,7 @@ class Journal:
             self._attempts.append(build.attempt(report, self.job, self._ended))
             self._ended = None
         self._replace(build.with_last_failure(report, self._attempts) if outcome.last_failure else report)
-        self.flush(limit)
-        if self.job.state is not JobState.RESTARTING:
-            self._tell_kubernetes(limit)
+        self._end(limit)
         return self._report
 
     def with_reruns(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Outcome:
@@ -253,16 +253,20 @@ class Journal:
             self._replace_unfinished()
         self._remark(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
 
-    def _tell_kubernetes(self, limit: float) -> None:
+    def _end(self, limit: float) -> None:
+        """Wait for the report of an attempt or job that has ended, and tell Kubernetes how the job has ended."""
+        self.flush(limit)
+        if self.job.state.is_final:
+            self.writer.write_spare(limit)
         cause = self._report["cause"]
-        if isinstance(cause, Mapping):
+        if self.job.state is not JobState.RESTARTING and isinstance(cause, Mapping):
             bounded.call(limit, functools.partial(write_last_cause, self.termination_log, str(cause["sentence"])))
 
     def _replace_unfinished(self) -> None:
         self._replace(build.unfinished(self.spec, self.job.state, self._began, started=self._started))
 
     def _replace(self, report: Mapping[str, object]) -> None:
-        """Queue a write of the report; of several that wait for the disk, only the newest is written."""
+        """Queue a write of the report."""
         self._report = {
             **report,
             "state": self.job.state.value,
@@ -282,12 +286,8 @@ class Journal:
                 }
             ),
         }
-        self._disk.put(self.spec.report_path, functools.partial(self._write, self.spec.report_path, self._report))
+        self.writer.put(self.spec.report_path, self._report)
 
     def _last_step(self) -> Mapping[str, object] | None:
         last = self.last_step()
         return last and {**last, "at": document.iso(cast("float", last["at"]))}
-
-    def _write(self, path: str, report: Mapping[str, object]) -> None:
-        if report is self._report:  # otherwise a newer one follows, behind its event
-            files.write_atomically(path, document.encode(report))

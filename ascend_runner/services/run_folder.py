@@ -1,6 +1,7 @@
 """A directory of a job while it runs, only for this user: small files and sockets of the runner and its ranks.
 
-`job.json` in it tells `ascend-job` where the job is, and stays when the job has ended, until there are newer ones.
+`job.json` in it tells `ascend-job` where the job is, and stays when the job has ended, until there are newer ones. So
+does `report.json`, the final report of a job whose disk is full.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ascend_runner.plan.secrets import Masker
 
 RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
 JOB_FILE: Final = "job.json"
+REPORT_FILE: Final = "report.json"
 ROOT: Final = 0  # the user id
 CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of who sends to a socket (unix(7))
 PREFIX: Final = "run-"  # of the names of these directories
@@ -38,7 +40,7 @@ LONGEST: Final = 80  # bytes of the path: that of a socket in it has at most 107
 def opened(environ: Mapping[str, str], warn: Callable[[str], None]) -> Iterator[str]:
     """Create a run directory for one job and yield its path, or "" if no location is usable.
 
-    The directory is locked while this process runs. Afterwards only its job.json is kept. Directories that killed
+    The directory is locked while this process runs. Afterwards only its JSON files are kept. Directories that killed
     runners left behind are cleaned up as well. `warn` is called if the location that the user has chosen is unsuitable.
     """
     for base in filter(_is_usable, bases(environ)):
@@ -51,7 +53,7 @@ def opened(environ: Mapping[str, str], warn: Callable[[str], None]) -> Iterator[
         try:
             yield folder
         finally:
-            _remove_all_but_job_file(folder)
+            _remove_all_but_records(folder)
             os.close(lock)
         return
     _check_choice(environ.get(RUN_DIR_VARIABLE, ""), "", warn)
@@ -87,6 +89,11 @@ def write_job_file(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
         with suppress(AscendRunnerError):
             files.write_atomically(os.path.join(folder, JOB_FILE), content)
     return content
+
+
+def spare_report(folder: str) -> str:
+    """Return the path of the final report of a job if it cannot be written beside the logs, "" without a directory."""
+    return os.path.join(folder, REPORT_FILE) if folder else ""
 
 
 def pid_namespace() -> str:
@@ -177,14 +184,15 @@ def _ended_at(path: str) -> float:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _remove_all_but_job_file(path)
+        _remove_all_but_records(path)
         return os.stat(JOB_FILE, dir_fd=folder, follow_symlinks=False).st_mtime
     finally:
         os.close(folder)
 
 
-def _remove_all_but_job_file(folder: str) -> None:
-    _remove_all_but(folder, {JOB_FILE})
+def _remove_all_but_records(folder: str) -> None:
+    is_listed = os.path.lexists(os.path.join(folder, JOB_FILE))
+    _remove_all_but(folder, {JOB_FILE, REPORT_FILE} if is_listed else set())
     with suppress(OSError):
         os.rmdir(folder)  # without a job.json
 

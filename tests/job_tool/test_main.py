@@ -234,6 +234,27 @@ def test_job_whose_runner_was_killed(start: Start, tool: Tool) -> None:
     assert (1, "ascend-job: job is not running\n") == tool("stop")
 
 
+def test_final_report_that_could_not_be_written(start: Start, tool: Tool, program: Program, run_dir: Path) -> None:
+    """A job that has ended never looks like one whose runner was killed: its final report is in the run directory."""
+    report = program.log_dir / "job-report.json"
+    start(f"until mkdir {report}; do rm {report}; done 2>/dev/null", ranks=1).finish()
+    report.rmdir()
+    report.write_text('{"job_id": "job", "state": "running"}')
+    events = program.log_dir / "job-events.jsonl"
+    events.write_bytes(b"".join(events.read_bytes().splitlines(keepends=True)[:-1]))
+    status, screen = tool()
+    (spare,) = run_dir.glob("*/report.json")
+
+    assert 3 == status
+    assert screen.startswith("job: succeeded after ")
+    assert f"  report      {spare} (could not be written beside the logs)\n" in screen
+    assert str(spare) == document(tool)["report"]
+    assert "succeeded" == tool("list")[1].splitlines()[1].split()[1]
+    assert "the job has ended; its last events could not be written" == tool("events", "-f")[1].splitlines()[-1]
+    assert 0 == tool("report")[0]
+    assert "<strong>succeeded</strong>" in (program.log_dir / "job-report.html").read_text()
+
+
 def test_limit_of_a_held_job(start: Start, tool: Tool) -> None:
     """As soon as the screen says that a job is held, a time limit is refused."""
     run = start("exit 7", "--hold", "1h", ranks=1)

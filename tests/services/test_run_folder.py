@@ -78,7 +78,7 @@ def test_directory_that_another_run_removes(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
-    """Of a job that has ended or was killed only job.json stays, and only the newest of them are kept."""
+    """Of a job that has ended or was killed only its records stay, and only those of the newest jobs are kept."""
     environ = {run_folder.RUN_DIR_VARIABLE: str(tmp_path)}
     for number in range(run_folder.JOBS_KEPT + 5):
         with run_folder.opened(environ, pytest.fail) as folder:
@@ -89,13 +89,14 @@ def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
     killed = tmp_path / "run-killed"
     killed.mkdir()
     (killed / "job.json").write_text("killed")
+    (killed / "report.json").write_text("killed")
     (killed / "control").touch()
     with run_folder.opened(environ, pytest.fail):
         pass
     left = {path: path.read_text() for path in tmp_path.glob("*/*")}
 
     assert {"killed", *map(str, range(6, run_folder.JOBS_KEPT + 5))} == set(left.values())
-    assert {run_folder.JOB_FILE} == {path.name for path in left}
+    assert {run_folder.JOB_FILE, run_folder.REPORT_FILE} == {path.name for path in left}
 
 
 def test_job_file_tells_where_the_job_is(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""Writes the report of a job through its disk, and a final one that this disk does not take to the run directory.
+
+A report that ends with "running" would look like that of a runner that was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError, reason
+from ascend_runner.host import bounded
+from ascend_runner.report import document
+from ascend_runner.report.disk import Disk
+
+NO_RESPONSE: Final = "no response from its disk"
+
+
+class ReportWriter:
+    """Writes the report of one job. `problem` says why the newest one is not in its file, "" if it is.
+
+    `spare_path` is where a final report is written that is not in its file, "" if there is no such place.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._newest: Mapping[str, object] = {}
+        self.problem = ""
+        self.spare_path = ""
+
+    def put(self, path: str, report: Mapping[str, object]) -> None:
+        """Queue a write of the report; of several that wait for the disk, only the newest is written."""
+        self._newest, self.problem = report, NO_RESPONSE
+        self._disk.put(path, partial(self._write, path, report))
+
+    def write_spare(self, limit: float) -> None:
+        """Write the newest report to the spare path, within `limit` seconds, if it is not in its file."""
+        path, report = self.spare_path, self._newest
+
+        def write() -> None:
+            with suppress(OutputError):  # the disk has already caused a warning
+                files.write_atomically(path, document.encode(report))
+
+        if self.problem and path:
+            bounded.call(limit, write)
+
+    def _write(self, path: str, report: Mapping[str, object]) -> None:
+        if report is not self._newest:
+            return  # a newer one follows, behind its event
+        try:
+            files.write_atomically(path, document.encode(report))
+        except OutputError as error:
+            self.problem = reason(error.__cause__) if isinstance(error.__cause__, OSError) else str(error)
+            raise
+        self.problem = ""
