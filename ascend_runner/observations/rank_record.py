@@ -99,7 +99,7 @@ class Outcome:
     `last_failure` is the last attempt that failed, if something else ended the job after it; `ranks` are those of
     the newest attempt. `unsaved` are the ranks that failed when they were to save a checkpoint before a stop.
     `exit_verdict` is the exit status of the runner if that is not `status`, but says whether a retry may help.
-    `report` is the content of the report file, see report/README.md.
+    `report` is the content of the report file, see report/README.md; `report_problem` is why it could not be written.
     """
 
     cause: Optional[Cause]
@@ -117,6 +117,7 @@ class Outcome:
     unsaved: Mapping[int, Ending] = attrs.field(factory=dict)
     exit_verdict: Optional[int] = None
     report: Mapping[str, object] = attrs.field(factory=dict, repr=False)
+    report_problem: str = ""
 
     @property
     def status(self) -> int:

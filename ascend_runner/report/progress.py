@@ -221,4 +221,4 @@ class Progress:
             self._messages.warning("the last lines may be missing: some output was still unread at the time limit")
         if self._lost:
             ranks, size = rank_list(list(self._lost)), sum(self._lost.values())
-            self._messages.warning(f"log files are missing {size} bytes of {ranks}; see log_lost_from in the report")
+            self._messages.warning(f"log files are missing {size} bytes of {ranks}")

@@ -95,7 +95,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
     if isinstance(cause, Exited):
         lines = _failure(cause, outcome, job)
     elif isinstance(cause, SpawnFailed):
-        lines = [str(cause), f"  report {job.report_path}"]
+        lines = [str(cause), _report(outcome, job)]
     else:
         end = "" if str(cause).startswith("stopped") else "; stopped"
         took = duration(outcome.seconds)
@@ -103,7 +103,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         lines = [
             f"stopped after {took}, before the {reason(cause, job)}" if is_early else f"{cause}{end} after {took}",
             f"  logs   {job.log_dir}",
-            f"  report {job.report_path}",
+            _report(outcome, job),
             *_unsaved(outcome),
         ]
     if outcome.last_failure:
@@ -117,7 +117,7 @@ def _failure(cause: Exited, outcome: Outcome, job: JobSpec) -> list[str]:
     spec = next(spec for spec in job.processes if spec.rank_id == rank_id)
     lines = _headline(cause, failed, outcome)
     lines += _evidence(failed.finding) if failed.finding else []
-    lines += _labelled(failed, spec, job, outcome.suspected_peer)
+    lines += _labelled(failed, spec, job, outcome)
     lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
     if failed.finding and _has_read_nothing(failed.finding) and not spec.has_stdin:
         option = f"--stdin {max(spec.rank_id, 0)}"
@@ -198,9 +198,9 @@ def _evidence(finding: Finding) -> list[str]:
     return lines
 
 
-def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: Peer | None) -> list[str]:
+def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, outcome: Outcome) -> list[str]:
     """Return the labelled lines on the rank that failed and where to read more."""
-    finding = failed.finding
+    finding, suspected = failed.finding, outcome.suspected_peer
     device = "" if spec.name else f", device {spec.local_rank}"
     lines = [f"  check  {_suspicion(suspected)}"] if suspected else []
     lines += [
@@ -215,8 +215,12 @@ def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, suspected: Peer 
         lines.append(f"  plog   {finding.plog_path}")
     if finding and finding.plog_error:
         lines.append(f"         {finding.plog_error}")
-    lines.append(f"  report {job.report_path}")
-    return lines
+    return [*lines, _report(outcome, job)]
+
+
+def _report(outcome: Outcome, job: JobSpec) -> str:
+    """Return the line on the report, which a full disk does not take."""
+    return f"  report {f'not written: {outcome.report_problem}' if outcome.report_problem else job.report_path}"
 
 
 def _suspicion(suspected: Peer) -> str:

@@ -137,6 +137,17 @@ def test_end_that_no_rank_has_caused(line: str, cause: Cause) -> None:
     assert line == ended(cause, rank(0, STOPPED, is_stopped=True))[0]
 
 
+@pytest.mark.parametrize(
+    "cause", [SignalReceived(SIGTERM), Exited(0, FAILED), SpawnFailed(rank_id=0, reason="no memory", exit_status=125)]
+)
+def test_report_that_was_not_written(cause: Cause) -> None:
+    """No line points to a report that is not there."""
+    outcome = Outcome(cause=cause, ranks=(rank(0, FAILED),), report_problem="no space left on device")
+    lines = screen.ended(outcome, job(0)).splitlines()
+
+    assert ["  report not written: no space left on device"] == [line for line in lines if "report" in line]
+
+
 def test_rank_that_could_not_be_started() -> None:
     """The cause is followed by what became of the others, without the rank itself."""
     lines = ended(
