@@ -66,8 +66,14 @@ class Variables:
         Raises:
             SettingsError: The variable does not hold a number.
         """
-        names = ("MASTER_PORT", *names, "MS_SCHED_PORT", "CM_CHIEF_PORT")
-        return self.whole_number("master_port", names, default=default)
+        if self._overrides.master_port is not None:
+            return self._overrides.master_port
+        text = self.text("master_port", ("MASTER_PORT", *names, "MS_SCHED_PORT", "CM_CHIEF_PORT"))
+        if not text:
+            return default
+        if not is_whole_number(text) or int(text) > MOST:
+            raise _no_port(text, self.sources["master_port"])
+        return int(text)
 
     def hosts(self, names: Iterable[str]) -> tuple[str, ...]:
         """Read host names or addresses, separated by commas, in the order of the nodes."""
@@ -93,13 +99,17 @@ def check_port(port: int, name: str, environ: Mapping[str, str]) -> None:
         SettingsError: It is not a port, or one of HCCL's.
     """
     if not 1 <= port <= HIGHEST_PORT:
-        raise SettingsError(f"invalid value {port} for {name}: expected a port from 1 to {HIGHEST_PORT}")
+        raise _no_port(str(port), name)
 
     own = hccl_ports(environ)
     if port in own or port == NPU_PORT:
         raise SettingsError(
             f"port {port} ({name}) is used by HCCL: choose a port other than {own[0]} to {own[-1]} and {NPU_PORT}"
         )
+
+
+def _no_port(text: str, name: str) -> SettingsError:
+    return SettingsError(f"invalid value {text!r} for {name}: expected a port from 1 to {HIGHEST_PORT}")
 
 
 def hccl_ports(environ: Mapping[str, str]) -> range:

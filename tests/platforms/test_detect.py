@@ -327,8 +327,8 @@ def test_node_rank_alone() -> None:
         ),
         ({"VC_WORKER_HOSTS": "h1,h2\nevil"}, r"invalid host name 'h2\nevil' in VC_WORKER_HOSTS"),
         ({"VC_WORKER_HOSTS": "h1,h2\udcff"}, r"invalid host name 'h2\udcff' in VC_WORKER_HOSTS"),
-        ({"MASTER_PORT": "http"}, "invalid value 'http' for MASTER_PORT: expected a whole number from 0 to 65536"),
-        ({"VC_WORKER_PORT": "0"}, "invalid value 0 for VC_WORKER_PORT: expected a port from 1 to 65535"),
+        ({"MASTER_PORT": "http"}, "invalid value 'http' for MASTER_PORT: expected a port from 1 to 65535"),
+        ({"VC_WORKER_PORT": "0"}, "invalid value '0' for VC_WORKER_PORT: expected a port from 1 to 65535"),
         (
             {"MASTER_PORT": "60031"},
             "port 60031 (MASTER_PORT) is used by HCCL: choose a port other than 60000 to 60031 and 16666",
