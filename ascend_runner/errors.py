@@ -52,11 +52,19 @@ class UnreadableError(RankTableError):
 class RankTableNotReadyError(RankTableError):
     """A rank table does not exist yet or is not complete yet. Waiting may help."""
 
-    def __init__(self, sentence: str, *, reason: str = "") -> None:
-        """`reason` is a clause about the table, such as "it is empty"."""
+    def __init__(self, sentence: str, *, reason: str = "", is_damaged: bool = False) -> None:
+        """`reason` is a clause about the table, such as "it is empty"; `is_damaged`: the file is not valid JSON."""
         super().__init__(sentence)
 
         self.reason = reason
+        self.is_damaged = is_damaged
+
+    @property
+    def advice(self) -> str:
+        """What to do if waiting does not help."""
+        if self.is_damaged:
+            return "make sure that the file is written completely and not damaged"
+        return "make sure that all pods of the job are running"
 
 
 class NodeNotFoundError(RankTableError):

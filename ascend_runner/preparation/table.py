@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import attrs
 
 from ascend_runner.engines.registry import DIRECT
-from ascend_runner.errors import OutputError, RankTableNotReadyError, SettingsError
+from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, SettingsError
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import TableFile
 from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms import table as platform_table
 from ascend_runner.platforms.node import Node
-from ascend_runner.problems import Problem, Severity
+from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table import RankTable, source
 from ascend_runner.rank_table.checks import chips
 from ascend_runner.rank_table.checks import entry as checks
@@ -47,13 +48,15 @@ def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[
     Raises:
         RankTableError: Nothing names one, it was not completed in time, or it is not a rank table.
     """
-    return source.wait(
-        _find(context),
-        timeout=context.settings.rank_table_timeout,
-        lists_decide=context.settings.no_table_checks,
-        pause=pause,
-        say=say,
-    )
+    path = _find(context)
+    with _hint(path):
+        return source.wait(
+            path,
+            timeout=context.settings.rank_table_timeout,
+            lists_decide=context.settings.no_table_checks,
+            pause=pause,
+            say=say,
+        )
 
 
 def read(context: PlanContext) -> RankTable | Problem:
@@ -62,15 +65,37 @@ def read(context: PlanContext) -> RankTable | Problem:
     Raises:
         RankTableError: Nothing names one, or it is not a rank table.
     """
+    path = _find(context)
     try:
-        return source.read(_find(context), lists_decide=context.settings.no_table_checks)
+        with _hint(path):
+            return source.read(path, lists_decide=context.settings.no_table_checks)
     except RankTableNotReadyError as error:
         return Problem(
             severity=Severity.WARNING,
             sentence=str(error),
-            remedy=f"a job waits up to {context.settings.rank_table_timeout:g} s for it; if this persists, make sure"
-            " that all pods of the job are running",
+            remedy=f"a job waits up to {context.settings.rank_table_timeout:g} s for it; if this persists,"
+            f" {error.advice}",
         )
+
+
+@contextmanager
+def _hint(path: str) -> Iterator[None]:
+    """Add the option to the errors of a table that is accepted with it."""
+    try:
+        yield
+    except RankTableFormatError as error:
+        try:
+            source.read(path, lists_decide=True)
+        except RankTableError:
+            raise error from None
+        raise RankTableFormatError(_with_remedy(error.problems)) from None
+
+
+def _with_remedy(problems: Iterable[Problem]) -> list[Problem]:
+    return [
+        attrs.evolve(problem, remedy=NO_TABLE_CHECKS) if problem.severity is Severity.ERROR else problem
+        for problem in problems
+    ]
 
 
 def _find(context: PlanContext) -> str:
@@ -80,17 +105,15 @@ def _find(context: PlanContext) -> str:
 
 def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Problem]:
     """Return the problems of a table that HCCL would report up to half an hour after the start."""
-    problems = checks.check(
-        table,
-        path=os.path.realpath(file.path),  # as HCCL does before it checks the name
-        size=len(file.data),
-        chip=context.settings.chip or chips.chip_of(context.environ),
-        is_roce_wanted=checks.wants_roce(context.environ),
+    return _with_remedy(
+        checks.check(
+            table,
+            path=os.path.realpath(file.path),  # as HCCL does before it checks the name
+            size=len(file.data),
+            chip=context.settings.chip or chips.chip_of(context.environ),
+            is_roce_wanted=checks.wants_roce(context.environ),
+        )
     )
-    return [
-        attrs.evolve(problem, remedy=NO_TABLE_CHECKS) if problem.severity is Severity.ERROR else problem
-        for problem in problems
-    ]
 
 
 def missing_nodes(share: NodeShare) -> str:

@@ -111,7 +111,7 @@ def unpack(data: bytes, document: Document, *, largest: int = LARGEST) -> bytes:
 
         return b"".join(_chunks(zipped))
     except (binascii.Error, EOFError, zlib.error) as broken:
-        raise document.not_ready(f"it is packed, but damaged: {broken}") from None
+        raise document.not_ready(f"it is packed, but damaged: {broken}", is_damaged=True) from None
 
 
 def parse(data: bytes, document: Document) -> object:
@@ -131,7 +131,7 @@ def parse(data: bytes, document: Document) -> object:
     except orjson.JSONDecodeError as failed:
         why = _why_not_json(data, failed)
         if not _is_whole(data):
-            raise document.not_ready(f"it {why}") from None
+            raise document.not_ready(f"it {why}", is_damaged=True) from None
         raise document.refusal(f"the document {why}") from None
 
     if LONG_NUMBER not in data.translate(SHAPES):

@@ -74,9 +74,10 @@ class Document:
 
         return RankTableFormatError(self.problems[-1:])
 
-    def not_ready(self, reason: str) -> RankTableNotReadyError:
-        """Return the error that the document is not completed yet."""
-        return RankTableNotReadyError(f"{self.source} is not a completed rank table: {reason}", reason=reason)
+    def not_ready(self, reason: str, *, is_damaged: bool = False) -> RankTableNotReadyError:
+        """Return the error that the document is not completed yet, or is damaged."""
+        sentence = f"{self.source} is not a completed rank table: {reason}"
+        return RankTableNotReadyError(sentence, reason=reason, is_damaged=is_damaged)
 
     def _add(self, severity: Severity, sentence: str, path: str, code: str) -> None:
         problem = Problem(severity=severity, sentence=sentence, path=path, source=self.source, code=code)

@@ -89,12 +89,12 @@ def wait(  # noqa: PLR0913  most are keywords, each with a default that most cal
             if seen != before:
                 return codec.loads(seen, source=document.source, lists_decide=lists_decide)
         except RankTableNotReadyError as waiting:
-            why = waiting.reason
+            why, advice = waiting.reason, waiting.advice
 
         name = f"the rank table {document.source}"
         if now - start >= timeout:
             waited = f"timed out after {timeout:g} s waiting for {name}: {why}"
-            raise RankTableNotReadyError(f"{waited}; make sure that all pods of the job are running", reason=why)
+            raise RankTableNotReadyError(f"{waited}; {advice}", reason=why)
         if now >= next_report:
             so_far = f"{now - start:.0f} of {timeout:g} s so far" if now > start else f"up to {timeout:g} s"
             say(f"waiting for {name} ({so_far}): {why}")

@@ -219,6 +219,16 @@ def test_reason_is_reported_every_30_seconds(tmp_path: Path) -> None:
     )
 
 
+def test_damaged_file_is_to_be_checked(tmp_path: Path) -> None:
+    """A file that is no JSON may still be written; after the timeout the advice is about the file, not about pods."""
+    path = tmp_path / "a.json"
+    path.write_bytes(b"no table")
+    with pytest.raises(RankTableNotReadyError) as caught:
+        FakeTime().wait(path)
+
+    assert str(caught.value).endswith("; make sure that the file is written completely and not damaged")
+
+
 def test_timeout_of_0(tmp_path: Path) -> None:
     """With a timeout of 0 there is one poll and no pause."""
     time = FakeTime()
