@@ -265,9 +265,9 @@ class Preparer:
         if os.path.lexists(plan.checkpoint_dir) and not os.path.isdir(plan.checkpoint_dir):
             sentence = f"--checkpoint-dir {plan.checkpoint_dir!r} is not a directory"
             self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
-        if plan.ranks and plan.rank_size:
+        if plan.ranks and plan.rank_size and not settings.min_nodes:  # with it, a restart may have fewer ranks
             for sentence in settings.selects_beyond(plan.rank_size):
-                self._warn(Subject.SETTINGS, sentence)
+                self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
 
     def _refuse_restarts(self, *, of_a_part: bool) -> None:
         self._found.ask(Subject.SETTINGS, partial(restarts.refuse, of_a_part=of_a_part), self.context.settings)

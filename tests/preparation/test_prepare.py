@@ -158,6 +158,16 @@ def test_rejections_of_hccl(preparing: Preparing) -> None:
     assert 3 == len(unchecked.job().ranks)
 
 
+@pytest.mark.parametrize(
+    ("name", "has_hint"), [("rank_list_rank_count_wrong", True), ("group_list_status_missing", False)]
+)
+def test_hint_to_skip_the_checks(preparing: Preparing, name: str, *, has_hint: bool) -> None:
+    """An error in a table ends with the option that lets the table pass, if there is one."""
+    prepared = preparing.prepare(Settings(rank_table=str(VALID.parent / "invalid" / f"{name}.json")))
+
+    assert has_hint is ("--no-table-checks" in str(prepared.error))
+
+
 def test_table_and_options_that_disagree(preparing: Preparing) -> None:
     """A contradiction between the rank table and the options is a problem of this node."""
     prepared = preparing.prepare(Settings(rank_table=TABLE, nnodes=2, node_rank=0, master_addr="a"))
@@ -318,12 +328,15 @@ def test_script_without_python(preparing: Preparing, name: str) -> None:
     assert f"ascend-runner python {name}?" in str(prepared.error)
 
 
-def test_console_of_a_rank_that_does_not_exist(preparing: Preparing) -> None:
-    """A rank in --console that the job does not have is a warning."""
-    prepared = preparing.prepare(Settings(nproc_per_node=2, console=frozenset({1, 7})))
+@pytest.mark.parametrize("selected", [Settings(console=frozenset({1, 7})), Settings(stdin=7)])
+def test_selection_of_a_rank_that_does_not_exist(preparing: Preparing, selected: Settings) -> None:
+    """A rank that the job does not have is refused; one of another node is not."""
+    alone = preparing.prepare(attrs.evolve(selected, nproc_per_node=2))
+    several = attrs.evolve(selected, nproc_per_node=4, nnodes=2, node_rank=0, master_addr="10.0.0.1")
 
-    (problem,) = prepared.about(Subject.SETTINGS)
-    assert (Severity.WARNING, True) == (problem.severity, "rank 7" in str(problem))
+    (problem,) = alone.about(Subject.SETTINGS)
+    assert (Severity.ERROR, True) == (problem.severity, "rank 7" in str(problem))
+    assert () == preparing.prepare(several).about(Subject.SETTINGS)
 
 
 # --- How many processes -----------------------------------------------------------------------------------------------
