@@ -64,7 +64,7 @@ def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Pl
         last_lines=evidence.last_lines,
         excerpt=evidence.excerpt,
         code=code.name if code else "",
-        code_meaning=_code_meaning(code, circumstances) if code else "",
+        code_meaning=_code_meaning(code, evidence.code_line, circumstances) if code else "",
         code_kind=code.kind.value if code else "",
         code_line=evidence.code_line,
         points_at=tuple(located(peer, places) for peer in evidence.peers),
@@ -74,8 +74,13 @@ def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Pl
     )
 
 
-def _code_meaning(code: Code, circumstances: Circumstances) -> str:
-    return "; ".join(filter(None, (code.meaning, endings.beside(code.name, circumstances))))
+def _code_meaning(code: Code, line: str, circumstances: Circumstances) -> str:
+    package = _PACKAGE.search(line) if code.name == "No module named" else None
+    meaning = f"{code.meaning}: {package[1]}" if package else code.meaning
+    return "; ".join(filter(None, (meaning, endings.beside(code.name, circumstances))))
+
+
+_PACKAGE: Final = re.compile(r"No module named '?([\w.]+)", re.IGNORECASE)
 
 
 def _meaning(death: Death, circumstances: Circumstances) -> str:

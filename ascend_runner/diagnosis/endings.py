@@ -128,9 +128,9 @@ def _killed(circumstances: Circumstances) -> str:
             f" machine since the start of the job {_memory(circumstances)}"
         )
     if circumstances.own_oom_kills is None and circumstances.machine_oom_kills is None:
-        return "killed from outside, usually by the OOM killer; this system does not report OOM kills"
+        return "killed by SIGKILL, usually by the OOM killer; this system does not report OOM kills"
 
-    return "killed from outside (kill -9, the platform or the driver); the kernel reports no OOM kill"
+    return "killed by SIGKILL: by the platform, the driver, another process, or itself; the kernel reports no OOM kill"
 
 
 def _memory(circumstances: Circumstances) -> str:

@@ -71,6 +71,11 @@ class Evidence:
         return self.kind is Kind.ROOT
 
     @property
+    def reports_lost_connection(self) -> bool:
+        """Whether the error is only that a connection was lost, perhaps that to a peer."""
+        return self.code is not None and self.code.is_connection
+
+    @property
     def kind(self) -> Kind:
         """The usual place of the cause, by the code, else by where the exception was raised.
 

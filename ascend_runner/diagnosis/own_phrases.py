@@ -155,7 +155,7 @@ root GLIBC not found = a package was built for a newer system library than this 
     version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found
 root static TLS block = a library is loaded too late: add it to LD_PRELOAD
     static TLS block
-root No module named = a package is not installed in this Python
+root No module named = a package is missing in this Python
     No module named '?[\w.]+
 root undefined symbol = incompatible packages: check the versions of torch, torch_npu and CANN
     undefined symbol

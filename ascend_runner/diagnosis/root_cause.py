@@ -24,6 +24,7 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
     alike = [death for death in deaths if _is_alike(death, root)]
     certainty = _certainty(root, first, [death for death in deaths if death not in alike])
     candidates = [] if suspected is None or suspected.rank_id is None else [suspected.rank_id]
+    candidates += _outliers(deaths) if certainty is Certainty.OPEN else []
     candidates += [death.rank_id for death in deaths if suspicion(death) is suspicion(root)]
     if certainty is Certainty.LIKELY:
         candidates = [rank_id for rank_id in candidates if rank_id not in {death.rank_id for death in alike}]
@@ -66,11 +67,29 @@ def _certainty(root: Death, first: Death, others: Sequence[Death]) -> Certainty:
     rivals = [death for death in others if suspicion(death) is found]
     if found is Suspicion.REPORTS_A_PEER or (found is Suspicion.ITSELF_OR_A_PEER and rivals):
         return Certainty.OPEN
+    if root.evidence.reports_lost_connection and any(death.is_stopped for death in others):
+        return Certainty.OPEN  # the peer may have been stopped while it still cleaned up after its failure
     if found is not Suspicion.FAILED_BY_ITSELF or rivals:
         return Certainty.LIKELY
     if root is first or (root.evidence.is_sure and not (root.is_stopped and root.ending.signum)):
         return Certainty.CERTAIN
     return Certainty.LIKELY
+
+
+def _outliers(deaths: Sequence[Death]) -> list[int]:
+    """Return the few stopped ranks whose last line differs, apart from numbers, from that of all others.
+
+    The only rank that writes is usually the one that logs the steps, unless its line has no number.
+    """
+    by_line: dict[str, list[int]] = {}
+    for death in deaths:
+        if suspicion(death) is Suspicion.STOPPED:
+            by_line.setdefault(re.sub(r"\d+", "0", "".join(death.evidence.last_lines[-1:])), []).append(death.rank_id)
+    if len(by_line) != 2:  # noqa: PLR2004  a group, and what differs from it
+        return []
+    (line, few), (usual, most) = sorted(by_line.items(), key=lambda group: len(group[1]))
+    is_outlier = len(few) < min(len(most), CANDIDATES) and bool(line) and bool(usual or "0" not in line)
+    return few if is_outlier else []
 
 
 def _is_alike(death: Death, root: Death) -> bool:

@@ -11,6 +11,7 @@ from ascend_runner.html_report import likeness
 from ascend_runner.html_report.likeness import Group
 from ascend_runner.html_report.ranks import Rank
 from ascend_runner.members import Members
+from ascend_runner.observations import cause_text
 from ascend_runner.text import rank_list
 
 LARGEST: Final = 8_000  # bytes of a log
@@ -64,7 +65,8 @@ def _meanings(report: Members, rank: Members) -> Iterator[tuple[str, str]]:
     place, code = finding.text("origin_place"), finding.text("code")
     yield "Origin", finding.text("origin") + (f" ({place})" if place and finding.text("origin") else "")
     yield "Meaning", finding.text("meaning")
-    yield "Code", f"{code} ({finding.text('code_kind')}): {finding.text('code_meaning')}" if code else ""
+    label, text = cause_text.explained(code, finding.text("code_kind"), finding.text("code_meaning"))
+    yield "Code" if label == "code" else "Meaning", text
     yield "Points at", ", ".join(filter(None, map(peer, finding.children("points_at"))))
     yield "Check first", peer(cause.child("suspected_peer"))
     first, culprit = cause.whole("first_exit"), cause.whole("rank_id")

@@ -17,11 +17,12 @@ from ascend_runner.html_report.evidence import Excerpt
 from ascend_runner.html_report.ranks import Row
 from ascend_runner.html_report.timeline import Timeline
 from ascend_runner.html_report.topology import Topology
-from ascend_runner.html_report.verdict import CERTAINTY, FINAL, clock
+from ascend_runner.html_report.verdict import FINAL, clock
 from ascend_runner.members import Members
 from ascend_runner.merge import summary
 from ascend_runner.merge.clocks import Difference
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict
+from ascend_runner.observations.cause_text import CERTAINTY
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.text import counted, format_numbers
 

@@ -11,9 +11,9 @@ import attrs
 
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.members import Members
+from ascend_runner.observations.cause_text import CERTAINTY
 from ascend_runner.text import duration, format_numbers
 
-CERTAINTY: Final = {"likely": "likely the cause", "open": "the cause is unclear"}
 GOOD: Final = "succeeded"
 FINAL: Final = {GOOD: "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
 
@@ -93,8 +93,8 @@ def _sentence(state: str, sentence: str, count: int, *, has_died: bool) -> str:
 def _conditions(report: Members) -> Iterator[tuple[str, str]]:
     for one in report.children("conditions"):
         since, sentence = clock(one.moment("since")), one.text("sentence")
-        parts = ("" if sentence == report.child("cause").text("sentence") else sentence, since and f"since {since}")
-        yield one.text("condition").capitalize(), ", ".join(filter(None, parts))
+        if sentence != report.child("cause").text("sentence"):
+            yield one.text("condition").capitalize(), ", ".join(filter(None, (sentence, since and f"since {since}")))
 
 
 def _facts(report: Members) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,9 @@ from ascend_runner.job_tool import rank_rows
 from ascend_runner.job_tool.jobs import number
 from ascend_runner.job_tool.snapshot import STATES, Condition, Snapshot, epoch
 from ascend_runner.lifecycle.machine import JobState
-from ascend_runner.text import columns, counted, duration, printable, shown
+from ascend_runner.members import Members
+from ascend_runner.observations import cause_text
+from ascend_runner.text import columns, counted, duration, printable, rank_list, shown
 from ascend_runner.training import steps
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
@@ -68,6 +70,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "status": snapshot.number("status"),
         "attempt": snapshot.number("attempt"),
         "cause": snapshot.cause or None,
+        "certainty": Members(snapshot.report).child("cause").text("certainty") or None,
         "command": list(job.command),
         "host": job.host,
         "pid": job.pid,
@@ -129,7 +132,7 @@ def _phase(snapshot: Snapshot) -> str:
 
 def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     job = snapshot.job
-    yield "cause", snapshot.cause
+    yield from _cause(snapshot)
     yield "command", " ".join(map(shlex.quote, job.command))
     yield "node", place(snapshot)
     yield "runner", f"pid {job.pid}" if snapshot.is_alive else ""
@@ -151,6 +154,21 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
 def _report(snapshot: Snapshot) -> str:
     spare = snapshot.spare_report
     return f"{spare} (could not be written beside the logs)" if spare else snapshot.job.path("report", "json")
+
+
+def _cause(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Describe why a job failed, with the certainty, as its last screen did."""
+    report = Members(snapshot.report)
+    cause, ranks = report.child("cause"), report.children("ranks")
+    candidates = cause.wholes("candidates")
+    is_alone = len(ranks) == 1 and not candidates
+    yield "cause", f"{snapshot.cause}{cause_text.doubt(cause.text('certainty'), is_alone=is_alone)}"
+    yield "candidates", rank_list(candidates) if len(candidates) > 1 or cause.text("certainty") == "likely" else ""
+    for rank in ranks:
+        if rank.whole("rank_id") == cause.whole("rank_id") is not None:
+            finding = rank.child("finding")
+            yield "means", finding.text("meaning")
+            yield cause_text.explained(*map(finding.text, ("code", "code_kind", "code_meaning")))
 
 
 def _last_step(snapshot: Snapshot) -> Optional[Mapping[str, object]]:
@@ -189,10 +207,10 @@ def _step(snapshot: Snapshot, now: float) -> str:
 
 
 def _conditions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Describe the conditions of the job: a hang, a slow training, an unhealthy node."""
+    """Describe the conditions of the job, apart from its cause: a hang, a slow training, an unhealthy node."""
     found = snapshot.report.get("conditions")
     for one in found if isinstance(found, list) else []:
-        if isinstance(one, Mapping):
+        if isinstance(one, Mapping) and one.get("sentence", "") != snapshot.cause:
             since = epoch(str(one.get("since")))
             yield (
                 str(one.get("condition", "")),

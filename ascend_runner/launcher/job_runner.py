@@ -204,7 +204,7 @@ class JobRunner:
             has_progressed=has_progressed,
             is_clear=not recorder.has_survivors,
             is_local=True if self.journal.spec.has_all_ranks else outcome.is_local,
-            sentence=causes.sentence(outcome),
+            sentence=f"{causes.sentence(outcome)}{causes.doubt(outcome)}",
         )
 
     def _has_progressed(self) -> bool | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import checkpoint
 from ascend_runner.supervision.events import (
@@ -76,3 +77,10 @@ def sentence(outcome: Outcome) -> str:
             return f"rank {root.rank_id} caused the failure: {root.summary}"
         return f"{cause} ({root.summary})"
     return "; ".join([str(cause), *checkpoint.failed(outcome.unsaved)]) if cause else ""
+
+
+def doubt(outcome: Outcome) -> str:
+    """Return a note on the certainty that this rank is the cause, or "" if it is certain."""
+    root = outcome.root
+    is_alone = len(outcome.ranks) == 1 and not (root and root.candidates)
+    return cause_text.doubt(root.certainty.value, is_alone=is_alone) if root else ""

@@ -165,7 +165,8 @@ class Journal:
         if fact.is_over:
             self._conditions.pop(key, None)
         else:
-            self._conditions[key] = {**member, "since": document.iso(time.time())}
+            seconds = fact.seconds if isinstance(fact, HangDetected) else 0.0  # since the last output
+            self._conditions[key] = {**member, "since": document.iso(time.time() - seconds)}
         self._remark(events.OVER % name if fact.is_over else name, member)
         self._replace_unfinished()
 

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Final
 
+from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_ends import described, how
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec, RankSpec
@@ -138,7 +139,7 @@ def _unsaved(outcome: Outcome) -> list[str]:
 
 def last_failure(outcome: Outcome) -> str:
     """Describe the failure of the last attempt of a job that ended for another reason."""
-    lines = [causes.sentence(outcome)]
+    lines = [f"{causes.sentence(outcome)}{causes.doubt(outcome)}"]
     failed = outcome.failed
     lines += [f"  log    {failed.log_path}"] if failed else []
     lines += [f"  rerun  {failed.rerun}"] if failed and failed.rerun else []
@@ -149,7 +150,7 @@ def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
     """Name the rank that caused the failure, with the certainty, and the one that ended first if it is another."""
     root, title = outcome.root, cause.name or f"rank {cause.rank_id}"
     if root is None or root.rank_id == cause.rank_id:
-        head = [f"{title} failed: {cause.ending} after {duration(failed.seconds)}{_doubt(root, outcome)}"]
+        head = [f"{title} failed: {cause.ending} after {duration(failed.seconds)}{causes.doubt(outcome)}"]
     else:
         sure = "" if root.is_certain else f" ({root.certainty.value})"
         why = f": {root.first_summary}" if root.first_summary not in str(cause.ending) else ""
@@ -158,18 +159,13 @@ def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
             f"{failed.name or f'rank {failed.rank_id}'} caused the failure{sure}: {root.summary}",
             f"  first  {title} ended first ({how(cause.ending)}){consequence}{why}",
         ]
-    return [*head, *_candidates(root)] if root else head
+    return [*head, *_candidates(root, outcome)] if root else head
 
 
-def _doubt(root: RootCause | None, outcome: Outcome) -> str:
-    """Return a note on the certainty that the first rank to end is the cause, or "" if it is certain."""
-    if root is None or root.is_certain or (len(outcome.ranks) == 1 and not root.candidates):
-        return ""
-    return " (cause unclear)" if root.is_open else " (likely the cause)"
-
-
-def _candidates(root: RootCause) -> list[str]:
+def _candidates(root: RootCause, outcome: Outcome) -> list[str]:
     """Return the line on other ranks that may be the cause."""
+    if root.is_open and len(root.candidates) == 1 and any(rank.is_stopped for rank in outcome.ranks):
+        return [f"  cause  may be {rank_list(root.candidates)}, or a rank that was stopped"]
     if root.is_open and len(root.candidates) > 1:
         *most, last = (f"rank {rank_id}" for rank_id in root.candidates)
         return [f"  cause  may be {', '.join(most)} or {last}"]
@@ -192,7 +188,8 @@ def _evidence(finding: Finding) -> list[str]:
     if finding.meaning:
         lines.append(f"  means  {finding.meaning}")
     if finding.code:
-        lines.append(f"  code   {finding.code} ({finding.code_kind}): {finding.code_meaning}")
+        label, text = cause_text.explained(finding.code, finding.code_kind, finding.code_meaning)
+        lines.append(f"  {label:6} {text}")
     if finding.points_at:
         lines.append(f"  peer   {', '.join(map(_peer, finding.points_at))}")
     return lines

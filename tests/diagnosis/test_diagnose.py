@@ -38,6 +38,11 @@ GIB = 1 << 30
             Circumstances(own_oom_kills=0, machine_oom_kills=0),
             "usually by the OOM killer; but the kernel reports no OOM kill",
         ),
+        (
+            "ModuleNotFoundError: No module named 'torch_npuu'",
+            Circumstances(),
+            "a package is missing in this Python: torch_npuu",
+        ),
     ],
 )
 def test_facts_beside_a_code(error: str, circumstances: Circumstances, fact: str) -> None:

@@ -57,12 +57,12 @@ def test_killed_somewhere_on_the_machine() -> None:
 
 
 def test_killed_by_somebody() -> None:
-    """SIGKILL without an OOM kill came from outside."""
+    """The sender of a SIGKILL without an OOM kill is unknown: a process can kill itself."""
     circumstances = Circumstances(own_oom_kills=0, machine_oom_kills=0)
 
-    assert "killed from outside (kill -9, the platform or the driver); the kernel reports no OOM kill" == meaning(
-        KILLED, circumstances
-    )
+    assert (
+        "killed by SIGKILL: by the platform, the driver, another process, or itself; the kernel reports no OOM kill"
+    ) == meaning(KILLED, circumstances)
     assert not is_out_of_memory(KILLED, circumstances)
 
 
@@ -75,7 +75,7 @@ def test_wrong_build() -> None:
 
 def test_killed_without_counters() -> None:
     """Without counters nothing is claimed."""
-    assert "killed from outside, usually by the OOM killer; this system does not report OOM kills" == meaning(
+    assert "killed by SIGKILL, usually by the OOM killer; this system does not report OOM kills" == meaning(
         KILLED, Circumstances()
     )
 

@@ -18,6 +18,9 @@ LOST = (
     b'Traceback (most recent call last):\n  File "train.py", line 7, in step\n    dist.all_reduce(loss)\n'
     b"RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.4]:5012\n"
 )
+CLOSED = (
+    b'Traceback (most recent call last):\n  File "train.py", line 7, in step\nRuntimeError: Connection closed by peer\n'
+)
 PASSED_ON = (
     b'Traceback (most recent call last):\n  File "serve.py", line 9, in start\n'
     b"RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
@@ -65,6 +68,8 @@ def named(cause: RootCause) -> tuple[int, str]:
         ((0, "open"), [failed(0, LOST), failed(1, LOST), stopped(2, TRAINING)]),
         ((1, "likely"), [failed(0, LOST), failed(1, ROCE), stopped(2, TRAINING)]),
         ((0, "open"), [failed(0, ROCE), failed(1, ROCE)]),
+        ((0, "open"), [failed(0, CLOSED), stopped(1, TRAINING), stopped(2, TRAINING)]),
+        ((0, "likely"), [failed(0, CLOSED)]),
         ((1, "likely"), [failed(0, LOST), stopped(1, TRAINING, Ending(signum=SIGSEGV)), stopped(2, TRAINING)]),
         ((0, "open"), [failed(0, ROCE), stopped(1, TRAINING, Ending(signum=SIGSEGV))]),
         ((0, "certain"), [failed(0, NAN), stopped(1, TRAINING, Ending(signum=SIGSEGV))]),
@@ -110,6 +115,24 @@ def test_candidates_of_an_open_cause() -> None:
     cause = find(*deaths, suspected=Peer(rank_id=7, reported_by=(0, 1)))
 
     assert (Certainty.OPEN, (7, 0, 1)) == (cause.certainty, cause.candidates)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "others"),
+    [
+        ((2, 0), [b"step 15 loss 2.5\n", b"step 16 loss 2.31\ncleaning up\n", TRAINING]),
+        ((2, 0), [b"", b"cleaning up\n", b""]),
+        ((0,), [TRAINING, b"", b""]),  # the rank that logs
+        ((0,), [TRAINING, b"", TRAINING]),  # no output differs
+        ((0,), [TRAINING, b"saving\n", b"cleaning up\n"]),
+        ((0,), [b"loading\n", b"cleaning up\n"]),
+    ],
+)
+def test_stopped_rank_that_did_something_else_is_a_candidate(candidates: tuple[int, ...], others: list[bytes]) -> None:
+    """After a lost connection, a stopped rank whose last line differs from that of the others may be the cause."""
+    cause = find(failed(0, CLOSED), *(stopped(rank_id, log) for rank_id, log in enumerate(others, 1)))
+
+    assert (Certainty.OPEN, candidates) == (cause.certainty, cause.candidates)
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,14 @@ def test_states(state: str, write: Write) -> None:
     assert [[], []] == [page.open for page in pages]
 
 
+def test_cause_is_not_repeated_as_a_condition(write: Write) -> None:
+    """A hang that has ended the job is its cause, no present condition."""
+    hang = {"condition": "hanging", "sentence": "no output", "since": "2026-11-22T09:47:36+08:00"}
+
+    assert "Hanging" in rendered(write(document(2, conditions=[hang])))
+    assert "Hanging" not in rendered(write(document(2, conditions=[hang], cause={"sentence": "no output"})))
+
+
 def test_strange_members(write: Write) -> None:
     """Members of another type, or out of range, count as missing."""
     odd: list[object] = [None, True, -1, 1e300, "x" * 10, [], {}, [[]], [{}], "9999-12-31T23:59:59-12:00"]

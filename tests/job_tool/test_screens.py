@@ -244,3 +244,35 @@ def test_lines_of_events(tmp_path: Path, data: dict[str, object], expected: str)
 
     assert shown.startswith("2026-11-22 03:12:45  ")
     assert " ".join(shown.split()).endswith(" ".join(expected.split()))
+
+
+def test_cause_is_as_uncertain_as_on_the_last_screen() -> None:
+    """The line of the cause says how certain it is, and the next lines what it means, unless no rank is its rival."""
+    finding = {
+        "meaning": "killed by SIGKILL",
+        "code": "EI0006",
+        "code_kind": "usually caused by a peer",
+        "code_meaning": "no peer",
+    }
+    cause = {"rank_id": 2, "sentence": "rank 2 failed", "certainty": "open", "candidates": [1, 2]}
+    seen = running(rank(1, "stopped"), rank(2, "failed", finding=finding), state="failed", cause=cause)
+
+    assert [
+        "  cause       rank 2 failed (cause unclear)",
+        "  candidates  ranks 1, 2",
+        "  means       killed by SIGKILL",
+        "  code        EI0006 (usually caused by a peer): no peer",
+    ] == screens.status(seen, BEGAN).splitlines()[1:5]
+    assert "open" == screens.document(seen)["certainty"]
+
+    alone = running(rank(2, "failed"), state="failed", cause={**cause, "candidates": []})
+
+    assert "  cause       rank 2 failed" == screens.status(alone, BEGAN).splitlines()[1]
+
+
+def test_cause_is_not_repeated_as_a_condition() -> None:
+    """A hang that has ended the job is its cause, no present condition."""
+    hang = {"condition": "hanging", "sentence": "no output", "since": "2026-11-22T09:47:36+08:00"}
+
+    assert "hanging" in screens.status(running(conditions=[hang]), BEGAN)
+    assert "hanging" not in screens.status(running(conditions=[hang], cause={"sentence": "no output"}), BEGAN)

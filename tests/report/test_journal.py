@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 import attrs
 
@@ -15,7 +17,7 @@ from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report.disk import write_last_cause
 from ascend_runner.report.journal import Journal
-from ascend_runner.supervision.events import Ending, Exited, SignalReceived, Spawned
+from ascend_runner.supervision.events import Ending, Exited, HangDetected, SignalReceived, Spawned
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.job_files import contradictions
 from tests.helpers.plans import job_spec, rank_spec
@@ -218,3 +220,14 @@ def test_cause_for_kubernetes_is_cut(tmp_path: Path) -> None:
     write_last_cause(str(file), "a" + "\u00e4" * 4096)
 
     assert "a" + "\u00e4" * 2047 == file.read_text(encoding="utf-8")
+
+
+def test_hang_begins_with_the_silence(tmp_path: Path) -> None:
+    """A hang is detected later than it begins."""
+    journal = begun(tmp_path, [])
+    start(journal, Phase.STARTING, Phase.RUNNING)
+    journal.observe(HangDetected(3600.0), 0.0)
+    journal.flush(LIMIT)
+    (condition,) = cast("list[dict[str, str]]", report(tmp_path)["conditions"])
+
+    assert datetime.fromisoformat(condition["since"]).timestamp() < time.time() - 3599

@@ -313,6 +313,15 @@ def test_how_sure_the_cause_is() -> None:
     ] == (caused(attrs.evolve(likely, certainty=Certainty.OPEN, candidates=(7, 3, 0)))[:2])
 
 
+def test_open_cause_among_stopped_ranks() -> None:
+    """If no stopped rank differs from the others, any of them may be the cause."""
+    root = attrs.evolve(NAN, rank_id=0, certainty=Certainty.OPEN, candidates=(0,))
+    others = (rank(1, STOPPED, is_stopped=True), rank(2, STOPPED, is_stopped=True))
+    outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED), *others), root=root)
+
+    assert "  cause  may be rank 0, or a rank that was stopped" == screen.ended(outcome, job(0, 1, 2)).splitlines()[1]
+
+
 def test_only_rank_of_a_job_is_the_cause() -> None:
     """Nothing else can have caused the end of a rank that was alone."""
     outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED),), root=attrs.evolve(NAN, rank_id=0))

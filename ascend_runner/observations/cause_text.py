@@ -1,0 +1,24 @@
+"""The words for the cause of a failure: on the screen, in the HTML report and by `ascend-job` alike. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
+_CODE: Final = r"E[A-Z0-9]\d{4}|[1-5]\d{5}|(?:HCCL|driver) \d+"
+_ROOT: Final = "usually the root cause"  # of a phrase, whose meaning says so
+
+
+def doubt(certainty: str, *, is_alone: bool) -> str:
+    """Return a note on the certainty of a cause, "" if it is certain; a rank that `is_alone` has no rivals."""
+    word = CERTAINTY.get(certainty, "")
+    return f" ({word})" if word and not is_alone else ""
+
+
+def explained(code: str, kind: str, meaning: str) -> tuple[str, str]:
+    """Return the label and the text of the line about an error code; a phrase has no code, so it shows its meaning."""
+    if re.fullmatch(_CODE, code):
+        return "code", f"{code} ({kind}): {meaning}"
+    return "means", f"{meaning} ({kind})" if kind not in {"", _ROOT} else meaning
