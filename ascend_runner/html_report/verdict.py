@@ -93,7 +93,7 @@ def _sentence(state: str, sentence: str, count: int, *, has_died: bool) -> str:
 def _conditions(report: Members) -> Iterator[tuple[str, str]]:
     for one in report.children("conditions"):
         since, sentence = clock(one.moment("since")), one.text("sentence")
-        if sentence != report.child("cause").text("sentence"):
+        if not report.child("cause").text("sentence").startswith(sentence or "\n"):
             yield one.text("condition").capitalize(), ", ".join(filter(None, (sentence, since and f"since {since}")))
 
 

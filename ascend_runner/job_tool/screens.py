@@ -210,7 +210,7 @@ def _conditions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Describe the conditions of the job, apart from its cause: a hang, a slow training, an unhealthy node."""
     found = snapshot.report.get("conditions")
     for one in found if isinstance(found, list) else []:
-        if isinstance(one, Mapping) and one.get("sentence", "") != snapshot.cause:
+        if isinstance(one, Mapping) and not snapshot.cause.startswith(str(one.get("sentence")) or "\n"):
             since = epoch(str(one.get("since")))
             yield (
                 str(one.get("condition", "")),

@@ -6,7 +6,7 @@ from typing import Final
 
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.report import checkpoint
+from ascend_runner.report import checkpoint, stacks
 from ascend_runner.supervision.events import (
     Cause,
     Exited,
@@ -76,7 +76,14 @@ def sentence(outcome: Outcome) -> str:
         if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
             return f"rank {root.rank_id} caused the failure: {root.summary}"
         return f"{cause} ({root.summary})"
-    return "; ".join([str(cause), *checkpoint.failed(outcome.unsaved)]) if cause else ""
+    likely = "".join(of_hang(outcome, ", likely because of "))
+    return "; ".join([f"{cause}{likely}", *checkpoint.failed(outcome.unsaved)]) if cause else ""
+
+
+def of_hang(outcome: Outcome, beginning: str) -> list[str]:
+    """Return the ranks that the stacks of a hang single out, after a beginning, or nothing."""
+    place = stacks.outlier(outcome.hang) if isinstance(outcome.cause, HangDetected) else ""
+    return [f"{beginning}{place}"] if place else []
 
 
 def doubt(outcome: Outcome) -> str:

@@ -103,6 +103,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         is_early = isinstance(cause, LimitReached) and outcome.seconds < cause.seconds  # the ranks have saved
         lines = [
             f"stopped after {took}, before the {reason(cause, job)}" if is_early else f"{cause}{end} after {took}",
+            *causes.of_hang(outcome, "  likely "),
             f"  logs   {job.log_dir}",
             _report(outcome, job),
             *_unsaved(outcome),

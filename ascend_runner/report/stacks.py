@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from ascend_runner.observations.facts import Beat, HangSeen
 from ascend_runner.text import printable, rank_list
+
+if TYPE_CHECKING:
+    from ascend_runner.diagnosis.finding import StackGroup
 
 FRAMES_SHOWN: Final = 12
 ALL: Final = "stacks of all ranks, outliers first:"
@@ -32,6 +36,20 @@ def text(hang: HangSeen, title: str = ALL) -> str:
         ranks_by_beat.setdefault(_beat(beat), []).append(rank_id)
     lines += [f"last heartbeat of {rank_list(ranks)}: {text}" for text, ranks in ranks_by_beat.items()]
     return "\n  ".join(lines)
+
+
+def outlier(groups: Sequence[StackGroup]) -> str:
+    """Describe the few ranks that are elsewhere than all others, or return "" if the stacks do not single out any.
+
+    For example "rank 2 in load_batch (data.py:3); the other 3 ranks are in all_reduce (train.py:7)".
+    """
+    if len(groups) != 2 or len(groups[0].rank_ids) >= len(groups[1].rank_ids):  # noqa: PLR2004  it and the others
+        return ""
+    few, most = groups
+    place, usual = next(((one, other) for one, other in zip(few.frames, most.frames) if one != other), ("", ""))
+    count = len(most.rank_ids)
+    others = f"the other {count} ranks are in {usual}"
+    return printable(f"{rank_list(few.rank_ids)} in {place}; {others}") if place else ""
 
 
 def _beat(beat: Beat) -> str:

@@ -7,11 +7,11 @@ from signal import SIGKILL, SIGSEGV, SIGTERM, SIGUSR1
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause
+from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.lifecycle.machine import Policy
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.report import screen
+from ascend_runner.report import causes, screen, stacks
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.planted import SECRETS, WORD
@@ -341,3 +341,16 @@ def test_likely_cause_beside_others() -> None:
     root = attrs.evolve(NAN, rank_id=0, candidates=(1,))
 
     assert "  also   rank 1 reported an error and may be the cause" == caused(root)[1]
+
+
+def test_rank_that_is_elsewhere_in_a_hang() -> None:
+    """The last lines and the sentence for all views name the rank that the stacks single out."""
+    groups = (
+        StackGroup(rank_ids=(2,), state="sleeping", frames=("load_batch (data.py:3)",)),
+        StackGroup(rank_ids=(0, 1), state="sleeping", frames=("all_reduce (train.py:7)",)),
+    )
+    outcome = Outcome(cause=HangDetected(60.0), ranks=(rank(0), rank(1), rank(2)), hang=groups)
+    place = stacks.outlier(groups)
+
+    assert f"  likely {place}" == screen.ended(outcome, job(0, 1, 2)).splitlines()[1]
+    assert causes.sentence(outcome).endswith(f", likely because of {place}")

@@ -45,3 +45,15 @@ def test_text() -> None:
 def test_ranks_that_have_not_saved() -> None:
     """The title says that the others are left out."""
     assert "stacks of the ranks that have not saved a checkpoint:" == stacks.text(HangSeen(()), stacks.UNSAVED)
+
+
+def test_outlier() -> None:
+    """A few ranks are singled out if all others are together elsewhere; the first frame that differs names both."""
+    one = StackGroup(rank_ids=(2,), state="sleeping", frames=("load_batch (data.py:3)", "main (train.py:9)"))
+    others = StackGroup(rank_ids=(0, 1, 3), state="sleeping", frames=("all_reduce (train.py:7)", "main (train.py:8)"))
+    alike = StackGroup(rank_ids=(3, 4), state="sleeping", frames=others.frames)
+
+    assert "rank 2 in load_batch (data.py:3); the other 3 ranks are in all_reduce (train.py:7)" == stacks.outlier(
+        (one, others)
+    )
+    assert ["", "", ""] == [stacks.outlier(groups) for groups in ((one, one), (alike, others), (one, one, others))]
