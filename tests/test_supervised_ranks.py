@@ -183,8 +183,8 @@ def test_sigkill_of_the_guardian_leaves_nobody(program: Program) -> None:
     runner = run.runner_pid
     os.kill(run.popen.pid, signal.SIGKILL)
 
-    run.wait_for("INFO the first process of ascend-runner was killed; stopping 4 ranks")
-    run.wait_for("ERROR the first process of ascend-runner was killed; stopped after")
+    run.wait_for(f"INFO ascend-runner (pid {run.popen.pid}) was killed; stopping 4 ranks")
+    run.wait_for(f"ERROR ascend-runner (pid {run.popen.pid}) was killed; stopped after")
     assert run.finish() == -signal.SIGKILL
     _pid, status = os.waitpid(runner, 0)
     assert os.WEXITSTATUS(status) == 143
@@ -197,7 +197,9 @@ def test_sigkill_of_the_guardian_while_the_table_is_awaited(program: Program) ->
     runner = run.runner_pid
     os.kill(run.popen.pid, signal.SIGKILL)
 
-    run.wait_for("stopped by SIGTERM (the first process of ascend-runner was killed) before any rank was started")
+    run.wait_for(
+        f"stopped by SIGTERM because ascend-runner (pid {run.popen.pid}) was killed before any rank was started"
+    )
     assert run.finish() == -signal.SIGKILL
     os.waitpid(runner, 0)
 

@@ -116,7 +116,7 @@ class JobRunner:
         """Run an attempt."""
         spec = self.journal.spec
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
-        progress = Progress(spec, self._messages, self._signals.is_orphaned)
+        progress = Progress(spec, self._messages, self._signals.killed_guardian)
         folder = self._launcher.run_folder
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
@@ -288,4 +288,4 @@ class JobRunner:
         return LimitReached(self._launcher.requests.limit or 0.0)
 
     def _stop(self, signum: int) -> SignalReceived:
-        return SignalReceived(signum, is_orphaned=self._signals.is_orphaned())
+        return SignalReceived(signum, self._signals.killed_guardian())

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from ascend_runner.errors import StopRequestedError
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
-from ascend_runner.supervision.events import ORPHANED, signal_name
+from ascend_runner.supervision.events import orphaned, signal_name
 
 LONGEST: Final = 1e9  # milliseconds; poll(2) takes an int. A longer wait returns after eleven days without a signal
 
@@ -122,11 +122,12 @@ class Signals:
         """
         for signum in self.wait(seconds):
             if signum in STOP_SIGNALS:
-                raise StopRequestedError(signum, signal_name(signum) + (f" ({ORPHANED})" if self.is_orphaned() else ""))
+                why = f" because {orphaned(self._guardian)}" if self.killed_guardian() else ""
+                raise StopRequestedError(signum, f"{signal_name(signum)}{why}")
 
-    def is_orphaned(self) -> bool:
-        """Whether the guardian, the parent of this process, was killed."""
-        return os.getppid() != self._guardian
+    def killed_guardian(self) -> int:
+        """Return the pid of the guardian, the parent of this process, if it was killed, else 0."""
+        return self._guardian if os.getppid() != self._guardian else 0
 
     def is_stopped(self) -> bool:
         """Whether a stop signal has arrived."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Callable, Protocol
 
 from ascend_runner.observations.facts import (
@@ -16,7 +17,6 @@ from ascend_runner.observations.facts import (
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import checkpoint, screen, stacks
 from ascend_runner.supervision.events import (
-    ORPHANED,
     Cause,
     DeadlineReached,
     Emptied,
@@ -26,6 +26,7 @@ from ascend_runner.supervision.events import (
     SignalReceived,
     Slowdown,
     Spawned,
+    orphaned,
     signal_name,
 )
 from ascend_runner.supervision.findings import FindingKind, NodeFinding, WatchAction
@@ -52,11 +53,11 @@ class Messages(Protocol):
 class Progress:
     """Writes a line for each fact that a user should know at once."""
 
-    def __init__(self, job: JobSpec, messages: Messages, is_orphaned: Callable[[], bool] = lambda: False) -> None:
-        """`is_orphaned` returns whether the runner's parent process, the guardian, is gone."""
+    def __init__(self, job: JobSpec, messages: Messages, killed_guardian: Callable[[], int] = int) -> None:
+        """`killed_guardian` returns the pid of the runner's parent process if it was killed, else 0."""
         self._job = job
         self._messages = messages
-        self._is_orphaned = is_orphaned
+        self._killed_guardian = killed_guardian
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._state = State(grace=job.grace)
         self._grace_ends = 0.0
@@ -126,9 +127,11 @@ class Progress:
         if state.cause is None or not state.alive:
             return
         reason = "" if state.cause == self._told else screen.reason(state.cause, self._job)
-        if isinstance(state.cause, SignalReceived) and self._is_orphaned():
-            reason = ORPHANED
-        self._messages.info(screen.stopping(state, reason, state.alive | self._living))
+        guardian = self._killed_guardian() if isinstance(state.cause, SignalReceived) else 0
+        if guardian:
+            reason = orphaned(guardian)
+        target = os.getpid() if guardian else None
+        self._messages.info(screen.stopping(state, reason, state.alive | self._living, target))
 
     def _killing(self, state: State, *, is_grace_over: bool) -> None:
         """Write the line on why ranks are killed, unless no process is left that may be signalled."""

@@ -65,8 +65,11 @@ def holding(cause: Cause, job: JobSpec) -> str:
     return f"{reason(cause, job)}; waiting up to {HOLD:g} s for other ranks to report the cause"
 
 
-def stopping(state: State, why: str, living: Collection[int]) -> str:
-    """Return the line on ranks that are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
+def stopping(state: State, why: str, living: Collection[int], target: int | None = None) -> str:
+    """Return the line on ranks that are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks".
+
+    `target` is the process that takes signals if the one that the user started does not any more.
+    """
     if isinstance(state.cause, Exited):
         count = len(set(living) - {state.cause.rank_id})
         ranks = (
@@ -75,7 +78,8 @@ def stopping(state: State, why: str, living: Collection[int]) -> str:
     else:
         ranks = counted(len(living), "rank")
     beginning = f"{why}; stopping" if why else "stopping"
-    return f"{beginning} {ranks}, up to {state.grace:g} s ({way_out(state.cause)})"
+    hint = f"SIGTERM to pid {target} to kill" if target else way_out(state.cause)
+    return f"{beginning} {ranks}, up to {state.grace:g} s ({hint})"
 
 
 def way_out(cause: Cause | None) -> str:

@@ -16,7 +16,9 @@ from ascend_runner.text import duration
 CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
 
 
-ORPHANED: Final = "the first process of ascend-runner was killed"
+def orphaned(guardian: int) -> str:
+    """Describe the death of the runner's parent process, whose pid users address."""
+    return f"ascend-runner (pid {guardian}) was killed"
 
 
 @attrs.frozen
@@ -106,11 +108,11 @@ class AskedProcessEnded:
 class SignalReceived:
     """The runner has received a signal. A job that a signal stops is never a success.
 
-    With `is_orphaned`, in a cause, it was the kernel's SIGTERM because the runner's parent process was killed.
+    With the pid of the `guardian`, in a cause, it was the kernel's SIGTERM because that parent process was killed.
     """
 
     signum: int
-    is_orphaned: bool = False
+    guardian: int = 0
 
     @property
     def exit_status(self) -> int:
@@ -118,8 +120,8 @@ class SignalReceived:
         return 128 + self.signum
 
     def __str__(self) -> str:
-        if self.is_orphaned:
-            return ORPHANED
+        if self.guardian:
+            return orphaned(self.guardian)
         return f"stopped by {signal_name(self.signum)}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import attrs
 import pytest
 
@@ -163,11 +165,10 @@ def test_stopping_is_never_silent(lines: list[str], seen: list[tuple[Fact, float
 def test_death_of_the_guardian_is_told() -> None:
     """The SIGTERM that the kernel sends at the death of the parent process is not one of a user."""
     shown = Lines()
-    Progress(JOB, shown, lambda: True).observe(STOPPING, 1.0)
+    Progress(JOB, shown, lambda: 4711).observe(STOPPING, 1.0)
 
-    assert [
-        ("info", "the first process of ascend-runner was killed; stopping 1 rank, up to 15 s (SIGTERM again to kill)")
-    ] == shown.said
+    hint = f"SIGTERM to pid {os.getpid()} to kill"
+    assert [("info", f"ascend-runner (pid 4711) was killed; stopping 1 rank, up to 15 s ({hint})")] == shown.said
 
 
 def test_ranks_that_are_still_stopping() -> None:

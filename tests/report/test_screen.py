@@ -127,8 +127,8 @@ def test_interrupted_job() -> None:
         ("stopped by SIGTERM after 3.2 s", SignalReceived(SIGTERM)),
         ("no rank wrote any output for 60 s (--hang-timeout); stopped after 3.2 s", HangDetected(60.0)),
         (
-            "the first process of ascend-runner was killed; stopped after 3.2 s",
-            SignalReceived(SIGTERM, is_orphaned=True),
+            "ascend-runner (pid 4711) was killed; stopped after 3.2 s",
+            SignalReceived(SIGTERM, guardian=4711),
         ),
     ],
 )
