@@ -64,7 +64,7 @@ class PageWriter:
 
         self._disk.put(spec.html_path, write_now)
         if not self._disk.wait(limit):
-            command = f"ascend-job report {shlex.quote(spec.job_id)}"
+            command = f"ascend-job report {shlex.quote(spec.report_path)}"
             tell(f"HTML report: not finished within {limit:g} s; run {command} to write it")
         elif written:
             tell(f"HTML report: {spec.html_path}")

@@ -66,7 +66,8 @@ def test_slow_page_is_no_warning(tmp_path: Path) -> None:
     released.set()
     disk.wait(LIMIT)
 
-    assert ["HTML report: not finished within 0.01 s; run ascend-job report 'a job' to write it"] == told
+    command = f"ascend-job report '{tmp_path}/a job-report.json'"
+    assert [f"HTML report: not finished within 0.01 s; run {command} to write it"] == told
 
 
 def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
