@@ -15,6 +15,7 @@ from ascend_runner.observations.cause_text import CERTAINTY
 from ascend_runner.text import duration, format_numbers
 
 GOOD: Final = "succeeded"
+DOING: Final = {"preparing": "being prepared", "checkpointing": "saving a checkpoint", "holding": "held"}
 FINAL: Final = {GOOD: "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
 
 
@@ -46,7 +47,7 @@ def verdict_of(sources: Sources, culprit: Members) -> Verdict:
     )
     return Verdict(
         mood="bad" if sources.has_died else FINAL.get(state, "open"),
-        state="died" if sources.has_died else state or "unknown",
+        state="runner killed" if sources.has_died else state or "unknown",
         remarks=tuple(filter(None, _remarks(sources, count))),
         sentence=_sentence(state, report.child("cause").text("sentence"), count, has_died=sources.has_died),
         conditions=_with_text(_conditions(report)),
@@ -82,7 +83,7 @@ def _remarks(sources: Sources, count: int) -> Iterator[str]:
 
 def _sentence(state: str, sentence: str, count: int, *, has_died: bool) -> str:
     if has_died:
-        return f"The runner was killed while the state of the job was {state or 'unknown'}"
+        return f"The runner was killed{f' while the job was {DOING.get(state, state)}' if state else ''}"
     if sentence:
         return sentence[0].upper() + sentence[1:]
     if state == GOOD:

@@ -35,9 +35,15 @@ STATUSES: Final = {
     Condition.SUCCEEDED: 3,
     Condition.UNKNOWN: 4,
     Condition.ENDED_BADLY: 5,
-    Condition.DIED: 5,
+    Condition.RUNNER_KILLED: 5,
 }
-WORST: Final = (Condition.ENDED_BADLY, Condition.DIED, Condition.RUNNING, Condition.UNKNOWN, Condition.SUCCEEDED)
+WORST: Final = (
+    Condition.ENDED_BADLY,
+    Condition.RUNNER_KILLED,
+    Condition.RUNNING,
+    Condition.UNKNOWN,
+    Condition.SUCCEEDED,
+)
 
 
 class RefusedError(AscendRunnerError):

@@ -141,7 +141,7 @@ def _meant(word: Optional[str], environ: Mapping[str, str]) -> list[FoundJob]:
         named = _of_process(int(word), found)
     named = named or [job for job in found if job.name.startswith(word)]
     if not named:
-        raise UnknownJobError(f"no job {word!r} on this machine; see ascend-job list")
+        raise UnknownJobError(f"no job {word!r} on this machine; see ascend-job list, or specify its log directory")
     return named
 
 

@@ -37,7 +37,7 @@ def _run(words: Sequence[str]) -> int:
     except (RefusedError, UnknownJobError) as error:
         is_neither = isinstance(error, UnknownJobError) and not names_command and not _is_job(first)
         is_name = is_neither and os.sep not in first
-        tool.tell(PROGRAM, f"{first!r} is neither a command nor a job on this machine" if is_name else str(error))
+        tool.tell(PROGRAM, f"unknown command {first!r}, and {error}" if is_name else str(error))
         return error.exit_status
     return status
 

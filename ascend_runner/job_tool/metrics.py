@@ -99,7 +99,7 @@ def _info(seen: Snapshot, labels: tuple[str, ...]) -> Metric:
 
 def _figures(seen: Snapshot, now: float) -> dict[str, Optional[float]]:
     report, is_over = Members(seen.report), snapshot.is_final(seen.text("state"))
-    is_up = {Condition.RUNNING: 1.0, Condition.DIED: 0.0}.get(seen.condition)
+    is_up = {Condition.RUNNING: 1.0, Condition.RUNNER_KILLED: 0.0}.get(seen.condition)
     return {
         "up": is_up,
         "board_age_seconds": _board_age(seen, now),

@@ -78,7 +78,7 @@ def behind_others(snapshot: Snapshot) -> str:
 
 def _steps(snapshot: Snapshot) -> dict[int, int]:
     """Return the last steps of the ranks that run, or ran when the runner was killed."""
-    ended = frozenset() if snapshot.condition is Condition.DIED else snapshot.gone
+    ended = frozenset() if snapshot.condition is Condition.RUNNER_KILLED else snapshot.gone
     running = {rank["rank_id"] for rank in snapshot.ranks if rank.get("state") == RUNNING}
     return {
         rank_id: step.step

@@ -22,7 +22,7 @@ from ascend_runner.training import steps
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
 LABEL: Final = 12  # characters of the longest label, with a space
-NOT_KNOWN: Final = {Condition.DIED, Condition.UNKNOWN}  # when, or whether, it has ended
+NOT_KNOWN: Final = {Condition.RUNNER_KILLED, Condition.UNKNOWN}  # when, or whether, it has ended
 
 
 def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
@@ -110,9 +110,9 @@ def headline(snapshot: Snapshot, now: float) -> str:
         return f"cannot tell from here whether it is running on {job.host}{last}"
     if snapshot.condition is Condition.UNKNOWN:
         return f"ended; the reason is unknown; started {clock(job.began)}"
-    if snapshot.condition is Condition.DIED:
+    if snapshot.condition is Condition.RUNNER_KILLED:
         when = f"started {clock(job.began)}"
-        return f"runner killed (last state: {state or _phase(snapshot)}), {when}"
+        return f"{snapshot.condition.value} (last state: {state or _phase(snapshot)}), {when}"
     if snapshot.condition is Condition.RUNNING:
         return f"{state or 'running'}, started {clock(job.began)}, {took} ago"
     status = snapshot.number("status")
@@ -135,7 +135,7 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
     yield from _cause(snapshot)
     yield "command", " ".join(map(shlex.quote, job.command))
     yield "node", place(snapshot)
-    yield "runner", f"pid {job.pid}" if snapshot.is_alive else ""
+    yield "runner", snapshot.pids if snapshot.is_alive else ""
     held_until = epoch(snapshot.text("held_until")) if snapshot.is_alive is not False else 0.0
     yield "held", f"until {clock(held_until)}; ascend-job release {shlex.quote(job.name)} ends it" if held_until else ""
     limit_at = snapshot.limit_at
@@ -254,7 +254,7 @@ def _next_attempt(failed: Mapping[str, object]) -> str:
 
 
 def _state(snapshot: Snapshot) -> str:
-    """Describe the state of a job in a word or two: "running", "failed (1)", "died"."""
+    """Describe the state of a job in a word or two: "running", "failed (1)", "runner killed"."""
     status, state = snapshot.number("status"), snapshot.text("state")
     if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is False:
         return "ended"  # its report is gone

@@ -38,7 +38,7 @@ class Condition(enum.Enum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     ENDED_BADLY = "ended badly"
-    DIED = "died"  # the runner was killed, and could not report an end
+    RUNNER_KILLED = "runner killed"  # and could not report an end
     UNKNOWN = "unknown"  # it cannot be determined from here
 
 
@@ -76,7 +76,7 @@ class Snapshot:
             return Condition.SUCCEEDED if state is JobState.SUCCEEDED else Condition.ENDED_BADLY
         if self.is_alive is None or not (self.is_alive or state or self.board):
             return Condition.UNKNOWN
-        return Condition.RUNNING if self.is_alive else Condition.DIED
+        return Condition.RUNNING if self.is_alive else Condition.RUNNER_KILLED
 
     @property
     def cause(self) -> str:
@@ -84,7 +84,12 @@ class Snapshot:
         cause = self.report.get("cause")
         if isinstance(cause, Mapping):
             return str(cause.get("sentence", ""))
-        return f"the runner (pid {self.job.runner_pid}) was killed" if self.condition is Condition.DIED else ""
+        return f"the runner ({self.pids}) was killed" if self.condition is Condition.RUNNER_KILLED else ""
+
+    @property
+    def pids(self) -> str:
+        """The pids of the runner: the one that takes signals, and that of its child, which supervises the ranks."""
+        return f"pid {self.job.pid}, child pid {self.job.runner_pid}"
 
     @property
     def culprit(self) -> Optional[int]:

@@ -76,15 +76,26 @@ def test_running_job(start: Start, tool: Tool, tmp_path: Path) -> None:
     assert 2 == so_far.count("<td>6 B</td>")
 
 
-def test_killed_runner(tmp_path: Path, tool: Tool) -> None:
-    """The page about a job whose runner was killed tells so."""
+@pytest.mark.parametrize(
+    ("state", "doing"),
+    [
+        ("running", "running"),
+        ("preparing", "being prepared"),
+        ("checkpointing", "saving a checkpoint"),
+        ("holding", "held"),
+    ],
+)
+def test_killed_runner(tmp_path: Path, tool: Tool, state: str, doing: str) -> None:
+    """The page about a job whose runner was killed says so."""
     job = {"part": "", "host": "", "pid_namespace": "", "pid": 1, "started": 1, "runner_pid": 1, "began": 1.0}
     members = {**job, "job_id": "job", "log_dir": "/", "run_folder": str(tmp_path), "command": []}
     (tmp_path / "job-run.json").write_text(json.dumps(members))
-    (tmp_path / "job-report.json").write_text(json.dumps({"job_id": "job", "state": "running", "ranks": []}))
+    (tmp_path / "job-report.json").write_text(json.dumps({"job_id": "job", "state": state, "ranks": []}))
 
     assert 0 == tool("report", str(tmp_path))[0]
-    assert "<strong>died</strong>" in (tmp_path / "job-report.html").read_text()
+    page = (tmp_path / "job-report.html").read_text()
+    assert "<strong>runner killed</strong>" in page
+    assert f"The runner was killed while the job was {doing}<" in page
 
 
 def test_usage(tool: Tool, tmp_path: Path) -> None:

@@ -221,15 +221,17 @@ def test_ended_job(start: Start, tool: Tool, script: str, expected: int, word: s
 def test_job_whose_runner_was_killed(start: Start, tool: Tool) -> None:
     """Its lock is free and its report has no end, so it is told as dead, and its events do not wait for more."""
     run = running(start, tool)
-    runner_pid = run.runner_pid
-    os.kill(runner_pid, signal.SIGKILL)
+    pids = f"pid {run.popen.pid}, child pid {run.runner_pid}"
+    while_running = tool()[1]
+    os.kill(run.runner_pid, signal.SIGKILL)
     run.finish()
     status, screen = tool()
 
     assert 5 == status
     assert screen.startswith("job: runner killed")
-    assert f"  cause       the runner (pid {runner_pid}) was killed\n" in screen
-    assert "died" == tool("list")[1].splitlines()[1].split()[1]
+    assert f"  runner      {pids}\n" in while_running
+    assert f"  cause       the runner ({pids}) was killed\n" in screen
+    assert "runner killed" == re.split("  +", tool("list")[1].splitlines()[1])[1]
     assert "the runner was killed" in tool("events", "-f")[1].splitlines()[-1]
     assert (1, "ascend-job: job is not running\n") == tool("stop")
 
@@ -559,8 +561,12 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
     [
         (("lsit",), 2, "unknown command 'lsit' (did you mean list?)"),
         (("status", "--jsn"), 2, "unknown option '--jsn' (did you mean --json?); see ascend-job status --help"),
-        (("nothing",), 4, "'nothing' is neither a command nor a job on this machine"),
-        (("status", "nothing"), 4, "no job 'nothing' on this machine; see ascend-job list"),
+        (("nothing",), 4, "unknown command 'nothing', and no job 'nothing' on this machine; see ascend-job list"),
+        (
+            ("status", "nothing"),
+            4,
+            "no job 'nothing' on this machine; see ascend-job list, or specify its log directory\n",
+        ),
         (("status", "/no/where"), 4, "'/no/where' is not a directory with the logs of a job"),
         (("limit", "soon"), 2, "invalid value 'soon': expected a duration such as 72h, a change such as +12h or -90m"),
         (("limit", "job", "-1x"), 2, "invalid value '-1x': expected a duration"),

@@ -18,7 +18,7 @@ from ascend_runner.job_tool.live.view import RankView
 from ascend_runner.job_tool.process_meter import ProcessMeter, Usage
 from ascend_runner.job_tool.snapshot import Condition, Snapshot
 
-FINAL = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.DIED})
+FINAL = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_KILLED})
 
 
 class Part:
@@ -36,7 +36,11 @@ class Part:
         """Return the ranks as they are now."""
         self.board = snapshot.read_board(self._job) if self.seen.board else None
         stamp = self._new_stamp()
-        if stamp != self._stamp or (self.seen.board and not self.board) or self.seen.condition is Condition.DIED:
+        if (
+            stamp != self._stamp
+            or (self.seen.board and not self.board)
+            or self.seen.condition is Condition.RUNNER_KILLED
+        ):
             self._stamp = stamp
             self.seen = snapshot.take(self._job)
             self.board = self.seen.board
