@@ -368,7 +368,7 @@ def test_part_of_a_job_is_not_restarted_alone(program: Program, options: tuple[s
     run = program.start(*options, "--max-restarts", "1", "touch", "ran", env=env)
 
     assert 125 == run.finish()
-    assert "--max-restarts cannot be used for a part of a job" in run.screen
+    assert "--max-restarts requires a job of a single node" in run.screen
     assert "sbatch --requeue" in run.screen
     assert not (program.folder / "ran").exists()
     assert not program.log_dir.exists()

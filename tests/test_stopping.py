@@ -219,7 +219,7 @@ def test_end_of_the_grace_is_announced(program: Program) -> None:
     )
 
     assert 7 == run.finish()
-    assert 1 == run.screen.count("INFO grace period of 1 s ended; killing rank 1\n")
+    assert 1 == run.screen.count("INFO grace period of 1 s is over; killing rank 1\n")
 
 
 def test_ctrl_c_after_a_failure(program: Program) -> None:

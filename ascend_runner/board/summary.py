@@ -66,7 +66,7 @@ def writing(spec: JobSpec, board: Board, steps: Optional[Steps], write: Callable
 
 
 def sentence(view: View, steps: Steps, interval: float) -> str:
-    """Sum up a running attempt: "8 of 8 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.31".
+    """Sum up a running attempt: "all 8 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.31".
 
     The age is added to steps and output older than the interval. Return "" if the attempt is being stopped.
     """
@@ -75,7 +75,8 @@ def sentence(view: View, steps: Steps, interval: float) -> str:
     ranks = [rank for rank in view.ranks if rank.rank_id >= 0]
     running = {rank.rank_id: rank for rank in ranks if rank.state is RankState.RUNNING}
     verb = "has" if len(running) == 1 else "have"
-    count = rank_list(running) if len(ranks) == 1 else f"{len(running)} of {len(ranks)} ranks"
+    some = f"all {len(ranks)} ranks" if len(running) == len(ranks) else f"{len(running)} of {len(ranks)} ranks"
+    count = rank_list(running) if len(ranks) == 1 else some
     silences = {
         rank_id: max(0.0, view.seconds - (rank.last_output_after or rank.started_after))
         for rank_id, rank in running.items()

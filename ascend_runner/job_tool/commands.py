@@ -221,7 +221,9 @@ def release(options: Namespace) -> int:
     job = _running(options)
     state = snapshot.take(job).text("state")
     if state != JobState.HOLDING.value:
-        raise RefusedError(f"{job.name} is not held, its state is {state or 'unknown'}; use ascend-job stop to end it")
+        raise RefusedError(
+            f"{job.name} is not held (its state is {state or 'unknown'}); use ascend-job stop to stop it"
+        )
     _terminate(job)
     write_text(f"{job.name}: released (sent SIGTERM to pid {job.pid})\n")
     return DONE

@@ -36,7 +36,7 @@ _NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
     Verdict.NOT_WANTED: "",
     Verdict.USED_UP: "--max-restarts is reached",
     Verdict.SAME_FAILURE: "the same failure occurred too often",
-    Verdict.POINTLESS: "it would fail again",
+    Verdict.POINTLESS: "a restart cannot fix this failure",
     Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
     Verdict.STOPPED: "the job was stopped",
 }

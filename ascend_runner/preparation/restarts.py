@@ -8,8 +8,8 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.settings.model import Settings
 
 OF_A_PART: Final = (
-    "--max-restarts cannot be used for a part of a job, because ranks that are restarted alone wait for the others"
-    " forever; let the platform restart the whole job (Slurm: sbatch --requeue, Volcano: the policy RestartJob,"
+    "--max-restarts requires a job of a single node, because restarted ranks would wait forever for the other nodes;"
+    " let the platform restart the whole job (Slurm: sbatch --requeue, Volcano: the policy RestartJob,"
     " MindCluster: fault-retry-times)"
 )
 

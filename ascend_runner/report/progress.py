@@ -139,7 +139,7 @@ class Progress:
         if state.killed_by:
             self._messages.info(f"received {signal_name(state.killed_by)}; killing {ranks}")
         elif is_grace_over:
-            self._messages.info(f"grace period of {state.grace:g} s ended; killing {ranks}")
+            self._messages.info(f"grace period of {state.grace:g} s is over; killing {ranks}")
 
     def _names(self) -> str:
         return screen.names(self._living, self._job)

@@ -102,8 +102,8 @@ class Requests:
             raise ValueError("the job is being stopped, so its time limit can no longer be changed")
         elapsed = self._now() - self.began
         if seconds is not None and seconds < elapsed:
-            ago = duration(elapsed - seconds)
-            raise ValueError(f"the time limit would be in the past, {ago} ago; use ascend-job stop to stop the job")
+            run, limit = duration(elapsed), duration(max(0.0, seconds))
+            raise ValueError(f"the job has already run for {run}, longer than {limit}; use ascend-job stop to stop it")
         earliest = elapsed + self._checkpoint_grace
         is_put_off = seconds is not None and bool(self._checkpoint_grace) and seconds < earliest
         self.limit = earliest if is_put_off else seconds

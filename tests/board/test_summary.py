@@ -66,7 +66,7 @@ def test_running_job() -> None:
     text = line([*map(running, (-1, 0, 1, 2)), running(3, NOW - 252)], STEP, FakeSteps(2.3125))
 
     assert (
-        "4 of 4 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.3125;"
+        "all 4 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.3125;"
         " rank 3 has written nothing for 4 min 12 s"
     ) == text
 
@@ -75,18 +75,18 @@ def test_running_job() -> None:
     ("ranks", "text"),
     [
         ([running(0)], "rank 0 has been running for 2 h 0 min"),
-        ([running(0), running(1, None), running(2, None)], "3 of 3 ranks have been running for 2 h 0 min"),
+        ([running(0), running(1, None), running(2, None)], "all 3 ranks have been running for 2 h 0 min"),
         (
             [running(0), RankRecord(rank_id=1, ending=Ending())],
             "1 of 2 ranks has been running for 2 h 0 min",
         ),
         (
             [*map(running, range(4)), running(4, 100.0), running(5, 200.0)],
-            "6 of 6 ranks have been running for 2 h 0 min; ranks 4, 5 have written nothing for at least 1 h 56 min",
+            "all 6 ranks have been running for 2 h 0 min; ranks 4, 5 have written nothing for at least 1 h 56 min",
         ),
         (
             [running(0, 100.0), running(1, 120.0)],
-            "2 of 2 ranks have been running for 2 h 0 min; no rank has written anything for 1 h 58 min",
+            "all 2 ranks have been running for 2 h 0 min; no rank has written anything for 1 h 58 min",
         ),
     ],
 )
@@ -150,7 +150,7 @@ def test_lines_of_a_job(program: Program) -> None:
     script = "import os, socket, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM);"
     script += " s.sendto(b'WATCHDOG=1\\nX_STEP=7', os.environ['NOTIFY_SOCKET']); time.sleep(600)"
     run = program.start("--nproc-per-node", "2", "--summary", "0.1", sys.executable, "-c", script)
-    run.wait_for("INFO 2 of 2 ranks have been running for")
+    run.wait_for("INFO all 2 ranks have been running for")
     run.wait_for("; step 7")
     run.send(SIGTERM)
 

@@ -120,7 +120,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
         (
             [
                 "received SIGTERM; stopping 2 ranks, up to 15 s (SIGTERM again to kill)",
-                "grace period of 15 s ended; killing ranks 1, 2",
+                "grace period of 15 s is over; killing ranks 1, 2",
             ],
             [(BOTH, 1.0), (attrs.evolve(BOTH, phase=Phase.KILLING), 16.0)],
         ),
@@ -138,7 +138,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
                     "rank 1 failed (exit status 7); stopping processes that it left behind,"
                     " up to 15 s (Ctrl-C again to kill)"
                 ),
-                "grace period of 15 s ended; killing the remaining processes of rank 1",
+                "grace period of 15 s is over; killing the remaining processes of rank 1",
             ],
             [
                 (Exited(1, FAILURE.ending, has_stragglers=True), 1.0),

@@ -175,8 +175,8 @@ def test_limit_in_the_past(message: dict[str, object], checkpoint_grace: float) 
     with job_with(3600.0, checkpoint_grace) as job:
         refused = str(job.ask(request="limit", **message)["refused"])
 
-        assert refused.startswith("the time limit would be in the past, ")
-        assert refused.endswith(" ago; use ascend-job stop to stop the job")
+        assert refused.startswith("the job has already run for ")
+        assert refused.endswith(", longer than 0.0 s; use ascend-job stop to stop it")
         assert (3600.0, []) == (job.requests.limit, job.wakes + job.told)
 
 
