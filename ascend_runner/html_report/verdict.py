@@ -57,8 +57,10 @@ def verdict_of(sources: Sources, culprit: Members) -> Verdict:
 
 
 def seconds_of(sources: Sources) -> float:
-    """Return how long the job has taken so far."""
+    """Return how long the job has taken so far, or until the last sign of life if the runner was killed."""
     report = sources.report
+    if sources.has_died:
+        return report.number("seconds") or 0.0
     began = report.moment("started_at") or sources.made_at
     return report.number("seconds") or max(0.0, (report.moment("ended_at") or sources.made_at) - began)
 
@@ -75,7 +77,8 @@ def _with_text(pairs: Iterator[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 def _remarks(sources: Sources, count: int) -> Iterator[str]:
     report, seconds = sources.report, seconds_of(sources)
     status, attempt = report.whole("status"), report.whole("attempt")
-    yield f"after {duration(seconds)}" if seconds else ""
+    after = f"after {duration(seconds)}" if seconds else ""
+    yield f"last sign of life {after}" if after and sources.has_died else after
     yield f"exit status {status}" if status else ""
     yield CERTAINTY.get(report.child("cause").text("certainty"), "") if count > 1 else ""
     yield f"attempt {attempt + 1}" if attempt else ""

@@ -21,8 +21,9 @@ JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of i
 LOG_DIR_HELP: Final = "or the directory with its logs"
 DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
 REPORT_TEXT: Final = """\
-If one directory has the reports of several nodes of a job, the report covers all of them: which node caused the failure
-and how certain that is, which nodes did not report, and how far their clocks differ."""
+If the reports of several nodes of a job are in one directory, or are given as several arguments, the report covers all
+of them: which node caused the failure and how certain that is, which nodes did not report, and how far their clocks
+differ."""
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
@@ -91,8 +92,9 @@ def _add_viewers(add: Adder) -> None:
 
 def _add_report(command: ArgumentParser) -> None:
     command.description = f"{command.description} {REPORT_TEXT}"
-    _add_job(command, "the directory with its logs, or its JSON report")
-    text = "the file to write (default: beside the JSON report)"
+    text = f"{JOB_HELP}the directory with its logs, or its JSON report; several are merged as nodes of one job"
+    command.add_argument("jobs", metavar="JOB", nargs="*", help=text + DEFAULT_HELP)
+    text = "the file to write (default: beside the JSON report; in the current directory if several JOBs are given)"
     command.add_argument("-o", "--output", metavar="OUT.html", help=text)
     text = "leave out arguments, hosts, output, and all variables except those that number the ranks; requires -o"
     command.add_argument("--public", action="store_true", help=text)
@@ -148,8 +150,8 @@ def _add_others(add: Adder) -> None:
     completion.add_argument("shell", metavar="bash|zsh|fish", choices=commands.COMPLETIONS, help="the shell")
 
 
-def _add_job(command: ArgumentParser, files: str = LOG_DIR_HELP) -> None:
-    command.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP + files + DEFAULT_HELP)
+def _add_job(command: ArgumentParser) -> None:
+    command.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP + LOG_DIR_HELP + DEFAULT_HELP)
 
 
 def rank_ids(text: str) -> frozenset[int]:

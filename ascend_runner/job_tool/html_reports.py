@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Optional
 
 import attrs
@@ -14,9 +14,9 @@ from ascend_runner import files, report_file
 from ascend_runner.errors import SettingsError
 from ascend_runner.host import terminal
 from ascend_runner.html_report import page, sources
-from ascend_runner.job_tool import jobs, merged_reports, merged_screens, snapshot
+from ascend_runner.job_tool import jobs, killed_runners, merged_reports, merged_screens, snapshot
 from ascend_runner.job_tool.merged_reports import Merged
-from ascend_runner.job_tool.snapshot import is_final
+from ascend_runner.job_tool.snapshot import Condition, is_final
 from ascend_runner.members import Members
 from ascend_runner.text import printable, size
 
@@ -27,8 +27,9 @@ MOST_LINES: Final = 3  # of the log of a suspect, on a screen
 def make(options: Namespace) -> str:
     """Write the HTML report of what `jobs.find` finds, or of a JSON report; return what the command prints.
 
-    Without an output file it is written beside the JSON report, where links lead to the logs. Of a job of several nodes
-    whose reports are in one directory, it is about all of them, and so is what the command prints.
+    Without an output file it is written beside the JSON report, where links lead to the logs, or to the working
+    directory if there are several arguments. Of a job of several nodes whose reports are in one directory, or in those
+    of the arguments, it is about all of them, and so is what the command prints.
 
     Raises:
         OutputError: It cannot be written.
@@ -41,12 +42,15 @@ def make(options: Namespace) -> str:
         raise SettingsError("--public requires -o OUT.html, because the file beside the logs is not public")
     if output and not output.endswith(EXTENSION):
         raise SettingsError(f"invalid output file {output!r}: its name must end in {EXTENSION}")
-    merged = merged_reports.find(options.job, options.environ)
+    words: Sequence[str] = options.jobs
+    word = words[0] if words else None
+    is_one = len(words) <= 1
+    merged = merged_reports.find(word, options.environ) if is_one else merged_reports.of_several(words, options.environ)
     if merged:
         return _of_several_nodes(merged, options)
     if options.json:
-        raise SettingsError("--json requires the reports of several nodes in one directory")
-    report, path, is_alive = _read(options.job, options.environ)
+        raise SettingsError("--json requires the reports of several nodes")
+    report, path, is_alive = _read(word, options.environ)
     found = attrs.evolve(
         sources.gather(report, path),
         has_died=is_alive is False and not is_final(report.text("state")),
@@ -75,7 +79,8 @@ def _written(path: str, data: bytes) -> str:
 def _read(word: Optional[str], environ: Mapping[str, str]) -> tuple[Members, str, Optional[bool]]:
     """Return the report that a word means, its path, and whether the runner lives (None: unknown).
 
-    While an attempt runs, the ranks are as the board shows them.
+    While an attempt runs, the ranks are as the board shows them. If the runner was killed, the report ends with
+    the last sign of life.
     """
     if word and report_file.KIND in os.path.basename(word) and os.path.isfile(word):
         return report_file.read(word), word, None
@@ -84,5 +89,7 @@ def _read(word: Optional[str], environ: Mapping[str, str]) -> tuple[Members, str
     path = jobs.with_its_logs(job).path("report", "json")
     if seen.spare_report:
         return Members(seen.report), path, seen.is_alive
+    if seen.condition is Condition.RUNNER_KILLED:
+        return killed_runners.report_of(seen), path, False
     report = Members({**seen.report, "ranks": list(seen.ranks)}) if seen.board else report_file.read(path)
     return report, path, seen.is_alive

@@ -1,4 +1,4 @@
-"""Reads the reports that the nodes of one job have left in a directory, with what is beside them.
+"""Reads the reports that the nodes of one job have left in a directory or in several, with what is beside them.
 
 A report that cannot be used is passed over with a sentence: anybody may have written the directory.
 """
@@ -17,8 +17,10 @@ from ascend_runner import report_file
 from ascend_runner.diagnosis.first_cause import Place
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.html_report import sources
-from ascend_runner.job_tool import jobs, log_ends, log_files, snapshot
+from ascend_runner.job_tool import jobs, killed_runners, log_ends, log_files, snapshot
+from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.node_reports import node_of
+from ascend_runner.job_tool.snapshot import Condition
 from ascend_runner.members import Members
 from ascend_runner.merge.model import Job, Node
 from ascend_runner.plan.secrets import Masker
@@ -34,9 +36,10 @@ EARLIER_RUN: Final = 900.0
 
 @attrs.frozen(kw_only=True)
 class Folder:
-    """The reports of one job in a directory, by the numbers of their nodes, and what can be concluded from them.
+    """The reports of one job, by the numbers of their nodes, and what can be concluded from them.
 
-    `left_out` are sentences about files that were passed over.
+    `path` is the directory that they were read from, or "" if several were named. `left_out` are sentences about files
+    that were passed over.
     """
 
     path: str
@@ -50,8 +53,19 @@ class Folder:
 
 @attrs.frozen
 class _Found:
-    name: str
+    path: str
+    source: str  # the named path that led to it
     report: Members
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return os.path.basename(self.path)
+
+    @property
+    def directory(self) -> str:
+        """The directory that has the file."""
+        return os.path.dirname(self.path) or "."
 
     @property
     def number(self) -> Optional[int]:
@@ -73,28 +87,44 @@ def has_several(path: str, job_id: Optional[str] = None) -> bool:
     return sum(name.startswith(start) for name in _names(path)) > 1
 
 
-def read(path: str, job_id: Optional[str] = None) -> Folder:
-    """Read the reports of a job, or of the newest one in the directory.
+def read(*paths: str, job_id: Optional[str] = None) -> Folder:
+    """Read the reports of a job, or of the newest one, in directories or files.
 
     Raises:
-        UnreadableError: There are none.
+        UnreadableError: A path has none of the job, or a file cannot be read.
     """
-    found, left_out = [], []
-    for name in _names(path):
-        try:
-            found.append(_Found(name, _read(os.path.join(path, name))))
-        except UnreadableError as error:
-            left_out.append(str(error))
+    left_out: list[str] = []
+    every = [one for path in paths for one in _found(path, left_out)]
+    found = list({os.path.realpath(one.path): one for one in every}.values())
     if job_id is None and found:
         job_id = max(found, key=lambda one: one.began).report.text("job_id")
+    for path in paths:
+        if not any((one.source, one.report.text("job_id")) == (path, job_id) for one in every):
+            of_job = f" of job {job_id!r}" if len(paths) > 1 else ""
+            raise UnreadableError(f"no node report{of_job} found in {path!r}")
     others = {one.report.text("job_id") for one in found} - {job_id}
     if others:
         left_out.append(f"ignored the reports of {counted(len(others), 'other job')}: {abbreviated(sorted(others))}")
-    of_job = _numbered([one for one in found if one.report.text("job_id") == job_id], left_out)
-    if not of_job:
-        raise UnreadableError(f"no node report found in {path!r}")
-    current = _without_earlier_runs(of_job, left_out)
-    return _folder(path, {number: one.report for number, one in sorted(current.items())}, left_out)
+    numbered = _numbered([one for one in found if one.report.text("job_id") == job_id], left_out)
+    current = _without_earlier_runs(numbered, left_out)
+    return attrs.evolve(_folder(dict(sorted(current.items())), left_out), path=paths[0] if len(paths) == 1 else "")
+
+
+def _found(path: str, left_out: list[str]) -> Iterator[_Found]:
+    """Yield the reports in a directory, or the one in a file.
+
+    Raises:
+        UnreadableError: The directory or the file cannot be read.
+    """
+    if os.path.isfile(path):
+        yield _Found(path, path, _read(path))
+        return
+    for name in _names(path):
+        try:
+            inside = os.path.join(path, name)
+            yield _Found(inside, path, _read(inside))
+        except UnreadableError as error:
+            left_out.append(str(error))
 
 
 def _names(path: str) -> list[str]:
@@ -117,15 +147,15 @@ def _numbered(found: Iterable[_Found], left_out: list[str]) -> dict[int, _Found]
     """Return the reports by the numbers of their nodes, the newest of each; those without a number get a free one."""
     numbered: dict[int, _Found] = {}
     unnumbered = []
-    for one in sorted(found, key=lambda one: (-one.began, one.name)):
+    for one in sorted(found, key=lambda one: (-one.began, one.path)):
         if one.number is None:
             unnumbered.append(one)
         elif one.number in numbered:
-            left_out.append(f"ignored {one.name!r}: {numbered[one.number].name!r} is a newer report of the same node")
+            left_out.append(f"ignored {one.path!r}: {numbered[one.number].path!r} is a newer report of the same node")
         else:
             numbered[one.number] = one
     free = (number for number in range(MOST_NODES) if number not in numbered)
-    for one in sorted(unnumbered, key=lambda one: (_first_rank(one.report), one.name)):
+    for one in sorted(unnumbered, key=lambda one: (_first_rank(one.report), one.path)):
         numbered[next(free)] = one
     return numbered
 
@@ -141,29 +171,35 @@ def _without_earlier_runs(found: Mapping[int, _Found], left_out: list[str]) -> d
         for number, one in found.items()
         if (ended := one.report.moment("ended_at")) is not None and max(ended, one.began) + EARLIER_RUN < began
     }
-    left_out += [f"ignored {found[number].name!r}: it is from an earlier run" for number in sorted(earlier)]
+    left_out += [f"ignored {found[number].path!r}: it is from an earlier run" for number in sorted(earlier)]
     return {number: one for number, one in found.items() if number not in earlier}
 
 
-def _folder(path: str, reports: Mapping[int, Members], left_out: Sequence[str]) -> Folder:
-    first = next(iter(reports.values()))
-    job_id = first.text("job_id")
-    logs = {log.rank_id: log.path for log in log_files.find_logs(path, job_id) if log.rank_id >= 0}
-    table = sources.table_of(first, os.path.join(path, "report"), Masker())
+def _folder(found: Mapping[int, _Found], left_out: Sequence[str]) -> Folder:
+    directories = list(dict.fromkeys(one.directory for one in found.values()))
+    reports = {number: one.report for number, one in found.items()}
+    job_id = next(iter(reports.values())).text("job_id")
+    beside = {part.part: part for path in directories for part in jobs.in_directory(path) if part.job_id == job_id}
+    reports.update(_of_killed_runners(reports, beside))
+    logs = {
+        log.rank_id: log.path for path in directories for log in log_files.find_logs(path, job_id) if log.rank_id >= 0
+    }
+    tables = (sources.table_of(one.report, os.path.join(one.directory, "report"), Masker()) for one in found.values())
+    table = next(filter(None, tables), None)
     began = median(report.moment("started_at") or 0.0 for report in reports.values())
     nodes = {number: node_of(report, number) for number, report in reports.items()}
     nodes = {
         number: attrs.evolve(node, is_current=node.ended is None or node.ended >= began)
         for number, node in nodes.items()
     }
-    nodes.update(_incomplete(nodes, path, job_id))
+    nodes.update(_incomplete(nodes, beside))
     every = [*nodes.values(), *_missing(_count(reports), nodes, table)]
     job = Job(
         nodes=tuple(log_ends.with_times(sorted(every, key=lambda node: node.number), reports, logs)),
         places=_places(table, reports),
         addresses=_addresses(table),
     )
-    return Folder(path=path, job_id=job_id, reports=reports, job=job, logs=logs, table=table, left_out=tuple(left_out))
+    return Folder(path="", job_id=job_id, reports=reports, job=job, logs=logs, table=table, left_out=tuple(left_out))
 
 
 def _count(reports: Mapping[int, Members]) -> int:
@@ -172,17 +208,25 @@ def _count(reports: Mapping[int, Members]) -> int:
     return max(max(reports) + 1, max(set(counts), key=counts.count, default=0))
 
 
-def _incomplete(nodes: Mapping[int, Node], path: str, job_id: str) -> Iterator[tuple[int, Node]]:
+def _of_killed_runners(reports: Mapping[int, Members], parts: Mapping[str, FoundJob]) -> Iterator[tuple[int, Members]]:
+    """Yield the reports of the nodes whose runners are known to have been killed, up to the last sign of life."""
+    for number, report in reports.items():
+        part = parts.get(f"-node-{number}")
+        seen = snapshot.take(part) if part and not snapshot.is_final(report.text("state")) else None
+        if seen and seen.condition is Condition.RUNNER_KILLED:
+            yield number, killed_runners.report_of(seen)
+
+
+def _incomplete(nodes: Mapping[int, Node], parts: Mapping[str, FoundJob]) -> Iterator[tuple[int, Node]]:
     """Yield the nodes without a final report whose runners are known to be running, or to have been killed."""
-    incomplete = {f"-node-{number}": number for number, node in nodes.items() if node.problem}
-    for found in jobs.in_directory(path) if incomplete else ():
-        is_alive = found.is_alive() if found.job_id == job_id and found.part in incomplete else None
-        if is_alive is not None:
-            node = nodes[incomplete[found.part]]
-            yield node.number, attrs.evolve(node, problem=_end(found, node.state, is_alive=is_alive))
+    for number, node in nodes.items():
+        part = parts.get(f"-node-{number}") if node.problem else None
+        is_alive = part.is_alive() if part else None
+        if part and is_alive is not None:
+            yield number, attrs.evolve(node, problem=_end(part, node.state, is_alive=is_alive))
 
 
-def _end(job: jobs.FoundJob, state: str, *, is_alive: bool) -> str:
+def _end(job: FoundJob, state: str, *, is_alive: bool) -> str:
     if is_alive:
         return "still running"
     spare = snapshot.spare_report(job)

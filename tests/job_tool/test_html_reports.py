@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from ascend_runner import report_file
+from ascend_runner.board import board
+from ascend_runner.job_tool import jobs
 from tests.helpers.program import Program
-from tests.helpers.waiting import LIMIT
+from tests.helpers.waiting import LIMIT, wait_until
 from tests.job_tool.conftest import Start, Tool
 from tests.job_tool.test_main import running
 
@@ -96,6 +100,28 @@ def test_killed_runner(tmp_path: Path, tool: Tool, state: str, doing: str) -> No
     page = (tmp_path / "job-report.html").read_text()
     assert "<strong>runner killed</strong>" in page
     assert f"The runner was killed while the job was {doing}<" in page
+
+
+@pytest.mark.parametrize("has_board", [True, False])
+def test_last_sign_of_life(start: Start, tool: Tool, program: Program, has_board: object) -> None:
+    """The page about a job whose runner was killed ends with the last sign of life: of its board, or else its logs."""
+    run = running(start, tool)
+    job = jobs.find("job", os.environ)
+    logs = list(program.log_dir.glob("job-proc-*"))
+    wait_until(lambda: all(path.read_text() for path in logs))
+    os.kill(job.runner_pid, signal.SIGKILL)
+    run.finish()
+    began = report_file.read(f"{program.log_dir}/job-report.json").moment("started_at") or 0.0
+    for path in logs:
+        os.utime(path, (began, began + 5000))
+    if not has_board:
+        os.remove(f"{job.run_folder}/{board.NAME}")
+    assert 0 == tool("report", "job")[0]
+    page = (program.log_dir / "job-report.html").read_text()
+
+    assert (True, False) == ("<td>ended" in page, "still running" in page)
+    assert 2 == page.count("<td>6 B</td>")
+    assert (not has_board) == ("last sign of life after 1 h 23 min" in page)
 
 
 def test_usage(tool: Tool, tmp_path: Path) -> None:

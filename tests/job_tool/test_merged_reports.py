@@ -64,7 +64,7 @@ def test_unfinished_report(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_incomplete_report_of_this_machine(program: Program, tool: Tool) -> None:
-    """The lock of its runner shows whether a node is still running, or the runner was killed."""
+    """The lock of its runner shows whether a node is still running, or the runner was killed, as were its ranks."""
     node_folders.write(program.log_dir, 2, culprit=9)
     place = ("--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--nproc-per-node", "1")
     own = ("--log-dir", str(program.log_dir), "--html", "never")
@@ -77,9 +77,11 @@ def test_incomplete_report_of_this_machine(program: Program, tool: Tool) -> None
     os.kill(job.runner_pid, signal.SIGKILL)
     run.finish()
     killed = screen(tool, str(program.log_dir))
+    page = (program.log_dir / "job-report.html").read_text()
 
     assert any("still running" in line for line in alive), alive
     assert any("the runner was killed (last state: running)" in line for line in killed), killed
+    assert (True, False) == ("<td>ended" in page, "still running" in page)
 
 
 def test_json(tool: Tool, tmp_path: Path) -> None:
@@ -122,8 +124,63 @@ def test_earlier_run(tmp_path: Path) -> None:
     found = report_folder.read(str(tmp_path))
 
     assert [True, True, False, True] == [node.has_report for node in found.job.nodes]
-    assert ("ignored 'job-report-node-2.json': it is from an earlier run",) == found.left_out
+    assert (f"ignored '{tmp_path}/job-report-node-2.json': it is from an earlier run",) == found.left_out
     assert (*range(16, 24),) == found.job.nodes[2].rank_ids
+
+
+def spread(folder: Path, count: int) -> list[str]:
+    """Write the reports of nodes, the logs beside them, into a directory each; the last one is given as a file."""
+    node_folders.write(folder, count, culprit=9)
+    for number in range(count):
+        path = folder / f"node{number}"
+        path.mkdir()
+        names = (f"*-node-{number}.json", *(f"*-rank-{rank_id}-*" for rank_id in range(8 * number, 8 * number + 8)))
+        for found in [found for name in names for found in folder.glob(name)]:
+            found.rename(path / found.name)
+    (path / f"job-report-node-{count - 1}.json").rename(path / "report.json")
+    return [*(str(folder / f"node{number}") for number in range(count - 1)), str(path / "report.json")]
+
+
+def test_several_directories(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directories and reports are merged as nodes of one job, with the logs beside them, in the working directory."""
+    paths = spread(tmp_path, 3)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    lines = screen(tool, *paths)
+
+    assert "job: failed; final reports from 3 of 3 nodes" == lines[0]
+    assert lines[1].startswith("  cause   rank 9 on node 1 (worker-1)")
+    assert "          | last words of 9" in lines
+    assert lines[-1].startswith("wrote job-report.html (")
+
+
+def test_same_node_in_several_directories(tmp_path: Path) -> None:
+    """Of two reports of the same node the newer one counts, with a note; a path that is named twice is read once."""
+    paths = spread(tmp_path, 3)
+    (tmp_path / "old").mkdir()
+    recent = {"started_at": "2026-11-22T09:47:35+08:00"}
+    node_folders.put(tmp_path / "old", "job-report-node-1.json", node_folders.report(1, 3, 9, **recent))
+    found = report_folder.read(*paths, str(tmp_path / "old"), paths[0])
+
+    assert (1, 3) == (len(found.left_out), len(found.reports))
+    assert found.left_out[0].startswith(f"ignored '{tmp_path}/old/job-report-node-1.json': ")
+    assert f"{tmp_path}/node1" == str(Path(found.logs[9]).parent)
+
+
+def test_wrong_arguments(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path without a report of the same job, or one that cannot be read, is one sentence, and nothing is written."""
+    paths = spread(tmp_path, 2)
+    for name in ("other", "empty", "here"):
+        (tmp_path / name).mkdir()
+    node_folders.put(tmp_path / "other", "b-report-node-0.json", node_folders.report(0, 2, 9, **EARLIER, job_id="b"))
+    (tmp_path / "damaged.json").write_text("{")
+    monkeypatch.chdir(tmp_path / "here")
+    wrong = [*(str(tmp_path / name) for name in ("other", "empty", "damaged.json", "missing")), ""]
+    answers = [tool("report", paths[0], word) for word in wrong]
+
+    assert [2, 2, 2, 4, 2] == [status for status, _text in answers]
+    assert [1, 1, 1, 1, 1] == [text.count("\n") for _status, text in answers], answers
+    assert not list((tmp_path / "here").iterdir())
 
 
 def test_ends_before_starts(tmp_path: Path) -> None:

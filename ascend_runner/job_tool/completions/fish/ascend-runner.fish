@@ -150,10 +150,11 @@ complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -l listen -d 'se
 complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -l textfile -d 'write the metrics to a file in DIR for node-exporter until the job ends' -r -f -a '(__fish_complete_directories (commandline -ct))'
 complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -l every -d 'time between writes of --textfile (default: 15s)' -r -f -a ''
 complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -f -a '(__ascend_runner_jobs)'
-complete -c ascend-job -n __fish_use_subcommand -a report -d 'Write the report of a job as an HTML file. If one directory has the reports of several nodes of a job, the report covers all of them: which node caused the failure
-and how certain that is, which nodes did not report, and how far their clocks differ.'
+complete -c ascend-job -n __fish_use_subcommand -a report -d 'Write the report of a job as an HTML file. If the reports of several nodes of a job are in one directory, or are given as several arguments, the report covers all
+of them: which node caused the failure and how certain that is, which nodes did not report, and how far their clocks
+differ.'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -s h -l help -d 'show help'
-complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report)' -r -F
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report; in the current directory if several JOBs are given)' -r -F
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -l public -d 'leave out arguments, hosts, output, and all variables except those that number the ranks; requires -o'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -l json -d 'print the verdict on several nodes as JSON'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -f -a '(__ascend_runner_jobs)'
