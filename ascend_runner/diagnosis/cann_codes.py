@@ -12,7 +12,7 @@ from typing import Final
 
 LETTERED: Final = """
 EI0001 root an HCCL environment variable has an invalid value
-EI0002 peer timeout waiting for a peer in a collective: it died, is slow, or runs a different collective
+EI0002 peer waited for a peer that died, is slow, or runs a different collective
 EI0003 root a collective was called with an invalid argument
 EI0004 root HCCL cannot parse the rank table
 EI0005 root ranks called the same collective with different arguments
@@ -29,9 +29,9 @@ EI0015 peer some ranks did not join the communicator in time
 EI0016 root a setting is invalid or differs between nodes (such as the TLS switch)
 EI0017 root the rank table lacks an entry
 EI0018 either UB transfer failed: network fault, or the peer exited
-EI0019 root host port already in use: a leftover process, or two jobs on one server
+EI0019 root the host port is taken: a leftover process, or two jobs on one server
 EI0020 root device port 16666 already in use: a leftover process, or two ranks on one device
-EJ0001 root device still in use, usually by a job that was just killed: wait 10 s, kill leftover processes
+EJ0001 root device still held, usually by a job that was just killed: wait 10 s, kill leftover processes
 EJ0002 root the device's network port is down
 EJ0003 root the device's IP address and port cannot be bound: a leftover process, or two ranks on one device
 EJ0004 root the device's IP address is invalid: check hccn_tool and the rank table

@@ -92,8 +92,8 @@ def meaning(
 CRASHES: Final = frozenset({SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})  # what native code dies of
 
 _MEANINGS: Final[Mapping[int, str]] = {
-    SIGSEGV: "native code accessed invalid memory, usually an extension built for another version of Python, CANN or"
-    " the framework",
+    SIGSEGV: "native code touched memory that it must not access, usually an extension built for another version of"
+    " Python, CANN or the framework",
     SIGILL: "illegal CPU instruction: a package was built for another type of CPU",
     SIGFPE: "integer division by zero in native code",
     SIGABRT: "native code aborted: a failed assertion, an uncaught C++ exception or a corrupted heap; see the last"
@@ -128,7 +128,7 @@ def _killed(circumstances: Circumstances) -> str:
             f" machine since the start of the job {_memory(circumstances)}"
         )
     if circumstances.own_oom_kills is None and circumstances.machine_oom_kills is None:
-        return "killed by SIGKILL, usually by the OOM killer; this system does not report OOM kills"
+        return "killed by SIGKILL, usually by the kernel for lack of memory; this system does not report OOM kills"
 
     return "killed by SIGKILL: by the platform, the driver, another process, or itself; the kernel reports no OOM kill"
 

@@ -18,9 +18,9 @@ root device busy or unavailable = device in use by another process
 # MindSpore ascend_memory_adapter.cc; vLLM worker/worker_base.py, gpu_worker.py and kv_cache_utils.py; TensorFlow
 # bfc_allocator.cc; torch_npu NPUCachingAllocator.cpp; torch CUDACachingAllocator.cpp; cuBLAS and CUDA status names;
 # NCCL checks.h; CANN npu_driver.cc
-root Device memory isn't enough = not enough device memory: use a smaller batch, or free the device of other processes
+root Device memory isn't enough = out of memory on the device: use a smaller batch, or stop other processes on it
     memory isn't enough|Allocate (?:device )?memory failed
-root no memory for cache blocks = not enough device memory: use a smaller batch, or free the device of other processes
+root no memory for cache blocks = out of memory on the device: use a smaller batch, or stop other processes on it
     No available memory for the cache blocks
 root KV cache = not enough device memory for the KV cache: reduce the maximum model length
     larger than the (?:available KV cache memory|maximum number of tokens that can be stored in KV cache)
@@ -28,16 +28,16 @@ root free memory on startup = not enough free device memory: free the device of 
     Free memory on device .*on startup .*is less than desired
 root OOM when allocating tensor = not enough memory on the device that the message names: use a smaller batch
     OOM when allocating tensor
-root NPU out of memory = not enough device memory: use a smaller batch, or free the device of other processes
+root NPU out of memory = out of memory on the device: use a smaller batch, or stop other processes on it
     NPU out of memory
-root CUDA out of memory = not enough device memory: use a smaller batch, or free the device of other processes
+root CUDA out of memory = out of memory on the device: use a smaller batch, or stop other processes on it
     CUDA out of memory
-root halMemAlloc failed = not enough device memory: use a smaller batch, or free the device of other processes
+root halMemAlloc failed = out of memory on the device: use a smaller batch, or stop other processes on it
     hal(?:Mem|Host\w*)Alloc failed|heap_alloc\w* out of memory
-root CUDA error: out of memory = not enough device memory: use a smaller batch, or free the device of other processes
+root CUDA error: out of memory = out of memory on the device: use a smaller batch, or stop other processes on it
     CU\w+_STATUS_ALLOC_FAILED|(?:CUDA|HIP) error: out of memory|cuda failure .{0,3}'out of memory
     |CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation
-root malloc device memory failed = not enough device memory: use a smaller batch, or free the device of other processes
+root malloc device memory failed = out of memory on the device: use a smaller batch, or stop other processes on it
     (?:malloc|alloc\w*) (?:\w+ )?device memory failed|memory not enough
 # CUDA error strings; CANN task scheduler (RTS_HWTS)
 root device-side assert = an index is out of range or an assertion failed in a kernel
@@ -67,7 +67,7 @@ root DataLoader worker ended = a data loader worker ended unexpectedly
     DataLoader worker .*exited unexp|multiprocessing/resource_sharer\.py", line \d+, in detach
 # torch elastic/multiprocessing/errors; DeepSpeed launcher/launch.py; CPython subprocess.py; Open MPI and PRRTE; bash
 # jobs.c and srun (strsignal(3))
-root SIGKILL = killed by SIGKILL, usually by the OOM killer
+root SIGKILL = killed by SIGKILL, usually by the kernel for lack of memory
     signal SIGKILL|Signal 9 \((?:SIGKILL|Killed)\)|Signals\.SIGKILL|exitcode\s*: -9|return code = -9\b
     |(?:line \d+: +\d+|srun: .*tasks? \S+:) Killed\b
 # vLLM multiproc_executor.py; CPython concurrent/futures/process.py; HF datasets utils/py_utils.py
@@ -128,7 +128,7 @@ root EOFError = input() reached the end of standard input
     EOFError: EOF when reading a line
 # torch elastic/multiprocessing/errors; DeepSpeed launcher/launch.py; CPython subprocess.py; Open MPI and PRRTE; bash
 # jobs.c and srun (strsignal(3))
-root SIGSEGV = killed by SIGSEGV: native code accessed invalid memory
+root SIGSEGV = killed by SIGSEGV: native code touched memory that it must not access
     signal SIGSEGV|Signal 11 \((?:SIGSEGV|Segmentation fault)\)|Signals\.SIGSEGV|exitcode\s*: -11|return code = -11\b
     |(?:line \d+: +\d+|srun: .*tasks? \S+:) Segmentation fault
 root SIGABRT = killed by SIGABRT: native code aborted
@@ -201,7 +201,7 @@ root Name or service not known = cannot resolve the host name of node 0: check M
     Name or service not known|Temporary failure in name resolution|gai error
 root Cannot assign requested address = an address is not one of this server's: check MASTER_ADDR
     Cannot assign requested address|EADDRNOTAVAIL
-root Address already in use = port already in use: a leftover process, or two jobs on one server
+root Address already in use = the port is taken: a leftover process, or two jobs on one server
     address already in use|EADDRINUSE
 root no such network interface = no such network interface: check GLOO_SOCKET_IFNAME and its like
     Unable to find address for: |no socket interface found

@@ -75,8 +75,9 @@ def test_wrong_build() -> None:
 
 def test_killed_without_counters() -> None:
     """Without counters nothing is claimed."""
-    assert "killed by SIGKILL, usually by the OOM killer; this system does not report OOM kills" == meaning(
-        KILLED, Circumstances()
+    assert (
+        "killed by SIGKILL, usually by the kernel for lack of memory; this system does not report OOM kills"
+        == meaning(KILLED, Circumstances())
     )
 
 
