@@ -12,7 +12,7 @@ from typing import Final
 
 LETTERED: Final = """
 EI0001 root an HCCL environment variable has an invalid value
-EI0002 peer waited for a peer that died, is slow, or runs a different collective
+EI0002 peer timeout: waited for a peer that died, is slow, or runs a different collective
 EI0003 root a collective was called with an invalid argument
 EI0004 root HCCL cannot parse the rank table
 EI0005 root ranks called the same collective with different arguments

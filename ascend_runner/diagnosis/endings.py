@@ -130,7 +130,10 @@ def _killed(circumstances: Circumstances) -> str:
     if circumstances.own_oom_kills is None and circumstances.machine_oom_kills is None:
         return "killed by SIGKILL, usually by the kernel for lack of memory; this system does not report OOM kills"
 
-    return "killed by SIGKILL: by the platform, the driver, another process, or itself; the kernel reports no OOM kill"
+    return (
+        "killed by SIGKILL, sent by the platform, the driver, another process or the rank itself; the kernel reports no"
+        " OOM kill"
+    )
 
 
 def _memory(circumstances: Circumstances) -> str:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -137,7 +136,7 @@ class Recorder:
         is_from_outside = isinstance(cause, (SignalReceived, LimitReached))
         root = diagnosis.root if diagnosis and not is_from_outside else None
         failed = {*(root.alike if root else ()), *(rank_id for rank_id in findings if self._has_failed(rank_id))}
-        stopped = self._stopped_ranks() - failed
+        stopped = self._stopped.rank_ids - failed
         return Outcome(
             cause=cause,
             ranks=tuple(
@@ -157,7 +156,7 @@ class Recorder:
     def _diagnose(self, masker: Masker, warn: Callable[[str], None]) -> Diagnosis | None:
         """Explain the ranks that failed by themselves; the output of those that were stopped may have the cause."""
         exited = sorted(self._exited.values(), key=lambda entry: entry[1])
-        stopped_ranks = self._stopped_ranks()
+        stopped_ranks = self._stopped.rank_ids
         failures = [
             (event, self._outputs[event.rank_id])
             for event, _at in exited
@@ -174,21 +173,6 @@ class Recorder:
         first = self._state.cause.rank_id if isinstance(self._state.cause, Exited) else None
         investigation = attrs.evolve(self.investigation(), masker=masker)
         return investigation.diagnose(failures, stopped, first, warn, is_disk_hung=self.is_disk_hung)
-
-    def _stopped_ranks(self) -> frozenset[int]:
-        """Return the ranks that were stopped, except those that something else killed.
-
-        A process that the OOM killer has chosen takes a while to end, so its peers may have noticed and ended before.
-        """
-        if not isinstance(self._state.cause, Exited):
-            return self._stopped.rank_ids
-        return frozenset(rank_id for rank_id in self._stopped.rank_ids if not self._was_killed_by_others(rank_id))
-
-    def _was_killed_by_others(self, rank_id: int) -> bool:
-        exited = self._exited.get(rank_id)
-        return (
-            exited is not None and exited[0].ending.signum == SIGKILL and SIGKILL not in self._signals.get(rank_id, {})
-        )
 
     def _record(self, rank_id: int, finding: Finding | None, masker: Masker, *, is_stopped: bool) -> RankRecord:
         spec, output, reaped = self._specs[rank_id], self._outputs[rank_id], self._reaped.get(rank_id)

@@ -61,7 +61,8 @@ def test_killed_by_somebody() -> None:
     circumstances = Circumstances(own_oom_kills=0, machine_oom_kills=0)
 
     assert (
-        "killed by SIGKILL: by the platform, the driver, another process, or itself; the kernel reports no OOM kill"
+        "killed by SIGKILL, sent by the platform, the driver, another process or the rank itself; the kernel reports"
+        " no OOM kill"
     ) == meaning(KILLED, circumstances)
     assert not is_out_of_memory(KILLED, circumstances)
 

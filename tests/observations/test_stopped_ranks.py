@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from signal import SIGTERM
+from signal import SIGKILL, SIGTERM
 from typing import Final
 
 import pytest
 
 from ascend_runner.board import board, reader
-from ascend_runner.observations.facts import CheckpointEnded, Fact, RankOutput
+from ascend_runner.observations.facts import CheckpointEnded, Fact, RankOutput, SignalsSent
 from ascend_runner.observations.rank_record import RankState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.events import Cause, Ending, Exited, SignalReceived, Spawned
@@ -56,9 +56,19 @@ def state(phase: Phase, cause: Cause | None = None, stopped: frozenset[int] = fr
             ],
             "SSS",
         ),
+        (
+            [
+                FAILURE,
+                state(Phase.TERMINATING, FAILURE, ALL - {0}),
+                Exited(1, Ending(signum=SIGKILL)),
+                SignalsSent({2: SIGKILL}),
+                Exited(2, Ending(signum=SIGKILL)),
+            ],
+            "FFS",
+        ),
         ([Exited(rank_id, Ending()) for rank_id in range(3)], "..."),
     ],
-    ids=["failure", "same moment", "signal", "unsaved", "saved before", "success"],
+    ids=["failure", "same moment", "signal", "unsaved", "saved before", "killed by another", "success"],
 )
 def test_board_and_report_agree(facts: Sequence[Fact], states: str) -> None:
     """While a job ends, its board has the states that its report gets."""
