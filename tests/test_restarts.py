@@ -288,7 +288,7 @@ def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) 
     assert 7 == report["attempts"][0]["status"]
     sentence = f"{signal.Signals(signum).name}; the previous attempt failed: rank 0 failed: exit status 7"
     assert sentence in report["cause"]["sentence"]
-    assert f"\n  before rank 0 failed: exit status 7\n  log    {program.log_dir}/" in run.screen
+    assert f"\n  before rank 0 failed: exit status 7 (likely the cause)\n  log    {program.log_dir}/" in run.screen
     assert "\n  rerun  sh " in run.screen
 
 
@@ -303,7 +303,7 @@ def test_stop_signal_during_a_further_attempt(program: Program) -> None:
     sentence = "stopped by SIGTERM; the previous attempt failed: rank 0 failed: exit status 7"
     assert ("stopped", "interrupted", 2) == (report["state"], report["cause"]["kind"], len(report["attempts"]))
     assert sentence == report["cause"]["sentence"]
-    assert f"\n  before rank 0 failed: exit status 7\n  log    {program.log_dir}/" in run.screen
+    assert f"\n  before rank 0 failed: exit status 7 (likely the cause)\n  log    {program.log_dir}/" in run.screen
 
 
 def test_other_signals_do_not_end_the_delay(program: Program) -> None:
