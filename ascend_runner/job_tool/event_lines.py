@@ -10,8 +10,9 @@ from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
+from ascend_runner.job_tool import snapshot
 from ascend_runner.job_tool.jobs import FoundJob, with_its_logs
-from ascend_runner.job_tool.snapshot import STATES, is_final, spare_report
+from ascend_runner.job_tool.snapshot import STATES, is_final
 from ascend_runner.job_tool.watching import INTERVAL, FileWatch, JobEnd
 from ascend_runner.lifecycle import event_text
 from ascend_runner.text import shown
@@ -49,7 +50,7 @@ def lines(job: FoundJob, *, follows: bool) -> Iterator[str]:
             watch.wait(None if end.locks else INTERVAL, *end.locks)
     if not is_alive and not is_final(state):
         lost = "the job has ended; its last events could not be written"
-        yield lost if spare_report(job) else "the runner was killed; no more events"
+        yield lost if is_final(snapshot.take(job).text("state")) else "the runner was killed; no more events"
 
 
 def _read(line: bytes) -> tuple[str, str]:

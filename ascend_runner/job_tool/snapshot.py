@@ -178,7 +178,7 @@ def _read_report(job: FoundJob) -> tuple[Mapping[str, object], str]:
 
 
 def spare_report(job: FoundJob) -> str:
-    """Return the path of the final report of a job if there was no room for it beside the logs, "" if there was."""
+    """Return the path of the report of a job that could not be written beside the logs, "" if it could."""
     path = run_folder.spare_report(job.run_folder)
     return path if os.path.isfile(path) else ""
 

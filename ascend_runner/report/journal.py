@@ -245,7 +245,7 @@ class Journal:
         self._page.close()
 
     def _remark(self, name: str, members: Mapping[str, object]) -> None:
-        """Write a line of the events for something else than a change of the state."""
+        """Write a line of the events for anything other than a change of state."""
         self._events.remark(name, {"state": self.job.state.value, "attempt": self.job.attempt, **members})
 
     def _note_finding(self, finding: NodeFinding) -> None:
@@ -257,10 +257,11 @@ class Journal:
     def _end(self, limit: float) -> None:
         """Wait for the report of an attempt or job that has ended, and tell Kubernetes how the job has ended."""
         self.flush(limit)
-        if self.job.state.is_final:
-            self.writer.write_spare(limit)
+        if self.job.state is JobState.RESTARTING:
+            return
+        self.writer.write_spare(limit)
         cause = self._report["cause"]
-        if self.job.state is not JobState.RESTARTING and isinstance(cause, Mapping):
+        if isinstance(cause, Mapping):
             bounded.call(limit, functools.partial(write_last_cause, self.termination_log, str(cause["sentence"])))
 
     def _replace_unfinished(self) -> None:

@@ -1,6 +1,7 @@
-"""Writes the report of a job through its disk, and a final one that this disk does not take to the run directory.
+"""Writes the report of a job through its disk.
 
-A report that ends with "running" would look like that of a runner that was killed.
+The report of a job that has ended or is held, if it cannot be written there, is written to the run directory instead:
+one that ends with "running" would look like that of a runner that was killed, or could not be released.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ NO_RESPONSE: Final = "no response from its disk"
 class ReportWriter:
     """Writes the report of one job. `problem` says why the newest one is not in its file, "" if it is.
 
-    `spare_path` is where a final report is written that is not in its file, "" if there is no such place.
+    `spare_path` is where the report of a job that has ended or is held is written if it cannot be written to its file,
+    "" if there is no such place.
     """
 
     def __init__(self, disk: Disk) -> None:

@@ -92,7 +92,7 @@ def write_job_file(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
 
 
 def spare_report(folder: str) -> str:
-    """Return the path of the final report of a job if it cannot be written beside the logs, "" without a directory."""
+    """Return the path for a report that cannot be written beside the logs, "" without a directory."""
     return os.path.join(folder, REPORT_FILE) if folder else ""
 
 

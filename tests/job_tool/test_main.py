@@ -257,6 +257,24 @@ def test_final_report_that_could_not_be_written(start: Start, tool: Tool, progra
     assert "<strong>succeeded</strong>" in (program.log_dir / "job-report.html").read_text()
 
 
+def test_held_job_whose_report_could_not_be_written(start: Start, tool: Tool, program: Program) -> None:
+    """It is shown as held and can be released; a runner that is killed while the job is held has not ended it."""
+    report = program.log_dir / "job-report.json"
+    block = f"until mkdir {report}; do rm {report}; done 2>/dev/null; exit 7"
+    run = start(block, "--hold", "1h", ranks=1)
+    run.wait_for("  release with ")
+    held, (released, _sentence) = tool(), tool("release")
+    status = run.finish()
+    killed = start(block, "--hold", "1h", ranks=1)
+    killed.wait_for("  release with ")
+    os.kill(killed.runner_pid, signal.SIGKILL)
+    killed.finish()
+
+    assert held[1].startswith("job: holding, started ")
+    assert (0, 7) == (released, status)
+    assert "the runner was killed; no more events" == tool("events", "-f")[1].splitlines()[-1]
+
+
 def test_limit_of_a_held_job(start: Start, tool: Tool) -> None:
     """As soon as the screen says that a job is held, a time limit is refused."""
     run = start("exit 7", "--hold", "1h", ranks=1)
