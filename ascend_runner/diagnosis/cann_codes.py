@@ -25,7 +25,7 @@ EI0011 root not enough device memory for HCCL's buffers
 EI0012 either SDMA copy between devices failed: hardware fault, invalid address, or the peer exited
 EI0013 either RoCE transfer failed: network fault, or the peer exited
 EI0014 root a value in the rank table does not match the devices
-EI0015 peer some ranks did not join the communicator in time
+EI0015 peer some ranks never joined the communicator
 EI0016 root a setting is invalid or differs between nodes (such as the TLS switch)
 EI0017 root the rank table lacks an entry
 EI0018 either UB transfer failed: network fault, or the peer exited

@@ -12,15 +12,15 @@ PEERS: Final = r"""
 peer lost communication with a remote daemon = mpirun lost another node: its daemon, the node or the network failed
     (?:ORTE|PRTE) has lost communication with a remote daemon
 # HCCL topology detection and transport; torch_npu and torch ProcessGroup*.cpp watchdogs
-peer Failed to connect agent = some ranks did not join the communicator in time
+peer Failed to connect agent = some ranks never joined the communicator
     Failed to connect agent
-peer topo exchange server get socket timeout = some ranks did not join the communicator in time
+peer topo exchange server get socket timeout = some ranks never joined the communicator
     topo exchange server get socket timeout
 peer wait socket establish timeout = no connection to a peer within HCCL_CONNECT_TIMEOUT: it may not have started
     wait socket establish timeout
 either cqe error status[12] = transfer between devices failed after retries: network fault, or the peer exited
     cqe error status\[12\]
-peer watchdog timeout = a collective timed out: a peer did not join it, is slow, or exited
+peer watchdog timeout = a collective timed out: it waited for a peer that is missing, slow or has exited
     watchdog (?:thread terminated .*|caught )collective operation timeout
 either heartbeat monitor = a process group's watchdog is stuck, usually because a peer did not join a collective
     heartbeat monitor (?:timed out|thread)
@@ -37,22 +37,22 @@ peer coordination service = a peer exited, or the network failed
 # Horovod common/common.h (SHUT_DOWN_ERROR)
 peer Horovod has been shut down = another rank has failed or ended
     Horovod has been shut down
-peer collective timeout = a collective timed out: a peer did not join it, is slow, or exited
+peer collective timeout = a collective timed out: it waited for a peer that is missing, slow or has exited
     due to (?:collective timeout|watchdog hang)|watchdog got stuck for
 peer ncclRemoteError = a peer exited, or the network failed
     ncclRemoteError
 peer remote process exited or there was a network error = a peer exited, or the network failed
     remote process exited or there was a network error
-peer taking the entire process down = a collective timed out: a peer did not join it, is slow, or exited
+peer taking the entire process down = a collective timed out: it waited for a peer that is missing, slow or has exited
     taking the entire process down
 # torch c10d TCPStore.cpp, ProcessGroupGloo.cpp; gloo transport/tcp
 peer recvValue failed = a peer exited, or the network failed
     recvValue\w* failed|remote server shutdown or crash|Failed to recv, got 0 bytes
 peer connectFullMesh failed = no connection to a peer: not started, exited or unreachable
     connectFullMesh failed
-peer store timeout = a collective timed out: a peer did not join it, is slow, or exited
+peer store timeout = a collective timed out: it waited for a peer that is missing, slow or has exited
     wait timeout after \d+ms|Timed out waiting (?:\d+ms )?for (?:recv|send|key)|store->get\('[^']+'\) got error
-peer monitored barrier failed = a collective timed out: a peer did not join it, is slow, or exited
+peer monitored barrier failed = a collective timed out: it waited for a peer that is missing, slow or has exited
     monitoredBarrier|failed to pass monitoredBarrier|Ranks? .* failed to (?:report|reach)
 # MindSpore distributed/cluster/topology and msrun; torch c10d rendezvous
 peer Failed to connect to the meta server = cannot reach MindSpore's scheduler
