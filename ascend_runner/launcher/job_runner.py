@@ -250,8 +250,9 @@ class JobRunner:
             last = self.journal.with_reruns(outcome, environ, self._limit) if outcome.cause else None
             outcome = attrs.evolve(outcome, cause=end, root=None, suspected_peer=None, last_failure=last)
             document = self.journal.finish(outcome, environ, self._limit)
-        problem = self.journal.writer.problem
-        self._outcome = attrs.evolve(outcome, report=document, report_problem=problem, exit_verdict=job.exit_verdict)
+        place, problem = self.journal.writer.place, self.journal.writer.problem
+        outcome = attrs.evolve(outcome, report=document, report_place=place, report_problem=problem)
+        self._outcome = attrs.evolve(outcome, exit_verdict=job.exit_verdict)
         if job.state is JobState.RESTARTING:
             self._last_failure = outcome
         else:

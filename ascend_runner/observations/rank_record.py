@@ -99,7 +99,8 @@ class Outcome:
     `last_failure` is the last attempt that failed, if something else ended the job after it; `ranks` are those of
     the newest attempt. `unsaved` are the ranks that failed when they were to save a checkpoint before a stop.
     `exit_verdict` is the exit status of the runner if that is not `status`, but says whether a retry may help.
-    `report` is the content of the report file, see report/README.md; `report_problem` is why it could not be written.
+    `report` is the content of the report file, see report/README.md; `report_problem` says why it could not be written,
+    "" if it was, and `report_place` is the path where it was written, in that case in the run directory, or "".
     """
 
     cause: Optional[Cause]
@@ -118,6 +119,7 @@ class Outcome:
     exit_verdict: Optional[int] = None
     report: Mapping[str, object] = attrs.field(factory=dict, repr=False)
     report_problem: str = ""
+    report_place: str = ""
 
     @property
     def status(self) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from types import ModuleType
 from typing import Callable, Final
@@ -20,6 +19,7 @@ from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import document
 from ascend_runner.report.disk import Disk
+from ascend_runner.report.report_writer import ReportWriter
 
 LIMIT: Final = 0.5  # seconds that the runner waits for the page when everything else is done
 
@@ -46,10 +46,9 @@ class PageWriter:
             with suppress(AscendRunnerError):  # the limit of processes
                 self._loading = bounded.start_thread(load)
 
-    def write(
-        self, spec: JobSpec, report: Mapping[str, object], tell: Callable[[str], None], limit: float = LIMIT
-    ) -> None:
+    def write(self, spec: JobSpec, reports: ReportWriter, tell: Callable[[str], None], limit: float = LIMIT) -> None:
         """Write the page and report its path, or how to write it later if that takes longer than `limit` seconds."""
+        report = reports.newest
         written: list[str] = []
 
         def write_now() -> None:
@@ -64,8 +63,9 @@ class PageWriter:
 
         self._disk.put(spec.html_path, write_now)
         if not self._disk.wait(limit):
-            command = f"ascend-job report {shlex.quote(spec.report_path)}"
-            tell(f"HTML report: not finished within {limit:g} s; run {command} to write it")
+            place = reports.place
+            hint = f"; run ascend-job report {shlex.quote(place)} to write it" if place else ""
+            tell(f"HTML report: not finished within {limit:g} s{hint}")
         elif written:
             tell(f"HTML report: {spec.html_path}")
 

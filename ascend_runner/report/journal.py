@@ -227,7 +227,7 @@ class Journal:
     def write_page(self, tell: Callable[[str], None], limit: float = html_page.LIMIT) -> None:
         """Write the report as HTML if the plan has one for this state, and report its path."""
         if self.job.state in self.spec.html_states:
-            self._page.write(self.spec, self._report, tell, limit)
+            self._page.write(self.spec, self.writer, tell, limit)
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
         """Wait at most `limit` seconds until everything has been written."""

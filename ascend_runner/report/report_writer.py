@@ -21,7 +21,7 @@ NO_RESPONSE: Final = "no response from its disk"
 
 
 class ReportWriter:
-    """Writes the report of one job. `problem` says why the newest one is not in its file, "" if it is.
+    """Writes the report of one job. `newest` is the newest one.
 
     `spare_path` is where the report of a job that has ended or is held is written if it cannot be written to its file,
     "" if there is no such place.
@@ -29,32 +29,49 @@ class ReportWriter:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._newest: Mapping[str, object] = {}
-        self.problem = ""
+        self.newest: Mapping[str, object] = {}
+        # The newest report that has been written, and its path.
+        self._kept: tuple[Mapping[str, object], str] = self.newest, ""
+        # The newest report whose write has ended, and why it failed, "" if it did not.
+        self._tried: tuple[Mapping[str, object], str] = self.newest, ""
         self.spare_path = ""
+
+    @property
+    def place(self) -> str:
+        """The path of the newest report, "" if it has not been written."""
+        report, path = self._kept
+        return path if report is self.newest else ""
+
+    @property
+    def problem(self) -> str:
+        """Why the newest report is not in its file, "" if it is."""
+        report, problem = self._tried
+        return problem if report is self.newest else NO_RESPONSE
 
     def put(self, path: str, report: Mapping[str, object]) -> None:
         """Queue a write of the report; of several that wait for the disk, only the newest is written."""
-        self._newest, self.problem = report, NO_RESPONSE
+        self.newest = report
         self._disk.put(path, partial(self._write, path, report))
 
     def write_spare(self, limit: float) -> None:
         """Write the newest report to the spare path, within `limit` seconds, if it is not in its file."""
-        path, report = self.spare_path, self._newest
+        path, report = self.spare_path, self.newest
 
         def write() -> None:
             with suppress(OutputError):  # the disk has already caused a warning
                 files.write_atomically(path, document.encode(report))
+                self._kept = report, path
 
         if self.problem and path:
             bounded.call(limit, write)
 
     def _write(self, path: str, report: Mapping[str, object]) -> None:
-        if report is not self._newest:
+        if report is not self.newest:
             return  # a newer one follows, behind its event
         try:
             files.write_atomically(path, document.encode(report))
         except OutputError as error:
-            self.problem = reason(error.__cause__) if isinstance(error.__cause__, OSError) else str(error)
+            self._tried = report, reason(error.__cause__) if isinstance(error.__cause__, OSError) else str(error)
             raise
-        self.problem = ""
+        self._kept = report, path
+        self._tried = report, ""

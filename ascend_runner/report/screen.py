@@ -221,8 +221,11 @@ def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, outcome: Outcome
 
 
 def _report(outcome: Outcome, job: JobSpec) -> str:
-    """Return the line on the report, which a full disk does not take."""
-    return f"  report {f'not written: {outcome.report_problem}' if outcome.report_problem else job.report_path}"
+    """Return the line on the report, which may be in the run directory because the disk with the logs is full."""
+    place, problem = outcome.report_place, outcome.report_problem
+    if not problem:
+        return f"  report {job.report_path}"
+    return f"  report {place} ({problem})" if place else f"  report not written: {problem}"
 
 
 def _suspicion(suspected: Peer) -> str:

@@ -27,7 +27,7 @@ from ascend_runner.plan.secrets import Masker
 
 RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
 JOB_FILE: Final = "job.json"
-REPORT_FILE: Final = "report.json"
+REPORT_FILE: Final = "job-report.json"
 ROOT: Final = 0  # the user id
 CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of who sends to a socket (unix(7))
 PREFIX: Final = "run-"  # of the names of these directories

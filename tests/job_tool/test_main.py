@@ -245,7 +245,7 @@ def test_final_report_that_could_not_be_written(start: Start, tool: Tool, progra
     events = program.log_dir / "job-events.jsonl"
     events.write_bytes(b"".join(events.read_bytes().splitlines(keepends=True)[:-1]))
     status, screen = tool()
-    (spare,) = run_dir.glob("*/report.json")
+    (spare,) = run_dir.glob("*/job-report.json")
 
     assert 3 == status
     assert screen.startswith("job: succeeded after ")
@@ -255,6 +255,8 @@ def test_final_report_that_could_not_be_written(start: Start, tool: Tool, progra
     assert "the job has ended; its last events could not be written" == tool("events", "-f")[1].splitlines()[-1]
     assert 0 == tool("report")[0]
     assert "<strong>succeeded</strong>" in (program.log_dir / "job-report.html").read_text()
+    assert 0 == tool("report", str(spare))[0]
+    assert "<strong>succeeded</strong>" in spare.with_suffix(".html").read_text()
 
 
 def test_held_job_whose_report_could_not_be_written(start: Start, tool: Tool, program: Program) -> None:

@@ -15,6 +15,7 @@ from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.report import html_page
 from ascend_runner.report.disk import Disk
 from ascend_runner.report.journal import Journal
+from ascend_runner.report.report_writer import ReportWriter
 from ascend_runner.supervision.events import Cause, Ending, Exited, LimitReached, SignalReceived
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.waiting import LIMIT, wait_until
@@ -56,18 +57,24 @@ def test_load_ahead(
 
 
 def test_slow_page_is_no_warning(tmp_path: Path) -> None:
-    """A page that takes too long is given up, and one line tells the command that makes it."""
+    """A page that takes too long is given up; the command that writes it later names the report, if there is one."""
     warnings: list[str] = []
     told: list[str] = []
     disk = Disk(warnings.append)
     released = threading.Event()
     disk.put("slow", lambda: void(released.wait()))
-    html_page.PageWriter(disk).write(attrs.evolve(plan(tmp_path), job_id="a job"), {}, told.append, 0.01)
+    spec, reports = plan(tmp_path), ReportWriter(disk)
+    reports.put(spec.report_path, {})
+    html_page.PageWriter(disk).write(spec, reports, told.append, 0.01)
+    reports.spare_path = f"{tmp_path}/a run/job-report.json"
+    Path(reports.spare_path).parent.mkdir()
+    reports.write_spare(LIMIT)
+    html_page.PageWriter(disk).write(spec, reports, told.append, 0.01)
     released.set()
     disk.wait(LIMIT)
 
-    command = f"ascend-job report '{tmp_path}/a job-report.json'"
-    assert [f"HTML report: not finished within 0.01 s; run {command} to write it"] == told
+    late = "HTML report: not finished within 0.01 s"
+    assert [late, f"{late}; run ascend-job report '{reports.spare_path}' to write it"] == told
 
 
 def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
@@ -76,8 +83,9 @@ def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
     told: list[str] = []
     writer = html_page.PageWriter(Disk(pytest.fail))
     writer.load_ahead()
-    spec = plan(tmp_path)
-    writer.write(spec, {"job_id": "job", "ranks": []}, told.append, LIMIT)
+    spec, reports = plan(tmp_path), ReportWriter(Disk(pytest.fail))
+    reports.put(spec.report_path, {"job_id": "job", "ranks": []})
+    writer.write(spec, reports, told.append, LIMIT)
 
     assert [f"HTML report: {spec.html_path}"] == told
     assert 1 == page.environment.cache_info().misses

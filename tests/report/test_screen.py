@@ -141,11 +141,15 @@ def test_end_that_no_rank_has_caused(line: str, cause: Cause) -> None:
     "cause", [SignalReceived(SIGTERM), Exited(0, FAILED), SpawnFailed(rank_id=0, reason="no memory", exit_status=125)]
 )
 def test_report_that_was_not_written(cause: Cause) -> None:
-    """No line points to a report that is not there."""
+    """The screen names the path of the report in the run directory, or says that it was not written."""
     outcome = Outcome(cause=cause, ranks=(rank(0, FAILED),), report_problem="no space left on device")
-    lines = screen.ended(outcome, job(0)).splitlines()
+    kept = attrs.evolve(outcome, report_place="/run/job/report.json")
+    lines = [screen.ended(seen, job(0)).splitlines() for seen in (outcome, kept)]
 
-    assert ["  report not written: no space left on device"] == [line for line in lines if "report" in line]
+    assert [
+        ["  report not written: no space left on device"],
+        ["  report /run/job/report.json (no space left on device)"],
+    ] == [[line for line in shown if "report" in line] for shown in lines]
 
 
 def test_rank_that_could_not_be_started() -> None:

@@ -89,7 +89,7 @@ def test_job_file_stays_until_there_are_newer_ones(tmp_path: Path) -> None:
     killed = tmp_path / "run-killed"
     killed.mkdir()
     (killed / "job.json").write_text("killed")
-    (killed / "report.json").write_text("killed")
+    (killed / run_folder.REPORT_FILE).write_text("killed")
     (killed / "control").touch()
     with run_folder.opened(environ, pytest.fail):
         pass
