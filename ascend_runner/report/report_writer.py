@@ -1,7 +1,7 @@
 """Writes the report of a job through its disk.
 
-The report of a job that has ended or is held, if it cannot be written there, is written to the run directory instead:
-one that ends with "running" would look like that of a runner that was killed, or could not be released.
+The report of a job that has ended or is held is written to the run directory instead if it cannot be written there.
+Otherwise the job would look as if its runner had been killed, or could not be released.
 """
 
 from __future__ import annotations

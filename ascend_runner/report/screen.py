@@ -68,7 +68,7 @@ def holding(cause: Cause, job: JobSpec) -> str:
 def stopping(state: State, why: str, living: Collection[int], target: int | None = None) -> str:
     """Return the line on ranks that are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks".
 
-    `target` is the process that takes signals if the one that the user started does not any more.
+    `target` is the pid to signal if the process that the user started no longer exists.
     """
     if isinstance(state.cause, Exited):
         count = len(set(living) - {state.cause.rank_id})
@@ -78,7 +78,7 @@ def stopping(state: State, why: str, living: Collection[int], target: int | None
     else:
         ranks = counted(len(living), "rank")
     beginning = f"{why}; stopping" if why else "stopping"
-    hint = f"SIGTERM to pid {target} to kill" if target else way_out(state.cause)
+    hint = f"send SIGTERM to pid {target} to kill" if target else way_out(state.cause)
     return f"{beginning} {ranks}, up to {state.grace:g} s ({hint})"
 
 

@@ -136,8 +136,8 @@ def _check_choice(chosen: str, folder: str, warn: Callable[[str], None]) -> None
     """Warn if the location that the user has chosen is not that of the run directory, or is not in memory."""
     if chosen and os.path.normpath(os.path.dirname(folder)) != os.path.normpath(chosen):
         warn(
-            f"cannot use {RUN_DIR_VARIABLE}={chosen}, so ascend-job will not find this job there: expected a directory"
-            f" with free space that only this user can write to, and an absolute path of at most {LONGEST} bytes"
+            f"cannot use {RUN_DIR_VARIABLE}={chosen}: expected the absolute path (at most {LONGEST} bytes) of a"
+            " directory with free space that only this user can write to; ascend-job will not find this job there"
         )
     elif chosen and not memory.is_tmpfs(folder):
         warn(

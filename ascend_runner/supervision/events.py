@@ -108,7 +108,8 @@ class AskedProcessEnded:
 class SignalReceived:
     """The runner has received a signal. A job that a signal stops is never a success.
 
-    With the pid of the `guardian`, in a cause, it was the kernel's SIGTERM because that parent process was killed.
+    `guardian` is nonzero only in a cause: the pid of the guardian, if the kernel sent SIGTERM because the guardian was
+    killed.
     """
 
     signum: int

@@ -167,7 +167,7 @@ def test_death_of_the_guardian_is_told() -> None:
     shown = Lines()
     Progress(JOB, shown, lambda: 4711).observe(STOPPING, 1.0)
 
-    hint = f"SIGTERM to pid {os.getpid()} to kill"
+    hint = f"send SIGTERM to pid {os.getpid()} to kill"
     assert [("info", f"ascend-runner (pid 4711) was killed; stopping 1 rank, up to 15 s ({hint})")] == shown.said
 
 

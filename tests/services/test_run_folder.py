@@ -137,7 +137,7 @@ def test_places_of_others_are_not_used(tmp_path: Path) -> None:
         warnings: list[str] = []
         with run_folder.opened({run_folder.RUN_DIR_VARIABLE: name, **good}, warnings.append) as folder:
             assert folder.startswith(f"{tmp_path}/ascend-runner/")
-        assert [f"cannot use {run_folder.RUN_DIR_VARIABLE}={name}"] == [line.partition(",")[0] for line in warnings]
+        assert [f"cannot use {run_folder.RUN_DIR_VARIABLE}={name}"] == [line.partition(":")[0] for line in warnings]
 
 
 def test_chosen_place_on_a_disk(program: Program, tmp_path: Path) -> None:
