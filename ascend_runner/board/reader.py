@@ -147,7 +147,7 @@ def last_line(end: bytes, size: int) -> tuple[str, ...]:
 
 def after_secret(cut: bytes) -> bytes:
     """Return a line that was cut off, without its first words, which may be the rest of a secret and of its name."""
-    return b" ".join(cut.split(b" ")[CUT_WORDS:])
+    return b"".join(cut.split(maxsplit=CUT_WORDS)[CUT_WORDS:])
 
 
 def _after(at: float, began: float) -> Optional[float]:

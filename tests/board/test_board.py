@@ -129,7 +129,15 @@ def test_output_comes_back(shown: Shown) -> None:
     assert {3: len(long), 60: len(last)} == {index: count for index, count in enumerate(rank.activity) if count}
 
 
-@pytest.mark.parametrize("begin", [b"token=" + b"s" * 120 + b" at the", b"my password = " + b"s" * 113])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"token=" + b"s" * 120 + b" at the",
+        b"my password = " + b"s" * 113,
+        b"token:" + b" " * 98 + b"s3cretvalue99abc at",
+        b"token:\t \t" + b" " * 95 + b"s3cretvalue99abc at",
+    ],
+)
 def test_start_of_a_long_line_is_left_out(shown: Shown, begin: bytes) -> None:
     """The first words of a line that is cut off could be part of a secret and of its name."""
     shown.write(8, begin + b" 5 steps", 1.0)
