@@ -11,7 +11,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import files, report_file
-from ascend_runner.errors import SettingsError
+from ascend_runner.errors import SettingsError, UnreadableError
 from ascend_runner.host import terminal
 from ascend_runner.html_report import page, sources
 from ascend_runner.job_tool import jobs, killed_runners, merged_reports, merged_screens, snapshot
@@ -81,15 +81,20 @@ def _read(word: Optional[str], environ: Mapping[str, str]) -> tuple[Members, str
 
     While an attempt runs, the ranks are as the board shows them. If the runner was killed, the report ends with
     the last sign of life.
+
+    Raises:
+        SettingsError: Several jobs are meant.
+        UnknownJobError: There is no such job.
+        UnreadableError: There is no report, or it cannot be read.
     """
     if word and report_file.KIND in os.path.basename(word) and os.path.isfile(word):
         return report_file.read(word), word, None
     job = jobs.find(word, environ)
     seen = snapshot.take(job)
     path = jobs.with_its_logs(job).path("report", "json")
-    if seen.spare_report:
-        return Members(seen.report), path, seen.is_alive
     if seen.condition is Condition.RUNNER_KILLED:
         return killed_runners.report_of(seen), path, False
-    report = Members({**seen.report, "ranks": list(seen.ranks)}) if seen.board else report_file.read(path)
-    return report, path, seen.is_alive
+    if seen.why and not seen.board:
+        raise UnreadableError(seen.why)
+    report = {**seen.report, "ranks": list(seen.ranks)} if seen.board else seen.report
+    return Members(report), path, seen.is_alive

@@ -93,24 +93,25 @@ def read(*paths: str, job_id: Optional[str] = None) -> Folder:
     Raises:
         UnreadableError: A path has none of the job, or a file cannot be read.
     """
-    left_out: list[str] = []
-    every = [one for path in paths for one in _found(path, left_out)]
+    unreadable: dict[str, list[str]] = {path: [] for path in paths}
+    every = [one for path, reasons in unreadable.items() for one in _found(path, reasons)]
     found = list({os.path.realpath(one.path): one for one in every}.values())
     if job_id is None and found:
         job_id = max(found, key=lambda one: one.began).report.text("job_id")
-    for path in paths:
+    for path, reasons in unreadable.items():
         if not any((one.source, one.report.text("job_id")) == (path, job_id) for one in every):
-            of_job = f" of job {job_id!r}" if len(paths) > 1 else ""
-            raise UnreadableError(f"no node report{of_job} found in {path!r}")
+            what = "no node report" if job_id is None else f"no node report of job {job_id!r}"
+            raise UnreadableError(": ".join(filter(None, (f"{what} found in {path!r}", abbreviated(reasons)))))
+    left_out = [sentence for reasons in unreadable.values() for sentence in reasons]
     others = {one.report.text("job_id") for one in found} - {job_id}
     if others:
         left_out.append(f"ignored the reports of {counted(len(others), 'other job')}: {abbreviated(sorted(others))}")
     numbered = _numbered([one for one in found if one.report.text("job_id") == job_id], left_out)
     current = _without_earlier_runs(numbered, left_out)
-    return attrs.evolve(_folder(dict(sorted(current.items())), left_out), path=paths[0] if len(paths) == 1 else "")
+    return _folder(paths[0] if len(paths) == 1 else "", dict(sorted(current.items())), left_out)
 
 
-def _found(path: str, left_out: list[str]) -> Iterator[_Found]:
+def _found(path: str, unreadable: list[str]) -> Iterator[_Found]:
     """Yield the reports in a directory, or the one in a file.
 
     Raises:
@@ -124,7 +125,7 @@ def _found(path: str, left_out: list[str]) -> Iterator[_Found]:
             inside = os.path.join(path, name)
             yield _Found(inside, path, _read(inside))
         except UnreadableError as error:
-            left_out.append(str(error))
+            unreadable.append(str(error))
 
 
 def _names(path: str) -> list[str]:
@@ -175,15 +176,12 @@ def _without_earlier_runs(found: Mapping[int, _Found], left_out: list[str]) -> d
     return {number: one for number, one in found.items() if number not in earlier}
 
 
-def _folder(found: Mapping[int, _Found], left_out: Sequence[str]) -> Folder:
-    directories = list(dict.fromkeys(one.directory for one in found.values()))
+def _folder(path: str, found: Mapping[int, _Found], left_out: Sequence[str]) -> Folder:
     reports = {number: one.report for number, one in found.items()}
     job_id = next(iter(reports.values())).text("job_id")
-    beside = {part.part: part for path in directories for part in jobs.in_directory(path) if part.job_id == job_id}
-    reports.update(_of_killed_runners(reports, beside))
-    logs = {
-        log.rank_id: log.path for path in directories for log in log_files.find_logs(path, job_id) if log.rank_id >= 0
-    }
+    parts = _parts(found, job_id)
+    reports.update(_better_reports(reports, parts))
+    logs = _logs(found, job_id)
     tables = (sources.table_of(one.report, os.path.join(one.directory, "report"), Masker()) for one in found.values())
     table = next(filter(None, tables), None)
     began = median(report.moment("started_at") or 0.0 for report in reports.values())
@@ -192,14 +190,14 @@ def _folder(found: Mapping[int, _Found], left_out: Sequence[str]) -> Folder:
         number: attrs.evolve(node, is_current=node.ended is None or node.ended >= began)
         for number, node in nodes.items()
     }
-    nodes.update(_incomplete(nodes, beside))
+    nodes.update(_incomplete(nodes, parts))
     every = [*nodes.values(), *_missing(_count(reports), nodes, table)]
     job = Job(
         nodes=tuple(log_ends.with_times(sorted(every, key=lambda node: node.number), reports, logs)),
         places=_places(table, reports),
         addresses=_addresses(table),
     )
-    return Folder(path="", job_id=job_id, reports=reports, job=job, logs=logs, table=table, left_out=tuple(left_out))
+    return Folder(path=path, job_id=job_id, reports=reports, job=job, logs=logs, table=table, left_out=tuple(left_out))
 
 
 def _count(reports: Mapping[int, Members]) -> int:
@@ -208,29 +206,51 @@ def _count(reports: Mapping[int, Members]) -> int:
     return max(max(reports) + 1, max(set(counts), key=counts.count, default=0))
 
 
-def _of_killed_runners(reports: Mapping[int, Members], parts: Mapping[str, FoundJob]) -> Iterator[tuple[int, Members]]:
-    """Yield the reports of the nodes whose runners are known to have been killed, up to the last sign of life."""
-    for number, report in reports.items():
-        part = parts.get(f"-node-{number}")
-        seen = snapshot.take(part) if part and not snapshot.is_final(report.text("state")) else None
-        if seen and seen.condition is Condition.RUNNER_KILLED:
+def _directories(found: Mapping[int, _Found]) -> Iterable[str]:
+    return dict.fromkeys(one.directory for one in found.values())
+
+
+def _parts(found: Mapping[int, _Found], job_id: str) -> dict[int, FoundJob]:
+    """Return the parts of the job by the numbers of their nodes, from the run files beside their reports."""
+    beside = {(path, one.job_id, one.part): one for path in _directories(found) for one in jobs.in_directory(path)}
+    parts = {number: beside.get((one.directory, job_id, f"-node-{number}")) for number, one in found.items()}
+    return {number: part for number, part in parts.items() if part}
+
+
+def _logs(found: Mapping[int, _Found], job_id: str) -> dict[int, str]:
+    """Return the paths of the ranks' logs: those beside their reports, or any of ranks that no report has."""
+    owners = {rank.whole("rank_id"): one.directory for one in found.values() for rank in one.report.children("ranks")}
+    return {
+        log.rank_id: log.path
+        for path in _directories(found)
+        for log in log_files.find_logs(path, job_id)
+        if log.rank_id >= 0 and owners.get(log.rank_id, path) == path
+    }
+
+
+def _better_reports(reports: Mapping[int, Members], parts: Mapping[int, FoundJob]) -> Iterator[tuple[int, Members]]:
+    """Yield the reports of nodes that have ended without a final one beside the logs.
+
+    That is the final report in the run directory, or, if the runner was killed, the one up to the last sign of life.
+    """
+    for number, part in parts.items():
+        if snapshot.is_final(reports[number].text("state")) or part.is_alive() is not False:
+            continue
+        seen = snapshot.take(part)
+        if seen.spare_report:
+            yield number, Members(seen.report)
+        elif seen.condition is Condition.RUNNER_KILLED:
             yield number, killed_runners.report_of(seen)
 
 
-def _incomplete(nodes: Mapping[int, Node], parts: Mapping[str, FoundJob]) -> Iterator[tuple[int, Node]]:
+def _incomplete(nodes: Mapping[int, Node], parts: Mapping[int, FoundJob]) -> Iterator[tuple[int, Node]]:
     """Yield the nodes without a final report whose runners are known to be running, or to have been killed."""
     for number, node in nodes.items():
-        part = parts.get(f"-node-{number}") if node.problem else None
+        part = parts.get(number) if node.problem else None
         is_alive = part.is_alive() if part else None
-        if part and is_alive is not None:
-            yield number, attrs.evolve(node, problem=_end(part, node.state, is_alive=is_alive))
-
-
-def _end(job: FoundJob, state: str, *, is_alive: bool) -> str:
-    if is_alive:
-        return "still running"
-    spare = snapshot.spare_report(job)
-    return f"its final report is {spare}" if spare else f"the runner was killed (last state: {state})"
+        if is_alive is not None:
+            problem = "still running" if is_alive else f"the runner was killed (last state: {node.state})"
+            yield number, attrs.evolve(node, problem=problem)
 
 
 def _missing(count: int, nodes: Mapping[int, Node], table: Optional[RankTable]) -> Iterator[Node]:

@@ -167,6 +167,60 @@ def test_same_node_in_several_directories(tmp_path: Path) -> None:
     assert f"{tmp_path}/node1" == str(Path(found.logs[9]).parent)
 
 
+def put_run_file(folder: Path, number: int, run_folder: Path) -> None:
+    """Write the run file of a node whose runner has ended."""
+    run_folder.mkdir()
+    job = {"host": "", "pid_namespace": "", "pid": 1, "started": 1, "runner_pid": 1, "began": 1.0, "command": []}
+    members = {**job, "job_id": "job", "part": f"-node-{number}", "log_dir": "/", "run_folder": str(run_folder)}
+    node_folders.put(folder, f"job-run-node-{number}.json", members)
+
+
+def test_spare_report(tool: Tool, tmp_path: Path) -> None:
+    """A final report that could not be written beside the logs counts, and its failure is the cause."""
+    node_folders.write(tmp_path, 2, culprit=3)
+    fine = [node_folders.rank(one, state="succeeded", exit_code=0) for one in range(8, 16)]
+    members = node_folders.report(1, 2, 3, state="succeeded", status=0, cause=None, ranks=fine)
+    node_folders.put(tmp_path, "job-report-node-1.json", members)
+    running = node_folders.report(0, 2, 3, state="running", ended_at=None, cause=None)
+    node_folders.put(tmp_path, "job-report-node-0.json", running)
+    put_run_file(tmp_path, 0, tmp_path / "run")
+    node_folders.put(tmp_path / "run", "report.json", node_folders.report(0, 2, 3))
+    lines = screen(tool, str(tmp_path))
+
+    assert "job: failed; final reports from 2 of 2 nodes" == lines[0]
+    assert lines[1].startswith("  cause   rank 3 on node 0 (worker-0), device 3: ValueError: loss is nan")
+
+
+def test_files_beside_an_older_report(tmp_path: Path) -> None:
+    """Only the logs and the run file beside the newest report of a node count, in any order of the paths."""
+    changes: dict[str, object] = {"state": "running", "ended_at": None, "cause": None}
+    for name, times in (("new", {}), ("old", EARLIER)):
+        (tmp_path / name).mkdir()
+        report = node_folders.report(0, 2, 9, **{**changes, **times})
+        node_folders.put(tmp_path / name, "job-report-node-0.json", report)
+        (tmp_path / name / "job-proc-rank-0-device-0.txt").touch()
+        put_run_file(tmp_path / name, 0, tmp_path / name / "run")
+    node_folders.put(tmp_path / "old", "job-report-node-1.json", node_folders.report(1, 2, 9))
+    node_folders.put(tmp_path / "old" / "run", "report.json", node_folders.report(0, 2, 9, **EARLIER))
+    for names in (("new", "old"), ("old", "new")):
+        found = report_folder.read(*(str(tmp_path / name) for name in names))
+
+        assert str(tmp_path / "new") == os.path.dirname(found.logs[0])
+        assert "the runner was killed (last state: running)" == found.job.nodes[0].problem
+
+
+def test_no_readable_report(tool: Tool, tmp_path: Path) -> None:
+    """The sentence names no job, and says why the files of that directory cannot be used."""
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.mkdir()
+        (path / "job-report-node-0.json").write_text("[]")
+    why = f"'{paths[0]}/job-report-node-0.json' is not the JSON report of a job"
+    answer = tool("report", *map(str, paths))
+
+    assert (2, f"ascend-job: no node report found in '{paths[0]}': {why}\n") == answer
+
+
 def test_wrong_arguments(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path without a report of the same job, or one that cannot be read, is one sentence, and nothing is written."""
     paths = spread(tmp_path, 2)
