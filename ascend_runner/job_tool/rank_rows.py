@@ -73,7 +73,8 @@ def states(rows: Sequence[Row]) -> str:
 def behind_others(snapshot: Snapshot) -> str:
     """Name the ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
     steps = _steps(snapshot)
-    return behind.sentence(behind.unusual(steps), steps)
+    is_over = snapshot.condition is Condition.RUNNER_KILLED
+    return behind.sentence(behind.unusual(steps), steps, is_over=is_over)
 
 
 def _steps(snapshot: Snapshot) -> dict[int, int]:

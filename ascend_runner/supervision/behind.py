@@ -20,13 +20,14 @@ def unusual(steps: Mapping[int, int]) -> frozenset[int]:
     return frozenset(rank_id for rank_id, step in steps.items() if median - step > max(STEPS, PART * median))
 
 
-def sentence(behind: Collection[int], steps: Mapping[int, int]) -> str:
-    """Compare ranks with the others: "rank 5 is 18 steps behind the others"; "" without any."""
+def sentence(behind: Collection[int], steps: Mapping[int, int], *, is_over: bool = False) -> str:
+    """Compare ranks with the others: "rank 5 is 18 steps behind the others" ("was" if it `is_over`); "" without any."""
     others = [step for rank_id, step in steps.items() if rank_id not in behind]
     if not behind or not others:
         return ""
     count = _median(others) - min(steps[rank_id] for rank_id in behind)
-    return f"{rank_list(behind)} {'is' if len(behind) == 1 else 'are'} {count} steps behind the others"
+    singular, plural = ("was", "were") if is_over else ("is", "are")
+    return f"{rank_list(behind)} {singular if len(behind) == 1 else plural} {count} steps behind the others"
 
 
 def _median(steps: Iterable[int]) -> int:

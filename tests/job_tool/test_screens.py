@@ -106,9 +106,9 @@ def test_rank_that_is_behind() -> None:
     seen = attrs.evolve(running(*map(rank, range(8))), steps=found)
     died = attrs.evolve(seen, is_alive=False, gone=frozenset(range(8)))
 
-    for one in (seen, died):
+    for one, verb in ((seen, "is"), (died, "was")):
         text = screens.status(one, BEGAN)
-        assert "  step        40; rank 5 is 18 steps behind the others\n" in text
+        assert f"  step        40; rank 5 {verb} 18 steps behind the others\n" in text
         assert ["5", "0", "1"] == [line.split()[0] for line in text.splitlines()[-8:]][:3]
 
 

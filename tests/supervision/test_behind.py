@@ -36,3 +36,12 @@ def test_ranks_are_compared_with_the_median(steps: dict[int, int], unusual: tupl
 def test_sentence(ranks: tuple[int, ...], words: str) -> None:
     """It has the distance of the last rank from the median of the others."""
     assert words == behind.sentence(ranks, {0: 40, 1: 30, 2: 22})
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [((2,), "rank 2 was 8 steps behind the others"), ((1, 2), "ranks 1, 2 were 18 steps behind the others")],
+)
+def test_sentence_about_a_job_that_is_over(ranks: tuple[int, ...], words: str) -> None:
+    """It is in the past tense."""
+    assert words == behind.sentence(ranks, {0: 40, 1: 30, 2: 22}, is_over=True)

@@ -104,7 +104,7 @@ def _facts(job: JobView, screen: Screen) -> list[Line]:
     """Return the lines between the title and the table: the training, the states, and why it failed or what is odd."""
     lines = [_step(job, screen), _states(job)]
     steps = last_steps(job.ranks)
-    were_behind = behind.sentence(behind.unusual(steps), steps)
+    were_behind = behind.sentence(behind.unusual(steps), steps, is_over=job.is_over)
     reason = "; ".join(filter(None, (printable(job.cause), were_behind))) or _odd(job.ranks)
     if reason:
         style = Style.BAD if job.cause else Style.ODD

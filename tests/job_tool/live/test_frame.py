@@ -105,7 +105,7 @@ def test_rank_that_was_behind_when_the_job_ended(state: State) -> None:
     job = attrs.evolve(EIGHT, ranks=tuple(ranks), cause="the runner (pid 7) was killed", is_over=True)
     failed = attrs.evolve(ranks[6], state=State.FAILED, is_culprit=True)
 
-    assert " the runner (pid 7) was killed; rank 5 is 10 steps behind the others" == drawn(job)[3]
+    assert " the runner (pid 7) was killed; rank 5 was 10 steps behind the others" == drawn(job)[3]
     assert [5, 0, 1] == [one.rank_id for one in in_order(ranks)[:3]]
     assert [6, 5, 0] == [one.rank_id for one in in_order([*ranks[:6], failed])[:3]]
 
