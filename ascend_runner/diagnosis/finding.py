@@ -38,7 +38,7 @@ class RootCause:
 
     With `may_be_a_peer`, its evidence does not exclude that another rank has failed before, here or elsewhere, and with
     `is_a_consequence`, it says so.
-    `alike` are the ranks that failed of the same cause, this one included. `candidates` are the ranks that may have
+    `alike` are the ranks that failed for the same reason, this one included. `candidates` are the ranks that may have
     caused a failure whose cause is open, the likeliest first, or the others that report an error where it is likely.
     """
 

@@ -93,7 +93,7 @@ def _outliers(deaths: Sequence[Death]) -> list[int]:
 
 
 def _is_alike(death: Death, root: Death) -> bool:
-    """Whether two ranks failed of the same cause: errors of their own that differ at most in numbers."""
+    """Whether two ranks failed for the same reason: errors of their own that differ at most in numbers."""
     if death is root or suspicion(root) is not Suspicion.FAILED_BY_ITSELF:
         return death is root
     is_same = re.sub(r"\d+", "0", death.summary) == re.sub(r"\d+", "0", root.summary)

@@ -51,7 +51,10 @@ def of_rank(report: Members, culprit: Optional[Rank]) -> Optional[Evidence]:
 
 
 def excerpt(words: str, log: str, lines: Sequence[str], error: str) -> Optional[Excerpt]:
-    """Return lines of a log, whose last one that has the first line of an error names it; None without lines."""
+    """Return an excerpt of a log whose `key` is the last line that contains the first line of the error.
+
+    Return None without lines.
+    """
     shown, _rest = likeness.within([Group(rank_ids=(0,), lines=tuple(lines))], LARGEST)
     if not shown:
         return None

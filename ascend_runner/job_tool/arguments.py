@@ -92,7 +92,7 @@ def _add_viewers(add: Adder) -> None:
 
 def _add_report(command: ArgumentParser) -> None:
     command.description = f"{command.description} {REPORT_TEXT}"
-    text = f"{JOB_HELP}the directory with its logs, or its JSON report; several are merged as nodes of one job"
+    text = f"{JOB_HELP}the directory with its logs, or its JSON report; several are merged as the nodes of one job"
     command.add_argument("jobs", metavar="JOB", nargs="*", help=text + DEFAULT_HELP)
     text = "the file to write (default: beside the JSON report; in the current directory if several JOBs are given)"
     command.add_argument("-o", "--output", metavar="OUT.html", help=text)

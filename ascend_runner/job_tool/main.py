@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from ascend_runner import tool
 from ascend_runner.errors import SettingsError
@@ -15,6 +16,8 @@ from ascend_runner.job_tool.arguments import DEFAULT, PROGRAM, make_parser
 from ascend_runner.job_tool.commands import RefusedError
 from ascend_runner.job_tool.jobs import UnknownJobError
 from ascend_runner.settings.parsing import nearest
+
+HINT: Final = "see ascend-job list, or specify the log directory of the job"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +40,8 @@ def _run(words: Sequence[str]) -> int:
     except (RefusedError, UnknownJobError) as error:
         is_neither = isinstance(error, UnknownJobError) and not names_command and not _is_job(first)
         is_name = is_neither and os.sep not in first
-        tool.tell(PROGRAM, f"unknown command {first!r}, and {error}" if is_name else str(error))
+        neither = f"{first!r} is neither a command nor a job on this machine; {HINT}"
+        tool.tell(PROGRAM, neither if is_name else str(error))
         return error.exit_status
     return status
 

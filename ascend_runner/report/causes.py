@@ -47,7 +47,7 @@ def member(cause: Cause, outcome: Outcome) -> dict[str, object]:
 
     `kind` is "rank_failed", "rank_not_started", "interrupted", "hang", "slow", "unhealthy" (by --inspect stop),
     "expired" (at its time limit) or "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` is the
-    one that ended first, whose exit status is the job's. `alike` are the ranks that failed of the same cause,
+    one that ended first, whose exit status is the job's. `alike` are the ranks that failed for the same reason,
     `rank_id` included. `certainty` is "certain", "likely" or "open"; `candidates` are
     the ranks that may have caused it if that is open. `signal` is the one that stopped the runner. `may_be_a_peer` is
     true if another rank may have failed before, and `is_a_consequence` if the evidence says that one did;

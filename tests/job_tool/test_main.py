@@ -581,7 +581,7 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
     [
         (("lsit",), 2, "unknown command 'lsit' (did you mean list?)"),
         (("status", "--jsn"), 2, "unknown option '--jsn' (did you mean --json?); see ascend-job status --help"),
-        (("nothing",), 4, "unknown command 'nothing', and no job 'nothing' on this machine; see ascend-job list"),
+        (("nothing",), 4, "'nothing' is neither a command nor a job on this machine; see ascend-job list, or specify"),
         (
             ("status", "nothing"),
             4,
