@@ -237,10 +237,10 @@ def _better_reports(reports: Mapping[int, Members], parts: Mapping[int, FoundJob
         if snapshot.is_final(reports[number].text("state")) or part.is_alive() is not False:
             continue
         seen = snapshot.take(part)
-        if seen.spare_report:
-            yield number, Members(seen.report)
-        elif seen.condition is Condition.RUNNER_KILLED:
+        if seen.condition is Condition.RUNNER_KILLED:
             yield number, killed_runners.report_of(seen)
+        elif seen.spare_report:
+            yield number, Members(seen.report)
 
 
 def _incomplete(nodes: Mapping[int, Node], parts: Mapping[int, FoundJob]) -> Iterator[tuple[int, Node]]:
