@@ -1,7 +1,7 @@
 """A directory of a job while it runs, only for this user: small files and sockets of the runner and its ranks.
 
 `job.json` in it tells `ascend-job` where the job is, and stays when the job has ended, until there are newer ones. So
-does `report.json`, the final report of a job whose disk is full.
+does `job-report.json`, the final report of a job whose disk is full.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 
 from ascend_runner.errors import UnreadableError
 from ascend_runner.job_tool import jobs, report_folder
+from ascend_runner.services import run_folder
 from tests.helpers import node_folders
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
@@ -184,7 +185,7 @@ def test_spare_report(tool: Tool, tmp_path: Path) -> None:
     running = node_folders.report(0, 2, 3, state="running", ended_at=None, cause=None)
     node_folders.put(tmp_path, "job-report-node-0.json", running)
     put_run_file(tmp_path, 0, tmp_path / "run")
-    node_folders.put(tmp_path / "run", "report.json", node_folders.report(0, 2, 3))
+    node_folders.put(tmp_path / "run", run_folder.REPORT_FILE, node_folders.report(0, 2, 3))
     lines = screen(tool, str(tmp_path))
 
     assert "job: failed; final reports from 2 of 2 nodes" == lines[0]
@@ -201,7 +202,7 @@ def test_files_beside_an_older_report(tmp_path: Path) -> None:
         (tmp_path / name / "job-proc-rank-0-device-0.txt").touch()
         put_run_file(tmp_path / name, 0, tmp_path / name / "run")
     node_folders.put(tmp_path / "old", "job-report-node-1.json", node_folders.report(1, 2, 9))
-    node_folders.put(tmp_path / "old" / "run", "report.json", node_folders.report(0, 2, 9, **EARLIER))
+    node_folders.put(tmp_path / "old" / "run", run_folder.REPORT_FILE, node_folders.report(0, 2, 9, **EARLIER))
     for names in (("new", "old"), ("old", "new")):
         found = report_folder.read(*(str(tmp_path / name) for name in names))
 
