@@ -251,7 +251,10 @@ class Journal:
     def _note_finding(self, finding: NodeFinding) -> None:
         if finding.kind is not FindingKind.NOTICE:
             self.findings[finding.subject] = finding
-            self._replace_unfinished()
+            if self.job.state is JobState.RESTARTING:
+                self._replace(self._report)  # which is still about the attempt that has failed
+            else:
+                self._replace_unfinished()
         self._remark(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
 
     def _end(self, limit: float) -> None:

@@ -18,6 +18,7 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.report.disk import write_last_cause
 from ascend_runner.report.journal import Journal
 from ascend_runner.supervision.events import Ending, Exited, HangDetected, SignalReceived, Spawned
+from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.job_files import contradictions
 from tests.helpers.plans import job_spec, rank_spec
@@ -182,6 +183,22 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
     assert document["seconds"] == round((ended - began).total_seconds(), 3)
     cause = dict(document["cause"])  # type: ignore[call-overload]  # JSON
     assert "stopped by SIGTERM; the previous attempt failed: rank 0 failed: exit status 7" == cause["sentence"]
+
+
+def test_finding_between_two_attempts(tmp_path: Path) -> None:
+    """A finding that comes during the delay leaves the cause of the last attempt in the report."""
+    journal = begun(tmp_path, [], max_restarts=1)
+    start(journal, Phase.STARTING, Phase.RUNNING)
+    journal.feed(ENDED)
+    journal.finish(FAILED, {}, LIMIT)
+    before = report(tmp_path)
+    journal.observe(NodeFinding(subject="device 5", sentence="device 5 reported 80E01801", at=141.0), 0.0)
+    journal.flush(LIMIT)
+    document = report(tmp_path)
+
+    assert before["cause"]
+    assert (before["cause"], before["ranks"]) == (document["cause"], document["ranks"])
+    assert 1 == len(cast("list[object]", document["findings"]))
 
 
 def test_cause_for_kubernetes(tmp_path: Path) -> None:
