@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from ascend_runner.errors import RUNNER_FAILED, reason
 from ascend_runner.guardian import guard
-from ascend_runner.output.messages import Level, format_message
+from ascend_runner.output.message_format import Level, format_message
 from ascend_runner.text import printable
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _caller() -> tuple[int, int | None]:
         parent, result_fd = map(int, words)
         os.fstat(result_fd)
     except (ValueError, OverflowError, OSError):
-        return 0, None  # somebody else's variable, which the runner warns of like any unknown one
+        return 0, None  # set by another program: the runner warns about it as about any unknown variable
     del os.environ["ASCEND_RUNNER_LAUNCH"]
     return parent, result_fd
 

@@ -21,12 +21,13 @@ from ascend_runner.launcher import launching
 from ascend_runner.launcher.launcher import Launcher
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.output.console import Console
-from ascend_runner.output.messages import Level, Messages, format_message
+from ascend_runner.output.message_format import Level, format_message
+from ascend_runner.output.messages import Messages
 from ascend_runner.plan.job import RankSpec
-from ascend_runner.plan.secrets import Masker
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
+from ascend_runner.secrets import Masker
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.model import Settings, decode
@@ -120,7 +121,7 @@ class Program:
         launcher = Launcher(settings, self.environ, self.signals, self.messages)
         launcher.precheck = self._precheck(settings, line.command, launcher)
         prepared = launching.prepare(launcher, line.command, ascend_runner.__version__, self.console)
-        launcher.tell(prepared)
+        launcher.show(prepared)
         if prepared.error:
             return prepared.error, ""
         job = prepared.job()

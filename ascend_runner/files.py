@@ -101,6 +101,17 @@ def open_lock(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE)
 
 
+def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file unless another process holds the lock; on a file system without locks, return True as well."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def write_atomically(path: str, data: bytes, mode: int = FILE_MODE) -> None:
     """Make `path` a regular file with this content: a reader finds the old content or the new, never a part.
 
@@ -189,7 +200,7 @@ def _replace(path: str, data: bytes, mode: int) -> None:
     fd = os.open(neighbour, WRITE_NEW_FLAGS, mode)
     try:
         with open(fd, "wb") as file:
-            _lock(fd)
+            try_lock(fd)  # for as long as it is written
             _remove_leftovers(folder, os.fstat(fd).st_mtime - LEFTOVER_AGE)
             file.write(data)
         os.replace(neighbour, path)
@@ -215,12 +226,6 @@ def _remove_leftover(path: str) -> None:
             os.unlink(path)
         finally:
             os.close(fd)
-
-
-def _lock(fd: int) -> None:
-    """Mark a file as being written, for as long as it is open."""
-    with suppress(OSError):  # a file system without locks
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _make_missing(path: str) -> None:

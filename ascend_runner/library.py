@@ -20,7 +20,7 @@ from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import result
 from ascend_runner.settings import parsing
 from ascend_runner.settings.option import Topic
-from ascend_runner.settings.options import OPTIONS
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing.Unpack: Python 3.11
@@ -211,7 +211,7 @@ def _run(
 
 
 def _flags(options: Mapping[str, object]) -> list[str]:
-    known = {option.name: option for option in OPTIONS if option.topic is not Topic.CHECKS}
+    known = {option.name: option for option in OPTIONS if option not in OPTIONS_OF[Topic.CHECKS]}
     flags: list[str] = []
     for name, value in options.items():
         if name not in known:

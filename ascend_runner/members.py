@@ -11,6 +11,7 @@ import attrs
 from ascend_runner.text import number_within
 
 LARGEST: Final = float(1 << 53)  # whole numbers up to here are exact, and can be formatted
+LATEST: Final = float(1 << 33)  # seconds since the epoch: the year 2242
 
 
 @attrs.frozen
@@ -32,14 +33,23 @@ class Members:
         """Return an integer, or None if it is missing or out of range."""
         return _whole(self.members.get(name))
 
+    def count(self, name: str) -> Optional[int]:
+        """Return an integer that is not negative, or None if it is missing or out of range."""
+        value = self.whole(name)
+        return None if value is None or value < 0 else value
+
+    def seconds(self, name: str) -> Optional[float]:
+        """Return a duration, or a time since the epoch, in seconds, or None if it is missing or out of range."""
+        return number_within(self.members.get(name), LATEST)
+
     def flag(self, name: str) -> bool:
         """Return whether a member is true."""
         return self.members.get(name) is True
 
     def moment(self, name: str) -> Optional[float]:
-        """Return a time as seconds since the epoch, or None if it is missing."""
+        """Return a time in ISO 8601 as seconds since the epoch, or None if it is missing or out of range."""
         try:
-            return datetime.fromisoformat(self.text(name)).timestamp()
+            return number_within(datetime.fromisoformat(self.text(name)).timestamp(), LATEST)
         except (ValueError, OverflowError, OSError):
             return None
 

@@ -11,7 +11,7 @@ import attrs
 
 from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
-from ascend_runner.launcher.launcher import own_temporary_folder
+from ascend_runner.launcher import directories
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.platforms import detect, folders
 from ascend_runner.platforms import table as platform_table
@@ -57,7 +57,7 @@ def prepare(
         return found
 
     data = codec.to_hccl_bytes(found)
-    own = None if detect.log_dirs(environ) else own_temporary_folder()
+    own = None if detect.log_dirs(environ) else directories.own_temporary()
     context = PlanContext(
         settings=Settings(log_dir=own),
         environ=environ,

@@ -1,8 +1,9 @@
-"""Formats text for people: control characters escaped, long lines clipped, numbers as ranges, durations. Pure."""
+"""Formats text for people: control characters escaped, long lines clipped, numbers as ranges, times and durations."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Optional
 
@@ -122,6 +123,11 @@ def number_within(value: object, most: float, least: float = 0.0) -> Optional[fl
     return None
 
 
+def clock(at: Optional[float]) -> str:
+    """Write a time, in seconds since the epoch, with its zone: "2026-11-22 09:47:36 +0800"; None is ""."""
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at))
+
+
 def duration(seconds: float) -> str:
     """Write a duration in its two largest units: "3.2 s", "2 min 5 s", "2 h 14 min", "3 d 4 h"."""
     if seconds < 10:  # noqa: PLR2004  below that, tenths matter
@@ -135,10 +141,10 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
 
 
-def abbreviated(names: Sequence[str]) -> str:
-    """Write the first of some names: "a, b, c, d, e, f, g, h and 3 more"."""
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def abbreviated(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
+    """Write at most so many names: "a, b, c, d, e, f, g, h and 3 more"."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def size(count: int) -> str:
@@ -149,6 +155,11 @@ def size(count: int) -> str:
             break
         amount, unit = amount / 1024, larger
     return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def all_ranks(number: int) -> str:
+    """Return the subject of a sentence about all of several ranks: "both ranks", "all 8 ranks"."""
+    return "both ranks" if number == 2 else f"all {number} ranks"  # noqa: PLR2004
 
 
 def counted(number: int, noun: str) -> str:

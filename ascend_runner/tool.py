@@ -14,11 +14,15 @@ from io import TextIOWrapper
 from typing import Final, TextIO
 
 from ascend_runner.errors import AscendRunnerError, OutputError, SettingsError, reason
+from ascend_runner.secrets import Masker
 from ascend_runner.settings.parsing import did_you_mean
 from ascend_runner.text import printable
 
 USAGE: Final = 2
 INTERRUPTED: Final = 130
+
+
+Adder = Callable[[str, Callable[[Namespace], int], str, str], ArgumentParser]  # name, function, summary, example
 
 
 class EndedByParserError(AscendRunnerError):
@@ -52,6 +56,27 @@ def run(program: str, command: Callable[[], int]) -> int:
         return status
 
     return USAGE
+
+
+def commands_of(parser: ArgumentParser) -> tuple[Adder, Mapping[str, ArgumentParser]]:
+    """Return a function that adds a command to a parser, and the parsers of the commands that it has added, by name.
+
+    `command` of the options that the parser returns is the function to run with them.
+    """
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(name: str, run: Callable[[Namespace], int], summary: str, example: str) -> ArgumentParser:
+        command = subparsers.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=f"example: {parser.prog} {name} {example}".rstrip(),
+            allow_abbrev=False,
+        )
+        command.set_defaults(command=run)
+        return command
+
+    return add, subparsers.choices
 
 
 def parse(parser: ArgumentParser, parsers: Mapping[str, ArgumentParser], words: Sequence[str]) -> Namespace:
@@ -119,9 +144,9 @@ def flush() -> None:
 
 
 def tell(program: str, sentence: str) -> None:
-    """Print a message to standard error, and ignore a closed one."""
+    """Print a message to standard error with secrets masked, and ignore a closed one."""
     try:
-        sys.stderr.write(f"{program}: {printable(sentence)}\n")
+        sys.stderr.write(f"{program}: {printable(Masker().text(sentence))}\n")
         sys.stderr.flush()
     except OSError:
         _discard(sys.stderr)

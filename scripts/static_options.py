@@ -11,7 +11,7 @@ from typing import Final
 
 from ascend_runner.settings import parsing
 from ascend_runner.settings.option import Option, Topic
-from ascend_runner.settings.options import OPTIONS
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
 
 PACKAGE: Final = Path(parsing.__file__).parents[1]
 HEADER: Final = "| option | variable | default | meaning |\n|---|---|---|---|\n"
@@ -42,7 +42,7 @@ def _literal(value: object) -> str:
 
 def argument(option: Option) -> str:
     """Return the field of `library.Options` for an option, or "" for one that is a function of the library."""
-    if option.topic is Topic.CHECKS:
+    if option in OPTIONS_OF[Topic.CHECKS]:
         return ""
     parser = option.parse.__qualname__.partition(".")[0]
     kind = ACCEPTED.get(parser) or option.parse.__annotations__["return"]

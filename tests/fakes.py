@@ -120,6 +120,8 @@ class FakeProcesses:
         self.spawned: list[int] = []
         self.signalled: list[tuple[float, int, int]] = []  # when, rank, signal
         self.notified: list[tuple[int, int]] = []  # rank, signal
+        self.notify_seconds = 0.0  # how long it takes to signal the ranks
+        self.held_checks = 0
         self.escaped_asked: list[tuple[float, int]] = []  # when, signal
         self.has_order = True
         self.refused: set[int] = set()  # ranks that may not be signalled
@@ -190,6 +192,7 @@ class FakeProcesses:
             rank_id: signum for rank_id, signum in signums.items() if signum in self._ranks[rank_id].behaviour.notes
         }
         self.notified += handled.items()
+        self._clock.spend(self.notify_seconds)
         return handled.keys()
 
     def signal(self, signums: Mapping[int, int]) -> None:
@@ -229,6 +232,7 @@ class FakeProcesses:
 
     def is_held(self) -> bool:
         """Whether the ranks were stopped."""
+        self.held_checks += 1
         return self._is_stopped
 
     def has_escaped(self) -> bool:
@@ -354,6 +358,7 @@ class FakeHeartbeats:
         self._beats: dict[int, Beat] = {}
         self._saved: dict[int, SavedCheckpoint] = {}
         self.unread: list[int] = []  # ranks that have saved, as the next `read` will find
+        self.unread_beats: list[int] = []  # and those that have shown that they are alive
 
     def send(self, rank_id: int) -> None:
         """Let a rank show that it is alive now."""
@@ -369,7 +374,10 @@ class FakeHeartbeats:
         for rank_id in self.unread:
             self.save(rank_id)
             self._clock.spend(0.1)
+        for rank_id in self.unread_beats:
+            self.send(rank_id)
         self.unread.clear()
+        self.unread_beats.clear()
 
     def saved_since(self, moment: float) -> Mapping[int, SavedCheckpoint]:
         """Return the ranks that have reported a checkpoint since then."""

@@ -63,6 +63,7 @@ FLOORS: Final = {
     "files": 0,
     "html_table": 0,
     "text": 0,
+    "secrets": 0,
     "guardian": 0,
 }
 ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "rank_table_tool", "job_tool"}
@@ -74,6 +75,7 @@ NEIGHBOURS: Final = {
     ("__main__", "cli"): "the second half of the same entrance, behind the guardian's fork",
     ("guardian", "errors"): "exit statuses and the wording of OSError are written once",
     ("problems", "errors"): "exit statuses and the wording of OSError are written once",
+    ("secrets", "text"): "what cannot be shown is escaped as everywhere",
     ("html_table", "text"): "what cannot be shown is escaped as everywhere",
     ("files", "errors"): "exit statuses and the wording of OSError are written once",
 }
@@ -140,6 +142,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("launcher.launcher", "staging.background"): "as above",
     ("services.checkpoint_dir", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
     ("launcher.job_runner", "services.step_reader"): "10 to 20 ms; only --perf-* and --summary need it",
+    ("launcher.job_runner", "board.summary"): "as above, with the decoder of boards",
     ("preparation.inspection", "inspection.inspector"): "10 to 15 ms; only an inspection needs it",
     ("host.network", "psutil"): "most nodes are found in their rank table without their addresses",
     ("guardian.process_tree", "ctypes"): "only for prctl(2), which most modules that look at processes never call",
@@ -163,7 +166,7 @@ GUARDIAN_OWN: Final = {
     "guardian.sweep",
     "import_path",
     "output",
-    "output.messages",  # for the final message of the guardian
+    "output.message_format",  # for the final message of the guardian
     "text",
 }
 
@@ -334,7 +337,7 @@ print(before == trace() or (before, trace()))
 
 def test_jobs_start_without_what_only_others_need() -> None:
     """A job that succeeds pays neither for a diagnosis nor for `--check` nor for modules of one of their functions."""
-    rare = ("check", "evidence", "diagnosis", "report.investigation", "services.step_reader", "training.steps")
+    rare = "check evidence diagnosis report.investigation services.step_reader training.steps board.reader".split()
     script = "import sys, ascend_runner.cli; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=30)
     loaded = shown.stdout.split()

@@ -64,6 +64,17 @@ def test_checkpoint_on_request(program: Program) -> None:
     assert Path(program.report()["last_checkpoint"]["path"]) in saved.iterdir()
 
 
+def test_data_set_that_is_staged(program: Program) -> None:
+    """Every rank reads its inputs from the copy."""
+    (program.folder / "data").mkdir()
+    for rank in range(RANKS):
+        (program.folder / "data" / f"rank-{rank}.txt").write_text("".join(f"{x / 100}\n" for x in range(-100, 100)))
+    run = train(program, "--stage", f"{program.folder / 'data'}:{program.folder / 'cache'}")
+
+    assert 0 == run.finish()
+    assert all(b"200 examples for weight %d from " % rank in program.log(rank) for rank in range(RANKS))
+
+
 def test_hang_of_one_rank_stops_all(program: Program) -> None:
     """A rank whose data does not arrive keeps all of them waiting."""
     run = train(program, "--hang-timeout", "3", DEMO_HANG_RANK="2")

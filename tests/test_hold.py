@@ -54,6 +54,8 @@ def test_held_job(program: Program) -> None:
     run.send(signal.SIGTERM)
     assert 7 == run.finish()
     assert {**report, "state": "failed", "held_until": ""} == program.report()
+    last = json.loads((program.log_dir / "job-events.jsonl").read_bytes().splitlines()[-1])["data"]
+    assert last["sentence"].startswith(report["cause"]["sentence"])
     assert [] == contradictions(program.log_dir)
 
 

@@ -122,6 +122,22 @@ def test_warning_is_told_again_only_after_a_recovery(program: Program) -> None:
     assert " node " not in run.screen
 
 
+def test_finding_between_two_attempts(program: Program) -> None:
+    """It is recorded when it is found, not when the next attempt starts, hours later."""
+    options = ("--inspect", "warn", "--inspect-interval", "0.1", "--max-restarts", "1", "--restart-delay", "1h")
+    run = start(program, *options, tool=NPU_SMI.replace("Alarm", "OK"))
+    run.wait_for("starting rank")
+    go(program)
+    wait_until(lambda: program.report().get("state") == "restarting")
+    fake_npu_smi(program.folder, NPU_SMI)
+    run.wait_for(f"WARNING inspection: {FOUND}")
+    wait_until(lambda: len(events(program, "unhealthy")) == 1)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert (1, 1) == (run.screen.count(f"inspection: {FOUND}"), len(events(program, "unhealthy")))
+
+
 def test_no_inspection_without_npus(program: Program) -> None:
     """By default a node without NPUs has no process that inspects; one with --inspect warn has it until the end."""
     run = start(program)

@@ -109,7 +109,7 @@ def test_exception_is_confirmed_once(program: Program) -> None:
 
     assert 1 == run.finish()
     assert 2 == len(program.report()["attempts"])
-    assert "  tries  2 attempts, the same failure 2 times in a row; no restart: " in run.screen
+    assert "  tries  2 attempts, both with the same failure; no restart: " in run.screen
 
 
 def write_checkpoints(folder: Path) -> str:
@@ -300,7 +300,7 @@ def test_stop_signal_during_a_further_attempt(program: Program) -> None:
 
     assert 143 == run.finish()
     report = program.report()
-    sentence = "stopped by SIGTERM; the previous attempt failed: rank 0 failed: exit status 7"
+    sentence = "stopped by SIGTERM; the previous attempt failed: rank 0 failed: exit status 7 (likely the cause)"
     assert ("stopped", "interrupted", 2) == (report["state"], report["cause"]["kind"], len(report["attempts"]))
     assert sentence == report["cause"]["sentence"]
     assert f"\n  before rank 0 failed: exit status 7 (likely the cause)\n  log    {program.log_dir}/" in run.screen
@@ -375,14 +375,15 @@ def test_part_of_a_job_is_not_restarted_alone(program: Program, options: tuple[s
 
 
 def test_checkpoint_directory_must_be_one(program: Program) -> None:
-    """A file in place of the directory is refused; a directory that is still missing is the training's to make."""
+    """A file in its place is refused; a directory that is still missing is the training's to make, and noted once."""
     (program.folder / "file").touch()
     refused = program.start("--nproc-per-node", "1", "--checkpoint-dir", "file", "touch", "ran")
+    options = ("--nproc-per-node", "1", "--checkpoint-dir", "missing", "--max-restarts", "1")
+    missing = program.start(*options, "false")
 
-    assert 125 == refused.finish()
-    assert f"--checkpoint-dir {str(program.folder / 'file')!r} is not a directory" in refused.screen
+    assert (125, 1) == (refused.finish(), missing.finish())
     assert not (program.folder / "ran").exists()
-    assert 0 == program.start("--nproc-per-node", "1", "--checkpoint-dir", "missing", "true").finish()
+    assert (1, 1) == (refused.screen.count("--checkpoint-dir"), missing.screen.count("--checkpoint-dir"))
 
 
 # --- Devices ----------------------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ascend_runner.text import (
     LINE_LIMIT,
     abbreviated,
+    clock,
     duration,
     format_numbers,
     last_lines,
@@ -17,6 +20,7 @@ from ascend_runner.text import (
     shown,
     size,
 )
+from tests.helpers.package_source import MODULES
 
 
 @pytest.mark.parametrize(
@@ -169,3 +173,23 @@ def test_size(words: str, count: int) -> None:
 def test_last_lines(tail: bytes, lines: list[str]) -> None:
     """The last twenty lines are shown, without blank lines at the end."""
     assert lines == last_lines(tail)
+
+
+@pytest.mark.parametrize(("zone", "expected"), [("UTC", "03:12:45 +0000"), ("<+0530>-05:30", "08:42:45 +0530")])
+def test_clock(monkeypatch: pytest.MonkeyPatch, zone: str, expected: str) -> None:
+    """A time has the zone of this machine."""
+    with monkeypatch.context() as context:
+        context.setenv("TZ", zone)
+        time.tzset()
+        written = clock(1_795_317_165.0)
+    time.tzset()
+
+    assert (f"2026-11-22 {expected}", "") == (written, clock(None))
+
+
+def test_times_have_one_notation() -> None:
+    """No other module writes dates for people, with or without another notation of the zone."""
+    writing = [module.name for module in MODULES if b"%Y-%m-%d" in module.path.read_bytes()]
+    separated = [module.name for module in MODULES if b"isoformat(sep" in module.path.read_bytes()]
+
+    assert (["text"], []) == (writing, separated)

@@ -14,18 +14,18 @@ import attrs
 
 from ascend_runner import activity
 from ascend_runner.board import board
+from ascend_runner.members import LATEST
 from ascend_runner.observations.rank_record import RankRecord
-from ascend_runner.plan.secrets import Masker
+from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending
 from ascend_runner.supervision.state import Phase
-from ascend_runner.text import last_lines, printable
+from ascend_runner.text import last_lines, number_within, printable
 
 LARGEST: Final = 1 << 24  # bytes of a board, enough for 10,000 ranks
 LARGEST_PID: Final = 1 << 22  # of the kernel (proc(5), pid_max)
 LARGEST_SIGNAL: Final = 64
 LARGEST_CODE: Final = 255
 CUT_WORDS: Final = 3  # as in "password = x"
-LARGEST_NUMBER: Final = float(1 << 33)  # of seconds: the year 2242
 
 
 @attrs.frozen(kw_only=True)
@@ -158,4 +158,4 @@ def _after(at: float, began: float) -> Optional[float]:
 
 def _number(value: float) -> Optional[float]:
     """Return a number if it is in range, which NaN is not."""
-    return value if 0 <= value <= LARGEST_NUMBER else None
+    return number_within(value, LATEST)

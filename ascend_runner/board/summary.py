@@ -18,13 +18,12 @@ from ascend_runner.board.reader import View
 from ascend_runner.host import bounded
 from ascend_runner.observations.rank_record import RankState
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.supervision import quiet
+from ascend_runner.supervision import odd_ranks
 from ascend_runner.supervision.state import Phase
-from ascend_runner.text import duration, rank_list
+from ascend_runner.text import all_ranks, duration, rank_list
 
-SHOWN_IN: Final = frozenset(
-    {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}
-)  # the others have messages of their own
+# The other phases have messages of their own.
+SHOWN_IN: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})
 
 
 class Steps(Protocol):
@@ -38,16 +37,16 @@ class Steps(Protocol):
 
 
 @contextmanager
-def writing(spec: JobSpec, board: Board, steps: Optional[Steps], write: Callable[[str], None]) -> Iterator[None]:
+def writing(spec: JobSpec, board: Board, steps: Steps, write: Callable[[str], None]) -> Iterator[None]:
     """Write a line about an attempt every `summary_interval` seconds while the context lasts, unless that is None.
 
-    `steps` is None only then. It is read, and `write` is called, in a thread.
+    `steps` is read, and `write` is called, in a thread.
 
     Raises:
         AscendRunnerError: The limit of processes is reached.
     """
     interval = spec.summary_interval
-    if interval is None or steps is None:
+    if interval is None:
         yield
         return
     closing = threading.Event()
@@ -75,7 +74,7 @@ def sentence(view: View, steps: Steps, interval: float) -> str:
     ranks = [rank for rank in view.ranks if rank.rank_id >= 0]
     running = {rank.rank_id: rank for rank in ranks if rank.state is RankState.RUNNING}
     verb = "has" if len(running) == 1 else "have"
-    some = f"all {len(ranks)} ranks" if len(running) == len(ranks) else f"{len(running)} of {len(ranks)} ranks"
+    some = all_ranks(len(ranks)) if len(running) == len(ranks) else f"{len(running)} of {len(ranks)} ranks"
     count = rank_list(running) if len(ranks) == 1 else some
     silences = {
         rank_id: max(0.0, view.seconds - (rank.last_output_after or rank.started_after))
@@ -108,7 +107,7 @@ def _training(view: View, last_step: Mapping[str, object], interval: float) -> s
 
 def _silence(seconds: Mapping[int, float], interval: float) -> str:
     """Name the ranks that have been quiet for unusually long: "rank 5 has written nothing for 4 min 12 s"."""
-    odd = sorted(quiet.unusual(seconds))
+    odd = sorted(odd_ranks.quiet(seconds))
     if odd:
         verb, least = ("has", "") if len(odd) == 1 else ("have", "at least ")
         return f"{rank_list(odd)} {verb} written nothing for {least}{duration(min(seconds[one] for one in odd))}"

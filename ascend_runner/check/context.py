@@ -71,10 +71,6 @@ def gather(settings: Settings, environ: Mapping[str, str], signals: Signals, com
         SettingsError: The current directory cannot be used.
         StopRequestedError: A stop signal arrived.
     """
-    launcher = Launcher(settings, environ, signals, Messages(_ignore))
+    launcher = Launcher(settings, environ, signals, Messages(lambda _message: None))
     prepared = launcher.prepare(command or STAND_IN)
     return CheckContext(prepared=prepared, command=command)
-
-
-def _ignore(_message: bytes) -> None:
-    pass

@@ -16,10 +16,10 @@ from ascend_runner.host import bounded
 from ascend_runner.host.executables import find_executable
 from ascend_runner.host.host import Host
 from ascend_runner.output import log_folder
-from ascend_runner.plan.secrets import Masker
 from ascend_runner.preparation import table as tables
 from ascend_runner.problems import Severity, Subject, error, problems_of, warning, without_repeated_remedies
 from ascend_runner.report import screen
+from ascend_runner.secrets import Masker
 from ascend_runner.text import counted
 
 ARGUMENTS_SHOWN: Final = 4  # words of the command

@@ -177,10 +177,7 @@ def finding_of_limit(limit: Limit, soft: int) -> str | Problem:
     value = f"{soft // limit.unit}{' KiB' if limit.unit > 1 else ''}"
     if soft >= limit.enough:
         return f"{limit.name} {value}"
-    return warning(
-        f"{limit.name}: {value}, less than {limit.enough // limit.unit} ({limit.stake})",
-        limit.remedy,
-    )
+    return warning(f"{limit.name}: {value}, less than {limit.enough // limit.unit} ({limit.stake})", limit.remedy)
 
 
 def grace(context: CheckContext) -> Findings:

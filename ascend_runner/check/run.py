@@ -16,6 +16,7 @@ from ascend_runner.output.console import Console
 from ascend_runner.output.messages import Messages
 from ascend_runner.problems import Problem, Severity
 from ascend_runner.processes.signals import Signals
+from ascend_runner.secrets import Masker
 from ascend_runner.settings.model import Settings
 from ascend_runner.text import counted, printable
 
@@ -40,17 +41,7 @@ SUBJECTS: Final[Mapping[str, Callable[[CheckContext], Findings]]] = {
     "grace": limits.grace,
 }
 
-OF_THIS_NODE: Final = (
-    "leftovers",
-    "ports",
-    "devices",
-    "space",
-    "limits",
-    "grace",
-    "software",
-    "health",
-    "other nodes",
-)
+OF_THIS_NODE: Final = ("leftovers", "ports", "devices", "space", "limits", "grace", "software", "health", "other nodes")
 
 Found = tuple[str, Union[str, Problem]]  # a subject and a finding
 
@@ -60,10 +51,7 @@ SUBJECT_WIDTH: Final = len("other nodes")
 
 
 def check(
-    settings: Settings,
-    environ: Mapping[str, str],
-    command: tuple[str, ...],
-    io: tuple[Signals, Console, Messages],
+    settings: Settings, environ: Mapping[str, str], command: tuple[str, ...], io: tuple[Signals, Console, Messages]
 ) -> None:
     """Check one subject after the other, and print the findings.
 
@@ -142,11 +130,11 @@ def format_json(found: Sequence[Found], host_name: str) -> str:
 
 
 def _sentence(finding: str | Problem) -> str:
-    return finding if isinstance(finding, str) else str(attrs.evolve(finding, remedy=""))
+    return Masker().text(finding if isinstance(finding, str) else str(attrs.evolve(finding, remedy="")))
 
 
 def _remedy(finding: str | Problem) -> str:
-    return "" if isinstance(finding, str) else finding.remedy
+    return "" if isinstance(finding, str) else Masker().text(finding.remedy)
 
 
 def _count(found: Sequence[Found], severity: Severity) -> str:

@@ -2,8 +2,9 @@
 
 The tables are text: a line has a code (or a range), a kind (root, either, peer; with * it only announces another one)
 and a meaning. A rank's log contains CANN's own sentence beside the code, so codes with one remedy share a line.
-Sources: CANN's error_code.json (in its runtime, src/dfx/error_manager), GE's error_registry.cc and opbase's log.cpp;
-kinds of HCCL's codes follow its docs/en/error_codes and the fault knowledge base of MindCluster's FaultDiag.
+Sources: CANN's error_code.json (in its runtime, src/dfx/error_manager), its documents with a page for each code (newer
+ones, such as EE1025 and EL0016), GE's error_registry.cc and opbase's log.cpp; kinds of HCCL's codes follow its
+docs/en/error_codes and the fault knowledge base of MindCluster's FaultDiag.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ EI0010 root peer-to-peer access between devices of this server failed
 EI0011 root not enough device memory for HCCL's buffers
 EI0012 either SDMA copy between devices failed: hardware fault, invalid address, or the peer exited
 EI0013 either RoCE transfer failed: network fault, or the peer exited
-EI0014 root a value in the rank table does not match the devices
+EI0014 root a value in the rank table is invalid or does not match the devices
 EI0015 peer some ranks never joined the communicator
 EI0016 root a setting is invalid or differs between nodes (such as the TLS switch)
 EI0017 root the rank table lacks an entry
@@ -45,7 +46,7 @@ EK0203 root too many processes: raise ulimit -u
 EK0204 root a disk is full: the profiler cannot write
 EL0001 root the device is missing or abnormal: see npu-smi info
 EL0002 root invalid device id: check the list of visible devices
-EL0003 root invalid argument passed to the driver
+EL0003 root* invalid argument passed to the driver
 EL0004 root not enough memory, usually of the device: use a smaller batch, or end other processes
 EL0005 root device busy: used by another process, or still being cleaned up
 EL0006 root the device ran out of a resource
@@ -58,6 +59,13 @@ EL0012 root a queue of the device is full
 EL0013 root the device ran out of CDQM resources
 EL0014 root operation not supported by this device or driver
 EL0015 root invalid access to a device: it is not in the list of visible devices
+EL0016-EL0017 root invalid argument passed to the driver
+EL0018 root not enough host memory for the driver
+EL0019 root not enough device memory: use a smaller batch, or end other processes
+EL0020 root device in use by several containers
+EL0021 root operation not supported by this device or driver
+EL0023 root a resource of the driver is missing or misconfigured; see its message
+EL0024 root device memory is freed while it is in use
 EE1001 root* invalid argument passed to the runtime
 EE1002 either timeout waiting for a stream, usually for a peer
 EE1003-EE1004 root invalid argument passed to the runtime
@@ -78,6 +86,8 @@ EE1021 root too many processes or locks: raise ulimit -u
 EE1022 root invalid argument passed to the runtime
 EE1023 root the device ran out of a resource
 EE1024 root an AICPU operator timed out after the device ran out of memory
+EE1025 root a library of the runtime cannot be loaded: check the installation of CANN
+EE1026 either timeout waiting for an event, perhaps for a peer
 EE2002 root an environment variable has an invalid value
 EE4001-EE4002 root a stream cannot be bound to a model
 EE4004 root the profiler was started twice
@@ -94,7 +104,7 @@ EH0013 root a system call of ACL failed
 EH0014 root invalid argument passed to ACL
 EO0001-EO0004 root a setting of the model compression is invalid
 EP0001-EP0008 root a setting of CANN's data dump is invalid
-EZ0001-EZ0027 root an operator was called with an invalid shape, type, format or attribute
+EZ0001-EZ0028 root an operator was called with an invalid shape, type, format or attribute
 EZ0501 root an operator is not registered: check the versions of CANN and its kernels
 EZ1001 root an operator was called with an invalid argument
 EZ2001 root a kernel failed on the device: hardware fault or invalid address

@@ -72,7 +72,9 @@ def _codes_in(line: str) -> Iterator[Code]:
             yield code
     if _NUMERIC_HINT.search(line):
         yield from (CODES[name] for name in _NUMERIC.findall(line) if name in CODES)
-    if "rror code is " in line or "errNo[0x" in line or "drvRetCode=" in line:
+    if "Stage][" in line:
+        yield from (CODES[_OF_STAGES[name]] for name in _STAGE.findall(line))
+    if "rror code is " in line or "errNo[0x" in line or "drvRetCode=" in line or "drvErr=" in line:
         yield from (CODES[name] for name in map(_small_name, _SMALL.finditer(line)) if name in CODES)
 
 
@@ -98,6 +100,19 @@ def _small_name(match: re.Match[str]) -> str:
 _LETTERED: Final = re.compile(r"(?<![A-Za-z0-9_])(?P<name>E[A-Z0-9][0-9]{4})(?=[:)\[\]]|',)")
 _OF_CANN: Final = re.compile(r"\):|:? ?\[PID: ?\d|: Inner Error|',|\]")  # what follows a code for certain
 
+# Since CANN 8.5 HCCL's own log names a stage and a kind of error, each with its code (hcomm docs, "multi-level search
+# keywords"): [InitGroupStage][RanktableCheck].
+_OF_STAGES: Final = {
+    "EnvConfig": "EI0001",
+    "RanktableConfig": "EI0004",
+    "RanktableCheck": "EI0014",
+    "ParameterConflict": "EI0005",
+    "VersionConflict": "EI0008",
+    "InitChannelStage][Timeout": "EI0006",
+    "TaskExecStage][Timeout": "EI0002",
+}
+_STAGE: Final = re.compile(rf"\[({'|'.join(map(re.escape, _OF_STAGES))})\]")
+
 # Return codes are plain numbers, so they count only after a word that announces one: "error code is 507015",
 # "retCode=507015", "runtime result = 507035", "aclrtSetDevice(0) failed: 507033", "failed, return: 507018".
 _NUMERIC: Final = re.compile(
@@ -107,9 +122,9 @@ _NUMERIC: Final = re.compile(
 )
 _NUMERIC_HINT: Final = re.compile(r"(?<![0-9])[1-5][0-9]{5}(?![0-9])")  # cheap: most log lines contain no such number
 _SMALL: Final = re.compile(
-    r"(?:HCCL function error|OPS function error: Hccl).*?error code is (?P<hccl>\d{1,2})(?!\d)"
-    r"|errNo\[0x0{8}05(?P<hexadecimal>[0-9a-f]{6})\]"
-    r"|drvRetCode=(?P<driver>\d{1,5})(?!\d)"
+    r"(?:HCCL function error|OPS function error: Hccl).*?error code is (?P<hccl>\d{1,4})(?!\d)"
+    r"|errNo\[0x0{8}05[0-9a-f]{2}(?P<hexadecimal>[0-9a-f]{4})\]"  # before it HCCL's module, then a part of HCCL
+    r"|drv(?:RetCode|Err)=(?P<driver>\d{1,5})(?!\d)"
 )
 
 

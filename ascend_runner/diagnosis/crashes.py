@@ -1,7 +1,7 @@
 """Finds the fatal messages of native code and of other runtimes, which they print instead of a Python traceback.
 
-The forms are those of faulthandler, the C++ runtime (libstdc++), glibc, glog (and abseil), Open MPI and PRRTE, bash,
-the dynamic loader, Go, Rust and the JVM.
+The forms are those of faulthandler, the C++ runtime (libstdc++), glibc, glog (and abseil), Open MPI and PRRTE, UCX,
+TVM, the OpenMP runtimes, MKL, jemalloc, shells, pytest, the dynamic loader, Go, Rust and the JVM.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def find_all(lines: Sequence[str]) -> list[Traceback]:
     """Find the fatal messages in a log, in their order."""
     found: list[Traceback] = []
     for index, line in enumerate(lines):
-        if (found and index < found[-1].end) or not _HINT.search(line):
+        if (found and index < found[-1].end) or not (_HINT_AT_START.match(line) or _HINT.search(line)):
             continue
         for pattern, read in _READERS:
             match = pattern.search(line)
@@ -38,11 +38,11 @@ def find_all(lines: Sequence[str]) -> list[Traceback]:
 
 
 def _joined(found: Sequence[Traceback]) -> list[Traceback]:
-    """Join each report of an abort to what native code said before it aborted: the report has only the stack."""
+    """Join each report of an abort to what native code said before it aborted, which says more."""
     joined: list[Traceback] = []
     for crash in found:
-        why = joined[-1] if joined and _ABORT.match(crash.exception) else None
-        if why is not None and not _ABORT.match(why.exception) and crash.start - why.end <= ABORT_GAP:
+        why = joined[-1] if joined else None
+        if why is not None and _detail(crash) < _detail(why) and crash.start - why.end <= ABORT_GAP:
             lines = (*why.lines, *crash.lines)
             joined[-1] = attrs.evolve(why, place=why.place or crash.place, lines=lines, end=crash.end)
         else:
@@ -50,7 +50,15 @@ def _joined(found: Sequence[Traceback]) -> list[Traceback]:
     return joined
 
 
-_ABORT: Final = re.compile(r"Fatal Python error: Aborted|SIGABRT\b|Signal: Aborted")
+def _detail(crash: Traceback) -> int:
+    """Return how much a message says: only the signal of an abort, that the C++ runtime has aborted, or why."""
+    return next((number for number, form in enumerate(_ABORTS) if form.match(crash.exception)), len(_ABORTS))
+
+
+_ABORTS: Final = (
+    re.compile(r"Fatal Python error: Aborted|SIGABRT\b|Signal: Aborted|Caught signal 6\b"),
+    re.compile(r"terminate called (?:without|recursively)"),
+)
 
 
 def _of(lines: Sequence[str], index: int, size: int, summary: str, where: str = "") -> Traceback:
@@ -152,12 +160,19 @@ def _native_stack(lines: Sequence[str], index: int, match: re.Match[str]) -> Tra
 
 def _symbol(text: str) -> str:
     """Return a function's name, unless it is unknown or the signal's own machinery."""
+    text = re.sub(r"  \S+:\d+$", "", text)  # UCX appends the place
     name = re.sub(r"[+)\]].*|^.*\(", "", text).strip() if "(" in text and "/" in text else text.strip()
-    return "" if re.search(r"unknown|sigreturn|^0x|^\W*$|libpthread|libc\.so", name) else name
+    return "" if _MACHINERY.search(name) else name
+
+
+_MACHINERY: Final = re.compile(
+    r"unknown|sigreturn|^0x|^\W*$|libpthread|libc\.so|pthread_kill|abort$|raise$|^gsignal|terminate|^__funlockfile"
+)
 
 
 _NATIVE_FRAME: Final = re.compile(
-    r"(?:^\s*@\s+0x[0-9a-f]+\s+|\]\s\[\s?\d+\]\s)(?P<symbol>.+)|\] (?:Signal code|Failing at address|Associated errno)"
+    r"(?:^\s*@\s+0x[0-9a-f]+\s+|\]\s\[\s?\d+\]\s|^\s*\d+ +0x[0-9a-f]+ |^  File \".+\", line \d+, in )(?P<symbol>.+)"
+    r"|\] (?:Signal code|Failing at address|Associated errno)|^=+ backtrace"
 )
 
 
@@ -192,14 +207,16 @@ def _mindspore(lines: Sequence[str], index: int, _match: re.Match[str]) -> Trace
 
 
 _RULED: Final = re.compile(r"- C\+\+ Call Stack")
+# Most lines match neither. Without anchors, a search can skip to the first letters of the alternatives.
+_HINT_AT_START: Final = re.compile(r"- [A-Z]|F\d{4}|OMP|libgomp|Intel |<jemalloc>|FAILED |ERROR |Timeout \(")
 _HINT: Final = re.compile(
-    r"Fatal Python error|^- [A-Z]|terminate called|\*\*\*|^F\d{4}|\[F\d{4}|Check failed|panic|Exception in thread"
-    r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Segmentation|Bus error|Killed"
-    r"|Aborted"
-    r"|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots|command not found"
-    r"|FatalError|detected by the|Worker exit type|function error: |Unhandled exception|has lost comm|HYDRA_FULL_ERROR"
-    r"|was unable to "
+    r"Fatal Python error|terminate called|\*\*\*|\[F\d{4}|Check failed|p(?:anic|ure virtual)|Exception in thread"
+    r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Seg(?:mentation|fault enc)"
+    r"|Bus error|Killed|Aborted|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots"
+    r"|command not found|FatalError|detected by the|Worker exit type|function error: |Unhandled exception|has lost comm"
+    r"|HYDRA_FULL_ERROR|was unable to |unbound var|Permission denied|cannot exec|No such file or dir|yntax error"
 )
+_SHELL: Final = r"(?:\S+: line \d+|(?:\S*/)?(?:ba|da)?sh(?:: \d+)?|(?:\S*/)?env)"
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
     (re.compile(pattern), read)
     for pattern, read in (
@@ -207,12 +224,19 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"terminate called (?:after throwing|without an active|recursively)", _terminate),
         (r"\*\*\* (?P<text>SIG[A-Z]+ .*?received by PID \d+).*", _native_stack),
         (r"\[[\w.-]+:\d+\] (?P<text>Signal: [A-Z][\w ]+\(\d+\))", _native_stack),
+        (r"^\[[\w.-]+:\d+ *:\d+:\d+\] (?P<text>Caught signal \d+ \(.+\))", _native_stack),
+        (r"!{7} (?P<text>Segfault encountered) !{7}", _native_stack),
         (r"^- (?:Framework|Ascend|C\+\+|Memory|The |Internal|Illegal)[\w +]*(?: Message| Raised| Stack)?:", _mindspore),
         (r"\[F\d{4} [\d:.]+ (?P<text>\S+:\d+\] .+)", _line),
         (r"^F\d{4} \d\d:\d\d:\d\d\S*\s+\d+ (?P<text>\S+:\d+\] .+)", _line),
         (r"(?P<text>Check failed: .+)", _line),
         (r"FatalError: .*is detected by the operating system.*", _line),
         (r"(?:(?:double )?free|munmap_chunk|realloc|malloc(?:_consolidate)?)\(\): .+", _line),
+        (r"^pure virtual method called", _line),
+        (
+            r"^(?:OMP: Error #\d+|libgomp: Thread creation failed|Intel MKL FATAL ERROR|<jemalloc>: Unsupported).+",
+            _line,
+        ),
         (r"double free or corruption.*|corrupted (?:size|double-linked list).*", _line),
         (r"\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*.*", _line),
         (r"^\S+: \S+:\d+: .+: Assertion .+ failed\.", _line),
@@ -223,7 +247,12 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"^\S*python[\d.]*: (?:can't open file|No module named|Error while finding) .+", _line),
         (r"^[\w./-]+\.py: error: .+", _line),
         (r"^\S+: line \d+: +\d+ (?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction).*", _line),
+        (r"^(?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction)(?: \(core dumped\))?$", _line),
         (r"^\S+: (?:line \d+: |\d+: )?\S+: command not found", _line),
+        (rf"^{_SHELL}: .+: (?:unbound variable|Permission denied|cannot execute.+|No such file or directory)$", _line),
+        (rf"^{_SHELL}: [Ss]yntax error.+", _line),
+        (r"^(?:FAILED|ERROR) \S+\.py::\S+ - .+", _line),  # of pytest
+        (r"^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!$", _line),  # of faulthandler.dump_traceback_later
         (r"(?P<text>Process name: \[\[\d+,\d+\],\d+\])", _line),
         (r"There are not enough slots available in the system.*", _line),
         (r"(?:mpirun|prterun|mpiexec|orterun) noticed that process rank \d+ with PID .+", _line),

@@ -101,12 +101,13 @@ def _meaning(death: Death, circumstances: Circumstances) -> str:
 _CRASHES: Final = tuple(
     (re.compile(pattern), signum)
     for pattern, signum in (
-        (r"(?:Fatal Python error|Signal): Segmentation fault|SIGSEGV", SIGSEGV),
-        (r"(?:Fatal Python error|Signal): Bus error|SIGBUS", SIGBUS),
+        (r"(?:Fatal Python error|Signal): Segmentation fault|SIGSEGV|Caught signal 11\b|Segfault", SIGSEGV),
+        (r"(?:Fatal Python error|Signal): Bus error|SIGBUS|Caught signal 7\b", SIGBUS),
         (
             r"(?:Fatal Python error|Signal): Aborted|SIGABRT|(?:std|c10)::\w+|.*(?:\(\): |Check failed)|double|corrup",
             SIGABRT,
         ),
+        (r"terminate called|pure virtual", SIGABRT),
         (r"(?:Fatal Python error|Signal): Illegal instruction|SIGILL", SIGILL),
         (r"(?:Fatal Python error|Signal): Floating point exception|SIGFPE", SIGFPE),
         (r"Fatal Python error: ", SIGABRT),

@@ -79,7 +79,8 @@ def meaning(
     if signum == SIGABRT and is_consequence:
         sentence = "a library ended the process because it cannot continue without a peer"
     elif signum == SIGABRT:
-        sentence = next((sentence for form, sentence in _ABORTS if form.search(told)), sentence)
+        general = "native code gave up and aborted" if told else sentence
+        sentence = next((sentence for form, sentence in _ABORTS if form.search(told)), general)
     elif signum == SIGSEGV and not has_stack:
         sentence += _NO_STACK
     if not signum or ending.signum:
@@ -96,8 +97,8 @@ _MEANINGS: Final[Mapping[int, str]] = {
     " Python, CANN or the framework",
     SIGILL: "illegal CPU instruction: a package was built for another type of CPU",
     SIGFPE: "integer division by zero in native code",
-    SIGABRT: "native code aborted: a failed assertion, an uncaught C++ exception or a corrupted heap; see the last"
-    " lines of the log",
+    SIGABRT: "native code gave up and aborted: a failed assertion, an uncaught C++ exception or a corrupted heap; see"
+    " the last lines of the log",
     SIGTERM: "stopped by SIGTERM from outside, not by the runner",
     SIGINT: "interrupted by SIGINT from outside, not by the runner",
     SIGHUP: "its terminal or session was closed, or SIGHUP was sent from outside",
@@ -105,7 +106,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
 
 
 _ABORTS: Final = tuple(
-    (re.compile(pattern), f"native code aborted: {reason}")
+    (re.compile(pattern), f"native code gave up and aborted: {reason}")
     for pattern, reason in (
         (
             r"\(\): |double free|corrupted |smashing|overflow detected",

@@ -17,6 +17,7 @@ from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import signal_behind
 from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.diagnosis.log_evidence import Evidence
+from ascend_runner.rank_table.model import RankTable
 from ascend_runner.supervision.events import Ending
 
 FAULTS: Final = frozenset({SIGSEGV, SIGBUS, SIGILL, SIGFPE})
@@ -60,6 +61,15 @@ class Place:
 
     server_id: str
     device_id: int
+
+
+def places(table: RankTable) -> dict[int, Place]:
+    """Return the places of all ranks of a table."""
+    return {
+        device.rank_id: Place(server.server_id, device.device_id)
+        for server in table.servers
+        for device in server.devices
+    }
 
 
 def suspicion(death: Death) -> Suspicion:

@@ -135,26 +135,30 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     phrase = first_phrase([*message, *lines[-LAST_LINES:]])
     if phrase and phrase.line not in message and told and _is_of_a_worker(phrase, told):
         phrase = None
-    found = phrase or found or around
+    found = phrase or (around if found and found.code.is_empty else None) or found or around
     return found if told or found else first_code(plog)
 
 
 def _is_of_a_worker(phrase: Found, told: Traceback) -> bool:
-    """Whether a launcher reports the end of a worker by a signal, which does not explain an error of its own."""
-    return phrase.code.name.startswith("SIG") and not statements.passes_on(told)
+    """Whether a launcher reports the end of a worker, which does not explain an error of its own."""
+    return phrase.code.name.startswith(("SIG", "ray worker")) and not statements.passes_on(told)
 
 
 def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None) -> Found | None:
     """Let the line of a code that says nothing itself be the first of CANN's details around it, the innermost.
 
     The line of a timeout is that of HCCL's heartbeat, if there is one: it names the device, and says what is wrong.
+    That of an error of NCCL has the reason, which stands below "Last error:".
     """
     if found and found.code.kind is Kind.SECONDARY:
         return Found(found.code, next((line for line in lines if "Cluster Exception Location[" in line), found.line))
+    message = told.message if told else ()
+    if found and found.code.name.startswith("nccl") and "Last error:" in message[:-1]:
+        return Found(found.code, f"{found.line} {' '.join(message[message.index('Last error:') :][:2])}")
     if found is None or not (found.code.is_wrapper or found.code.name.isdigit()):
         return found
     at = told.end - 1 if told else next((number for number, line in enumerate(lines) if line == found.line), 0)
-    near = [*(told.message if told else ()), *lines[max(0, at - NEAR) : at + LAST_LINES]]
+    near = [*message, *lines[max(0, at - NEAR) : at + LAST_LINES]]
     decoded = next((line for line in near if "errorStr: " in line), "")  # what an exception of a kernel means
     return Found(found.code, decoded or next((line for line in near if _DETAIL.search(line)), found.line))
 

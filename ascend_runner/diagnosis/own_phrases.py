@@ -43,7 +43,9 @@ root malloc device memory failed = out of memory on the device: use a smaller ba
 root device-side assert = an index is out of range or an assertion failed in a kernel
     device-side assert(?!ions)
 root aicore exception = exception in a kernel on the AI core
-    \baicore exception
+    \baicore (?:exception|error)
+root aivec exception = exception in a kernel on the vector core
+    \bai(?:vec|vector) error|vector core exception
 # Linux mm/oom_kill.c; Kubernetes; ray memory_monitor
 root Memory cgroup out of memory = a process was killed by the OOM killer
     Memory cgroup out of memory|OOMKilled
@@ -58,7 +60,7 @@ root DataLoader worker killed = a data loader worker was killed, usually by the 
 root DataLoader worker: bus error = no space left in /dev/shm: increase it or use fewer data loader workers
     killed by signal: Bus error|bus error encountered in worker|out of shared memory
 root shared memory = no space left in /dev/shm: increase it or use fewer data loader workers
-    unable to (?:allocate|resize|open) shared memory
+    unable to (?:allocate|resize) shared memory|unable to (?:write to|resize) file </torch_
 either DataLoader worker terminated = a data loader worker was stopped by SIGTERM from outside
     DataLoader worker .*killed by signal: Terminated
 root DataLoader worker crashed = a data loader worker crashed
@@ -107,12 +109,14 @@ root Weights only load failed = torch.load refuses an object in a checkpoint: se
     Weights only load failed
 root Error(s) in loading state_dict = a checkpoint does not match the model
     Error\(s\) in loading state_dict
-# slurmstepd; huggingface_hub; urllib3; CPython signal handling; CUDA error strings; CPython _thread; fork(2),
+# slurmstepd; huggingface_hub; OpenSSL; urllib3; CPython signal handling; CUDA error strings; CPython _thread; fork(2),
 # pthread_create(3); CPython input()
 root DUE TO TIME LIMIT = the job reached the platform's time limit
     DUE TO TIME LIMIT
 root gated repo = a model or dataset needs access rights: request access on its page, then log in or set HF_TOKEN
     access (?:a |to a )?gated repo
+root certificate = a server's certificate cannot be verified: see REQUESTS_CA_BUNDLE and SSL_CERT_FILE
+    CERTIFICATE_VERIFY_FAILED
 root server not reachable = a server cannot be reached: check the network and its proxy, or use local files
     couldn't connect to 'https?://|Max retries exceeded with url
 root KeyboardInterrupt = interrupted by SIGINT: Ctrl-C, or a platform that stops the job
@@ -120,23 +124,23 @@ root KeyboardInterrupt = interrupted by SIGINT: Ctrl-C, or a platform that stops
 root SignalException = a launcher was stopped by a signal from outside: by a person or the platform
     SignalException: Process \d+ got signal
 root illegal memory access = a kernel accessed an invalid address of the device
-    illegal memory access
+    illegal memory access|unspecified launch failure
 root Can't start new thread = too many processes: raise ulimit -u
     can't start new thread|fork: retry
-    |(?:fork|pthread_create|BlockingIOError|\bthread:).*Resource temporarily unavailable
+    |(?:fork|pthread_create|BlockingIOError|\bthread:|Thread creation failed).*Resource temporarily unavailable
 root EOFError = input() reached the end of standard input
     EOFError: EOF when reading a line
 # torch elastic/multiprocessing/errors; DeepSpeed launcher/launch.py; CPython subprocess.py; Open MPI and PRRTE; bash
 # jobs.c and srun (strsignal(3))
 root SIGSEGV = killed by SIGSEGV: native code touched memory that it must not access
     signal SIGSEGV|Signal 11 \((?:SIGSEGV|Segmentation fault)\)|Signals\.SIGSEGV|exitcode\s*: -11|return code = -11\b
-    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Segmentation fault
-root SIGABRT = killed by SIGABRT: native code aborted
+    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Segmentation fault|^Segmentation fault(?: \(core dumped\))?$
+root SIGABRT = killed by SIGABRT: native code gave up and aborted
     Signal 6 \((?:SIGABRT|Aborted)\)|Signals\.SIGABRT|exitcode\s*: -6|return code = -6\b
-    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Aborted\b
+    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Aborted\b|^Aborted(?: \(core dumped\))?$
 root SIGBUS = killed by SIGBUS, usually because /dev/shm is full
     Signal 7 \((?:SIGBUS|Bus error)\)|Signals\.SIGBUS|exitcode\s*: -7|return code = -7\b
-    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Bus error
+    |(?:line \d+: +\d+|srun: .*tasks? \S+:) Bus error|^Bus error(?: \(core dumped\))?$
 root oom_kill = a process was killed by the OOM killer
     oom[-_]kill event|Killed process \d+
 # bash execute_cmd.c; glibc ld.so and dlopen(3); torch_npu FunctionLoader.cpp; CANN's set_env.sh; CPython importlib;
@@ -164,7 +168,7 @@ root NumPy's binary interface = incompatible packages: one was built for another
 root not in this CANN = this version of CANN lacks an operator or function: check the versions of CANN and torch_npu
     not in libopapi\.so|Failed to find function \w+
 root driver not visible = the driver is not visible in this container: check its devices and the mounted driver
-    dcmi mod\w* init\w* failed|Can't get ascend_hal device count|drvErr=87\b
+    dcmi mod\w* init\w* failed|Can't get ascend_hal device count
 # MindSpore communication/_comm_helper.py and hccl_adapter.cc
 root RANK_ID has not been exported = MindSpore was started without the rank variables
     RANK_ID has not been exported
@@ -176,6 +180,8 @@ root shared memory segment = NCCL cannot create a segment in /dev/shm, usually b
     Error while creating shared memory segment
 root Duplicate GPU detected = two ranks on one device: check LOCAL_RANK and the list of visible devices
     Duplicate GPU detected
+root ncclInvalidArgument = NCCL was called with an invalid argument
+    ncclInvalidArgument
 root ncclInvalidUsage = a collective was called incorrectly, for example by two ranks on one device
     ncclInvalidUsage
 root process group not initialized = a collective was called before init_process_group
@@ -208,7 +214,10 @@ root no such network interface = no such network interface: check GLOO_SOCKET_IF
 # HCCL hccl_socket.cc
 root listen on ip = port of HCCL already in use: a leftover process, or two jobs on one server
     listen on ip\[[^\]]+\].{0,20} port\[\d+\] fail
-# torch_npu's operators of the transformer library (ATB); torch_npu utils/_error_code.py
+# torch_npu NPUQueue.cpp; CUDA error strings; torch_npu's operators of the transformer library (ATB); torch_npu
+# utils/_error_code.py
+root memory error of the device = uncorrectable memory error of the device: hardware fault
+    \bUCE ERROR|HBM MULTI BIT ECC ERROR|uncorrectable ECC error
 root setup of an ATB operator = an operator was called with an invalid argument, or does not support this chip
     Operation setup failed
 root not supported by torch_npu = feature not supported by this version of torch_npu or CANN, or by this chip

@@ -1,7 +1,7 @@
 """Recognizes errors that only pass on another one: of launchers, pools and engines about their workers.
 
 Such an error yields to the one that it speaks of, if that is in the same log. The words are those of torch's elastic
-agent and multiprocessing, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, Open MPI and Python's own pools.
+agent and multiprocessing, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, Open MPI, shells and Python's own pools.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _WORDS: Final = re.compile(
     r"|error is reported as above|inspect the previous error messages|Received sigquit from a child|Worker exit type: "
     r"|actor is dead because its worker process|died with <Signals\."
     r"|terminated with (?:the following error|exit code|signal)|exited with (?:a )?non-?zero"
-    r"|returned non-zero exit status"
+    r"|returned non-zero exit status|^ChildProcessError: worker died"
+    r"|^\S+: line \d+: +\d+ (?:Segmentation fault|Bus error|Aborted|Illegal instruction)\b"
+    r"|^(?:Segmentation fault|Bus error|Aborted|Illegal instruction)(?: \(core dumped\))?$"
     r"|exits with return code|Process name: \[\[|Killing subprocess|noticed that process rank|MPI_ABORT was invoked"
     r"|exited? (?:unexpectedly|with (?:exit ?)?code:? -?\d+)",
     re.IGNORECASE,

@@ -15,7 +15,9 @@ peer lost communication with a remote daemon = mpirun lost another node: its dae
 peer Failed to connect agent = some ranks never joined the communicator
     Failed to connect agent
 peer topo exchange server get socket timeout = some ranks never joined the communicator
-    topo exchange server get socket timeout
+    topo exchange server get socket timeout|Wait timeout for sockets recv
+peer topo exchange agent get socket timeout = no connection to rank 0 of the communicator: not started or unreachable
+    topo exchange agent get socket timeout
 peer wait socket establish timeout = no connection to a peer within HCCL_CONNECT_TIMEOUT: it may not have started
     wait socket establish timeout
 either cqe error status[12] = transfer between devices failed after retries: network fault, or the peer exited
@@ -27,13 +29,23 @@ either heartbeat monitor = a process group's watchdog is stuck, usually because 
 peer another rank's dump signal = another rank has reported a timeout or an error first
     dump signal (?:from another rank|due to .+ from +rank \d)|Another rank reported a timeout
     |a collective timeout on some other rank
-# torch_npu NPUQueue.cpp (ERR00200); TensorFlow base_collective_executor.cc; XLA coordination_service_agent.cc
+# CANN runtime device_error_proc.cc; torch_npu NPUQueue.cpp; TensorFlow base_collective_executor.cc; XLA
+# coordination_service_agent.cc
+either event wait timeout = a device task waited in vain, usually for a peer
+    event wait timeout occurred
+either link between devices = a link to another device failed: network fault, or the peer exited
+    HCCS LINK ERROR|HCCL OP RETRY FAILED
+either memory of a remote device = memory fault of a remote device, or an invalid address
+    SUSPECT (?:MEM|REMOTE) ERROR
 either FORCE STOP = device tasks were stopped by the program, usually after an error of another rank
     \bFORCE STOP\b|PTA force stop
 peer Collective ops is aborted by = a peer exited, or the network failed
     Collective ops is aborted by
 peer coordination service = a peer exited, or the network failed
     distributed service detected fatal errors|coordination service has returned error
+# CPython faulthandler.c (dump_traceback_later)
+either limit of faulthandler = the program was not done within its own limit, perhaps because it waits for a peer
+    ^Timeout \(\d+:\d\d:\d\d
 # Horovod common/common.h (SHUT_DOWN_ERROR)
 peer Horovod has been shut down = another rank has failed or ended
     Horovod has been shut down

@@ -125,9 +125,9 @@ RETURNED: Final = """
 507052 root copy to or from the device failed
 507053 root memory error of the device: hardware fault
 507054 root uncorrectable memory (HBM ECC) error of the device: hardware fault
-507055 root suspected memory error of the device: hardware fault
+507055 either* memory fault of a remote device: check the errors of its rank
 507056 either* a link between devices failed
-507057 either* suspected error of a remote device
+507057 either* memory fault of a remote device, or an invalid address
 507899 either* internal error of the driver, usually after an earlier error
 507900 either* internal error of an AICPU operator
 507901 root the connection to the device was closed: it was reset, or its daemon exited
@@ -135,6 +135,8 @@ RETURNED: Final = """
 507903 root a graph capture failed: an operation in it cannot be captured
 507904 either HCCL's retry of a collective failed: network fault, or the peer exited
 507905-507913 root* internal error of the runtime
+507910 root host memory is registered twice
+507911 root host memory is not registered
 545000 root* internal error of the graph engine
 545001-545009 root the graph engine cannot load or run a model
 545601 either a model timed out on the device
@@ -179,10 +181,12 @@ HCCL: Final = """
 20 either* HCCL is busy; see the plog
 21 either* transfer between devices failed: network fault, or the peer exited
 22 either* the communicator is suspended
-24 either* HCCL's retry of a collective failed: network fault, or the peer exited
+23 either* HCCL's retry of a collective failed: network fault, or the peer exited
+24 root* not enough device memory for HCCL
+1041 either* a communicator failed; see the plog
 """
 
-# drvError_t, as the runtime prints it: "halMemAlloc failed: device_id=0, ..., drvRetCode=6!".
+# drvError_t, as the runtime prints it: "halMemAlloc failed: device_id=0, ..., drvRetCode=6!", and ATRACE: "drvErr=87".
 DRIVER: Final = """
 1 root* no device: see npu-smi info
 2 root* invalid device id: check the list of visible devices
@@ -204,5 +208,9 @@ DRIVER: Final = """
 47-50 root* the device ran out of events, streams, notifies or models
 54 root* no space left on the device
 62 either* a process on the device exited
+87 root* device in use, usually by another container or process
+88 root* no permission to use the device: check the user's groups and the container's devices
+90 root* no permission to use the device: check the user's groups and the container's devices
+95 either* network or device not reachable
 65534 root* operation not supported by this device or driver
 """

@@ -50,10 +50,12 @@ def _is_near_the_end(lines: Sequence[str], error: Traceback) -> bool:
     return len(lines) - error.end <= EPILOGUE_LINES and sum(1 for _line in following) <= LAST_LINES
 
 
-# wandb's and SwanLab's summaries, c10's warnings and their native stacks, and the warnings of Python's own.
+# wandb's and SwanLab's summaries, c10's warnings and their native stacks, the warnings of Python's own, and glibc's
+# stack and memory map.
 _EPILOGUE: Final = re.compile(
     r"\s*$|wandb: |swanlab: |(?:\[rank\d+\]: ?)?(?:\[[IW]\d* |frame #\d+: |Exception raised from )"
     r"|\S+\.py:\d+: \w*Warning: |  warnings\.warn\(|Extension modules: "
+    r"|======= (?:Backtrace|Memory map)|/\S+\(\S*\)\[0x[0-9a-f]+\]$|[0-9a-f]{6,16}-[0-9a-f]{6,16} [r-][w-][x-][ps] "
 )
 
 
@@ -127,7 +129,7 @@ _OF_THE_PROGRAM: Final = re.compile(
     r"|JSONDecode|Config\w*|Validation|Overflow|FloatingPoint|StopIteration)Error\b"
 )
 _RECORD_OF_LEVEL: Final = re.compile(
-    r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?:\S+: )?[Ee]rror(?:: | #)|^[\w.]+(?:Error|Exception): |失败|异常|报错"
+    r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?:\S+: )?[Ee]rror: |^[\w.]+(?:Error|Exception): |失败|异常|报错"
     r"|[Ll]oss is (?:nan|inf)\b.*\bstopping\b"
     r'|"(?:level|levelname|severity)": ?"(?i:error|critical|fatal)"'
 )

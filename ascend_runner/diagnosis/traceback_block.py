@@ -72,13 +72,16 @@ def read_block(lines: Sequence[str], start: int, limit: int) -> Block | None:
 def _short(message: Sequence[tuple[int, str]], source: str) -> str:
     """Return the exception in one line.
 
-    A message that begins with a line break says why in its first sentence, an assertion without one in its own words.
+    As long as a message ends with a colon, it goes on in the next line; an assertion without one has its own words.
     """
-    first = message[0][1].strip()
-    if first == "AssertionError" and source.startswith("assert "):
-        return f"{first}: {source.removeprefix('assert ')}"
-    rest = (text.strip() for _index, text in message[1:] if not _ORNAMENT.match(text))
-    return f"{first} {next(rest, '')}".strip() if first.endswith(":") else first
+    short = message[0][1].strip()
+    if short == "AssertionError" and source.startswith("assert "):
+        return f"{short}: {source.removeprefix('assert ')}"
+    for text in (text.strip() for _index, text in message[1:] if not _ORNAMENT.match(text)):
+        if not short.endswith(":"):
+            break
+        short = f"{short} {text}"
+    return short
 
 
 def _source(trace: Sequence[str]) -> str:
@@ -133,7 +136,7 @@ def _message(body: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
 
 _TABLE_RULE: Final = re.compile(r"={10,}\s*$")
 _RULE: Final = re.compile(r"-{10,}\s*$")
-_ORNAMENT: Final = re.compile(r"\s*(?:[-=*]{3,}\s*)?$|- [A-Z]")  # a rule, a heading of MindSpore's, or nothing
+_ORNAMENT: Final = re.compile(r"\s*(?:[-=*]{3,}\s*)?$|- [A-Z]|///-+\[")  # a rule, a heading (MindSpore, Triton-Ascend)
 _RECORD: Final = re.compile(  # what begins something else: a log record, a crash
     r"\[?\d{4}-\d\d-\d\d[ T]\d|[IW]\d{4} \d|\[?(?:INFO|WARNING|DEBUG)\b|wandb: |\S+\.py:\d+: \w*Warning: "
     r"|(?:\[rank\d+\]: ?)?\[[IW](?:\d{3,4} [\d:.]+)? \S+:\d+\]"  # of c10, with its time since torch 2.3

@@ -29,7 +29,7 @@ USUAL_PLACES: Final = (
     "/usr/local/anaconda3",
     "/usr/local/miniconda3",
 )
-PATH: Final = "/bin:/usr/bin"  # as os.defpath: the search path without PATH
+PATH: Final = "/bin:/usr/bin"  # os.defpath: the search path if PATH is not set
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from ascend_runner import files
-from ascend_runner.diagnosis import endings, log_evidence, passing_on
+from ascend_runner.diagnosis import endings, first_cause, log_evidence, passing_on
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.first_cause import Death, Place
@@ -17,8 +17,8 @@ from ascend_runner.diagnosis.log_evidence import Evidence
 from ascend_runner.evidence import plog
 from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_table import codec
+from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import shown
 
@@ -95,11 +95,7 @@ def places_of(job: JobSpec) -> dict[int, Place]:
     if job.table is None:
         return {spec.rank_id: Place(job.server_id, spec.local_rank) for spec in job.ranks}
 
-    return {
-        device.rank_id: Place(server.server_id, device.device_id)
-        for server in codec.loads(job.table.data).servers
-        for device in server.devices
-    }
+    return first_cause.places(codec.loads(job.table.data))
 
 
 def _death(rank: FailedRank, evidence: Evidence, circumstances: Circumstances) -> Death:

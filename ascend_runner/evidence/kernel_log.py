@@ -28,7 +28,7 @@ FIRST_NAMESPACE: Final = 0xEFFFFFFC  # inode of the PID namespace in which the l
 def victims(host: Host, counted: Circumstances, is_cut: Callable[[], bool] = bounded.never) -> tuple[str, ...]:
     """Return the victims of the OOM kills that were `counted`, the oldest first: "python (pid 4711, 44.8 MiB)".
 
-    Those of the own cgroup are told from others by its path, which a container may not know.
+    Those in this cgroup are distinguished from others by its path, which may be unknown in a container.
     """
     own, machine = counted.own_oom_kills or 0, counted.machine_oom_kills or 0
     if not (own or machine):

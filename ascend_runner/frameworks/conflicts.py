@@ -15,6 +15,7 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext
 from ascend_runner.frameworks.hccl import VISIBLE_DEVICES, visible_devices
 from ascend_runner.platforms import tf_config
+from ascend_runner.platforms.variables import number_of
 from ascend_runner.text import is_whole_number
 
 CONNECT_TIMEOUTS: Final = range(120, 7200 + 1)  # seconds that HCCL accepts; anything else is EI0001
@@ -115,19 +116,14 @@ def _are_devices_malformed(context: LaunchContext) -> bool:
 
 def _is_event_timeout_low(context: LaunchContext) -> bool:
     # 0 means no limit for either.
-    exec_timeout = _number(context, "HCCL_EXEC_TIMEOUT", default=0)
-    event_timeout = _number(context, "HCCL_EVENT_TIMEOUT", default=EVENT_TIMEOUT)
+    exec_timeout = number_of(context.environ, "HCCL_EXEC_TIMEOUT")
+    event_timeout = number_of(context.environ, "HCCL_EVENT_TIMEOUT", EVENT_TIMEOUT)
     return 0 < event_timeout <= exec_timeout
 
 
 def _is_connect_timeout_bad(context: LaunchContext) -> bool:
     text = context.environ.get("HCCL_CONNECT_TIMEOUT", "")
     return bool(text) and (not is_whole_number(text) or int(text) not in CONNECT_TIMEOUTS)
-
-
-def _number(context: LaunchContext, name: str, *, default: int) -> int:
-    text = context.environ.get(name, "")
-    return int(text) if is_whole_number(text) else default
 
 
 # Left over from an earlier launcher, or set by the platform for the whole node.

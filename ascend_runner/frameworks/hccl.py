@@ -54,8 +54,4 @@ def _device(context: LaunchContext, local_rank: int) -> Mapping[str, str]:
         return {"DEVICE_ID": index, "ASCEND_DEVICE_ID": index}
 
     visible = visible_devices(context.environ)
-    return {
-        VISIBLE_DEVICES: visible[local_rank] if visible else index,
-        "DEVICE_ID": "0",
-        "ASCEND_DEVICE_ID": "0",
-    }
+    return {VISIBLE_DEVICES: visible[local_rank] if visible else index, "DEVICE_ID": "0", "ASCEND_DEVICE_ID": "0"}

@@ -111,8 +111,8 @@ class Runner:
     def _look(self) -> None:
         """Reap every child that has ended, and record new ones and the runner's end."""
         found = process_tree.children(os.getpid()) if self._is_alive() else []
-        # After its end they could as well be its own. Its main thread has ended before the kernel passes them on, but
-        # while its other threads end, it cannot be reaped yet.
+        # After its end, new children may be processes that it has left. The kernel passes these on once its main thread
+        # has ended, when it cannot be reaped yet if other threads are still ending.
         if self._is_alive():
             self._strangers.update(found)
             self._strangers.discard(self.pid)

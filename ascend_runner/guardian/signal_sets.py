@@ -24,7 +24,7 @@ def ignored() -> frozenset[int]:
 
 
 class Copies:
-    """Tells a stop signal from copies of it."""
+    """Distinguishes a stop signal from copies of it."""
 
     def __init__(self) -> None:
         self._received: dict[int, float] = {}  # when

@@ -1,7 +1,7 @@
 """How all descendants of this process are killed, also those that fork faster than a walk through the tree.
 
-A chain, whose processes each start the next one and exit, is caught only by a look that is followed at once by a
-signal. So all are stopped first, in rounds until a round finds nobody new; nothing moves any more when they are killed.
+In a chain, each process starts the next one and exits, so it must be signalled as soon as it is found. All processes
+are therefore stopped first, in rounds until a round finds no new one, and then killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ascend_runner.guardian.process_tree import (
 # Seconds of processor time, not of the clock: on a starved machine one round may take seconds.
 FREEZE_LIMIT = 0.2
 # Seconds between two checks while processes die: while others exit, the kernel omits some from a list of
-# children (proc(5)), and of those no signal tells.
+# children (proc(5)), and no signal reports the end of those.
 POLL_INTERVAL = 0.1
 KILL_INTERVAL = 0.01  # seconds between two signals to the processes below another one
 REAP_PASSES = 3  # through the list of children, while all of them have ended; a signal is not noticed meanwhile
@@ -63,7 +63,7 @@ def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
     The caller must reap and call again until none is left.
     """
     handler = signal.getsignal(SIGCHLD)
-    # The number of a process to keep must stay its own; so must any between a look and a signal, without pidfds.
+    # No pid of `keep` may be reused, and without pidfds none of a process that is about to be signalled.
     may_discard = handler is not None and not keep and _has_pidfds()
     is_urgent = _be_urgent()
     try:

@@ -24,7 +24,7 @@ class Cgroup:
 
 def is_any_frozen(host: Host, pids: Iterable[int]) -> bool:
     """Whether the control group of any process is frozen, so that it cannot run, by `docker pause` for instance."""
-    # Nearly all processes of a job are in the same group, so that one look at it is enough.
+    # Nearly all processes of a job are in the same group, which is checked once.
     return any(_is_frozen(host, membership) for membership in {host.read_bytes(f"/proc/{pid}/cgroup") for pid in pids})
 
 

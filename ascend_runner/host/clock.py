@@ -11,7 +11,7 @@ import attrs
 
 from ascend_runner.host import file_system
 
-# The kernel lets the error of a clock that nobody sets grow by 500 ppm, up to 16 s (adjtimex(2), NTP_PHASE_LIMIT). Its
+# The kernel lets the error of a clock that nothing sets grow by 500 ppm, up to 16 s (adjtimex(2), NTP_PHASE_LIMIT). Its
 # flag STA_UNSYNC says less: some programs that set the clock never clear it.
 LARGEST_ERROR: Final = 16.0
 
@@ -21,7 +21,7 @@ class Clock:
     """The clock of a machine during a job.
 
     `wall_start` and `wall_end` are in seconds since the epoch, `monotonic_start` and `monotonic_end` are the same
-    moments in seconds of the monotonic clock: between them, the wall clock was set by what these differ. At the end it
+    moments in seconds of the monotonic clock: if the durations differ, the wall clock was set meanwhile. At the end it
     was at most `max_error` seconds from true time (None: unknown). The clock of the disk with the logs was then
     `disk_offset` seconds ahead, measured within `disk_round_trip` seconds (None: it has no clock of its own).
     """

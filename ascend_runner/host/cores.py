@@ -55,7 +55,8 @@ def place(host: Host, mode: str, nproc: int, devices: Sequence[int]) -> Placemen
     nodes = _nodes(host, allowed)
     near = [npu.numa_node(host, device) for device in devices[:nproc]]
     is_near = len(near) == nproc and all(node in nodes for node in near)
-    homes = [node for node in near if node is not None] if is_near else _evenly(sorted(nodes), nproc)
+    evenly = [sorted(nodes)[len(nodes) * rank // nproc] for rank in range(nproc)]
+    homes = [node for node in near if node is not None] if is_near else evenly
     if mode == NUMA:
         return Placement(tuple(nodes[home] for home in homes), is_near)
 
@@ -66,7 +67,7 @@ def place(host: Host, mode: str, nproc: int, devices: Sequence[int]) -> Placemen
 
 
 def numbers(text: str) -> frozenset[int]:
-    """Read a list as the kernel writes it, "0-3,8" (cpuset(7), List format). A malformed or empty list has none."""
+    """Read a list as the kernel writes it, "0-3,8" (cpuset(7), List format), or nothing if it is malformed."""
     try:
         return frozenset(parse_numbers(text))
     except ValueError:
@@ -117,7 +118,3 @@ def _shares(host: Host, threads: frozenset[int], parts: int) -> list[frozenset[i
     bounds = [len(pieces) * part // parts for part in range(parts + 1)]
     slices = (pieces[low : max(high, low + 1)] for low, high in zip(bounds, bounds[1:]))
     return [frozenset(thread for piece in own for thread in piece) for own in slices]
-
-
-def _evenly(nodes: Sequence[int], nproc: int) -> list[int]:
-    return [nodes[len(nodes) * rank // nproc] for rank in range(nproc)]

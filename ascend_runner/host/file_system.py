@@ -1,4 +1,4 @@
-"""Determines the types of file systems."""
+"""Determines the types of file systems, and the part of a path that exists."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def type_of(path: str) -> int:
     status = ctypes.create_string_buffer(256)  # a struct statfs, which is shorter, and begins with the type
     failed = ctypes.CDLL(None).statfs(os.fsencode(path), status)
     return 0 if failed else ctypes.c_long.from_buffer(status).value
+
+
+def nearest(path: str) -> str:
+    """Return the path if it exists, or else the nearest directory above it that does."""
+    step = os.path.abspath(path)
+    while not os.path.lexists(step):
+        step = os.path.dirname(step)
+    return step

@@ -67,9 +67,7 @@ def sample(host: Host) -> MemorySample:
     """Read the counters."""
     shm_size, shm_used = _usage(host.path("/dev/shm"))  # noqa: S108  only its size is read
     machine = MemorySample(
-        machine_oom_kills=_oom_kills(host.read_bytes("/proc/vmstat")),
-        shm_size=shm_size,
-        shm_used=shm_used,
+        machine_oom_kills=_oom_kills(host.read_bytes("/proc/vmstat")), shm_size=shm_size, shm_used=shm_used
     )
     found = cgroup.find(host, "memory", _V1[0], _V2[0])
     if found is None:

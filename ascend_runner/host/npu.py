@@ -6,12 +6,11 @@ count if there are no others. Nothing here asks the driver, which may hang.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from ascend_runner.host.host import Host
+from ascend_runner.host.open_files import open_files
 from ascend_runner.text import is_whole_number
 
 NODE: Final = "davinci"  # the first letters of a device node's name
@@ -20,7 +19,7 @@ CLASSES: Final = "/sys/class"
 DRIVER: Final = "/sys/bus/pci/drivers/devdrv_device_driver"  # one link per NPU; its dev_id is the physical id
 
 DEVICE_LIMIT: Final = 15.0  # seconds for the NPUs to be released, by processes that are not ours or by the driver
-DEVICE_LOOKS: Final = 150  # at the NPUs in this time
+DEVICE_CHECKS: Final = 150  # of the NPUs in this time
 
 
 def devices(host: Host) -> tuple[int, ...]:
@@ -47,28 +46,19 @@ def of_ranks(host: Host, nproc: int, visible: Sequence[str]) -> tuple[int, ...]:
 
 
 def holders(host: Host, device_ids: Collection[int]) -> tuple[int, ...]:
-    """Return the pids of the processes that have one of these NPUs open, as far as this user may see that."""
+    """Return the pids of the other processes that have one of these NPUs open, as far as this user may see that."""
     names = nodes(host)
     files = {f"/dev/{names[device_id]}" for device_id in device_ids if device_id in names}
-    pids = [int(name) for name in host.listdir("/proc") if name.isdecimal()] if files else []
-    return tuple(pid for pid in pids if not files.isdisjoint(_open_files(host, pid)))
+    return tuple(dict.fromkeys(pid for pid, file in open_files(host) if file in files)) if files else ()
 
 
 def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:
     """Wait until no process has one of these NPUs open; return the pids of those that still have after the limit."""
-    for _ in range(DEVICE_LOOKS):
+    for _ in range(DEVICE_CHECKS):
         if not holders(host, device_ids):
             return ()
-        pause(DEVICE_LIMIT / DEVICE_LOOKS)
+        pause(DEVICE_LIMIT / DEVICE_CHECKS)
     return holders(host, device_ids)
-
-
-def _open_files(host: Host, pid: int) -> Iterator[str]:
-    folder = host.path(f"/proc/{pid}/fd")
-    with suppress(OSError):  # the process has ended, or belongs to somebody else
-        for fd in os.listdir(folder):
-            with suppress(OSError):  # closed meanwhile
-                yield os.readlink(f"{folder}/{fd}")
 
 
 def numa_node(host: Host, device_id: int) -> int | None:

@@ -1,7 +1,7 @@
 """The figures of NPUs that `npu-smi info watch` prints every two seconds, read without waiting for them.
 
-npu-smi buffers its output unless that is a terminal, so it gets a pseudo-terminal. It is its controlling terminal, too:
-the kernel ends npu-smi when the process that reads it is gone.
+npu-smi buffers its output unless that is a terminal, so it gets a pseudo-terminal. This is its controlling terminal as
+well, so that the kernel ends npu-smi when the process that reads it is gone.
 """
 
 from __future__ import annotations

@@ -15,10 +15,11 @@ from ascend_runner.html_report.ranks import Rank, Row
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.html_report.timeline import Timeline
 from ascend_runner.html_report.topology import Topology
-from ascend_runner.html_report.verdict import GOOD, Verdict, clock, seconds_of, verdict_of
+from ascend_runner.html_report.verdict import GOOD, Verdict, seconds_of, verdict_of
 from ascend_runner.lifecycle import event_text
 from ascend_runner.members import Members
-from ascend_runner.text import counted, duration, rank_list
+from ascend_runner.observations import cause_text
+from ascend_runner.text import clock, counted, duration, rank_list
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
 # below 50 KB, 200 KB and 2 MB.
@@ -133,7 +134,7 @@ def _attempts(report: Members) -> Iterator[tuple[str, ...]]:
             str((one.whole("attempt") or 0) + 1),
             clock(one.moment("started_at")),
             "" if seconds is None else duration(seconds),
-            one.child("cause").text("sentence") or GOOD,
+            cause_text.of_attempt(one) or GOOD,
             f"{verdict} in {duration(delay)}" if verdict == "restart" and delay else verdict,
         )
 

@@ -17,14 +17,14 @@ from ascend_runner.html_report.evidence import Excerpt
 from ascend_runner.html_report.ranks import Row
 from ascend_runner.html_report.timeline import Timeline
 from ascend_runner.html_report.topology import Topology
-from ascend_runner.html_report.verdict import FINAL, clock
+from ascend_runner.html_report.verdict import FINAL
 from ascend_runner.members import Members
 from ascend_runner.merge import summary
 from ascend_runner.merge.clocks import Difference
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict
 from ascend_runner.observations.cause_text import CERTAINTY
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.text import counted, format_numbers
+from ascend_runner.text import clock, counted, format_numbers
 
 TEMPLATE: Final = "merged.html"
 LONGEST: Final = 300  # characters of a sentence in a table
@@ -32,21 +32,34 @@ MOST_NODES: Final = 1024  # that have a row
 
 
 @attrs.frozen(kw_only=True)
-class MergedSources:
-    """The input of the page: see `merge.model`, and `job_tool.report_folder` for the other members.
+class JobReports:
+    """The reports of one job, by the numbers of their nodes, and what can be concluded from them.
 
-    It was gathered at `made_at`, in seconds since the epoch. With `is_public`, whatever could identify people, machines
-    or data is omitted.
+    `path` is the directory that they were read from, or "" if several were named. `logs` are the paths of the ranks'
+    logs, by rank. `left_out` are sentences about files that were left out.
     """
 
+    path: str
     job_id: str
-    job: Job
-    verdict: Verdict
     reports: Mapping[int, Members]
-    table: Optional[RankTable]
+    job: Job
+    logs: Mapping[int, str]
+    table: Optional[RankTable] = None
+    left_out: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class MergedSources:
+    """The input of the page: what was found, the verdict, and the log of the first suspect with its last lines.
+
+    It was gathered at `made_at`, in seconds since the epoch. `log` is "" if it is unknown. With `is_public`, whatever
+    could identify people, machines or data is omitted.
+    """
+
+    found: JobReports
+    verdict: Verdict
     log: str
     log_end: Sequence[str]
-    left_out: Sequence[str]
     made_at: float
     is_public: bool = False
 
@@ -96,13 +109,14 @@ def render(sources: MergedSources) -> bytes:
 
 def content_of(sources: MergedSources) -> MergedContent:
     """Return the content of the page."""
-    job, verdict, state = sources.job, sources.verdict, summary.state_of(sources.job)
+    reports, job, verdict = sources.found, sources.found.job, sources.verdict
+    state = summary.state_of(job)
     marks = _marks(verdict)
-    found = ranks.ranks_of(sources.reports.values(), marks)
+    found = ranks.ranks_of(reports.reports.values(), marks)
     error = verdict.suspects[0].sentence if verdict.suspects else ""
     rows = list(_rows(sources))
     return MergedContent(
-        job=sources.job_id,
+        job=reports.job_id,
         state=state,
         mood=FINAL.get(state, "open"),
         remarks=tuple(filter(None, _remarks(job, verdict))),
@@ -115,10 +129,10 @@ def content_of(sources: MergedSources) -> MergedContent:
         sources=f"{sum(node.has_report for node in job.nodes)} of {counted(len(job.nodes), 'node')}",
         clocks=tuple(summary.clock_sentences(job)),
         timeline=timeline.draw(found, max((rank.ended or 0.0 for rank in found), default=0.0), None),
-        topology=topology.draw(sources.table, found, marks, "ranks without a report"),
+        topology=topology.draw(reports.table, found, marks, "ranks without a report"),
         ranks=tuple(ranks.rows(found)),
         states=tuple(ranks.states(found)),
-        left_out=tuple(sources.left_out),
+        left_out=reports.left_out,
         made_at=clock(sources.made_at),
         is_public=sources.is_public,
     )
@@ -161,10 +175,10 @@ def _word(verdict: Verdict) -> str:
 
 
 def _rows(sources: MergedSources) -> Iterator[NodeRow]:
-    verdict, corrections = sources.verdict, summary.corrections(sources.job)
+    verdict, corrections = sources.verdict, summary.corrections(sources.found.job)
     marks = {node.number: ranks.ALIKE for one in verdict.suspects for node in one.alike}
     marks |= {one.node.number: _word(verdict) for one in verdict.suspects}
-    for node in sorted(sources.job.nodes, key=lambda node: (node.number not in marks, node.number)):
+    for node in sorted(sources.found.job.nodes, key=lambda node: (node.number not in marks, node.number)):
         yield NodeRow(
             mark=marks.get(node.number, ""),
             number=node.number,
@@ -191,15 +205,16 @@ def _ahead(node: Node, ahead: Optional[Difference]) -> str:
 
 def _reduced(sources: MergedSources) -> MergedSources:
     """Return the sources of a page for publication."""
-    nodes = {node.number: _without_names(node) for node in sources.job.nodes}
+    nodes = {node.number: _without_names(node) for node in sources.found.job.nodes}
 
     def reduced(suspect: Suspect) -> Suspect:
         node = nodes[suspect.node.number]
         return Suspect(node=node, rank_id=suspect.rank_id, sentence=summary.sentence_of(node))
 
     verdict = attrs.evolve(sources.verdict, suspects=tuple(map(reduced, sources.verdict.suspects)), reasons=())
-    job = attrs.evolve(sources.job, nodes=tuple(nodes.values()))
-    return attrs.evolve(sources, job_id="job", job=job, verdict=verdict, table=None, log="", log_end=(), left_out=())
+    job = attrs.evolve(sources.found.job, nodes=tuple(nodes.values()))
+    found = attrs.evolve(sources.found, job_id="job", job=job, table=None, left_out=())
+    return attrs.evolve(sources, found=found, verdict=verdict, log="", log_end=())
 
 
 def _without_names(node: Node) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
+from collections.abc import Mapping
 from importlib import resources
 from typing import Final
 
@@ -21,9 +21,9 @@ from ascend_runner.text import printable, rank_list
 TEMPLATES: Final = ("report.html", "parts.html")  # the page, and the templates that it imports
 
 
-def make(report: bytes, path: str) -> bytes:
-    """Return the page about a JSON report, for the directory that the report has in `path`."""
-    return render(attrs.evolve(gather(Members(json.loads(report)), path), links_logs=True))
+def make(report: Mapping[str, object], path: str) -> bytes:
+    """Return the page about a report, for the directory that the report has in `path`."""
+    return render(attrs.evolve(gather(Members(report), path), links_logs=True))
 
 
 def render(sources: Sources) -> bytes:

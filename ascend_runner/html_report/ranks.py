@@ -120,10 +120,10 @@ def _rank(members: Members, began: float, marks: Mapping[int, str]) -> Rank:
         rates=tuple(max(0, count) / cell_seconds for count in members.wholes("activity")) if cell_seconds else (),
         cell_seconds=cell_seconds,
         took=None if ended is None else seconds,
-        memory=_count(members, "max_rss"),
+        memory=members.count("max_rss"),
         cpu=None if None in cpu else sum(filter(None, cpu)),
-        output=_count(members, "log_size"),
-        lost=_count(members, "log_lost") or 0,
+        output=members.count("log_size"),
+        lost=members.count("log_lost") or 0,
         log=os.path.basename(members.text("log_path")),
     )
 
@@ -145,11 +145,6 @@ def words_of(members: Members, state: str) -> str:
     is_known = code is not None or signum is not None
     ending = Ending(code or 0, signum or 0, members.flag("core_dumped")) if is_known else None
     return described(STATES[state], ending) if state in STATES else state
-
-
-def _count(members: Members, name: str) -> Optional[int]:
-    count = members.whole(name)
-    return None if count is None or count < 0 else count
 
 
 def states(ranks: Sequence[Rank]) -> list[tuple[str, str]]:
@@ -203,7 +198,7 @@ def _row(ranks: Sequence[Rank]) -> Row:
         took=_range([rank.took for rank in ranks], duration),
         memory=_range([rank.memory for rank in ranks], size),
         cpu=_range([rank.cpu for rank in ranks], duration),
-        output=_range([rank.output for rank in ranks], size) + (f", {lost} bytes are missing" if lost else ""),
+        output=_range([rank.output for rank in ranks], size) + (f", {lost} bytes missing" if lost else ""),
         device="" if is_group else first.device,
         pid="" if is_group else first.pid,
         log="" if is_group else first.log,

@@ -19,10 +19,10 @@ import attrs
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.members import Members
-from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable, SuperPod
 from ascend_runner.report_file import KIND
+from ascend_runner.secrets import Masker
 from ascend_runner.text import last_lines
 
 LARGEST_NEIGHBOUR: Final = 1 << 20  # bytes of the events and of a run file
@@ -35,8 +35,8 @@ class Sources:
     """The content of one HTML report. `log_ends` has the last lines of each rank's log, by rank.
 
     It was gathered at `made_at`, in seconds since the epoch, when `masked` secrets were masked in addition to those of
-    the report. With `has_died`, the runner was killed and could not report an end. With `links_logs`, the HTML file is
-    beside the logs. With `is_public`, whatever could identify people, machines or data is omitted.
+    the report. If it `was_killed`, the runner could not report an end. With `links_logs`, the HTML file is beside the
+    logs. With `is_public`, whatever could identify people, machines or data is omitted.
     """
 
     report: Members
@@ -45,7 +45,7 @@ class Sources:
     log_ends: Mapping[int, tuple[str, ...]] = {}
     made_at: float = 0.0
     masked: int = 0
-    has_died: bool = False
+    was_killed: bool = False
     table: Optional[RankTable] = None
     links_logs: bool = False
     is_public: bool = False
@@ -66,9 +66,9 @@ def gather(report: Members, path: str) -> Sources:
                 log_ends[rank_id] = tuple(last_lines(masker.data(end)))
     gathered = Sources(
         table=table_of(report, path, masker),
-        report=Members(_masked_object(report.members, masker)),
+        report=Members(masker.members(report.members)),
         command=masker.arguments(run[0].texts("command")) if run else (),
-        events=tuple(Members(_masked_object(event.members, masker)) for event in events),
+        events=tuple(Members(masker.members(event.members)) for event in events),
         log_ends=log_ends,
         made_at=time.time(),
     )
@@ -137,18 +137,3 @@ def _objects(path: str) -> list[Members]:
             if isinstance(value, dict):
                 found.append(Members(value))
     return found
-
-
-def _masked(value: object, masker: Masker) -> object:
-    if isinstance(value, str):
-        return masker.text(value)
-    if isinstance(value, (list, tuple)):
-        return [_masked(item, masker) for item in value]
-    return _masked_object(value, masker) if isinstance(value, dict) else value
-
-
-def _masked_object(members: Mapping[str, object], masker: Masker) -> dict[str, object]:
-    return {
-        name: masker.variables({name: value})[name] if isinstance(value, str) else _masked(value, masker)
-        for name, value in members.items()
-    }

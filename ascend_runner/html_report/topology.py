@@ -36,7 +36,7 @@ def draw(
     if table is None or table.server_count > MOST_TILES or not kinds:
         return None
     kinds |= dict.fromkeys(marks, CAUSE)
-    everywhere = {device.rank_id for server in table.servers for device in server.devices}
+    everywhere = {device.rank_id for device in table.devices}
     meanings = {
         CAUSE: ", ".join(dict.fromkeys(mark for rank_id, mark in marks.items() if rank_id in everywhere)),
         "failed": "failed",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from datetime import datetime
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.members import Members
 from ascend_runner.observations.cause_text import CERTAINTY
-from ascend_runner.text import duration, format_numbers
+from ascend_runner.text import clock, duration, format_numbers
 
 GOOD: Final = "succeeded"
 DOING: Final = {"preparing": "being prepared", "checkpointing": "saving a checkpoint", "holding": "held"}
@@ -46,10 +45,10 @@ def verdict_of(sources: Sources, culprit: Members) -> Verdict:
         ("Rerun this rank", culprit.text("rerun")),
     )
     return Verdict(
-        mood="bad" if sources.has_died else FINAL.get(state, "open"),
-        state="runner killed" if sources.has_died else state or "unknown",
+        mood="bad" if sources.was_killed else FINAL.get(state, "open"),
+        state="runner killed" if sources.was_killed else state or "unknown",
         remarks=tuple(filter(None, _remarks(sources, count))),
-        sentence=_sentence(state, report.child("cause").text("sentence"), count, has_died=sources.has_died),
+        sentence=_sentence(state, report.child("cause").text("sentence"), count, was_killed=sources.was_killed),
         conditions=_with_text(_conditions(report)),
         facts=_with_text(_facts(report)),
         commands=_with_text(iter(commands)),
@@ -59,15 +58,10 @@ def verdict_of(sources: Sources, culprit: Members) -> Verdict:
 def seconds_of(sources: Sources) -> float:
     """Return how long the job has taken so far, or until the last sign of life if the runner was killed."""
     report = sources.report
-    if sources.has_died:
+    if sources.was_killed:
         return report.number("seconds") or 0.0
     began = report.moment("started_at") or sources.made_at
     return report.number("seconds") or max(0.0, (report.moment("ended_at") or sources.made_at) - began)
-
-
-def clock(moment: Optional[float]) -> str:
-    """Format a time of the wall clock as "2026-11-22 09:47:36 +0800", and None as ""."""
-    return "" if moment is None else f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M:%S %z}"
 
 
 def _with_text(pairs: Iterator[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -78,14 +72,14 @@ def _remarks(sources: Sources, count: int) -> Iterator[str]:
     report, seconds = sources.report, seconds_of(sources)
     status, attempt = report.whole("status"), report.whole("attempt")
     after = f"after {duration(seconds)}" if seconds else ""
-    yield f"last sign of life {after}" if after and sources.has_died else after
+    yield f"last sign of life {after}" if after and sources.was_killed else after
     yield f"exit status {status}" if status else ""
     yield CERTAINTY.get(report.child("cause").text("certainty"), "") if count > 1 else ""
     yield f"attempt {attempt + 1}" if attempt else ""
 
 
-def _sentence(state: str, sentence: str, count: int, *, has_died: bool) -> str:
-    if has_died:
+def _sentence(state: str, sentence: str, count: int, *, was_killed: bool) -> str:
+    if was_killed:
         return f"The runner was killed{f' while the job was {DOING.get(state, state)}' if state else ''}"
     if sentence:
         return sentence[0].upper() + sentence[1:]

@@ -30,7 +30,7 @@ LEAST_NICE: Final = 19
 
 @attrs.define
 class _Slot:
-    """A probe. A thread of it that hangs is left alone. `make` is None if the probe does not work on this node."""
+    """A probe. If its thread hangs, it is left alone. `make` is None if the probe does not work on this node."""
 
     make: Optional[Callable[[], Probe]]
     probe: Optional[Probe] = None

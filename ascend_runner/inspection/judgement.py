@@ -118,7 +118,7 @@ def of_inodes(name: str, path: str, free: int, whole: int) -> Iterator[Defect]:
 
 
 def _is_scarce(free: int, whole: int, enough: tuple[int, float], nearly_none: tuple[int, float]) -> Optional[bool]:
-    """Return whether a resource is nearly used up, or None if there is enough of it or no limit."""
+    """Return whether a resource is nearly used up, or None if enough is left or there is no limit."""
     if free >= min(enough[0], enough[1] * whole):
         return None
     return free < min(nearly_none[0], nearly_none[1] * whole)

@@ -13,7 +13,7 @@ import attrs
 from ascend_runner.errors import reason
 from ascend_runner.host import bounded, executables
 from ascend_runner.host.host import Host
-from ascend_runner.plan.secrets import Masker
+from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import last_lines
 

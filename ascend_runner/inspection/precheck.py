@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final, Optional, Protocol
+from typing import Final, Optional
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
+from ascend_runner.observations.facts import Messages
 from ascend_runner.problems import Problem, Severity
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.text import counted
@@ -23,16 +24,6 @@ LOOK_INTERVAL: Final = 0.1  # seconds between two checks for a stop signal
 STEADY: Final = frozenset({"devices", "software", "other nodes", "space", "limits", "grace"})
 
 Subjects = Iterable[tuple[str, Iterable[Problem]]]  # each with its problems, which are looked for as they are taken
-
-
-class Messages(Protocol):
-    """Where sentences for the user go."""
-
-    def debug(self, sentence: str) -> None:
-        """Write a detail that only --verbose shows."""
-
-    def warning(self, sentence: str) -> None:
-        """Report an error that was found, or that there is no check."""
 
 
 class Precheck:
@@ -58,7 +49,7 @@ class Precheck:
         self._errors: list[str] = []
 
     def begin(self) -> None:
-        """Begin the check unless it has begun. There is no check, but a warning, if no thread can be started."""
+        """Begin the check unless it has begun. If no thread can be started, warn instead."""
         if not (self._thread or self._is_over):
             try:
                 self._thread = bounded.start_thread(self._run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping
 from typing import Final, Optional
 
@@ -14,6 +14,7 @@ from ascend_runner.platforms.node import LOCALHOST
 from ascend_runner.platforms.variables import HIGHEST_PORT
 from ascend_runner.settings import parsing
 from ascend_runner.text import is_whole_number, parse_numbers
+from ascend_runner.tool import Adder, commands_of
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
@@ -37,14 +38,9 @@ exit status:
 Each command has its own help with an example: ascend-job status --help
 """
 
-Adder = Callable[[str, Callable[[Namespace], int], str, str], ArgumentParser]  # name, function, summary, example
-
 
 def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
-    """Return the parser, and that of each command by its name.
-
-    `command` of the options that it returns is the function to run with them.
-    """
+    """Return the parser, and that of each command by its name; see `tool.commands_of`."""
     parser = ArgumentParser(
         prog=PROGRAM,
         description="Show the jobs of ascend-runner, running or ended, and control running ones.\n"
@@ -53,23 +49,11 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    def add(name: str, run: Callable[[Namespace], int], summary: str, example: str) -> ArgumentParser:
-        command = subparsers.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog=f"example: {PROGRAM} {name} {example}".rstrip(),
-            allow_abbrev=False,
-        )
-        command.set_defaults(command=run)
-        return command
-
+    add, parsers = commands_of(parser)
     _add_viewers(add)
     _add_changers(add)
     _add_others(add)
-    return parser, subparsers.choices
+    return parser, parsers
 
 
 def _add_viewers(add: Adder) -> None:
@@ -207,7 +191,7 @@ def pattern(text: str) -> re.Pattern[str]:
 
 
 def time_limit(text: str) -> dict[str, Optional[float]]:
-    """Return the members of a request that stand for a time limit, or for a change of it."""
+    """Return the members of a request for a time limit, or for a change to it."""
     sign = text[:1]
     try:
         if text == parsing.OFF:

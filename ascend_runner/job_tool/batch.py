@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -20,12 +19,10 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError, reason
 from ascend_runner.guardian.signal_sets import ignored
 from ascend_runner.job_tool.batch_file import BatchFile, Entry, Result
-from ascend_runner.report import result
-from ascend_runner.report.causes import sentence
+from ascend_runner.report import causes, result
 from ascend_runner.text import columns, counted, duration, shown
 
 PASSED_ON: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
-LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 FAILED: Final = 1  # the exit status of a batch with a command that has failed or was not run
 NARROWEST: Final = 20  # characters of a command in the table
 Tell = Callable[[str], None]
@@ -87,10 +84,10 @@ def _summary(batch: BatchFile, entries: Sequence[Entry], environ: Mapping[str, s
     lines = [
         line if len(line) <= width else f"{line[: max(NARROWEST, width) - 4]} ..." for line in columns(heads, rows)
     ]
-    causes = [
+    failed = [
         f"{shown(entry.result.cause)} (line {entry.line})" for entry in entries if entry.result and entry.result.cause
     ]
-    lines += ["", *causes] if causes else []
+    lines += ["", *failed] if failed else []
     done = sum(entry.has_succeeded for entry in entries)
     lines += ["", f"{done} of {counted(len(entries), 'command')} succeeded, see {shown(batch.state_path)}"]
     return "".join(f"{line}\n" for line in lines)
@@ -117,7 +114,7 @@ def _run(entry: Entry, environ: Mapping[str, str], signals: _Signals) -> Result:
     status = 128 - status if status < 0 else status
     try:
         outcome = result.decode(data, status)
-        cause = sentence(outcome)
+        cause = causes.sentence_with_doubt(outcome)
         state = str(outcome.report.get("state", "")) or ("failed" if status else "succeeded")
     except AscendRunnerError as error:
         cause, state = str(error), "failed"
@@ -170,11 +167,9 @@ def _locked(path: str) -> Iterator[None]:
         raise UnreadableError(f"cannot read {path!r}: {reason(error)}") from error
     folder, name = os.path.split(path)
     with ExitStack() as stack:
-        with suppress(OSError):  # a file system without locks, or a directory that cannot be written: see what follows
-            fd = os.open(os.path.join(folder, f".{name}.lock"), LOCK_FLAGS, files.FILE_MODE)
+        with suppress(OSError):  # a directory that cannot be written: see what follows
+            fd = files.open_lock(os.path.join(folder, f".{name}.lock"))
             stack.callback(os.close, fd)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise SettingsError(f"another ascend-job batch is running {path!r}") from None
+            if not files.try_lock(fd):
+                raise SettingsError(f"another ascend-job batch is running {path!r}")
         yield

@@ -21,6 +21,7 @@ from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.log_lines import EVERYTHING, LineFilter
 from ascend_runner.job_tool.snapshot import Condition, Snapshot
 from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
+from ascend_runner.members import Members
 from ascend_runner.services import control
 from ascend_runner.services.control import Message
 from ascend_runner.text import printable, rank_list
@@ -86,7 +87,7 @@ def _limit_at(seen: Snapshot) -> Optional[float]:
     if not seen.is_alive:
         return None
     with suppress(OSError, ValueError):
-        return jobs.number(control.ask(seen.job.run_folder, {"request": "status"}).get("limit_at"))
+        return Members(control.ask(seen.job.run_folder, {"request": "status"})).seconds("limit_at")
     return None
 
 
@@ -175,7 +176,7 @@ def stacks(options: Namespace) -> int:
     seen = snapshot.take(job)
     found = rank_stacks.leaders(seen)
     wanted = options.ranks or found.keys()
-    known = rank_stacks.rank_ids(seen)
+    known = seen.ranks.keys()
     missing = wanted - found.keys()
     if unknown := missing - known if known else ():
         raise SettingsError(f"{job.name} has no {rank_list(unknown)} on this node; it has {rank_list(known)}")
@@ -209,7 +210,7 @@ def batch(options: Namespace) -> int:
 def stop(options: Namespace) -> int:
     """Stop a job like Ctrl-C in its terminal, but with SIGTERM."""
     job = _running(options)
-    has_ranks = snapshot.STATES.get(snapshot.take(job).text("state")) in OF_AN_ATTEMPT
+    has_ranks = snapshot.STATES.get(snapshot.take(job).report.text("state")) in OF_AN_ATTEMPT
     _terminate(job)
     what_follows = "the ranks have their grace period to exit" if has_ranks else "no rank is running"
     write_text(f"{job.name}: sent SIGTERM to pid {job.pid}; {what_follows}\n")
@@ -219,7 +220,7 @@ def stop(options: Namespace) -> int:
 def release(options: Namespace) -> int:
     """End the wait of a job that is held after a failure."""
     job = _running(options)
-    state = snapshot.take(job).text("state")
+    state = snapshot.take(job).report.text("state")
     if state != JobState.HOLDING.value:
         raise RefusedError(
             f"{job.name} is not held (its state is {state or 'unknown'}); use ascend-job stop to stop it"

@@ -12,7 +12,7 @@ from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.job_tool import snapshot
 from ascend_runner.job_tool.jobs import FoundJob, with_its_logs
-from ascend_runner.job_tool.snapshot import STATES, is_final
+from ascend_runner.job_tool.snapshot import STATES, Condition, is_final
 from ascend_runner.job_tool.watching import INTERVAL, FileWatch, JobEnd
 from ascend_runner.lifecycle import event_text
 from ascend_runner.text import shown
@@ -37,7 +37,7 @@ def lines(job: FoundJob, *, follows: bool) -> Iterator[str]:
     end, watch = JobEnd([job]), FileWatch(path, is_local=follows and bool(job.is_alive()))
     with open(fd, "rb") as file, closing(end), closing(watch):
         while True:
-            # Looked at before the file is read: a runner writes its last event just before it ends.
+            # Checked before the file is read, because a runner writes its last event just before it ends.
             is_over = follows and end.has_come()
             is_alive = job.is_alive() is not False
             rest += file.read()
@@ -49,8 +49,9 @@ def lines(job: FoundJob, *, follows: bool) -> Iterator[str]:
                 break
             watch.wait(None if end.locks else INTERVAL, *end.locks)
     if not is_alive and not is_final(state):
+        is_killed = snapshot.take(job).condition is Condition.RUNNER_KILLED
         lost = "the job has ended; its last events could not be written"
-        yield lost if is_final(snapshot.take(job).text("state")) else "the runner was killed; no more events"
+        yield "the runner was killed; no more events" if is_killed else lost
 
 
 def _read(line: bytes) -> tuple[str, str]:

@@ -13,15 +13,15 @@ import attrs
 from ascend_runner import files, report_file
 from ascend_runner.errors import SettingsError, UnreadableError
 from ascend_runner.host import terminal
-from ascend_runner.html_report import page, sources
-from ascend_runner.job_tool import jobs, killed_runners, merged_reports, merged_screens, snapshot
-from ascend_runner.job_tool.merged_reports import Merged
-from ascend_runner.job_tool.snapshot import Condition, is_final
+from ascend_runner.html_report import merged, page
+from ascend_runner.html_report.merged import MergedSources
+from ascend_runner.html_report.sources import gather
+from ascend_runner.job_tool import jobs, merged_reports, merged_screens, snapshot
+from ascend_runner.job_tool.snapshot import is_final
 from ascend_runner.members import Members
 from ascend_runner.text import printable, size
 
 EXTENSION: Final = ".html"
-MOST_LINES: Final = 3  # of the log of a suspect, on a screen
 
 
 def make(options: Namespace) -> str:
@@ -43,31 +43,29 @@ def make(options: Namespace) -> str:
     if output and not output.endswith(EXTENSION):
         raise SettingsError(f"invalid output file {output!r}: its name must end in {EXTENSION}")
     words: Sequence[str] = options.jobs
-    word = words[0] if words else None
-    is_one = len(words) <= 1
-    merged = merged_reports.find(word, options.environ) if is_one else merged_reports.of_several(words, options.environ)
-    if merged:
-        return _of_several_nodes(merged, options)
+    several = merged_reports.find(words, options.environ)
+    if several:
+        return _of_several_nodes(several, options)
     if options.json:
         raise SettingsError("--json requires the reports of several nodes")
-    report, path, is_alive = _read(word, options.environ)
+    report, path, is_alive = _read(words[0] if words else None, options.environ)
     found = attrs.evolve(
-        sources.gather(report, path),
-        has_died=is_alive is False and not is_final(report.text("state")),
+        gather(report, path),
+        was_killed=is_alive is False and not is_final(report.text("state")),
         is_public=options.public,
         links_logs=output is None,
     )
     return _written(output or os.path.splitext(path)[0] + EXTENSION, page.render(found))
 
 
-def _of_several_nodes(found: Merged, options: Namespace) -> str:
-    folder = found.folder
-    target = options.output or os.path.join(folder.path, f"{folder.job_id}-report{EXTENSION}")
-    sentence = _written(target, merged_reports.page(found, is_public=options.public))
+def _of_several_nodes(sources: MergedSources, options: Namespace) -> str:
+    found = sources.found
+    target = options.output or os.path.join(found.path, f"{found.job_id}-report{EXTENSION}")
+    sentence = _written(target, merged.render(attrs.evolve(sources, is_public=options.public)))
     if options.json:
-        return json.dumps(merged_screens.document(folder, found.verdict), indent=1)
+        return json.dumps(merged_screens.document(sources), indent=1)
     width = terminal.columns(terminal.STDOUT) or None
-    return f"{merged_screens.screen(folder, found.verdict, found.log_end[-MOST_LINES:], width)}{sentence}"
+    return f"{merged_screens.screen(sources, width)}{sentence}"
 
 
 def _written(path: str, data: bytes) -> str:
@@ -79,22 +77,17 @@ def _written(path: str, data: bytes) -> str:
 def _read(word: Optional[str], environ: Mapping[str, str]) -> tuple[Members, str, Optional[bool]]:
     """Return the report that a word means, its path, and whether the runner lives (None: unknown).
 
-    While an attempt runs, the ranks are as the board shows them. If the runner was killed, the report ends with
-    the last sign of life.
-
     Raises:
         SettingsError: Several jobs are meant.
         UnknownJobError: There is no such job.
         UnreadableError: There is no report, or it cannot be read.
     """
-    if word and report_file.KIND in os.path.basename(word) and os.path.isfile(word):
+    is_report = word and report_file.KIND in os.path.basename(word) and os.path.isfile(word)
+    if word and is_report and not jobs.at_path(word):  # a report alone does not show whether its runner is alive
         return report_file.read(word), word, None
     job = jobs.find(word, environ)
     seen = snapshot.take(job)
     path = jobs.with_its_logs(job).path("report", "json")
-    if seen.condition is Condition.RUNNER_KILLED:
-        return killed_runners.report_of(seen), path, False
     if seen.why and not seen.board:
         raise UnreadableError(seen.why)
-    report = {**seen.report, "ranks": list(seen.ranks)} if seen.board else seen.report
-    return Members(report), path, seen.is_alive
+    return seen.complete_report, path, seen.is_alive

@@ -16,9 +16,10 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import files
-from ascend_runner.board.reader import LARGEST_NUMBER, LARGEST_PID
+from ascend_runner.board.reader import LARGEST_PID
 from ascend_runner.errors import AscendRunnerError, SettingsError
 from ascend_runner.guardian import process_tree
+from ascend_runner.members import LATEST
 from ascend_runner.services import run_folder
 from ascend_runner.text import abbreviated, is_whole_number, number_within
 
@@ -70,12 +71,9 @@ class FoundJob:
         except OSError:
             return self.has_guardian() if self.is_of_this_machine else None
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            return not files.try_lock(fd, fcntl.LOCK_SH)
         finally:
             os.close(fd)
-        return False
 
     @property
     def is_of_this_machine(self) -> bool:
@@ -93,7 +91,7 @@ class FoundJob:
 
 
 def find(word: Optional[str], environ: Mapping[str, str], *, may_be_any_part: bool = False) -> FoundJob:
-    """Return the job that a word means: a job id or its beginning, a pid, a directory with logs, or a run file.
+    """Return the job that a word means: a job id or its beginning, a pid, a directory with logs, or its file there.
 
     Without a word it is the running one, or else the most recent one. Of several parts of a job in one directory, any
     is returned if it `may_be_any_part`.
@@ -133,8 +131,8 @@ def _meant(word: Optional[str], environ: Mapping[str, str]) -> list[FoundJob]:
     if not word:
         raise SettingsError("job name is empty")
     named = [job for job in found if word == job.name] or [job for job in found if word == job.job_id]
-    if not named and (os.path.isdir(word) or os.sep in word):
-        named = _at_path(word)
+    if not named and (os.path.isdir(word) or os.sep in word or word.endswith(".json")):
+        named = at_path(word)
         if not named:
             raise UnknownJobError(f"{word!r} is not a directory with the logs of a job")
     if not named and is_whole_number(word, PID_DIGITS):
@@ -161,13 +159,14 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
     return (running or found)[0]
 
 
-def _at_path(path: str) -> list[FoundJob]:
-    """Return the jobs with their logs in a directory, or the job of a run file or of a name in a directory."""
+def at_path(path: str) -> list[FoundJob]:
+    """Return the jobs with their logs in a directory, or that of a run file, a report or a name in a directory."""
     if os.path.isdir(path):
         return in_directory(path)
     job = _read(path)
     folder, name = os.path.split(path)
-    return [job] if job else [job for job in in_directory(folder or ".") if job.name == name]
+    beside = in_directory(folder or ".")
+    return [job] if job else [job for job in beside if name in {job.name, os.path.basename(job.path("report", "json"))}]
 
 
 def _are_of_one_job(jobs: Sequence[FoundJob]) -> bool:
@@ -220,11 +219,6 @@ def _bases(environ: Mapping[str, str]) -> Iterator[str]:
         yield from glob.glob("/dev/shm/ascend-runner-*")  # noqa: S108  what others have put there is not believed
     else:
         yield f"/run/user/{os.getuid()}/ascend-runner"
-
-
-def number(value: object) -> Optional[float]:
-    """Return a number from a file that anybody may have written, or None if it cannot be a time since the epoch."""
-    return number_within(value, LARGEST_NUMBER)
 
 
 def in_directory(path: str) -> list[FoundJob]:
@@ -287,7 +281,7 @@ def _decode(members: Mapping[str, object], owner: int) -> FoundJob:
     """
     texts = {name: members[name] for name in ("job_id", "part", "host", "pid_namespace", "log_dir", "run_folder")}
     numbers = {name: members[name] for name in ("pid", "started", "runner_pid")}
-    began, command = number(members["began"]), members["command"]
+    began, command = number_within(members["began"], LATEST), members["command"]
     are_texts = all(isinstance(value, str) and "\0" not in value for value in texts.values())
     are_numbers = all(type(value) is int and value >= 0 for value in numbers.values())
     are_pids = are_numbers and max(numbers["pid"], numbers["runner_pid"]) <= LARGEST_PID  # type: ignore[call-overload]

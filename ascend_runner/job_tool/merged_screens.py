@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, Optional
 
 from ascend_runner.diagnosis.finding import Certainty
-from ascend_runner.job_tool.report_folder import Folder
+from ascend_runner.html_report.merged import MergedSources
 from ascend_runner.merge import summary
 from ascend_runner.merge.clocks import Difference
-from ascend_runner.merge.model import Node, Verdict
+from ascend_runner.merge.model import Node
 from ascend_runner.text import counted, shown
 
 WIDTH: Final = 80
 LABEL: Final = 8
+MOST_LINES: Final = 3  # of the log of the first suspect
 MOST_GROUPS: Final = 6  # of nodes that have a line
 LONGEST: Final = 300  # characters of a sentence
 
 
-def screen(folder: Folder, verdict: Verdict, last_lines: Sequence[str], width: Optional[int] = None) -> str:
-    """Describe a job: its state, the cause and how sure it is, what became of the other nodes, and the clocks.
-
-    `last_lines` are those of the first suspect's log.
-    """
-    job = folder.job
+def screen(sources: MergedSources, width: Optional[int] = None) -> str:
+    """Describe a job: its state, the cause and how sure it is, what became of the other nodes, and the clocks."""
+    job = sources.found.job
     reported = sum(node.has_report for node in job.nodes)
-    lines = [
-        f"{folder.job_id}: {summary.state_of(job)}; final reports from {reported} of {counted(len(job.nodes), 'node')}"
-    ]
-    for label, text in _lines(folder, verdict, last_lines):
+    whole = counted(len(job.nodes), "node")
+    lines = [f"{sources.found.job_id}: {summary.state_of(job)}; final reports from {reported} of {whole}"]
+    for label, text in _lines(sources):
         lines += _wrapped(label, text, width or WIDTH)
     return "".join(f"{shown(line)}\n" for line in lines)
 
 
-def _lines(folder: Folder, verdict: Verdict, last_lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _lines(sources: MergedSources) -> Iterator[tuple[str, str]]:
     """Yield labels and texts. A text that begins with "|" is quoted from a log, and is not wrapped."""
-    corrections = summary.corrections(folder.job)
+    found, job, verdict = sources.found, sources.found.job, sources.verdict
+    corrections = summary.corrections(job)
     label = "cause" if verdict.certainty is not Certainty.OPEN else "causes"
     for suspect in verdict.suspects:
-        yield label, f"{summary.place(suspect, folder.job)}: {suspect.sentence[:LONGEST]}"
+        yield label, f"{summary.place(suspect, job)}: {suspect.sentence[:LONGEST]}"
         label = ""
         if suspect.alike:
             yield "", f"{summary.nodes_named(suspect.alike)} failed in the same way"
@@ -48,18 +46,17 @@ def _lines(folder: Folder, verdict: Verdict, last_lines: Sequence[str]) -> Itera
     if verdict.suspects:
         words = {Certainty.OPEN: "unclear"}.get(verdict.certainty, verdict.certainty.value)
         yield "", f"{words}: {'; '.join(verdict.reasons)}" if verdict.reasons else words
-        path = folder.logs.get(summary.rank_of(verdict.suspects[0]))
-        yield "log", path or ""
-        yield from (("", f"| {line}") for line in last_lines)
+        yield "log", sources.log
+        yield from (("", f"| {line}") for line in sources.log_end[-MOST_LINES:])
     label = "others" if verdict.suspects else "nodes"
-    groups = summary.others(folder.job, verdict)
+    groups = summary.others(job, verdict)
     for group in groups[:MOST_GROUPS]:
         yield label, f"{summary.nodes_named(group.nodes)}: {group.sentence[:LONGEST]}"
         label = ""
     if len(groups) > MOST_GROUPS:
         yield "", f"and {counted(sum(len(group.nodes) for group in groups[MOST_GROUPS:]), 'other node')}"
-    yield "clocks", "; ".join(summary.clock_sentences(folder.job))
-    for sentence in folder.left_out:
+    yield "clocks", "; ".join(summary.clock_sentences(job))
+    for sentence in found.left_out:
         yield "note", sentence
 
 
@@ -72,12 +69,13 @@ def ended(node: Node, ahead: Optional[Difference]) -> str:
     return f"failed at {datetime.fromtimestamp(at):%H:%M:%S}.{int(at * 10) % 10} by its clock{correction}"  # noqa: DTZ006  local time, as in all messages
 
 
-def document(folder: Folder, verdict: Verdict) -> dict[str, object]:
+def document(sources: MergedSources) -> dict[str, object]:
     """Return what `--json` prints of a job."""
-    corrections = summary.corrections(folder.job)
+    found, verdict = sources.found, sources.verdict
+    corrections = summary.corrections(found.job)
     return {
-        "job_id": folder.job_id,
-        "state": summary.state_of(folder.job),
+        "job_id": found.job_id,
+        "state": summary.state_of(found.job),
         "certainty": verdict.certainty.value if verdict.suspects else None,
         "suspects": [
             {
@@ -90,8 +88,8 @@ def document(folder: Folder, verdict: Verdict) -> dict[str, object]:
             for suspect in verdict.suspects
         ],
         "reasons": verdict.reasons,
-        "nodes": [_node(node, corrections.get(node.number)) for node in folder.job.nodes],
-        "left_out": folder.left_out,
+        "nodes": [_node(node, corrections.get(node.number)) for node in found.job.nodes],
+        "left_out": found.left_out,
     }
 
 

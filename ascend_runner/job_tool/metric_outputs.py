@@ -50,13 +50,8 @@ def _usages(seen: Snapshot) -> dict[int, Usage]:
 
 
 def text(job: FoundJob) -> str:
-    """Return the metrics of a job."""
-    return exposition(registry_of(job))
-
-
-def exposition(registry: CollectorRegistry) -> str:
-    """Return the metrics of a registry as Prometheus' text."""
-    return generate_latest(registry).decode()
+    """Return the metrics of a job as Prometheus' text."""
+    return generate_latest(registry_of(job)).decode()
 
 
 def registry_of(job: FoundJob) -> CollectorRegistry:

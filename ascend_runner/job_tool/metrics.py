@@ -13,13 +13,12 @@ from typing import Final, Optional, Union
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from ascend_runner.job_tool import snapshot
 from ascend_runner.job_tool.process_meter import Usage
-from ascend_runner.job_tool.snapshot import RUNNING, Condition, Snapshot
+from ascend_runner.job_tool.snapshot import RUNNING, Condition, Snapshot, is_final
 from ascend_runner.members import Members
 from ascend_runner.observations.rank_record import RankState
-from ascend_runner.plan.secrets import Masker
-from ascend_runner.supervision import quiet
+from ascend_runner.secrets import Masker
+from ascend_runner.supervision import odd_ranks
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import shown
@@ -63,8 +62,8 @@ Family = Union[CounterMetricFamily, GaugeMetricFamily]
 
 def of_job(seen: Snapshot, usages: Mapping[int, Usage], now: float) -> Iterator[Metric]:
     """Yield the metrics of a job; `now` is in seconds since the epoch."""
-    report = Members(seen.report)
-    labels = (_label(seen.job.job_id), _label(report.text("pod_name") or report.text("server_id") or seen.job.host))
+    node = seen.report.text("pod_name") or seen.report.text("server_id") or seen.job.host
+    labels = (_label(seen.job.job_id), _label(node))
     yield _info(seen, labels)
     figures = _figures(seen, now)
     for name, text in JOB_METRICS.items():
@@ -81,7 +80,7 @@ def of_job(seen: Snapshot, usages: Mapping[int, Usage], now: float) -> Iterator[
 
 
 def _info(seen: Snapshot, labels: tuple[str, ...]) -> Metric:
-    report = Members(seen.report)
+    report = seen.report
     ranks = report.whole("rank_size")
     texts = {
         "version": report.text("runner_version"),
@@ -98,7 +97,7 @@ def _info(seen: Snapshot, labels: tuple[str, ...]) -> Metric:
 
 
 def _figures(seen: Snapshot, now: float) -> dict[str, Optional[float]]:
-    report, is_over = Members(seen.report), snapshot.is_final(seen.text("state"))
+    report, is_over = seen.report, is_final(seen.report.text("state"))
     is_up = {Condition.RUNNING: 1.0, Condition.RUNNER_KILLED: 0.0}.get(seen.condition)
     return {
         "up": is_up,
@@ -120,20 +119,16 @@ def _board_age(seen: Snapshot, now: float) -> Optional[float]:
 
 def _phase(seen: Snapshot) -> Optional[Phase]:
     """Return the phase of the attempt, or None if it is unknown, as between two attempts."""
-    if snapshot.is_final(seen.text("state")):
+    if is_final(seen.report.text("state")):
         return Phase.DONE
     return seen.board.phase if seen.board else None
 
 
-def _state(rank: Mapping[str, object], seen: Snapshot) -> str:
-    return "ended" if rank.get("rank_id") in seen.gone else str(rank.get("state", ""))
-
-
 def _states(seen: Snapshot, now: float) -> list[str]:
     """Return the states of the ranks; those that have been quiet for unusually long do not count as running."""
-    states = {rank.get("rank_id"): _state(rank, seen) for rank in seen.ranks}
+    states = {rank_id: rank.text("state") for rank_id, rank in seen.ranks.items()}
     running = [(rank_id, at) for rank_id, (_size, at) in seen.logs.items() if at and states.get(rank_id) == RUNNING]
-    long_quiet = quiet.unusual({rank_id: now - at for rank_id, at in running})
+    long_quiet = odd_ranks.quiet({rank_id: now - at for rank_id, at in running})
     return [QUIET if rank_id in long_quiet else state for rank_id, state in states.items()]
 
 
@@ -143,11 +138,12 @@ def _of_ranks(seen: Snapshot, usages: Mapping[int, Usage], of_job: tuple[str, ..
     throughput = _family("rank_throughput", "Last throughput in the output of the rank.", unit_labels)
     text = "1 for each signal sent to the rank."
     signals = _family(f"rank_signals_sent{TOTAL}", text, signal_labels)
-    for rank in {members["rank_id"]: Members(members) for members in seen.ranks}.values():
-        rank_id, device_id = rank.whole("rank_id") or 0, rank.whole("device_id")
+    for rank_id, rank in seen.ranks.items():
+        device_id = rank.whole("device_id")
         labels = (*of_job, _label(rank.text("name") or str(rank_id)), "" if device_id is None else str(device_id))
         step = seen.steps.get(rank_id) or steps.newest(rank.text("last_line").encode(errors="replace"))
-        for name, value in {**_of_rank(rank, seen, usages.get(rank_id)), **_of_step(step)}.items():
+        figures = _of_rank(rank, seen.logs.get(rank_id, (0, 0.0)), usages.get(rank_id))
+        for name, value in {**figures, **_of_step(step)}.items():
             if value is not None:
                 families[name].add_metric(labels, value)
         if step.throughput is not None:
@@ -158,12 +154,11 @@ def _of_ranks(seen: Snapshot, usages: Mapping[int, Usage], of_job: tuple[str, ..
     yield from (family for family in (*families.values(), throughput, signals) if family.samples)
 
 
-def _of_rank(rank: Members, seen: Snapshot, usage: Optional[Usage]) -> dict[str, Optional[float]]:
-    size, last_output = seen.logs.get(rank.whole("rank_id") or 0, (0, 0.0))
-    log_size = rank.number("log_size")
+def _of_rank(rank: Members, log: tuple[int, float], usage: Optional[Usage]) -> dict[str, Optional[float]]:
+    (size, last_output), log_size = log, rank.number("log_size")
     cpu = [rank.number(name) for name in ("user_seconds", "system_seconds")]
     return {
-        "running": float(_state(rank.members, seen) == RUNNING),
+        "running": float(rank.text("state") == RUNNING),
         "start_time_seconds": rank.moment("started_at"),
         "first_output_time_seconds": rank.moment("first_output_at"),
         "last_output_time_seconds": rank.moment("last_output_at") or (last_output if size else None),

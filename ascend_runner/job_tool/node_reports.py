@@ -17,7 +17,7 @@ from ascend_runner.diagnosis.first_cause import FROM_OUTSIDE, Suspicion
 from ascend_runner.job_tool.snapshot import is_final
 from ascend_runner.members import Members
 from ascend_runner.merge.model import Clock, Complaint, Failure, Node, Stack
-from ascend_runner.plan.secrets import Masker
+from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending
 
 LARGEST_ERROR: Final = 1e9  # of a clock, in seconds; beyond it is a mistake

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from ascend_runner.html_report.ranks import ORDER, words_of
-from ascend_runner.job_tool.jobs import number
-from ascend_runner.job_tool.snapshot import RUNNING, Condition, Snapshot, epoch
+from ascend_runner.job_tool.snapshot import ENDED, RUNNING, Condition, Snapshot
 from ascend_runner.members import Members
-from ascend_runner.supervision import behind, quiet
+from ascend_runner.supervision import odd_ranks
 from ascend_runner.text import counted, duration, shown, size
 
 HEADS: Final = ("rank", "device", "pid", "state", "time", "output", "quiet for", "last line")
-LARGEST_LOG: Final = 1 << 63  # bytes
-ENDED: Final = "ended"  # the state of a rank whose process has ended since the report was written
 
 
 class Row:
     """A rank in the table. `quiet` are the seconds without output of one that is running."""
 
-    def __init__(self, rank: Mapping[str, object], snapshot: Snapshot, now: float) -> None:
+    def __init__(self, rank_id: int, rank: Members, snapshot: Snapshot, now: float) -> None:
         self._rank = rank
-        self.rank_id = int(str(rank["rank_id"]))
-        self._is_culprit = self.rank_id == snapshot.culprit
-        self.state = ENDED if self.rank_id in snapshot.gone else str(rank.get("state", ""))
-        last = snapshot.logs.get(self.rank_id, (0, 0.0))[1]
-        is_over = self.state == ENDED or rank.get("ended_at")
+        self.rank_id = rank_id
+        self._is_culprit = rank_id == snapshot.culprit
+        self.state = rank.text("state")
+        last = snapshot.logs.get(rank_id, (0, 0.0))[1]
+        is_over = self.state == ENDED or rank.text("ended_at")
         self.quiet = max(0.0, now - last) if last and not is_over else None
 
     def order(self, odd: Collection[int]) -> tuple[bool, int, bool, int]:
@@ -35,32 +32,31 @@ class Row:
         return not self._is_culprit, place, self.rank_id not in odd, self.rank_id
 
     def cells(self, snapshot: Snapshot, now: float) -> tuple[str, ...]:
-        """Return the cells of a line. A rank whose end nobody has seen has lasted until its last output."""
-        rank, is_over = self._rank, bool(self._rank.get("ended_at"))
-        began = epoch(str(rank.get("started_at", "")))
+        """Return the cells of a line. A rank whose end was not observed has lasted until its last output."""
+        rank, is_over = self._rank, bool(self._rank.text("ended_at"))
+        began = rank.moment("started_at")
         bytes_, last = snapshot.logs.get(self.rank_id, (0, 0.0))
         until = last if self.state == ENDED else now
         so_far = max(0.0, until - began) if began and until else None
-        seconds = number(rank.get("seconds")) if is_over else so_far
+        seconds = rank.seconds("seconds") if is_over else so_far
         is_running = self.state == RUNNING  # as long as the job
-        log_size = rank.get("log_size") or bytes_
         return (
-            str(rank.get("name") or self.rank_id),
-            str(rank.get("local_rank", "")),
-            str(rank.get("pid") or ""),
-            words_of(Members(rank), self.state),
+            rank.text("name") or str(self.rank_id),
+            str(rank.members.get("local_rank", "")),
+            str(rank.whole("pid") or ""),
+            words_of(rank, self.state),
             duration(seconds) if seconds is not None and began and not is_running else "",
-            size(log_size) if isinstance(log_size, int) and 0 <= log_size < LARGEST_LOG and last else "",
+            size(rank.count("log_size") or bytes_) if last else "",
             duration(self.quiet) if self.quiet is not None else "",
-            " ".join(shown(str(rank.get("last_line", ""))).split()),
+            " ".join(shown(rank.text("last_line")).split()),
         )
 
 
 def in_order(snapshot: Snapshot, now: float) -> list[Row]:
     """Return the ranks, those first that have failed, are behind, or have been quiet for unusually long."""
-    rows = [Row(rank, snapshot, now) for rank in snapshot.ranks]
-    odd = quiet.unusual({row.rank_id: row.quiet for row in rows if row.quiet is not None})
-    odd |= behind.unusual(_steps(snapshot))
+    rows = [Row(rank_id, rank, snapshot, now) for rank_id, rank in snapshot.ranks.items()]
+    odd = odd_ranks.quiet({row.rank_id: row.quiet for row in rows if row.quiet is not None})
+    odd |= odd_ranks.behind(_steps(snapshot))
     return sorted(rows, key=lambda row: row.order(odd))
 
 
@@ -74,15 +70,13 @@ def behind_others(snapshot: Snapshot) -> str:
     """Name the ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
     steps = _steps(snapshot)
     is_over = snapshot.condition is Condition.RUNNER_KILLED
-    return behind.sentence(behind.unusual(steps), steps, is_over=is_over)
+    return odd_ranks.behind_sentence(odd_ranks.behind(steps), steps, is_over=is_over)
 
 
 def _steps(snapshot: Snapshot) -> dict[int, int]:
     """Return the last steps of the ranks that run, or ran when the runner was killed."""
-    ended = frozenset() if snapshot.condition is Condition.RUNNER_KILLED else snapshot.gone
-    running = {rank["rank_id"] for rank in snapshot.ranks if rank.get("state") == RUNNING}
+    states = {RUNNING, ENDED} if snapshot.condition is Condition.RUNNER_KILLED else {RUNNING}
+    running = {rank_id for rank_id, rank in snapshot.ranks.items() if rank.text("state") in states}
     return {
-        rank_id: step.step
-        for rank_id, step in snapshot.steps.items()
-        if step.step is not None and rank_id in running - ended
+        rank_id: step.step for rank_id, step in snapshot.steps.items() if step.step is not None and rank_id in running
     }

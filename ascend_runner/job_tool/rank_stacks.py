@@ -9,30 +9,20 @@ from ascend_runner.diagnosis import stack_groups
 from ascend_runner.evidence.stacks import StackCollector
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import executables
-from ascend_runner.job_tool.snapshot import RUNNING, Snapshot
+from ascend_runner.job_tool.snapshot import Snapshot
 from ascend_runner.observations.facts import HangSeen
 from ascend_runner.report import stacks
 
 LIMIT: Final = 60.0  # seconds for all ranks; only the user waits for them
 
 
-def rank_ids(seen: Snapshot) -> frozenset[int]:
-    """Return the numbers of the ranks of this node, running or not."""
-    return frozenset(number for rank in seen.ranks if isinstance(number := rank["rank_id"], int))
-
-
 def leaders(seen: Snapshot) -> dict[int, int]:
     """Return the pids of the running ranks by their numbers.
 
-    The report has them, but anybody may have written that: they count only if they belong to the job's first process.
+    They come from a report that anybody may have written, so only descendants of the job's first process count.
     """
     below = {found.pid for found in process_tree.descendants(seen.job.pid) if not found.is_zombie}
-    running = {rank["rank_id"]: rank.get("pid") for rank in seen.ranks if rank.get("state") == RUNNING}
-    return {
-        rank_id: pid
-        for rank_id, pid in running.items()
-        if isinstance(rank_id, int) and isinstance(pid, int) and pid in below
-    }
+    return {rank_id: pid for rank_id, pid in seen.running_pids.items() if pid in below}
 
 
 def text(pids: Mapping[int, int], title: str, search_path: str) -> str:

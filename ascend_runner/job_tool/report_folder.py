@@ -1,6 +1,6 @@
 """Reads the reports that the nodes of one job have left in a directory or in several, with what is beside them.
 
-A report that cannot be used is passed over with a sentence: anybody may have written the directory.
+Anybody may have written to the directory, so a report that cannot be used is left out, with a sentence about it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import report_file
+from ascend_runner.diagnosis import first_cause
 from ascend_runner.diagnosis.first_cause import Place
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.html_report import sources
-from ascend_runner.job_tool import jobs, killed_runners, log_ends, log_files, snapshot
+from ascend_runner.html_report.merged import JobReports
+from ascend_runner.job_tool import jobs, log_ends, log_files, snapshot
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.node_reports import node_of
 from ascend_runner.job_tool.snapshot import Condition
 from ascend_runner.members import Members
 from ascend_runner.merge.model import Job, Node
-from ascend_runner.plan.secrets import Masker
 from ascend_runner.rank_table.model import RankTable
+from ascend_runner.secrets import Masker
 from ascend_runner.text import abbreviated, counted
 
 NAME: Final = re.compile(r".+-report-(?:node-(?P<number>\d{1,6})|.+)\.json", re.DOTALL)
@@ -32,23 +34,6 @@ LARGEST: Final = 1 << 26  # bytes of a report
 MOST_NODES: Final = 16_384
 # Seconds by which a report may have ended before most others began: nodes start and clocks differ by less.
 EARLIER_RUN: Final = 900.0
-
-
-@attrs.frozen(kw_only=True)
-class Folder:
-    """The reports of one job, by the numbers of their nodes, and what can be concluded from them.
-
-    `path` is the directory that they were read from, or "" if several were named. `left_out` are sentences about files
-    that were passed over.
-    """
-
-    path: str
-    job_id: str
-    reports: Mapping[int, Members]
-    job: Job
-    logs: Mapping[int, str]  # the paths of the ranks' logs
-    table: Optional[RankTable] = None
-    left_out: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -87,7 +72,7 @@ def has_several(path: str, job_id: Optional[str] = None) -> bool:
     return sum(name.startswith(start) for name in _names(path)) > 1
 
 
-def read(*paths: str, job_id: Optional[str] = None) -> Folder:
+def read(*paths: str, job_id: Optional[str] = None) -> JobReports:
     """Read the reports of a job, or of the newest one, in directories or files.
 
     Raises:
@@ -176,7 +161,7 @@ def _without_earlier_runs(found: Mapping[int, _Found], left_out: list[str]) -> d
     return {number: one for number, one in found.items() if number not in earlier}
 
 
-def _folder(path: str, found: Mapping[int, _Found], left_out: Sequence[str]) -> Folder:
+def _folder(path: str, found: Mapping[int, _Found], left_out: Sequence[str]) -> JobReports:
     reports = {number: one.report for number, one in found.items()}
     job_id = next(iter(reports.values())).text("job_id")
     parts = _parts(found, job_id)
@@ -197,7 +182,9 @@ def _folder(path: str, found: Mapping[int, _Found], left_out: Sequence[str]) -> 
         places=_places(table, reports),
         addresses=_addresses(table),
     )
-    return Folder(path=path, job_id=job_id, reports=reports, job=job, logs=logs, table=table, left_out=tuple(left_out))
+    return JobReports(
+        path=path, job_id=job_id, reports=reports, job=job, logs=logs, table=table, left_out=tuple(left_out)
+    )
 
 
 def _count(reports: Mapping[int, Members]) -> int:
@@ -237,20 +224,18 @@ def _better_reports(reports: Mapping[int, Members], parts: Mapping[int, FoundJob
         if snapshot.is_final(reports[number].text("state")) or part.is_alive() is not False:
             continue
         seen = snapshot.take(part)
-        if seen.condition is Condition.RUNNER_KILLED:
-            yield number, killed_runners.report_of(seen)
-        elif seen.spare_report:
-            yield number, Members(seen.report)
+        if seen.condition is Condition.RUNNER_KILLED or seen.spare_report:
+            yield number, seen.complete_report
 
 
 def _incomplete(nodes: Mapping[int, Node], parts: Mapping[int, FoundJob]) -> Iterator[tuple[int, Node]]:
-    """Yield the nodes without a final report whose runners are known to be running, or to have been killed."""
+    """Yield the nodes without a final report whose runners are known to be running, or not to be."""
     for number, node in nodes.items():
         part = parts.get(number) if node.problem else None
         is_alive = part.is_alive() if part else None
-        if is_alive is not None:
-            problem = "still running" if is_alive else f"the runner was killed (last state: {node.state})"
-            yield number, attrs.evolve(node, problem=problem)
+        if part and is_alive is not None:
+            ended = snapshot.take(part).why or f"the runner was killed (last state: {node.state})"
+            yield number, attrs.evolve(node, problem="still running" if is_alive else ended)
 
 
 def _missing(count: int, nodes: Mapping[int, Node], table: Optional[RankTable]) -> Iterator[Node]:
@@ -281,11 +266,7 @@ def _groups(table: Optional[RankTable]) -> list[tuple[str, tuple[int, ...]]]:
 def _places(table: Optional[RankTable], reports: Mapping[int, Members]) -> dict[int, Place]:
     """Return the places of the ranks; without a table those of the reports, with the numbers of devices on a node."""
     if table:
-        return {
-            device.rank_id: Place(server.server_id, device.device_id)
-            for server in table.servers
-            for device in server.devices
-        }
+        return first_cause.places(table)
     return {
         rank.whole("rank_id") or 0: Place(report.text("server_id"), rank.whole("local_rank") or 0)
         for report in reports.values()
@@ -295,5 +276,5 @@ def _places(table: Optional[RankTable], reports: Mapping[int, Members]) -> dict[
 
 
 def _addresses(table: Optional[RankTable]) -> dict[str, int]:
-    devices = (device for server in (table.servers if table else ()) for device in server.devices)
+    devices = table.devices if table else ()
     return {address: device.rank_id for device in devices for address in device.device_ip.split(",") if address}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime
 from typing import Final, Optional
 
 import attrs
@@ -18,8 +17,10 @@ from ascend_runner.board.reader import LARGEST_PID, View
 from ascend_runner.errors import UnreadableError
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
-from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, number, with_its_logs
+from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError, with_its_logs
 from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
+from ascend_runner.members import Members
+from ascend_runner.observations import cause_text
 from ascend_runner.report import rank_member
 from ascend_runner.services import run_folder
 from ascend_runner.training import steps
@@ -29,6 +30,7 @@ DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
 LINE_END: Final = 4096  # bytes of a log that have its last line
 LOG_ENDS: Final = 1 << 18  # bytes of all logs that are read for their last steps
 RUNNING: Final = "running"  # the state of a rank
+ENDED: Final = "ended"  # likewise, if its process has ended since the report was written
 STATES: Final = {state.value: state for state in JobState}
 
 
@@ -44,7 +46,7 @@ class Condition(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """A job at a moment. `report` is {} if it cannot be read, for the reason in `why`.
+    """A job at a moment. `report` is empty if it cannot be read, for the reason in `why`.
 
     `board` is what the runner shows of an attempt that is running, or was when the runner was killed. `logs` has the
     size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
@@ -57,7 +59,7 @@ class Snapshot:
 
     job: FoundJob
     is_alive: Optional[bool]
-    report: Mapping[str, object] = {}
+    report: Members = attrs.Factory(Members)
     why: str = ""
     board: Optional[View] = None
     logs: Mapping[int, tuple[int, float]] = {}
@@ -71,7 +73,7 @@ class Snapshot:
     @property
     def condition(self) -> Condition:
         """Whether it runs."""
-        state = STATES.get(self.text("state"))
+        state = STATES.get(self.report.text("state"))
         if state and state.is_final:
             return Condition.SUCCEEDED if state is JobState.SUCCEEDED else Condition.ENDED_BADLY
         if self.is_alive is None or not (self.is_alive or state or self.board):
@@ -81,10 +83,15 @@ class Snapshot:
     @property
     def cause(self) -> str:
         """The sentence on why it failed, or "" if it did not."""
-        cause = self.report.get("cause")
-        if isinstance(cause, Mapping):
-            return str(cause.get("sentence", ""))
+        cause = self.report.child("cause")
+        if cause.members:
+            return cause.text("sentence")
         return f"the runner ({self.pids}) was killed" if self.condition is Condition.RUNNER_KILLED else ""
+
+    @property
+    def doubt(self) -> str:
+        """A note on the certainty of the cause, "" if it is certain."""
+        return cause_text.doubt_of(self.report.child("cause"), len(self.report.children("ranks")))
 
     @property
     def pids(self) -> str:
@@ -94,28 +101,34 @@ class Snapshot:
     @property
     def culprit(self) -> Optional[int]:
         """The rank whose failure ended the job, or None if there is none."""
-        cause = self.report.get("cause")
-        rank_id = cause.get("rank_id") if isinstance(cause, Mapping) else None
-        return rank_id if type(rank_id) is int else None
+        return self.report.child("cause").whole("rank_id")
 
     @property
-    def ranks(self) -> Sequence[Mapping[str, object]]:
-        """The records of the ranks that have a number, as many as the report has, or else the board."""
-        ranks = self.report.get("ranks")
-        found = [rank for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
-        numbered = [rank for rank in found if type(rank.get("rank_id")) is int]
-        if not self.board:
-            return [{**rank, **self._of_log(rank["rank_id"])} for rank in numbered]
-        known = {rank["rank_id"]: rank for rank in numbered}
-        return [
-            {
-                **known.get(rank.rank_id, {}),
-                **rank_member.of_record(rank, self.board.began),
-                "local_rank": self.board.local_ranks[rank.rank_id],
-                "last_line": self.last_lines.get(rank.rank_id) or "".join(rank.last_lines),
-            }
-            for rank in self.board.ranks
-        ]
+    def ranks(self) -> Mapping[int, Members]:
+        """The records of the ranks by their numbers, as many as the report has, or else the board."""
+        numbered = ((rank.whole("rank_id"), rank.members) for rank in self.report.children("ranks"))
+        known = {rank_id: members for rank_id, members in numbered if rank_id is not None}
+        if self.board:
+            on_board = dict(self._on_board(self.board))
+            known = {rank_id: {**known.get(rank_id, {}), **members} for rank_id, members in on_board.items()}
+        else:
+            known = {rank_id: {**members, **self._of_log(rank_id)} for rank_id, members in known.items()}
+        return {
+            rank_id: Members({**members, "state": ENDED} if rank_id in self.gone else members)
+            for rank_id, members in known.items()
+        }
+
+    @property
+    def running_pids(self) -> Mapping[int, int]:
+        """The pids of the running ranks by their numbers, according to the board or the report."""
+        pids = {rank_id: rank.whole("pid") for rank_id, rank in self.ranks.items() if rank.text("state") == RUNNING}
+        return {rank_id: pid for rank_id, pid in pids.items() if pid is not None}
+
+    def _on_board(self, view: View) -> Iterator[tuple[int, Mapping[str, object]]]:
+        for rank in view.ranks:
+            last_line = self.last_lines.get(rank.rank_id) or "".join(rank.last_lines)
+            members = {"local_rank": view.local_ranks[rank.rank_id], "last_line": last_line}
+            yield rank.rank_id, {**rank_member.of_record(rank, view.began), **members}
 
     def _of_log(self, rank_id: int) -> Mapping[str, object]:
         """Return what the log of a running rank shows of it; the report of one that has ended says more."""
@@ -123,18 +136,33 @@ class Snapshot:
             return {}
         return {"log_size": self.logs.get(rank_id, (None,))[0], "last_line": self.last_lines[rank_id]}
 
-    def text(self, member: str) -> str:
-        """Return a member of the report, "" if it is missing or no text."""
-        value = self.report.get(member)
-        return value if isinstance(value, str) else ""
+    @property
+    def complete_report(self) -> Members:
+        """The report with the ranks as the board shows them; if the runner was killed, up to the last sign of life.
 
-    def number(self, member: str) -> Optional[float]:
-        """Return a member of the report, None if it is missing, no number or out of range."""
-        return number(self.report.get(member))
+        The end of the ranks was not observed then, so their times stop at their start or their last output.
+        """
+        if self.condition is not Condition.RUNNER_KILLED:
+            return self._with_ranks(self.ranks.values()) if self.board else self.report
+        ranks = [self._until_last_sign(rank_id, rank) for rank_id, rank in self.ranks.items()]
+        signs = (rank.moment(name) for rank in ranks for name in ("started_at", "ended_at"))
+        began = self.report.moment("started_at") or self.job.began
+        return self._with_ranks(ranks, seconds=max([0.0, *(at - began for at in signs if at)]))
+
+    def _with_ranks(self, ranks: Iterable[Members], **members: object) -> Members:
+        return Members({**self.report.members, "ranks": [rank.members for rank in ranks], **members})
+
+    def _until_last_sign(self, rank_id: int, rank: Members) -> Members:
+        began = rank.moment("started_at")
+        log_size, last = self.logs.get(rank_id, (None, 0.0))
+        if rank.text("state") != ENDED or began is None:
+            return rank
+        output = {} if self.board else {"log_size": log_size}
+        return Members({**rank.members, **output, **rank_member.end(began, max(0.0, (last or began) - began))})
 
 
 def take(job: FoundJob) -> Snapshot:
-    """Look at a job. Its report is read after its lock, so that the end of a job is never taken for a death."""
+    """Take a snapshot. The lock is checked before the report is read, so that a job that ends never looks killed."""
     is_alive = job.is_alive()
     seen = Snapshot(job=job, is_alive=is_alive, board=None if is_alive is None else read_board(job))
     found = [attrs.evolve(seen, why=f"cannot read the report: no response from its disk within {DISK_LIMIT:g} s")]
@@ -146,9 +174,9 @@ def take(job: FoundJob) -> Snapshot:
         except (UnreadableError, UnknownJobError) as error:
             found.append(attrs.evolve(seen, why=str(error)))
         else:
-            is_shown = STATES.get(str(report.get("state"))) in OF_AN_ATTEMPT
-            complete = attrs.evolve(seen, job=here, report=report, board=seen.board if is_shown else None)
-            complete = attrs.evolve(complete, spare_report=spare)
+            is_shown = STATES.get(report.text("state")) in OF_AN_ATTEMPT
+            complete = attrs.evolve(seen, job=here, report=report, spare_report=spare)
+            complete = attrs.evolve(complete, board=seen.board if is_shown else None)
             complete = attrs.evolve(complete, logs=_logs(complete), html=_existing(here.path("report", "html")))
             found.append(complete)
             if is_shown:
@@ -159,28 +187,22 @@ def take(job: FoundJob) -> Snapshot:
     return attrs.evolve(seen, gone=_gone(seen), logs=_outputs(seen.board) if seen.board else seen.logs)
 
 
-def _read_report(job: FoundJob) -> tuple[Mapping[str, object], str]:
+def _read_report(job: FoundJob) -> tuple[Members, str]:
     """Return the report of a job, and its path if it is the spare one in the run directory, else "".
 
     Raises:
         UnreadableError: There is none, or it cannot be read.
     """
-    spare = spare_report(job)
+    spare = run_folder.spare_report(job.run_folder)
     try:
-        report = report_file.read(job.path("report", "json")).members
+        report = report_file.read(job.path("report", "json"))
     except UnreadableError:
-        if not spare:
+        if not os.path.isfile(spare):
             raise
-        report = {}
-    if spare and not is_final(str(report.get("state"))):
-        return report_file.read(spare).members, spare
+        report = Members()
+    if os.path.isfile(spare) and not is_final(report.text("state")):
+        return report_file.read(spare), spare
     return report, ""
-
-
-def spare_report(job: FoundJob) -> str:
-    """Return the path of the report of a job that could not be written beside the logs, "" if it could."""
-    path = run_folder.spare_report(job.run_folder)
-    return path if os.path.isfile(path) else ""
 
 
 def read_board(job: FoundJob) -> Optional[View]:
@@ -216,10 +238,10 @@ def _logs(seen: Snapshot) -> dict[int, tuple[int, float]]:
 
 def _log_paths(seen: Snapshot) -> Iterator[tuple[int, str]]:
     """Yield the path of each rank's log. A path in a report is only that of a file in its directory."""
-    for rank in seen.ranks:
-        name = os.path.basename(str(rank.get("log_path", "")))
+    for rank_id, rank in seen.ranks.items():
+        name = os.path.basename(rank.text("log_path"))
         if name:
-            yield int(str(rank["rank_id"])), os.path.join(seen.job.log_dir, name)
+            yield rank_id, os.path.join(seen.job.log_dir, name)
 
 
 def _with_log_ends(seen: Snapshot) -> Snapshot:
@@ -255,25 +277,13 @@ def _gone(seen: Snapshot) -> frozenset[int]:
     """Return the ranks whose process has ended, if they can be seen from here."""
     if not seen.job.is_of_this_machine:
         return frozenset()
-    running = {rank.get("rank_id"): rank.get("pid") for rank in seen.ranks if rank.get("state") == RUNNING}
     return frozenset(
         rank_id
-        for rank_id, pid in running.items()
-        if isinstance(rank_id, int)
-        and isinstance(pid, int)
-        and 0 < pid <= LARGEST_PID
-        and not process_tree.is_alive(pid)
+        for rank_id, pid in seen.running_pids.items()
+        if 0 < pid <= LARGEST_PID and not process_tree.is_alive(pid)
     )
 
 
 def is_final(state: str) -> bool:
     """Whether a job in this state has ended."""
     return state in STATES and STATES[state].is_final
-
-
-def epoch(text: str) -> Optional[float]:
-    """Return a time in the report as seconds since the epoch, or None if it is missing or invalid."""
-    try:
-        return number(datetime.fromisoformat(text).timestamp())
-    except (ValueError, OverflowError, OSError):
-        return None

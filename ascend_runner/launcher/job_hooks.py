@@ -20,18 +20,18 @@ class JobHooks:
 
     def __init__(self, launcher: Launcher, journal: Journal) -> None:
         self._launcher, self._journal = launcher, journal
-        self._hooks = hooks.Hooks(environ=launcher.environ, warn=launcher.messages.warning)
         self._due = {hooks.BEFORE_START, hooks.BEFORE_EXIT}  # events whose hooks may run
         self._for_checkpoints: CheckpointHooks | None = None
-        self._why = ""  # the ranks were asked for the newest checkpoint
+        self._why = ""  # the reason of the newest request for a checkpoint
 
     def begin_attempt(self) -> Collection[int]:
         """Prepare for an attempt. Return the pids of the parents of hooks, in a collection that changes."""
         self._due.add(hooks.AFTER_ATTEMPT)
-        if not hooks.commands(self._journal.spec, hooks.CHECKPOINT):
+        for_checkpoints = self._of(hooks.CHECKPOINT)
+        if not for_checkpoints.commands:
             return ()
 
-        self._for_checkpoints = CheckpointHooks(self._hooks, self._journal.spec)
+        self._for_checkpoints = CheckpointHooks(for_checkpoints)
         return self._for_checkpoints.pids
 
     def observe(self, fact: Fact, _at: float) -> None:
@@ -59,7 +59,7 @@ class JobHooks:
         spec, job = self._journal.spec, self._journal.job
         self._due -= {event} - {hooks.BEFORE_START}
         variables = hooks.variables(spec, job, self._journal.report, newest)
-        for problem in self._hooks.run(spec, event, variables, self._wait):
+        for problem in self._of(event).run(variables, self._wait):
             if event == hooks.BEFORE_START:
                 raise AscendRunnerError(f"{problem}; no {'further attempt' if job.attempt else 'rank'} was started")
             self._launcher.messages.warning(problem)
@@ -75,6 +75,10 @@ class JobHooks:
             running.close()
         elif running:
             running.finish(self._wait)
+
+    def _of(self, event: str) -> hooks.Hooks:
+        spec, launcher = self._journal.spec, self._launcher
+        return hooks.Hooks(job=spec, event=event, environ=launcher.environ, warn=launcher.messages.warning)
 
     def _wait(self, seconds: float) -> None:
         is_running_on = self._journal.job.state in {JobState.PREPARING, JobState.RESTARTING}

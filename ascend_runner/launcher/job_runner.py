@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.board import board, summary
+from ascend_runner.board import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.host.host import Host
 from ascend_runner.launcher.job_hooks import JobHooks
@@ -113,7 +113,6 @@ class JobRunner:
         return Event(kind=Kind.PREPARED)
 
     def _start(self) -> Event:
-        """Run an attempt."""
         spec = self.journal.spec
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
         progress = Progress(spec, self._messages, self._signals.killed_guardian)
@@ -129,7 +128,6 @@ class JobRunner:
             self._signals.watch(processes.exits)
             beside.callback(self._signals.unwatch, processes.exits)
             steps = self._read_steps(beside, shown)
-            beside.enter_context(summary.writing(spec, shown, steps, self._messages.info))
             output = RankOutputs(spec, self._console, warn, shown.activities, tap=steps.tap if steps else None)
             node = ManagedNode(
                 processes=processes,
@@ -145,15 +143,17 @@ class JobRunner:
         return self._end_of_attempt(recorder)
 
     def _read_steps(self, beside: ExitStack, shown: board.Board) -> StepReader | None:
-        """Read the steps of the training, if an option needs them."""
+        """Read the steps of the training, and sum up the job at intervals, if an option needs that."""
         if not self.journal.spec.reads_steps:
             return None
-        from ascend_runner.services import step_reader  # noqa: PLC0415  only --perf-* and --summary need it
+        from ascend_runner.board import summary  # noqa: PLC0415  only --perf-* and --summary need these two
+        from ascend_runner.services import step_reader  # noqa: PLC0415
 
         spec, environ, warn = self.journal.spec, self._launcher.environ, self._messages.warning
         reading = step_reader.reading(spec, environ, warn, wake=self._signals.wake, show_step=shown.store_step)
         steps = beside.enter_context(reading)
         self.journal.last_step = steps.last_step
+        beside.enter_context(summary.writing(spec, shown, steps, self._messages.info))
         return steps
 
     def _hold(self) -> Event:
@@ -163,7 +163,7 @@ class JobRunner:
         self._run_hooks(hooks.BEFORE_EXIT)
         while (left := end - self._signals.now()) > 0:
             self._signals.wait_unless_stopped(left)
-        return Event(kind=Kind.RELEASED, sentence="the waiting time has expired")
+        return Event(kind=Kind.RELEASED)
 
     def _wait(self) -> Event:
         self._run_hooks(hooks.AFTER_ATTEMPT)
@@ -204,7 +204,7 @@ class JobRunner:
             has_progressed=has_progressed,
             is_clear=not recorder.has_survivors,
             is_local=True if self.journal.spec.has_all_ranks else outcome.is_local,
-            sentence=f"{causes.sentence(outcome)}{causes.doubt(outcome)}",
+            sentence=causes.sentence_with_doubt(outcome),
         )
 
     def _has_progressed(self) -> bool | None:
@@ -217,6 +217,8 @@ class JobRunner:
 
     def _feed(self, event: Event) -> tuple[Action, ...]:
         was_held = self.journal.job.state is JobState.HOLDING
+        if was_held:  # the last event has the cause as well
+            event = attrs.evolve(event, sentence=causes.sentence_with_doubt(self._outcome))
         actions = self.journal.feed(event)
         if was_held:
             self._release(event)
@@ -227,8 +229,7 @@ class JobRunner:
     def _release(self, event: Event) -> None:
         """Report that a job is no longer held."""
         self._messages.info(holding.released(event, self.journal.job))
-        document = self.journal.finish(self._outcome, self._launcher.environ, RELEASE_LIMIT)
-        self._outcome = attrs.evolve(self._outcome, report=document)
+        self._outcome = self._with_report(self._outcome, RELEASE_LIMIT)
         self.journal.write_page(self._messages.debug)
 
     def _report(self, event: Event) -> None:
@@ -244,21 +245,24 @@ class JobRunner:
         last = self._last_failure if is_from_outside else None
         outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings), last_failure=last)
         outcome = attrs.evolve(outcome, findings=tuple(self.journal.findings.values()))
-        document = self.journal.finish(outcome, environ, self._limit)
+        outcome = self._with_report(outcome, self._limit)
         end = self._end_from_outside(event)
         if end and not is_from_outside:
             last = self.journal.with_reruns(outcome, environ, self._limit) if outcome.cause else None
             outcome = attrs.evolve(outcome, cause=end, root=None, suspected_peer=None, last_failure=last)
-            document = self.journal.finish(outcome, environ, self._limit)
-        place, problem = self.journal.writer.place, self.journal.writer.problem
-        outcome = attrs.evolve(outcome, report=document, report_place=place, report_problem=problem)
+            outcome = self._with_report(outcome, self._limit)
         self._outcome = attrs.evolve(outcome, exit_verdict=job.exit_verdict)
         if job.state is JobState.RESTARTING:
             self._last_failure = outcome
         else:
-            self._tell_end(event)
+            self._show_end(event)
 
-    def _tell_end(self, event: Event) -> None:
+    def _with_report(self, outcome: Outcome, limit: float) -> Outcome:
+        """Write the report of an outcome, and return the outcome with what was written, and where."""
+        document, writer = self.journal.finish(outcome, self._launcher.environ, limit), self.journal.writer
+        return attrs.evolve(outcome, report=document, report_place=writer.place, report_problem=writer.problem)
+
+    def _show_end(self, event: Event) -> None:
         """Show how the job has ended, and that it is held, or why it is not. This node is inspected no longer."""
         self._inspector.close()
         journal, job, outcome = self.journal, self.journal.job, self._outcome

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
@@ -15,6 +14,7 @@ import attrs
 from ascend_runner import errors, files
 from ascend_runner.host import cores, network, terminal
 from ascend_runner.host.host import Host
+from ascend_runner.launcher import directories
 from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.output import log_folder
 from ascend_runner.output.messages import Messages
@@ -29,12 +29,14 @@ from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.processes.signals import Signals
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.report.journal import Journal
+from ascend_runner.report.progress import show_finding
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.settings.parsing import NONE
 from ascend_runner.supervision.events import LimitReached
+from ascend_runner.supervision.findings import InspectAction
 from ascend_runner.text import printable
 
 if TYPE_CHECKING:
@@ -84,13 +86,13 @@ class Launcher:
         return attrs.evolve(prepared, plan=prepared.plan and of_attempt(prepared.plan, 0))
 
     def _gather(self, command: Sequence[str], version: str) -> PlanContext:
-        cwd = current_folder()
+        cwd = directories.current()
         return PlanContext(
             settings=self._settings,
             command=tuple(command),
             environ=self.environ,
             cwd=cwd,
-            logs=_logs(cwd),
+            logs=directories.of_logs(cwd),
             version=version,
             started_at=datetime.now().strftime("%Y%m%d-%H%M%S.%f"),  # noqa: DTZ005  local time, as in all messages
             host_name=os.uname().nodename,
@@ -118,7 +120,7 @@ class Launcher:
         color = self._settings.color
         return terminal.has_colors(terminal.STDOUT, self.environ) if color == COLOR_AUTO else color == COLOR_ALWAYS
 
-    def tell(self, prepared: Preparation) -> None:
+    def show(self, prepared: Preparation) -> None:
         """Show the problems of a job, and notes on its plan."""
         for note in prepared.plan.notes if prepared.plan else ():
             self.messages.debug(note)
@@ -129,7 +131,7 @@ class Launcher:
     def begin(self, job: JobSpec) -> Journal:
         """Hold the directories of a job until `log_dir` is closed, and report that it is being prepared.
 
-        Calling it again with a plan that knows more renames the files of the job.
+        If it is called again with a more complete plan, the files of the job are renamed.
 
         Raises:
             OutputError: Another job uses the log directory, or it cannot be made.
@@ -156,8 +158,9 @@ class Launcher:
         if context.stages and not self._staging:
             from ascend_runner.staging import background  # noqa: PLC0415  only --stage needs it
 
-            copying = background.running(context.stages, self.messages.info, self.messages.warning)
-            self._staging = self.log_dir.enter_context(copying)
+            copying = background.Staging(context.stages, self.messages.info, self.messages.warning)
+            self._staging = self.log_dir.enter_context(closing(copying))
+            copying.start()
 
     def await_staging(self) -> tuple[Staged, ...]:
         """Wait until the data sets of the job that was prepared are copied.
@@ -218,13 +221,18 @@ class Launcher:
         self._check_limit()
 
     def record_requests(self) -> None:
-        """Record a change of the time limit and the findings of the pre-check, as an attempt does while it runs."""
+        """Record a change of the time limit and findings, as an attempt does while it runs.
+
+        Findings that may end an attempt are left to the next one.
+        """
         if not self.journal:
             return
         if self.requests.take_limit_change():
             self.journal.observe(LimitChanged(self.requests.limit), self.signals.now())
-        for finding in self.requests.take_precheck():
+        is_for_attempt = self.journal.spec.inspect in {InspectAction.CHECKPOINT, InspectAction.STOP}
+        for finding in self.requests.take_precheck() if is_for_attempt else self.requests.take_findings():
             self.journal.observe(finding, self.signals.now())
+            show_finding(finding, self.messages)
 
     def _check_limit(self) -> None:
         limit, deadline = self.requests.limit, self.requests.deadline
@@ -268,29 +276,3 @@ class Launcher:
         if problem and not self._settings.no_table_checks:
             raise errors.RankTableError(f"{problem}; use --no-table-checks to start the job anyway")
         return with_table_at(job, path)
-
-
-def _logs(cwd: str) -> str:
-    """Return the directory for the log directories of runs: ./logs, unless this user cannot write there."""
-    logs = os.path.join(cwd, "logs")
-    is_writable = os.access(logs if os.path.isdir(logs) else cwd, os.W_OK | os.X_OK)
-    return logs if is_writable else os.path.join(own_temporary_folder(), "logs")
-
-
-def own_temporary_folder() -> str:
-    """Return a directory that no other user has, for what cannot be written elsewhere."""
-    return os.path.join(tempfile.gettempdir(), f"ascend-runner-{os.geteuid()}")
-
-
-def current_folder() -> str:
-    """Return the current directory.
-
-    Raises:
-        SettingsError: It was removed, or is not accessible to this user.
-    """
-    try:
-        return os.getcwd()
-    except OSError as error:
-        raise errors.SettingsError(
-            f"cannot use the current directory: {errors.reason(error)}; change to another one"
-        ) from error

@@ -9,14 +9,14 @@ import attrs
 
 from ascend_runner.lifecycle.events import LIMIT_CHANGED, why_no_restart
 from ascend_runner.lifecycle.machine import Restart, Verdict
+from ascend_runner.members import Members
 from ascend_runner.supervision.events import HangDetected, Slowdown, signal_name
-from ascend_runner.text import LONGEST_DURATION, duration, number_within
+from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
 WORDS: Final = {
     "begun": "job started",
     "prepared": "starting the ranks",
     "all_started": "all ranks have started",
-    "delay_over": "preparing the next attempt",
     "checkpoint": "asking the ranks for a checkpoint",
     "checkpoint_over": "the ranks continue",
     "limit_reached": "the time limit has been reached",
@@ -48,7 +48,7 @@ KNOWN: Final = {
 
 
 def described(event: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the local time of an event, the state of the job after it, and what has happened.
+    """Return the time of an event ("" if it has none), the state of the job after it, and what has happened.
 
     Raises:
         AttributeError: A member has another type, as for the next two.
@@ -56,7 +56,12 @@ def described(event: Mapping[str, Any]) -> tuple[str, str, str]:
         TypeError: It is not an event.
     """
     data = event["data"]
-    return str(event["time"]).replace("T", " ")[:19], str(data["state"]), _text(data)
+    return clock(Members(event).moment("time")), str(data["state"]), _text(data)
+
+
+def released(signum: int) -> str:
+    """Return what has ended a hold: the signal, or, if that is 0, the time."""
+    return f"released by {signal_name(signum)}" if signum else "released because the waiting time is over"
 
 
 def _text(data: Mapping[str, object]) -> str:
@@ -69,15 +74,18 @@ def _text(data: Mapping[str, object]) -> str:
         limit = number_within(data.get("limit"), LONGEST_DURATION)
         after = "was removed" if limit is None else f"is now {duration(limit)} after the start"
         text = f"the time limit of the job {after}"
-    elif kind == "stop_requested" and data["state"] == "failed" and isinstance(signum, int):
-        text = f"released by {signal_name(signum)}"
+    elif kind in {"released", "stop_requested"} and data["state"] == "failed":
+        text = "; ".join(filter(None, (text, released(signum if isinstance(signum, int) else 0))))
     else:
         text = text or WORDS.get(kind, kind.replace("_", " "))
         text += f" ({signal_name(signum)})" if isinstance(signum, int) and signum else ""
     if data.get("checkpoint"):
         text += f" ({data['checkpoint']})"
     others = [f"{name} {value}" for name, value in data.items() if name not in KNOWN]
-    head = f"attempt {attempt + 1}: " if isinstance(attempt, int) and attempt else ""
+    number = attempt + 1 if isinstance(attempt, int) else 1
+    if kind == "delay_over":
+        return ", ".join((f"preparing attempt {number}", *others))
+    head = f"attempt {number}: " if number > 1 else ""
     return head + ", ".join((text, *others))
 
 

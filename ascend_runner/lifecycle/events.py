@@ -31,7 +31,7 @@ WITHOUT_STATE: Final = {
     *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING),
     *(kind.value for kind in FindingKind),
 }
-_NO_RESTART: Final = {  # why a job is not restarted, "" if nobody asks
+_NO_RESTART: Final = {  # why a job is not restarted, "" if no reason is needed
     Verdict.RESTART: "",
     Verdict.NOT_WANTED: "",
     Verdict.USED_UP: "--max-restarts is reached",
@@ -106,7 +106,7 @@ def _document(name: str, data: object, origin: Origin, *, number: int, at: str) 
 
 
 def why_no_restart(verdict: Verdict, fingerprint: str, *, is_by_status: bool) -> str:
-    """Return why a job is not restarted, "" if nobody asks. `is_by_status`: its exit status excludes a restart."""
+    """Return why a job is not restarted, "" if no reason is needed. `is_by_status`: its exit status excludes it."""
     if verdict is not Verdict.EXCLUDED:
         return _NO_RESTART[verdict]
     option = None if is_by_status else _EXCLUDING.get(fingerprint.partition(":")[0])

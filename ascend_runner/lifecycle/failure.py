@@ -31,9 +31,9 @@ _SETTINGS: Final = re.compile(r"EI00(01|03|04|05|08|14|16|17)|107001")
 _DEVICE_MEMORY: Final = "EI0011"
 # Of the codes and phrases that are usually the root cause: those that a later attempt may be spared.
 _PASSING: Final = re.compile(
-    r"EI\d+|EJ\d+|EL000[15]|507\d+|SIG[A-Z]+|the last training process is running|other processes occupying this card"
-    r"|device busy or unavailable|server not reachable|input/output error|Address already in use"
-    r"|listen on ip|Name or service not known"
+    r"EI\d+|EJ\d+|EL00(?:01|05|20)|507\d+|SIG[A-Z]+|the last training process is running"
+    r"|other processes occupying this card|device busy or unavailable|memory error of the device|server not reachable"
+    r"|input/output error|Address already in use|listen on ip|Name or service not known"
 )
 
 

@@ -9,7 +9,7 @@ The laws, which a test checks in every interleaving:
  3. There are at most `max_restarts` restarts, and at most so many in a row after the same failure as its class permits,
     unless the training has progressed in between.
  4. The exit status is that of the last attempt, of the stop signal or the limit that prevented another one, or of the
-    runner if it has failed itself. With `gives_verdict`, the job also tells whether a retry by somebody else may help.
+    runner if it has failed itself. With `gives_verdict`, the job also reports whether a retry by its platform may help.
  5. A job is held only after a failure that no attempt follows, and if no stop signal has arrived: for `hold` if its
     cause is on this node, for `linger` if that is on another one. Whatever ends the hold, the exit status stays that of
     the failure.
@@ -39,7 +39,7 @@ class JobState(enum.Enum):
     CHECKPOINTING = "checkpointing"  # the ranks were asked for a checkpoint
     STOPPING = "stopping"  # every rank was asked to stop
     RESTARTING = "restarting"  # an attempt has failed, and the next one is to come
-    HOLDING = "holding"  # it has failed, and stays so that somebody can look at the node, or that another fails first
+    HOLDING = "holding"  # it has failed, and stays so that its node can be examined, or another can fail first
     SUCCEEDED = "succeeded"  # every rank has exited with 0
     FAILED = "failed"
     STOPPED = "stopped"  # by a signal to the runner
@@ -122,10 +122,10 @@ class Event:
     """Something that has happened.
 
     Of an attempt that has ENDED, `status` is the exit status; a failure has a class, `restart`, and a `fingerprint`,
-    which equal failures share. `has_progressed` tells whether the training got further than before the attempt (None:
+    which equal failures share. `has_progressed` is whether the training got further than before the attempt (None:
     unknown), `is_clear` whether nothing of it is alive, and `is_local` whether the cause is on this node (None:
     unknown). `signum` is the stop signal that has arrived, 0 without one. `sentence` explains a failure, and
-    `checkpoint` says what came of a request for one.
+    `checkpoint` describes the result of a request for one.
     """
 
     kind: Kind

@@ -77,15 +77,13 @@ class HangWatch:
         silence, now = self._silence, self._node.clock.now()
         if silence is None or now < silence.next_check:
             return []
+        self._node.heartbeats.read()
         beats = self._node.heartbeats.of(living)
         last_activity = self._last_activity(beats)
         self._tell_end(last_activity)
-        is_hang = silence.check(
-            now,
-            last_activity,
-            is_held=self._node.processes.is_held(),
-            announced_until=self._node.heartbeats.announced_until,
-        )
+        is_held = last_activity <= silence.since and self._node.processes.is_held()
+        announced_until = self._node.heartbeats.announced_until
+        is_hang = silence.check(now, last_activity, is_held=is_held, announced_until=announced_until)
         if not is_quiet:
             return []
         if not is_hang:

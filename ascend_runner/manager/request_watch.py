@@ -7,7 +7,14 @@ from typing import Final, Optional
 
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.manager.managed_node import ManagedNode
-from ascend_runner.observations.facts import CheckpointEnded, Fact, HangSeen, LimitChanged, SignalsSent, SignalUnhandled
+from ascend_runner.observations.facts import (
+    CheckpointAsked,
+    CheckpointEnded,
+    Fact,
+    HangSeen,
+    LimitChanged,
+    SignalsSent,
+)
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.checkpoints import ANSWER_LIMIT
 from ascend_runner.supervision.events import (
@@ -50,6 +57,7 @@ class RequestWatch:
         self._node.requests.is_running = phase in ASKABLE
         if phase not in ASKABLE:
             self._node.requests.take_checkpoint_request()
+            self._node.requests.answer(None)
 
     def next_check(self, state: State) -> Optional[float]:
         """Return the time of the next check in seconds of the clock, or None to wait for a wake-up."""
@@ -80,6 +88,8 @@ class RequestWatch:
             self._tell(LimitChanged(self._node.requests.limit))
         if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:
             events.append(CheckpointRequested())
+            if state.cause:  # the ranks are saving before a stop, and are not asked again
+                self._node.requests.answer(self._asked(self._reached, state.checkpoint.unreached))
         for finding in self._node.requests.take_findings():
             self._tell(finding)
             events += self._consequences(finding, state.phase)
@@ -113,6 +123,8 @@ class RequestWatch:
         unreached = request.unreached - saved
         if unreached and now >= self._retry_at:
             reached = self._send(unreached)
+            if reached:
+                self._tell(self._asked(reached, unreached - reached))
             is_limit_moved = self._node.requests.deadline != self._near
             events += [AskedToSave(reached, is_limit_moved)] if reached else []
         if self._stacks_at is not None and now >= self._stacks_at:
@@ -127,16 +139,25 @@ class RequestWatch:
             self._stacks = self._node.evidence().find_stacks_while_saving(own, self._stacks_limit)
 
     def ask(self, rank_ids: frozenset[int]) -> AskedToSave:
-        """Ask ranks for a checkpoint."""
+        """Ask ranks for a checkpoint, and answer the requests for it."""
         if self._asked_at is None:
             self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
             self._asked_at = self._node.clock.now()
         self._stacks_limit = min(STACKS_LIMIT, STACKS_SHARE * self._time)
         self._stacks_at = self._node.clock.now() + self._time - self._stacks_limit
         reached = self._send(rank_ids)
-        if not reached:
-            self._tell(SignalUnhandled(self._job.checkpoint_signum))
+        asked = self._asked(reached, rank_ids - reached)
+        self._tell(asked)
+        self._node.requests.answer(asked)
         return AskedToSave(reached)
+
+    def _asked(self, reached: frozenset[int], unreached: frozenset[int]) -> CheckpointAsked:
+        return CheckpointAsked(
+            signum=self._job.checkpoint_signum,
+            reached=reached,
+            unreached=unreached & {rank.rank_id for rank in self._job.ranks},
+            seconds=self._time,
+        )
 
     @property
     def _time(self) -> float:
@@ -144,19 +165,19 @@ class RequestWatch:
         return self._job.checkpoint_grace or ANSWER_LIMIT
 
     def _send(self, rank_ids: frozenset[int]) -> frozenset[int]:
-        self._retry_at = self._node.clock.now() + RETRY_EVERY
         reached = frozenset(self._node.processes.notify(dict.fromkeys(rank_ids, self._job.checkpoint_signum)))
+        self._retry_at = self._node.clock.now() + RETRY_EVERY
         self._reached |= reached
         if reached:
             self._tell(SignalsSent(dict.fromkeys(reached, self._job.checkpoint_signum)))
         return reached
 
     def end(self, request: CheckpointRequest, endings: Mapping[int, Ending]) -> None:
-        """Report the result of the request in progress if it has reached any rank."""
+        """Report the result of the request in progress."""
         asked_at, self._asked_at, self._stacks_at = self._asked_at, None, None
         stacks, self._stacks = self._stacks, HangSeen(())
         reached, self._reached = self._reached, frozenset()
-        if asked_at is None or not request.has_reached:
+        if asked_at is None:
             return
         self._node.heartbeats.read()  # of ranks that have ended
         saved = self._node.heartbeats.saved_since(asked_at)

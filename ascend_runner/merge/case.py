@@ -1,22 +1,17 @@
-"""A job with its accusations: the properties of nodes that the rules query, and the verdicts that they return."""
+"""A job with its accusations: the properties of its nodes that the rules of a verdict query."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, Optional
 
 import attrs
 
-from ascend_runner.diagnosis.finding import Certainty
 from ascend_runner.diagnosis.first_cause import Suspicion
 from ascend_runner.merge import clocks
 from ascend_runner.merge.accusations import Accusations
-from ascend_runner.merge.model import Job, Node, Suspect, Verdict
-from ascend_runner.text import counted
+from ascend_runner.merge.model import Job, Node
 
-MOST_SUSPECTS: Final = 3  # named if the cause is open
-MOST_CODES: Final = 3  # in a sentence
 # Seconds of output that are lost with a machine: the kernel writes them to the disk within that time
 # (vm.dirty_expire_centisecs and vm.dirty_writeback_centisecs, 30 and 5 s).
 UNWRITTEN: Final = 35.0
@@ -28,8 +23,6 @@ class Case:
 
     job: Job
     accusations: Accusations
-
-    # --- Questions ----------------------------------------------------------------------------------------------------
 
     def failed(self, *suspicions: Suspicion) -> list[Node]:
         """Return the nodes whose failures are of these kinds."""
@@ -82,75 +75,6 @@ class Case:
     def first(self, nodes: Sequence[Node]) -> Optional[Node]:
         """Return the node that certainly failed before all others, or None if that is unknown."""
         return next((node for node in nodes if all(_is_first(node, one) for one in nodes if one is not node)), None)
-
-    # --- Verdicts -----------------------------------------------------------------------------------------------------
-
-    def certain(self, suspect: Suspect, *reasons: str) -> Verdict:
-        """Return the verdict that a node is the cause."""
-        return self._verdict(Certainty.CERTAIN, suspect, reasons)
-
-    def likely(self, suspect: Suspect, *reasons: str) -> Verdict:
-        """Return the verdict that a node is probably the cause."""
-        return self._verdict(Certainty.LIKELY, suspect, reasons)
-
-    def _verdict(self, certainty: Certainty, suspect: Suspect, reasons: Iterable[str]) -> Verdict:
-        return Verdict(certainty=certainty, suspects=(suspect,), reasons=(*self._who_names(suspect.node), *reasons))
-
-    def open_between(self, nodes: Iterable[Node], reason: str) -> Verdict:
-        """Return an open verdict on some of the nodes: those that most others name, then the lowest numbers."""
-        ordered = sorted(nodes, key=lambda node: (-len(self.accusations.accusers(node)), node.number))
-        suspects = tuple(map(self.suspect, ordered[:MOST_SUSPECTS]))
-        return Verdict(certainty=Certainty.OPEN, suspects=suspects, reasons=(reason,))
-
-    def first_of(self, nodes: Sequence[Node], why_open: str) -> Verdict:
-        """Return the verdict on nodes that may each be the cause: the best one is likely, else the cause is open."""
-        node = self.best(nodes)
-        if node is None:
-            return self.open_between(nodes, why_open)
-        return self.likely(self.suspect(node), *self.doubts(node))
-
-    def suspect(self, node: Node) -> Suspect:
-        """Return a node as a suspect, with the rank that it or others name."""
-        if node.failure:
-            return Suspect(node=node, rank_id=node.failure.rank_id, sentence=node.failure.sentence)
-        return Suspect(node=node, rank_id=self.accusations.rank_of(node), sentence=node.problem or node.state)
-
-    def doubts(self, node: Node) -> Iterator[str]:
-        """Yield the reasons why the failure of a node may be a consequence after all."""
-        named = self.accusations.ends()
-        if named and node not in self.accusations.targets():
-            yield f"other nodes name {titles(named)} instead"
-        unexplained = self.unexplained(node)
-        if unexplained:
-            yield f"no final report from {titles(unexplained)}"
-        if not node.is_current:
-            yield "its report may be from an earlier run"
-
-    def _who_names(self, node: Node) -> Iterator[str]:
-        """Yield a reason that counts the ranks that name a node: "58 ranks on 31 nodes name it (EI0006, EI0002)"."""
-        found = self.accusations.of(node)
-        if found:
-            ranks = {one.complaint.rank_id for one in found}
-            codes = list(dict.fromkeys(one.complaint.code for one in found if one.complaint.code))[:MOST_CODES]
-            nodes = counted(len(self.accusations.accusers(node)), "node")
-            verb = "names" if len(ranks) == 1 else "name"
-            yield f"{counted(len(ranks), 'rank')} on {nodes} {verb} it" + (f" ({', '.join(codes)})" if codes else "")
-
-
-def alike(nodes: Iterable[Node]) -> list[list[Node]]:
-    """Group nodes whose failures differ at most in numbers."""
-    groups: dict[str, list[Node]] = {}
-    for node in nodes:
-        sentence = node.failure.sentence if node.failure else ""
-        groups.setdefault(re.sub(r"\d+", "0", sentence), []).append(node)
-    return list(groups.values())
-
-
-def titles(nodes: Sequence[Node]) -> str:
-    """Name nodes: "node 3, node 5, node 7 and 28 more"."""
-    shown = [node.title for node in nodes[:MOST_SUSPECTS]]
-    more = len(nodes) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _is_first(node: Node, other: Node) -> bool:

@@ -37,7 +37,7 @@ def others(job: Job, verdict: Verdict) -> list[Group]:
     groups: dict[str, list[Node]] = {}
     for node in job.nodes:
         if node.number not in named:
-            groups.setdefault(_key(node), []).append(node)
+            groups.setdefault(kind_of(node), []).append(node)
     found = [Group(tuple(nodes), sentence_of(nodes[0])) for nodes in groups.values()]
     return sorted(found, key=lambda group: (group.nodes[0].has_report, -len(group.nodes), group.nodes[0].number))
 
@@ -50,8 +50,8 @@ def sentence_of(node: Node) -> str:
     return node.problem or words.get(node.state, node.state)
 
 
-def _key(node: Node) -> str:
-    """Return a key that nodes of one group share: their sentences may differ only in numbers."""
+def kind_of(node: Node) -> str:
+    """Return what nodes that ended alike share: their sentences differ at most in numbers."""
     return re.sub(r"\d+", "0", sentence_of(node))
 
 

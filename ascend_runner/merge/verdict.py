@@ -7,18 +7,20 @@ enough. A cause is certain only if all other nodes are accounted for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Optional
 
 import attrs
 
 from ascend_runner.diagnosis.finding import Certainty
 from ascend_runner.diagnosis.first_cause import Suspicion
-from ascend_runner.merge import accusations
-from ascend_runner.merge.case import MOST_SUSPECTS, UNWRITTEN, Case, alike, titles
+from ascend_runner.merge import accusations, summary
+from ascend_runner.merge.case import UNWRITTEN, Case
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict
-from ascend_runner.text import counted
+from ascend_runner.text import abbreviated, counted
 
+MOST_SUSPECTS: Final = 3  # named if the cause is open
+MOST_CODES: Final = 3  # in a sentence
 FEW_ACCUSERS: Final = 2  # nodes; a single one may itself be the cause
 RARE: Final = 4  # if at most a quarter of the ranks hang in a place, they have kept the others waiting
 NOTHING: Final = Verdict(certainty=Certainty.CERTAIN)
@@ -36,22 +38,22 @@ def _failed_by_itself(case: Case) -> Optional[Verdict]:
         return None
     earlier = [node for node in case.missing if case.was_silent_before_failures(node, own)]
     if len(earlier) == 1:
-        return case.likely(case.suspect(earlier[0]), "its output ends long before the first failure")
-    kinds = alike(own)
+        return _likely(case, _suspect(case, earlier[0]), "its output ends long before the first failure")
+    kinds = _alike(own)
     contradicting = _named_instead(case, own)
     if contradicting:
-        return case.open_between(
-            [*(kind[0] for kind in kinds), *contradicting], f"other nodes name {titles(contradicting)}"
+        return _open_between(
+            case, [*(kind[0] for kind in kinds), *contradicting], f"other nodes name {_titles(contradicting)}"
         )
     if len(kinds) == 1:
         return _failed_alike(case, own)
     first = case.first(own)
     named = [node for node in own if case.is_accused(node)]
     if first and named and first not in named:
-        return case.open_between(
-            [first, *named], f"{titles([first])} failed first, but other nodes name {titles(named)}"
+        return _open_between(
+            case, [first, *named], f"{_titles([first])} failed first, but other nodes name {_titles(named)}"
         )
-    return case.first_of(own, "several nodes failed independently")
+    return _first_of(case, own, "several nodes failed independently")
 
 
 def _named_instead(case: Case, own: Sequence[Node]) -> list[Node]:
@@ -65,15 +67,15 @@ def _named_instead(case: Case, own: Sequence[Node]) -> list[Node]:
 def _failed_alike(case: Case, own: Sequence[Node]) -> Verdict:
     """Judge failures that are alike: that kind of failure is the cause, whichever node failed first."""
     node = case.best(own) or own[0]
-    suspect = attrs.evolve(case.suspect(node), alike=tuple(one for one in own if one is not node))
+    suspect = attrs.evolve(_suspect(case, node), alike=tuple(one for one in own if one is not node))
     if len(own) == len(case.job.nodes):
-        return case.certain(suspect, "all nodes failed in the same way")
+        return _certain(case, suspect, "all nodes failed in the same way")
     reasons = ["no other node has an error of its own"]
     if len(own) > 1:
         reasons.append(f"{counted(len(own), 'node')} failed in the same way")
-    doubts = list(case.doubts(node))
+    doubts = list(_doubts(case, node))
     is_certain = len(own) == 1 and not doubts and bool(node.failure and node.failure.is_certain)
-    return case.certain(suspect, *reasons) if is_certain else case.likely(suspect, *reasons, *doubts)
+    return _certain(case, suspect, *reasons) if is_certain else _likely(case, suspect, *reasons, *doubts)
 
 
 def _lost(case: Case) -> Optional[Verdict]:
@@ -83,9 +85,11 @@ def _lost(case: Case) -> Optional[Verdict]:
         return None
     silent = _first_to_fall_silent(case)
     if silent and (silent not in lost or len(lost) > 1):
-        return case.likely(case.suspect(silent), "its output ends long before that of the other nodes without a report")
+        return _likely(
+            case, _suspect(case, silent), "its output ends long before that of the other nodes without a report"
+        )
     if len(lost) > 1:
-        return case.open_between(lost, "no final report from several nodes that other nodes name")
+        return _open_between(case, lost, "no final report from several nodes that other nodes name")
     return _lost_or_a_rival(case, lost[0]) or _only_lost(case, lost[0])
 
 
@@ -93,10 +97,10 @@ def _lost_or_a_rival(case: Case, node: Node) -> Optional[Verdict]:
     """Return an open verdict if failures of other nodes may be the cause as well as a lost node, or None."""
     killed = [one for one in case.failed(Suspicion.ENDED_FROM_OUTSIDE) if case.is_accused(one)]
     if killed:
-        return case.open_between([node, *killed], "ranks of another node were killed")
+        return _open_between(case, [node, *killed], "ranks of another node were killed")
     ends = case.failed(Suspicion.ITSELF_OR_A_PEER)
     if all(one in ends for one in case.accusations.accusers(node)):
-        return case.open_between([node, *ends], "the error may be at either end of the connection")
+        return _open_between(case, [node, *ends], "the error may be at either end of the connection")
     return None
 
 
@@ -105,9 +109,9 @@ def _only_lost(case: Case, node: Node) -> Verdict:
     is_unanimous = not others and len(case.accusations.accusers(node)) >= min(FEW_ACCUSERS, len(case.job.nodes) - 1)
     rivals = [*case.failed(Suspicion.ENDED_FROM_OUTSIDE, Suspicion.ENDED_SILENTLY), *case.unexplained(node)]
     if is_unanimous and not rivals and case.was_silent_before_complaints(node):
-        return case.certain(case.suspect(node), f"its output ends more than {UNWRITTEN:g} s before any complaint")
-    reasons = [f"other nodes also name {titles(others)}"] if others else []
-    return case.likely(case.suspect(node), *reasons)
+        return _certain(case, _suspect(case, node), f"its output ends more than {UNWRITTEN:g} s before any complaint")
+    reasons = [f"other nodes also name {_titles(others)}"] if others else []
+    return _likely(case, _suspect(case, node), *reasons)
 
 
 def _first_to_fall_silent(case: Case) -> Optional[Node]:
@@ -126,8 +130,8 @@ def _one_of(suspicion: Suspicion) -> Callable[[Case], Optional[Verdict]]:
             return None
         named = [node for node in case.accusations.ends() if node not in found]
         if named and not any(map(case.is_accused, found)):
-            return case.open_between([*found, *named], "the nodes that failed are not those that other nodes name")
-        return case.first_of(found, "several nodes failed, possibly as a consequence")
+            return _open_between(case, [*found, *named], "the nodes that failed are not those that other nodes name")
+        return _first_of(case, found, "several nodes failed, possibly as a consequence")
 
     return rule
 
@@ -149,7 +153,7 @@ def _hung_apart(case: Case) -> Optional[Verdict]:
     suspects = [Suspect(node=node, rank_id=rank_id, sentence=sentence) for node, rank_id in ranks.values()]
     reason = f"judged by the stacks of {counted(total, 'rank')}"
     if len(suspects) == 1 and not case.missing:
-        return case.likely(suspects[0], reason)
+        return _likely(case, suspects[0], reason)
     return Verdict(certainty=Certainty.OPEN, suspects=tuple(suspects), reasons=(reason,))
 
 
@@ -159,8 +163,8 @@ def _named(case: Case) -> Optional[Verdict]:
     if not named:
         return None
     if len(named) == 1 and not case.missing:
-        return case.likely(case.suspect(named[0]), "no node has an error of its own")
-    return case.open_between([*named, *case.missing], "no node has an error of its own")
+        return _likely(case, _suspect(case, named[0]), "no node has an error of its own")
+    return _open_between(case, [*named, *case.missing], "no node has an error of its own")
 
 
 def _left(case: Case) -> Optional[Verdict]:
@@ -170,8 +174,8 @@ def _left(case: Case) -> Optional[Verdict]:
         return None
     reason = "no node has an error of its own"
     if len(case.missing) == 1:
-        return case.likely(case.suspect(case.missing[0]), reason)
-    return case.open_between(case.missing or failed, reason)
+        return _likely(case, _suspect(case, case.missing[0]), reason)
+    return _open_between(case, case.missing or failed, reason)
 
 
 # The strongest evidence first.
@@ -185,3 +189,77 @@ RULES: Final = (
     _named,
     _left,
 )
+
+
+# --- Verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def _certain(case: Case, suspect: Suspect, *reasons: str) -> Verdict:
+    """Return the verdict that a node is the cause."""
+    return _on(case, Certainty.CERTAIN, suspect, reasons)
+
+
+def _likely(case: Case, suspect: Suspect, *reasons: str) -> Verdict:
+    """Return the verdict that a node is probably the cause."""
+    return _on(case, Certainty.LIKELY, suspect, reasons)
+
+
+def _on(case: Case, certainty: Certainty, suspect: Suspect, reasons: Iterable[str]) -> Verdict:
+    return Verdict(certainty=certainty, suspects=(suspect,), reasons=(*_who_names(case, suspect.node), *reasons))
+
+
+def _open_between(case: Case, nodes: Iterable[Node], reason: str) -> Verdict:
+    """Return an open verdict on some of the nodes: those that most others name, then the lowest numbers."""
+    ordered = sorted(nodes, key=lambda node: (-len(case.accusations.accusers(node)), node.number))
+    suspects = tuple(_suspect(case, node) for node in ordered[:MOST_SUSPECTS])
+    return Verdict(certainty=Certainty.OPEN, suspects=suspects, reasons=(reason,))
+
+
+def _first_of(case: Case, nodes: Sequence[Node], why_open: str) -> Verdict:
+    """Return the verdict on nodes that may each be the cause: the best one is likely, else the cause is open."""
+    node = case.best(nodes)
+    if node is None:
+        return _open_between(case, nodes, why_open)
+    return _likely(case, _suspect(case, node), *_doubts(case, node))
+
+
+def _suspect(case: Case, node: Node) -> Suspect:
+    """Return a node as a suspect, with the rank that it or others name."""
+    if node.failure:
+        return Suspect(node=node, rank_id=node.failure.rank_id, sentence=node.failure.sentence)
+    return Suspect(node=node, rank_id=case.accusations.rank_of(node), sentence=node.problem or node.state)
+
+
+def _doubts(case: Case, node: Node) -> Iterator[str]:
+    """Yield the reasons why the failure of a node may be a consequence after all."""
+    named = case.accusations.ends()
+    if named and node not in case.accusations.targets():
+        yield f"other nodes name {_titles(named)} instead"
+    unexplained = case.unexplained(node)
+    if unexplained:
+        yield f"no final report from {_titles(unexplained)}"
+    if not node.is_current:
+        yield "its report may be from an earlier run"
+
+
+def _who_names(case: Case, node: Node) -> Iterator[str]:
+    """Yield a reason that counts the ranks that name a node: "58 ranks on 31 nodes name it (EI0006, EI0002)"."""
+    found = case.accusations.of(node)
+    if found:
+        ranks = {one.complaint.rank_id for one in found}
+        codes = list(dict.fromkeys(one.complaint.code for one in found if one.complaint.code))[:MOST_CODES]
+        nodes = counted(len(case.accusations.accusers(node)), "node")
+        verb = "names" if len(ranks) == 1 else "name"
+        yield f"{counted(len(ranks), 'rank')} on {nodes} {verb} it" + (f" ({', '.join(codes)})" if codes else "")
+
+
+def _alike(nodes: Iterable[Node]) -> list[list[Node]]:
+    """Group nodes whose failures differ at most in numbers."""
+    groups: dict[str, list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(summary.kind_of(node), []).append(node)
+    return list(groups.values())
+
+
+def _titles(nodes: Sequence[Node]) -> str:
+    return abbreviated([node.title for node in nodes], MOST_SUSPECTS)

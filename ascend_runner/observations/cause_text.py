@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from ascend_runner.members import Members
+
 CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
 _CODE: Final = r"E[A-Z0-9]\d{4}|[1-5]\d{5}|(?:HCCL|driver) \d+"
 _ROOT: Final = "usually the root cause"  # of a phrase, whose meaning says so
@@ -15,6 +17,17 @@ def doubt(certainty: str, *, is_alone: bool) -> str:
     """Return a note on the certainty of a cause, "" if it is certain; a rank that `is_alone` has no rivals."""
     word = CERTAINTY.get(certainty, "")
     return f" ({word})" if word and not is_alone else ""
+
+
+def doubt_of(cause: Members, ranks: int) -> str:
+    """Return the same note for the member `cause` of a report with so many ranks."""
+    return doubt(cause.text("certainty"), is_alone=ranks == 1 and not cause.wholes("candidates"))
+
+
+def of_attempt(attempt: Members) -> str:
+    """Return why an attempt failed, with the same note, or "" if it did not; `attempt` is its record in a report."""
+    cause, ranks = attempt.child("cause"), len(attempt.child("log_starts").members)
+    return f"{cause.text('sentence')}{doubt_of(cause, ranks)}" if cause.text("sentence") else ""
 
 
 def explained(code: str, kind: str, meaning: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """The facts that observers of a job receive: events and phases of its supervision, and the manager's observations.
 
-The screen and the report are made from these facts alone.
+The screen and the report are made from these facts alone. Sentences for the user go to `Messages`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from ascend_runner.supervision.events import (
     Slowdown,
     Spawned,
     SpawnFailed,
+    signal_name,
 )
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import State
+from ascend_runner.text import rank_list
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import StackGroup
@@ -51,7 +53,7 @@ class RankOutput:
     consequence of the stop.
 
     It begins at the offset `start` of the log, behind that of earlier attempts. The log lacks `lost` of these bytes,
-    the first of them at offset `lost_from` of it (None: it lacks none).
+    the first at its offset `lost_from` (None: it lacks none).
     With `is_disk_hung`, its disk did not respond at the end, so that nothing on it should be waited for.
     With `is_cut_off`, the last bytes were still unread when time ran out.
     The rank wrote at `first_at` and `last_at` in seconds of the manager's clock, None if it wrote nothing; `activity`
@@ -89,6 +91,29 @@ class SignalUnhandled:
     """The runner was sent a signal for the ranks, and no process of theirs handles it."""
 
     signum: int
+
+
+@attrs.frozen(kw_only=True)
+class CheckpointAsked:
+    """Ranks were asked for a checkpoint: those of which a process handles the signal were reached.
+
+    The others are asked as soon as they handle it, within `seconds`, unless the job is stopped before.
+    """
+
+    signum: int
+    reached: frozenset[int]
+    unreached: frozenset[int]
+    seconds: float
+
+    def __str__(self) -> str:
+        """Describe it: "asked ranks 0-6 for a checkpoint, but not rank 7, which does not handle SIGUSR1"."""
+        name, verb = signal_name(self.signum), "does" if len(self.unreached) == 1 else "do"
+        if not self.reached:
+            return f"no rank handles {name}, so none was asked for a checkpoint"
+        asked = f"asked {rank_list(self.reached)} for a checkpoint"
+        return asked + (
+            f", but not {rank_list(self.unreached)}, which {verb} not handle {name}" if self.unreached else ""
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -199,6 +224,7 @@ Fact = Union[
     HangDetected,
     HangSeen,
     Slowdown,
+    CheckpointAsked,
     CheckpointEnded,
     LimitChanged,
     NodeFinding,
@@ -219,3 +245,19 @@ class Observer(Protocol):
 
         Facts come in the order in which they happened. A fact of no interest is ignored.
         """
+
+
+class Messages(Protocol):
+    """The receiver of sentences for the user; see `output.messages`."""
+
+    def debug(self, sentence: str) -> None:
+        """Write a detail that only --verbose shows."""
+
+    def info(self, sentence: str) -> None:
+        """Write progress."""
+
+    def warning(self, sentence: str) -> None:
+        """Write a warning."""
+
+    def error(self, text: str) -> None:
+        """Write a failure, in one or more lines."""

@@ -63,7 +63,7 @@ def _is_locked(path: str) -> bool:
     except OSError:
         return False
     try:
-        return not _try_lock(fd, fcntl.LOCK_SH)
+        return not files.try_lock(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
 
@@ -144,23 +144,13 @@ def _locked(job: JobSpec) -> int:
     except OSError as error:
         raise OutputError(f"cannot create {path!r}: {reason(error)}; use another --log-dir") from error
 
-    if _try_lock(fd, fcntl.LOCK_EX):
+    if files.try_lock(fd):
         return fd
     time.sleep(CHECK_TIME)  # another process may hold the lock only to see whether it is free
-    if not _try_lock(fd, fcntl.LOCK_EX):
+    if not files.try_lock(fd):
         os.close(fd)
         raise OutputError(busy_sentence(job))
     return fd
-
-
-def _try_lock(fd: int, kind: int) -> bool:
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # a file system without locks
-    return True
 
 
 def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:

@@ -82,11 +82,6 @@ class LogWriter:
         """Whether the thread is running."""
         return self._thread is not None and self._thread.is_alive()
 
-    @property
-    def has_started(self) -> bool:
-        """Whether there has been anything to write."""
-        return self._thread is not None or self._has_no_thread
-
     def put(self, data: bytes) -> bool:
         """Take `data`; return whether there is room for more.
 
@@ -153,7 +148,7 @@ class LogWriter:
         return self._put - self._written > self._limit
 
     def _hand_over(self, item: bytes | int) -> None:
-        if not self.has_started:
+        if self._thread is None and not self._has_no_thread:
             try:
                 self._thread = bounded.start_thread(self._run)
             except AscendRunnerError:  # the limit of processes: then the pump has to wait for the disk

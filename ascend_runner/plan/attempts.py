@@ -42,17 +42,10 @@ def of_attempt(job: JobSpec, attempt: int, checkpoint: str = "") -> JobSpec:
 def with_checkpoint_requests(job: JobSpec, folder: str) -> JobSpec:
     """Return the plan with the file in which the ranks agree on the step of a checkpoint."""
     signal = Signals(job.checkpoint_signum).name[3:] if job.checkpoint_signum else "none"
-    name, value = CHECKPOINT_REQUESTS_VARIABLE, f"{signal}:{os.path.join(folder, 'checkpoint-requests')}"
-    return attrs.evolve(
-        job,
-        ranks=tuple(
-            attrs.evolve(
-                rank,
-                env={
-                    **{known: value for known, value in rank.env.items() if known != name},
-                    **({name: value} if folder else {}),
-                },
-            )
-            for rank in job.ranks
-        ),
-    )
+    own = {CHECKPOINT_REQUESTS_VARIABLE: f"{signal}:{os.path.join(folder, 'checkpoint-requests')}"} if folder else {}
+
+    def planned(rank: RankSpec) -> RankSpec:
+        inherited = {name: value for name, value in rank.env.items() if name != CHECKPOINT_REQUESTS_VARIABLE}
+        return attrs.evolve(rank, env={**inherited, **own})
+
+    return attrs.evolve(job, ranks=tuple(map(planned, job.ranks)))

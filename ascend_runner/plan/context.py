@@ -26,10 +26,6 @@ LONGEST_NAME: Final = 64  # characters of a command in the name of a job; its fi
 LATEST: Final = "latest"  # beside the log directories of all jobs, a link to the newest
 
 
-def _no_file(_path: str) -> str:
-    return ""
-
-
 @attrs.frozen
 class Command:
     """The command to run: the program that was found for it, and its words."""
@@ -62,7 +58,7 @@ class PlanContext:
     version: str = ""
     host_name: str
     is_folder: Callable[[str], bool]
-    read_text: Callable[[str], str] = _no_file
+    read_text: Callable[[str], str] = lambda _path: ""
     own_addresses: Callable[[], Sequence[str]] = tuple
     resolve: Callable[[str], str] = str
     hold_port: Callable[[int], int] = int

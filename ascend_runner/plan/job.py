@@ -69,24 +69,24 @@ class Rotation:
 class JobSpec:
     """The plan for this node's part of a job.
 
-    `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit, or
-    "auto") are in seconds; `hang_action` is what a hang leads to, and `perf_action` a slow training; the
-    other `perf_*` say when it is slow, see `supervision.performance`. `folders` must be made and `host_files`
-    (content by path) written before the first process starts. `beside` holds at most one auxiliary process.
-    `is_passed_through` means that another launcher has started this process, and others of the job beside it or on
-    other nodes. `folds_progress_bars` limits how often a redrawn line is shown, and with `has_timestamps` each line on
-    the console begins with the time. A line sums up the running job every `summary_interval` seconds (None: never).
-    `log_runs` is the number of earlier runs whose files are kept, `newest_link` the symlink that points at the newest
-    log directory ("": none). `stop_signum` asks the ranks to stop. For a checkpoint they are asked with
-    `checkpoint_signum` (0: never), and have `checkpoint_grace` seconds before they are stopped (0: they are not asked
-    then). `node_number` tells the files of several nodes apart (None: there is one node, or its number is unknown).
-    `is_placed` is False while a job waits for the rank table that gives the number of nodes; its files have
-    the name of this node until then. `nodes` is how many take part, and how many could, see --min-nodes. `restarts`
-    says when the job is started again after a failure, `checkpoint_dir` is where its checkpoints appear ("": unknown),
-    and `attempt` counts its starts from 0. This node is inspected every `inspect_interval` seconds, if `inspect` says
-    so (None: if it has NPUs). `hooks` are events with shell commands. In one of `html_states` the report is also
-    written as HTML. `platform`, `framework` (`auto` if the platform has prepared none) and `runner_version` are for the
-    report. `notes` are sentences about the plan.
+    `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit, or "auto")
+    are in seconds; `hang_action` is what a hang leads to, and `perf_action` a slow training; the other `perf_*` say
+    when it is slow, see `supervision.performance`. `folders` must be made and `host_files` (content by path) written
+    before the first process starts. `beside` holds at most one auxiliary process. `is_passed_through` means that
+    another launcher has started this process, and others of the job beside it or on other nodes. `folds_progress_bars`
+    limits how often a redrawn line is shown, and with `has_timestamps` each line on the console begins with the time. A
+    line sums up the running job every `summary_interval` seconds (None: never). `log_runs` is the number of earlier
+    runs whose files are kept, `newest_link` the symlink that points at the newest log directory ("": none).
+    `stop_signum` asks the ranks to stop. For a checkpoint they are asked with `checkpoint_signum` (0: never), and have
+    `checkpoint_grace` seconds before they are stopped (0: they are not asked then). `node_number` tells the files of
+    several nodes apart (None: there is one node, or its number is unknown). `is_placed` is False while a job waits for
+    the rank table that gives the number of nodes; its files have the name of this node until then. `nodes` are the
+    numbers of nodes that take part and that could (--min-nodes). `restarts` says when the job is started again after a
+    failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and `attempt` counts its starts from 0.
+    This node is inspected every `inspect_interval` seconds, if `inspect` says so (None: if it has NPUs). `hooks` are
+    events with shell commands. In one of `html_states` the report is also written as HTML. `platform`, `framework`
+    (`auto` if the platform has prepared none) and `runner_version` are for the report. `notes` are sentences about the
+    plan.
     """
 
     job_id: str
@@ -190,7 +190,7 @@ class JobSpec:
 
     @property
     def run_path(self) -> str:
-        """The file that tells `ascend-job` where this part of the job runs."""
+        """The file with which `ascend-job` finds this part of the job."""
         return os.path.join(self.log_dir, f"{self.job_id}-run{self.part}.json")
 
     def hook_log_path(self, event: str) -> str:

@@ -17,7 +17,7 @@ import attrs
 
 from ascend_runner.frameworks.hccl import VISIBLE_DEVICES
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.plan.secrets import Masker, is_secret
+from ascend_runner.secrets import Masker, is_secret
 from ascend_runner.text import printable
 
 # Variables of a terminal or a login, which the shell that runs the script has itself.

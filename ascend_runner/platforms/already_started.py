@@ -14,6 +14,7 @@ import attrs
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms import tf_config
+from ascend_runner.platforms.variables import number_of
 from ascend_runner.text import is_whole_number
 
 ENGINES: Final = frozenset({"torchrun", "msrun"})  # values of MA_RUN_METHOD; any other is the platform's default
@@ -77,20 +78,12 @@ def find(environ: Mapping[str, str], *, names_the_ranks: bool = False) -> Single
     why = f"{sign.meaning}: running the command once, unchanged"
     if sign.variables is None:
         return SingleProcess(why=why)
-    rank_id, local_rank, rank_size = (_number(environ.get(name, "")) for name in sign.variables)
+    rank_id, local_rank, rank_size = (number_of(environ, name) for name in sign.variables)
     return SingleProcess(why=why, rank_id=rank_id, local_rank=local_rank, rank_size=rank_size)
 
 
-def _number(text: str) -> int:
-    return int(text) if is_whole_number(text) else 0
-
-
-def _is_several(text: str) -> bool:
-    return is_whole_number(text) and int(text) > 1
-
-
 def _has_device(environ: Mapping[str, str]) -> bool:
-    """Whether RANK_ID and ASCEND_DEVICE_ID are set, but for RANK_SIZE=1: images for one card carry that."""
+    """Whether RANK_ID and ASCEND_DEVICE_ID are set, unless RANK_SIZE is 1, as in images for one card."""
     return all(map(environ.get, ("RANK_ID", "ASCEND_DEVICE_ID"))) and environ.get("RANK_SIZE") != "1"
 
 
@@ -128,13 +121,13 @@ SIGNS: Final = (
     ),
     _Sign(
         meaning="OMPI_COMM_WORLD_LOCAL_SIZE is more than 1, so mpirun starts several processes on each node",
-        is_seen=lambda environ: _is_several(environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "")),
+        is_seen=lambda environ: number_of(environ, "OMPI_COMM_WORLD_LOCAL_SIZE") > 1,
         variables=("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
         precedence=Precedence.NEITHER,
     ),
     _Sign(
         meaning="MPI_LOCALNRANKS is more than 1, so mpirun starts several processes on each node",
-        is_seen=lambda environ: _is_several(environ.get("MPI_LOCALNRANKS", "")),
+        is_seen=lambda environ: number_of(environ, "MPI_LOCALNRANKS") > 1,
         variables=("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
         precedence=Precedence.NEITHER,
     ),

@@ -15,8 +15,8 @@ import attrs
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import ALONE, LOCALHOST, MASTER_PORT, NOTHING, Node, Overrides
 from ascend_runner.platforms.registry import PLATFORMS
-from ascend_runner.platforms.variables import Variables, check_port
-from ascend_runner.text import counted, is_whole_number
+from ascend_runner.platforms.variables import Variables, check_port, number_of
+from ascend_runner.text import counted
 
 # Variables that name the job, each with a function that derives the name. In reverse order of PLATFORMS: the platform
 # of the container precedes the launcher inside it.
@@ -73,8 +73,8 @@ def _detect(environ: Mapping[str, str], overrides: Overrides) -> Node:
 
 
 def _world_size_ambiguity(environ: Mapping[str, str]) -> str:
-    size = environ.get("WORLD_SIZE", "")
-    if not environ.get("RANK") or not is_whole_number(size) or int(size) <= 1:
+    size = number_of(environ, "WORLD_SIZE")
+    if not environ.get("RANK") or size <= 1:
         return ""
 
     return (

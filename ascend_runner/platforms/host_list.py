@@ -48,7 +48,7 @@ def with_hosts(node: Node, hosts: Hosts, source: str, own_names: Callable[[], It
     path of the list.
 
     Raises:
-        SettingsError: The number of nodes is another one.
+        SettingsError: The list does not have as many hosts as the job has nodes.
     """
     sources = dict(node.sources)
     if "nnodes" in sources and node.nnodes != len(hosts):

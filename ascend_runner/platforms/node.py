@@ -23,8 +23,8 @@ class Node:
     platform was detected, `linger` for how many seconds its nodes stay if they have only lost another one. `ambiguity`
     is a sentence if variables hint at other nodes without being conclusive: an error, unless a rank table or the user
     decides. `announced_rank` is the rank by options or variables where a rank table has given it another. A rank table
-    may have `min_nodes` to `nnodes` nodes (None: exactly `nnodes`); it has given `nnodes` then, and `missing` is by how
-    many that is less.
+    may have `min_nodes` to `nnodes` nodes (None: exactly `nnodes`); then `nnodes` becomes the number in the table, and
+    `missing` is the number of nodes that are not in it.
     """
 
     platform: str = "no platform detected"

@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ascend_runner.platforms import (
-    kubeflow,
-    mindcluster,
-    modelarts,
-    mpi,
-    slurm,
-    task_training,
-    tf_config,
-    volcano,
-)
+from ascend_runner.platforms import kubeflow, mindcluster, modelarts, mpi, slurm, task_training, tf_config, volcano
 from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
 
 # Source: Alibaba Cloud's page on the built-in environment variables of PAI DLC. WORLD_SIZE and RANK count nodes.

@@ -10,22 +10,6 @@ from ascend_runner.platforms.node import ALONE, MASTER_PORT, Node, Overrides
 from ascend_runner.platforms.variables import Variables
 
 
-def _always(_environ: Mapping[str, str]) -> bool:
-    return True
-
-
-def _unchanged(node: Node, _environ: Mapping[str, str]) -> Node:
-    return node
-
-
-def _no_folders(_environ: Mapping[str, str]) -> tuple[str, ...]:
-    return ()
-
-
-def _unambiguous(_environ: Mapping[str, str]) -> str:
-    return ""
-
-
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class PlatformSpec:
     """One platform.
@@ -46,7 +30,7 @@ class PlatformSpec:
     name: str
     detected_by: tuple[str, ...]
     linger: float = 0.0
-    is_confirmed: Callable[[Mapping[str, str]], bool] = _always
+    is_confirmed: Callable[[Mapping[str, str]], bool] = lambda _environ: True
     node_rank: tuple[str, ...] = ()
     nnodes: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -55,10 +39,10 @@ class PlatformSpec:
     port: int = MASTER_PORT
     devices_per_node: tuple[str, ...] = ()
     address: tuple[str, ...] = ()
-    refine: Callable[[Node, Mapping[str, str]], Node] = _unchanged
-    ambiguity: Callable[[Mapping[str, str]], str] = _unambiguous
+    refine: Callable[[Node, Mapping[str, str]], Node] = lambda node, _environ: node
+    ambiguity: Callable[[Mapping[str, str]], str] = lambda _environ: ""
     job_ids: Mapping[str, Callable[[str], str]] = {}
-    log_dirs: Callable[[Mapping[str, str]], tuple[str, ...]] = _no_folders
+    log_dirs: Callable[[Mapping[str, str]], tuple[str, ...]] = lambda _environ: ()
 
     def is_detected(self, environ: Mapping[str, str]) -> bool:
         """Whether the variables are this platform's.

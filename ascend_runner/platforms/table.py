@@ -82,7 +82,7 @@ def contradiction(node: Node, table: TableFacts) -> str:
 
 
 def _missing(node: Node, table: TableFacts) -> int:
-    """Return how many nodes a rank table has less than options or variables say; negative if it has more."""
+    """Return how many of the nodes that options or variables announce a rank table lacks; negative if it has more."""
     if "nnodes" not in node.sources or node.nnodes == len(table.server_ids):  # two pods may share a server
         return 0
     return node.nnodes - table.nodes

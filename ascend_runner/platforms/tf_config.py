@@ -77,7 +77,7 @@ def of_hosts(environ: Mapping[str, str]) -> Mapping[str, str]:
     ]
     if len(tasks) != 1:
         return {}
-    # TensorFlow counts the evaluator apart.
+    # For TensorFlow the evaluator is not a part of the cluster.
     cluster = {role: [f"{name}:{PORT}" for name in names] for role, names in hosts.items() if role != "evaluator"}
     return {NAME: json.dumps({"cluster": cluster, "task": tasks[0], "environment": "cloud"})}
 

@@ -92,6 +92,12 @@ def whole_number(text: str, name: str, *, at_least: int = 0) -> int:
     return int(text)
 
 
+def number_of(environ: Mapping[str, str], name: str, default: int = 0) -> int:
+    """Return the number in a variable, or the default if the variable is not set or holds something else."""
+    text = environ.get(name, "")
+    return int(text) if is_whole_number(text) else default
+
+
 def check_port(port: int, name: str, environ: Mapping[str, str]) -> None:
     """Check a port of node 0: with one of HCCL's own, HCCL would fail with EI0019 or EI0020.
 
@@ -114,6 +120,5 @@ def _no_port(text: str, name: str) -> SettingsError:
 
 def hccl_ports(environ: Mapping[str, str]) -> range:
     """Return the ports of a host that HCCL uses."""
-    moved = environ.get("HCCL_IF_BASE_PORT", "")
-    base = int(moved) if is_whole_number(moved) else HCCL_BASE_PORT
+    base = number_of(environ, "HCCL_IF_BASE_PORT", HCCL_BASE_PORT)
     return range(base, base + HCCL_PORTS)

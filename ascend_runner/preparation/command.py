@@ -1,4 +1,4 @@
-"""Questions about the command: whether it runs once, its conda environment, program, script and working directory."""
+"""Questions about the command and its options: whether it runs once, its conda environment, program and directories."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ COUNTS: Final = tuple(dict.fromkeys(name for spec in PLATFORMS for name in spec.
 INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # prefixes of their names
 VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options whose value is the next word
 WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
+NO_RESTARTS: Final = (
+    "--max-restarts requires a job of a single node, because restarted ranks would wait forever for the other nodes;"
+    " let the platform restart the whole job (Slurm: sbatch --requeue, Volcano: the policy RestartJob,"
+    " MindCluster: fault-retry-times)"
+)
 
 
 def find_single(context: PlanContext) -> SingleProcess | None:
@@ -54,6 +59,16 @@ def without_effect(context: PlanContext) -> Iterator[str]:
     if settings.inspect_interval != Settings().inspect_interval and not inspection.is_inspected(settings.inspect):
         why = "this node has no NPU" if settings.inspect is None else "--inspect is off"
         yield f"--inspect-interval has no effect because {why}"
+
+
+def refuse_restarts(settings: Settings, *, is_part: bool) -> None:
+    """Refuse restarts if this node runs a part of the job.
+
+    Raises:
+        SettingsError: --max-restarts is set.
+    """
+    if is_part and settings.max_restarts:
+        raise SettingsError(NO_RESTARTS)
 
 
 def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:

@@ -6,7 +6,6 @@ the runner waits half an hour for a rank table.
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -29,8 +28,8 @@ from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.platforms.node import Node
+from ascend_runner.preparation import checkpoint_dir, machine
 from ascend_runner.preparation import command as commands
-from ascend_runner.preparation import machine, restarts
 from ascend_runner.preparation import table as tables
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Collector, Severity, Subject, warning
@@ -123,7 +122,7 @@ class Preparer:
         command = self._find_command() if self._is_direct else None
         launcher = self.context.settings.launcher
         self._node = self._found.ask(Subject.VARIABLES, this_node.find_node, self.context, launcher)
-        self._refuse_restarts(of_a_part=self._node is not None and self._node.nnodes > 1)  # before a wait for the table
+        self._refuse_restarts(is_part=self._node is not None and self._node.nnodes > 1)  # before a wait for the table
         has_name = self._has_name()
         table = self._find_share()
         file = None
@@ -151,8 +150,7 @@ class Preparer:
         if not engine:
             return None
 
-        name = engine.argv[0]
-        executable = name
+        name = executable = engine.argv[0]
         if not executables.is_relative(name):
             executable = self._found.ask(Subject.SETTINGS, commands.find_engine, name, self.context) or name
         self.messages.note(f"--launcher {self.context.settings.launcher}: {engine.note}")
@@ -163,8 +161,8 @@ class Preparer:
     def _find_command(self) -> Command:
         """Find the program of a command; if it is missing, planning continues with its name."""
         name = program = self.context.command[0]
-        # A line for a shell has no program, and without its conda environment PATH is unknown. `commands.check_program`
-        # looks for relative paths.
+        # A shell command line has no program, and PATH is unknown if the conda environment is missing. Relative paths
+        # are checked by `commands.check_program`.
         if not self._found.error and not executables.is_relative(name):
             program = self._found.ask(Subject.COMMAND, commands.find_program, name, self.context) or name
         if not self.context.has_own_workdirs:
@@ -258,19 +256,18 @@ class Preparer:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:
             self._found.ask(Subject.COMMAND, commands.check_program, plan)
-        self._refuse_restarts(of_a_part=not plan.has_all_ranks)
-        self._warn(Subject.SETTINGS, restarts.without_effect(settings, of_a_part=not plan.has_all_ranks))
+        self._refuse_restarts(is_part=not plan.has_all_ranks)
+        if settings.linger and plan.has_all_ranks:  # no other node waits for it
+            self._warn(Subject.SETTINGS, "--linger has no effect on a single-node job")
         if not self._table:
             self._found.ask(Subject.SETTINGS, tables.refuse_min_nodes, settings)
-        if os.path.lexists(plan.checkpoint_dir) and not os.path.isdir(plan.checkpoint_dir):
-            sentence = f"--checkpoint-dir {plan.checkpoint_dir!r} is not a directory"
-            self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
+        self._found.ask(Subject.SETTINGS, checkpoint_dir.check, plan.checkpoint_dir, self.messages.note)
         if plan.ranks and plan.rank_size and not settings.min_nodes:  # with it, a restart may have fewer ranks
             for sentence in settings.selects_beyond(plan.rank_size):
                 self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
 
-    def _refuse_restarts(self, *, of_a_part: bool) -> None:
-        self._found.ask(Subject.SETTINGS, partial(restarts.refuse, of_a_part=of_a_part), self.context.settings)
+    def _refuse_restarts(self, *, is_part: bool) -> None:
+        self._found.ask(Subject.SETTINGS, partial(commands.refuse_restarts, is_part=is_part), self.context.settings)
 
     def _resolve(self, name: str) -> str:
         """Find the address of another node; wait for it if the job can be started."""

@@ -11,7 +11,7 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, SettingsError, reason
-from ascend_runner.host import bounded
+from ascend_runner.host import bounded, file_system
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.staging import Stage, with_places
 from ascend_runner.staging import data_sets
@@ -22,7 +22,7 @@ LIMIT: Final = 10.0  # seconds for the disks to answer
 def placed(context: PlanContext, pause: Callable[[float], None]) -> PlanContext:
     """Return the context with the stages of --stage, and with their places in the command.
 
-    Stages that are known from an earlier attempt are not looked at again.
+    Stages that are known from an earlier attempt are not checked again.
 
     Raises:
         AscendRunnerError: One of them is impossible, or the command names another one.
@@ -99,13 +99,10 @@ def _refuse_itself(stage: Stage) -> None:
 
 def _refuse_contents(stage: Stage) -> None:
     """Refuse a directory in which files of others would be mixed with the copy, or that cannot be written to."""
-    folder = stage.folder
-    title = f"cannot stage {stage.source!r} to {folder!r}"
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
+    folder, title = file_system.nearest(stage.folder), f"cannot stage {stage.source!r} to {stage.folder!r}"
     if not os.access(folder, os.W_OK | os.X_OK):
         raise SettingsError(f"{title}: no permission to write to {folder!r}")
-    if folder != stage.folder:
+    if folder != os.path.abspath(stage.folder):  # it does not exist
         return
     manifest, complete, lock = (
         os.path.join(folder, name) for name in (data_sets.MANIFEST, data_sets.COMPLETE, data_sets.LOCK)

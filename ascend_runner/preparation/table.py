@@ -80,7 +80,7 @@ def read(context: PlanContext) -> RankTable | Problem:
 
 @contextmanager
 def _hint(path: str) -> Iterator[None]:
-    """Add the option to the errors of a table that is accepted with it."""
+    """Name --no-table-checks in the errors of a table that is accepted with it."""
     try:
         yield
     except RankTableFormatError as error:

@@ -35,7 +35,7 @@ class Leader:
         """
         refuse_the_last_descriptors(output)
         self.spec = spec
-        self.is_reported = False  # whether its end was
+        self.is_reported = False  # whether its end was reported
         self.pid = _spawn(spec, output) if spec.cores is None else _spawn_on_cores(spec.cores, spec, output)
         # A new process shares the memory of the runner until it executes its program, and the kernel counts that.
         self._least_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB

@@ -112,7 +112,7 @@ class RankProcesses:
             process_tree.send(process.identity, its_signum)
 
     def _tops(self, rank_ids: Collection[int]) -> dict[int, list[RankProcess]]:
-        """Return the topmost living processes of each rank: its leader, and what its leader has left in its session."""
+        """Return the topmost living processes of each rank: its leader, and orphans in the session of its leader."""
         ranks = {self._leaders[rank_id].pid: rank_id for rank_id in rank_ids}
         tops: dict[int, list[RankProcess]] = {rank_id: [] for rank_id in rank_ids}
         for child in self._children():

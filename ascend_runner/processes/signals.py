@@ -56,7 +56,7 @@ class Signals:
         not_noted = ignored()
         for signum in WATCHED:
             if signum == signal.SIGHUP and signum in not_noted:
-                continue  # nohup(1) means the ranks as well
+                continue  # nohup(1) applies to the ranks as well
             # A rank must not ignore SIGINT: a shell's background jobs are recognized by that.
             self._handlers[signum] = signal.signal(signum, _ignore if signum in not_noted else self._take_note)
         self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
@@ -95,8 +95,8 @@ class Signals:
     def wait(self, seconds: float | None) -> list[int]:
         """Block until a signal arrives, at most `seconds` (None: forever); return all signals that have arrived.
 
-        Stop signals come first, in order of arrival. Of several equal others only the last one counts. Without any, it
-        returns earlier when it is woken, or when a watched source is readable.
+        Stop signals come first, in order of arrival. Of several equal others only the last one counts. Without a
+        signal, it returns early when it is woken, or when a watched source is readable.
         """
         end = None if seconds is None else self.now() + seconds
         while True:

@@ -56,10 +56,7 @@ def _refuse_misfits(parts: Sequence[RankTable]) -> None:
 
 
 def subset(
-    table: RankTable,
-    *,
-    server_ids: Sequence[str] | None = None,
-    device_ids: Collection[int] | None = None,
+    table: RankTable, *, server_ids: Sequence[str] | None = None, device_ids: Collection[int] | None = None
 ) -> RankTable:
     """Return the table of some servers (None: all) and some devices on each, by their physical ids (None: all).
 

@@ -17,12 +17,14 @@ import attrs
 from ascend_runner.errors import RankTableNotReadyError
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table.model import BAD_TABLE, BAD_VALUE, MISSING_FIELD
+from ascend_runner.secrets import Masker
 from ascend_runner.text import MOST_DIGITS, counted, is_whole_number
 
 NOT_IN_ARRAY: Final = -1
 UNREADABLE: Final = -1  # stands for an unreadable whole number: no number of a rank table is negative
 BEYOND_NUMBERS: Final = 10**MOST_DIGITS
 MOST_SHOWN: Final = 60  # characters of a wrong value in a sentence
+MOST_READ: Final = 1 << 14  # characters of one that are searched for secrets
 
 
 @attrs.define(eq=False, repr=False)
@@ -228,7 +230,8 @@ def shown(value: object) -> str:
         return "an array"
 
     if isinstance(value, str):
-        return f"{value[:MOST_SHOWN]!r}..." if len(value) > MOST_SHOWN else repr(value)
+        text = Masker().text(value[:MOST_READ])  # first: the beginning of a secret would not be recognized
+        return f"{text[:MOST_SHOWN]!r}..." if len(text) > MOST_SHOWN else repr(text)
 
     number = repr(value)
     return f"{number[:MOST_SHOWN]}..." if len(number) > MOST_SHOWN else number

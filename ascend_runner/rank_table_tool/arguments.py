@@ -5,8 +5,8 @@ The type of an argument turns text into a value, or into one sentence on what is
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Mapping
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Mapping
 from typing import Final
 
 import ascend_runner
@@ -16,78 +16,61 @@ from ascend_runner.rank_table_tool import commands
 from ascend_runner.rank_table_tool.files import PROGRAM, STANDARD
 from ascend_runner.rank_table_tool.generate import parse_devices
 from ascend_runner.settings import parsing
-
-Adder = Callable[[Callable[[Namespace], int], str, str], ArgumentParser]  # function, summary, example
+from ascend_runner.tool import Adder, commands_of
 
 FILE_HELP: Final = "a rank table in any dialect, a directory with jobstart_hccl.json, or - for standard input"
 DEVICES_HELP: Final = "physical device ids, such as 0-7 or 0,2,4-6"
 
 
 def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
-    """Return the parser, and that of each command by its name.
-
-    `command` of the options that it returns is the function to run with them.
-    """
+    """Return the parser, and that of each command by its name; see `tool.commands_of`."""
     parser = ArgumentParser(
         prog=PROGRAM,
         description="Show, check, convert, generate, merge, cut and compare the rank tables of Ascend jobs.",
         epilog="Each command has its own help with an example: ascend-rank-table show --help",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    def add(run: Callable[[Namespace], int], summary: str, example: str) -> ArgumentParser:
-        name = run.__name__
-        command = subparsers.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog=f"example: ascend-rank-table {name} {example}",
-            allow_abbrev=False,
-        )
-        command.set_defaults(command=run)
-        return command
-
+    add, parsers = commands_of(parser)
     _add_readers(add)
     _add_converters(add)
     _add_makers(add)
-    return parser, subparsers.choices
+    return parser, parsers
 
 
 def _add_readers(add: Adder) -> None:
-    show = add(commands.show, "show the servers, devices and ranks of a table", "/user/config")
+    show = add("show", commands.show, "show the servers, devices and ranks of a table", "/user/config")
     show.add_argument("file", type=file_name, metavar="FILE", help=FILE_HELP)
     show.add_argument("--all", action="store_true", help="always print one line per device")
     show.add_argument("--svg", type=file_name, metavar="OUT", help="draw a picture; - for standard output")
     show.add_argument("--json", action="store_true", help="print JSON, which has the same form for every dialect")
 
     summary = "list what HCCL would reject and what is unusual; exit with 1 if there is an error"
-    validate = add(commands.validate, summary, "--chip 910B jobstart_hccl.json")
+    validate = add("validate", commands.validate, summary, "--chip 910B jobstart_hccl.json")
     validate.add_argument("files", type=file_name, metavar="FILE", nargs="+", help=FILE_HELP)
     _add_chip(validate)
 
     summary = "wait until a table is completed; exit with 1 if it is not completed in time"
-    wait = add(commands.wait, summary, "/user/config --timeout 600 && msrun ...")
+    wait = add("wait", commands.wait, summary, "/user/config --timeout 600 && msrun ...")
     text = "a rank table or its directory; need not exist yet"
     wait.add_argument("file", type=place, metavar="FILE", help=text)
     text = "how long to wait (default: %(default)g, the same as HCCL)"
     wait.add_argument("--timeout", type=seconds, default=TIMEOUT, metavar="DURATION", help=text)
 
     summary = "list the differences between two tables that HCCL reports as EI0005, by rank; exit with 1 if any"
-    diff = add(commands.diff, summary, "node-0.json node-1.json")
+    diff = add("diff", commands.diff, summary, "node-0.json node-1.json")
     diff.add_argument("first", type=file_name, metavar="A", help=FILE_HELP)
     diff.add_argument("second", type=file_name, metavar="B", help="the table to compare with A")
 
 
 def _add_converters(add: Adder) -> None:
     summary = "write a table in the form that HCCL reads; copied unchanged if HCCL can already read it"
-    convert = add(commands.convert, summary, "/user/config -o /tmp/hccl.json")
+    convert = add("convert", commands.convert, summary, "/user/config -o /tmp/hccl.json")
     convert.add_argument("file", type=file_name, metavar="FILE", help=FILE_HELP)
     text = "server-list (template 1) or group-list (template 2) (default: %(default)s)"
     convert.add_argument("--to", choices=("server-list", "group-list"), default="server-list", help=text)
 
     summary = "write a table of selected servers or devices and renumber their ranks"
-    subset = add(commands.subset, summary, "hccl.json --servers 10.0.0.1,10.0.0.2 --devices 0-3")
+    subset = add("subset", commands.subset, summary, "hccl.json --servers 10.0.0.1,10.0.0.2 --devices 0-3")
     subset.add_argument("file", type=file_name, metavar="FILE", help=FILE_HELP)
     text = "the server_ids of the servers to keep (default: all)"
     subset.add_argument("--servers", type=server_ids, metavar="ID,...", help=text)
@@ -99,7 +82,7 @@ def _add_converters(add: Adder) -> None:
 
 
 def _add_makers(add: Adder) -> None:
-    generate = add(commands.generate, "generate the table of this machine", "--devices 0-7 -o hccl.json")
+    generate = add("generate", commands.generate, "generate the table of this machine", "--devices 0-7 -o hccl.json")
     text = f"{DEVICES_HELP}, in the order of the ranks (default: all devices)"
     generate.add_argument("--devices", type=devices, metavar="IDS", help=text)
     text = "the server_id of the machine in the table (default: its address)"
@@ -108,7 +91,7 @@ def _add_makers(add: Adder) -> None:
     generate.add_argument("--hccn-conf", type=file_name, default="/etc/hccn.conf", metavar="FILE", help=text)
 
     summary = "join tables in the order given and renumber their ranks"
-    merge = add(commands.merge, summary, "node-0.json node-1.json -o hccl.json")
+    merge = add("merge", commands.merge, summary, "node-0.json node-1.json -o hccl.json")
     merge.add_argument("files", type=file_name, metavar="FILE", nargs="+", help=FILE_HELP)
 
     for command in (generate, merge):

@@ -22,6 +22,7 @@ from ascend_runner.rank_table_tool import files
 from ascend_runner.rank_table_tool import generate as generation
 from ascend_runner.rank_table_tool import show as showing
 from ascend_runner.rank_table_tool.files import STANDARD, name_of, tell
+from ascend_runner.secrets import Masker
 from ascend_runner.text import format_numbers, printable, rank_list
 from ascend_runner.tool import write_text
 
@@ -126,7 +127,7 @@ def diff(options: Namespace) -> int:
 
     write_text(f"A is {printable(name_of(options.first))}, B is {printable(name_of(options.second))}\n")
     for found in differences[:MOST_DIFFERENCES]:
-        write_text(f"{printable(_difference(found))}\n")
+        write_text(f"{printable(Masker().text(_difference(found)))}\n")
     if len(differences) > MOST_DIFFERENCES:
         write_text(f"and {len(differences) - MOST_DIFFERENCES} more\n")
     write_text("HCCL compares tables by a checksum of all these values, including the order of lists (EI0005).\n")
@@ -152,7 +153,7 @@ def _validate(path: str, chip: str | None) -> int:
 
 def _print_problems(problems: Sequence[Problem]) -> int:
     for problem in problems:
-        write_text(f"{printable(_line(problem))}\n")
+        write_text(f"{printable(Masker().text(_line(problem)))}\n")
 
     return BAD if any(problem.severity is Severity.ERROR for problem in problems) else FINE
 

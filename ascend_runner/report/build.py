@@ -14,11 +14,13 @@ from typing import Final, cast
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.lifecycle.machine import Event, Job, JobState
+from ascend_runner.members import Members
+from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.plan.secrets import Masker
 from ascend_runner.report import causes, clocks, rank_member
 from ascend_runner.report.document import iso, plain_members
+from ascend_runner.secrets import Masker
 
 SCHEMA_VERSION: Final = 4  # raised when a member is removed or changes its meaning, but not when one is added
 
@@ -97,11 +99,11 @@ def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, o
 
 def with_last_failure(report: Mapping[str, object], attempts: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
     """Return the report of a job that ended for another reason after a failed attempt, with both in its cause."""
-    last = next((one["cause"] for one in reversed(attempts) if one["verdict"]), None)
+    last = next((cause_text.of_attempt(Members(one)) for one in reversed(attempts) if one["verdict"]), "")
     cause = report["cause"]
-    if not (isinstance(last, Mapping) and isinstance(cause, Mapping)):
+    if not (last and isinstance(cause, Mapping)):
         return report
-    sentence = f"{cause['sentence']}; the previous attempt failed: {last['sentence']}"
+    sentence = f"{cause['sentence']}; the previous attempt failed: {last}"
     return {**report, "cause": {**cause, "sentence": sentence}}
 
 
@@ -163,8 +165,8 @@ def _this_node(job: JobSpec) -> dict[str, object]:
     return {
         "node_rank": job.node_number,
         "node_count": job.nodes[0],
-        "server_id": Masker().text(job.server_id),
-        "pod_name": Masker().text(job.pod_name),
+        "server_id": job.server_id,
+        "pod_name": job.pod_name,
         "platform": job.platform,
     }
 

@@ -76,13 +76,22 @@ def sentence(outcome: Outcome) -> str:
         if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
             return f"rank {root.rank_id} caused the failure: {root.summary}"
         return f"{cause} ({root.summary})"
-    likely = "".join(of_hang(outcome, ", likely because of "))
+    likely = "".join(of_hang(outcome, ", likely because of ", "; the cause may be "))
     return "; ".join([f"{cause}{likely}", *checkpoint.failed(outcome.unsaved)]) if cause else ""
 
 
-def of_hang(outcome: Outcome, beginning: str) -> list[str]:
-    """Return the ranks that the stacks of a hang single out, after a beginning, or nothing."""
+def sentence_with_doubt(outcome: Outcome) -> str:
+    """Return the sentence on why the job failed, with a note on the certainty."""
+    return f"{sentence(outcome)}{doubt(outcome)}"
+
+
+def of_hang(outcome: Outcome, likely: str, possible: str) -> list[str]:
+    """Return the ranks that the stacks of a hang single out, or nothing.
+
+    The text begins with `likely` if they are in the same place, else with `possible`.
+    """
     place = stacks.outlier(outcome.hang) if isinstance(outcome.cause, HangDetected) else ""
+    beginning = likely if len(stacks.suspects(outcome.hang)) == 1 else possible
     return [f"{beginning}{place}"] if place else []
 
 

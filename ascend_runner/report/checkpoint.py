@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ascend_runner.observations.facts import CheckpointEnded
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.observations.facts import CheckpointAsked, CheckpointEnded
 from ascend_runner.supervision.events import Ending, SignalReceived, Slowdown, signal_name
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, format_numbers, rank_list
 
 
-def asking(state: State, job: JobSpec) -> str:
-    """Return the sentence that announces a request for a checkpoint, and what follows."""
-    request = f"asking {rank_list(state.alive)} for a checkpoint"
+def asked(fact: CheckpointAsked, state: State) -> str:
+    """Return the sentence on a request for a checkpoint: its reason, the ranks that were asked, and what follows."""
+    limit = state.checkpoint.before_limit
+    if state.cause is None:
+        reason = f"the time limit of {duration(limit.seconds)} is near; " if limit else ""
+        later = "" if fact.reached else f"; ranks that handle it within {fact.seconds:g} s are asked then"
+        return f"{reason}{fact}{later}"
+    reason, hint = str(state.cause), "SIGINT to stop them now"
     if isinstance(state.cause, SignalReceived):
         name = signal_name(state.cause.signum)
-        return f"received {name}; {request}, up to {job.checkpoint_grace:g} s ({name} again to stop the job now)"
-    if isinstance(state.cause, (NodeFinding, Slowdown)):
-        return f"{state.cause}; {request}, up to {job.checkpoint_grace:g} s (SIGINT to stop the job now)"
-    if state.checkpoint.before_limit:
-        return f"the time limit of {duration(state.checkpoint.before_limit.seconds)} is near; {request}"
-    return request
+        reason, hint = f"received {name}", f"{name} again to stop them now"
+    what_follows = f"; stopping them within {fact.seconds:g} s ({hint})" if fact.reached else ""
+    return f"{reason}; {fact}{what_follows}"
 
 
 def why(state: State) -> str:

@@ -17,6 +17,7 @@ from typing import Final
 from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.host import bounded
 
+TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
 LONGEST_CAUSE: Final = 4096  # bytes of the last cause that Kubernetes reads
 LINGER: Final = 1.0  # seconds without a write until the thread ends. An attempt that fails writes several times
 MOST_WAITING: Final = 64  # writes; only a disk that hangs has more, and those are discarded

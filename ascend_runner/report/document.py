@@ -5,9 +5,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final, cast
 
 import attrs
 import orjson
+
+from ascend_runner.secrets import Masker
+
+_KEPT: Final = frozenset({"job_id", "log_dir", "rank_table", "ranks"})  # those that others open or compare, and ranks
 
 
 def encode(document: Mapping[str, object]) -> bytes:
@@ -24,6 +29,13 @@ def encode(document: Mapping[str, object]) -> bytes:
 def plain_members(report: Mapping[str, object]) -> dict[str, object]:
     """Convert the values of a report to JSON types."""
     return {name: _plain(value) for name, value in report.items()}
+
+
+def masked(report: Mapping[str, object]) -> dict[str, object]:
+    """Return a report with the secrets in its texts masked, and counted with those of its ranks, which are masked."""
+    masker = Masker(count=cast("int", report["secrets_masked"]))
+    members = masker.members({name: value for name, value in report.items() if name not in _KEPT})
+    return {**report, **members, "secrets_masked": masker.count}
 
 
 def iso(epoch: float) -> str:

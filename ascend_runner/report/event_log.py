@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Optional
 
+import attrs
+
 from ascend_runner import files
 from ascend_runner.lifecycle import events
 from ascend_runner.lifecycle.machine import Event, Job
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import document
 from ascend_runner.report.disk import Disk
+from ascend_runner.secrets import Masker
 
 
 class EventLog:
@@ -27,18 +30,19 @@ class EventLog:
         self._written = 0  # by the thread of the disk
 
     def rename(self, spec: JobSpec) -> None:
-        """Give the file its final name. Events that were written before keep their source: somebody may be reading."""
+        """Give the file its final name. Earlier events keep their source, because another process may be reading."""
         before, self._path = self._path, spec.events_path
         self._origin = events.origin(spec.job_id, spec.part, self._origin.run_id)
         self._disk.put(spec.events_path, lambda: files.move(before, spec.events_path))
 
     def note(self, job: Job, event: Optional[Event]) -> None:
         """Write the change of the state that has led to `job`; without an event, its begin."""
-        self._append(partial(events.encode, job, event))
+        masked = event and attrs.evolve(event, sentence=Masker().text(event.sentence))
+        self._append(partial(events.encode, job, masked))
 
     def remark(self, name: str, data: Mapping[str, object]) -> None:
         """Write an event that changes no state."""
-        self._append(partial(events.encode_note, name, data))
+        self._append(partial(events.encode_note, name, Masker().members(data)))
 
     def loss(self) -> str:
         """Return a sentence on the events that were not written, or "" if none is missing."""

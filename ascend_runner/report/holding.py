@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from typing import Final
 
 from ascend_runner.errors import RETRY_MAY_HELP
+from ascend_runner.lifecycle import event_text
 from ascend_runner.lifecycle.events import why_no_restart
 from ascend_runner.lifecycle.machine import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import signal_name
-from ascend_runner.text import counted, duration
+from ascend_runner.text import clock, counted, duration
 
 NOT_HELD: Final = "not held (--hold): the cause is probably on another node"
 
@@ -22,8 +22,7 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
 
     `until` is in seconds since the epoch, `pid` the process to signal. The lines belong below those about the failure.
     """
-    end = datetime.fromtimestamp(until).astimezone().isoformat(sep=" ", timespec="seconds")
-    lines = [f"  held   until {end} ({duration(job.delay)}), then exit status {_status(job)}"]
+    lines = [f"  held   until {clock(until)} ({duration(job.delay)}), then exit status {_status(job)}"]
     lines += [f"  enter  {way_in}"] if way_in else []
     lines += [f"  release with ascend-job release {shlex.quote(spec.job_id)}, or kill {pid}"]
     return "\n" + "\n".join(lines)
@@ -31,8 +30,7 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
 
 def released(event: Event, job: Job) -> str:
     """Return the sentence on what ended the hold."""
-    why = f" by {signal_name(event.signum)}" if event.signum else f": {event.sentence}"
-    return f"released{why}; exit status {_status(job)}"
+    return f"{event_text.released(event.signum)}; exit status {_status(job)}"
 
 
 def lingering(job: Job) -> str:
@@ -75,13 +73,22 @@ def attempts(job: Job) -> str:
     """Describe the attempts of a job, why it is not restarted, and the exit verdict; "" if neither was requested."""
     lines = ""
     if job.policy.max_restarts and job.verdict:
-        same = f", the same failure {job.same_failures} times in a row" if job.same_failures > 1 else ""
         why = why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
+        same = _same_failures(job.same_failures, job.attempt + 1)
         lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{why and f'; no restart: {why}'}"
     if job.exit_verdict is None:
         return lines
     hope = "may help" if job.exit_verdict == RETRY_MAY_HELP else "will not help"
     return f"{lines}\n  exit   {job.exit_verdict} instead of {job.status}: a retry {hope} (--exit-verdict)"
+
+
+def _same_failures(same: int, attempts: int) -> str:
+    """Return how many of the last attempts have failed in the same way, "" if it is only the last one."""
+    if same < 2:  # noqa: PLR2004
+        return ""
+    if same < attempts:
+        return f", the last {same} with the same failure"
+    return f", {'both' if attempts == 2 else 'all'} with the same failure"  # noqa: PLR2004
 
 
 def held_devices(pids: Collection[int]) -> str:

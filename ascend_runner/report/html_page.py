@@ -2,7 +2,7 @@
 
 The page is a convenience, so the runner waits for it only briefly. To load what it needs takes 0.2 s of CPU time, and
 several times as long on a busy machine. The modules of this package, a third of that, are loaded soon after the start
-of a long job; jinja2 and the templates only when the job ends, in the background.
+of a long job; jinja2 and the templates only when the ranks have been asked to stop or have ended, in the background.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import Callable, Final
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.host import bounded
+from ascend_runner.lifecycle.machine import Job, JobState
+from ascend_runner.observations.facts import Fact, SignalsSent
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.report import document
 from ascend_runner.report.disk import Disk
 from ascend_runner.report.report_writer import ReportWriter
+from ascend_runner.supervision.events import SignalReceived
+from ascend_runner.supervision.state import Phase, State
 
 LIMIT: Final = 0.5  # seconds that the runner waits for the page when everything else is done
 
@@ -30,10 +33,24 @@ class PageWriter:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._loading: threading.Thread | None = None
+        self._state = State(grace=0.0)  # of the newest attempt
 
     def close(self) -> None:
         """Let the thread end as soon as the page has been written."""
         self._disk.close()
+
+    def observe(self, fact: Fact, spec: JobSpec, job: Job) -> None:
+        """Load what a page needs when the ranks have ended or have been sent a signal to end, if a page is likely.
+
+        Not before that signal: Python runs one thread at a time, so that the signal would be late.
+        """
+        if isinstance(fact, State):
+            self._state = fact
+            is_due = fact.phase is Phase.DONE
+        else:
+            is_due = isinstance(fact, SignalsSent) and self._state.is_tearing_down
+        if is_due and _is_page_likely(self._state, spec, job):
+            self.load_ahead()
 
     def load_ahead(self) -> None:
         """Load what a page needs, in the background and once. If that fails, writing the page reports it."""
@@ -58,21 +75,39 @@ class PageWriter:
                 page = _load()
             except ImportError as error:
                 raise OutputError(f"cannot write {spec.html_path!r}: {error}") from error
-            files.write_atomically(spec.html_path, page.make(document.encode(report), spec.report_path))
+            content = page.make(report, spec.report_path)
+            try:
+                files.write_atomically(spec.html_path, content)
+            except OutputError as error:
+                hint = f"; run {_command(reports)} -o OUT.html to write it elsewhere" if reports.place else ""
+                raise OutputError(f"{error}{hint}") from error
             written.append(spec.html_path)
 
         self._disk.put(spec.html_path, write_now)
         if not self._disk.wait(limit):
-            place = reports.place
-            hint = f"; run ascend-job report {shlex.quote(place)} to write it" if place else ""
+            hint = f"; run {_command(reports)} to write it" if reports.place else ""
             tell(f"HTML report: not finished within {limit:g} s{hint}")
         elif written:
             tell(f"HTML report: {spec.html_path}")
 
 
+def _command(reports: ReportWriter) -> str:
+    """Return the command that makes the page of the newest report."""
+    return f"ascend-job report {shlex.quote(reports.place)}"
+
+
 def load_own_modules() -> None:
     """Load the modules of this package that a page needs, without jinja2."""
     from ascend_runner.html_report import content, public, sources  # noqa: F401, PLC0415  55 ms that only a page needs
+
+
+def _is_page_likely(state: State, spec: JobSpec, job: Job) -> bool:
+    is_stopped = isinstance(state.cause, SignalReceived)
+    if state.cause is None:
+        return JobState.SUCCEEDED in spec.html_states
+    if not is_stopped and job.attempt < job.policy.max_restarts:
+        return False  # loading would delay the restart
+    return (JobState.STOPPED if is_stopped else JobState.FAILED) in spec.html_states
 
 
 def _load() -> ModuleType:

@@ -25,7 +25,7 @@ from ascend_runner.lifecycle.machine import Restart
 from ascend_runner.observations.facts import HangSeen, RankOutput
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.plan.secrets import Masker
+from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending, Exited, HangDetected, Slowdown
 from ascend_runner.supervision.findings import WatchAction
 from ascend_runner.text import lines_of

@@ -24,10 +24,10 @@ from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import build, checkpoint, clocks, document, health, html_page, reruns
-from ascend_runner.report.disk import Disk, write_last_cause
+from ascend_runner.report.disk import TERMINATION_LOG, Disk, write_last_cause
 from ascend_runner.report.event_log import EventLog
 from ascend_runner.report.report_writer import ReportWriter
-from ascend_runner.supervision.events import HangDetected, Rule, SignalReceived, Slowdown, Spawned
+from ascend_runner.supervision.events import HangDetected, Rule, Slowdown, Spawned
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.supervision.state import Phase, State
 
@@ -40,8 +40,6 @@ _KINDS: Final = {
     Phase.TERMINATING: Kind.TEARDOWN,
     Phase.KILLING: Kind.TEARDOWN,
 }
-ENDING: Final = frozenset({Phase.TERMINATING, Phase.DONE})  # the ranks are asked to stop, or have ended by themselves
-TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
 
 
@@ -73,13 +71,13 @@ class Journal:
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
         self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
         self._over_at = 0.0  # the end of a job that has ended without an attempt, in seconds since the epoch
-        self._report: Mapping[str, object] = {}  # the newest
+        self._base: Mapping[str, object] = {}  # the members of the newest report about the attempt, with secrets
         self._started: dict[int, tuple[int, float]] = {}  # pid and time of the ranks of the newest attempt
 
     @property
     def report(self) -> Mapping[str, object]:
         """The newest content of the report."""
-        return self._report
+        return self.writer.newest
 
     def begin(self, run_file: bytes, spare_path: str = "") -> None:
         """Record that the job is being prepared, and where it runs. `spare_path`: see `ReportWriter`."""
@@ -127,19 +125,9 @@ class Journal:
             self._outcome_of_request = checkpoint.ended(fact)
             if fact.parts:
                 self.last_checkpoint = checkpoint.member(fact, document.iso(time.time()))
-        elif isinstance(fact, State):
-            if fact.phase in ENDING and self._is_page_likely(fact):
-                self._page.load_ahead()
-            if fact.phase in _KINDS:
-                self._follow(fact)
-
-    def _is_page_likely(self, state: State) -> bool:
-        is_stopped = isinstance(state.cause, SignalReceived)
-        if state.cause is None:
-            return JobState.SUCCEEDED in self.spec.html_states
-        if not is_stopped and self.job.attempt < self.job.policy.max_restarts:
-            return False  # loading would delay the restart
-        return (JobState.STOPPED if is_stopped else JobState.FAILED) in self.spec.html_states
+        elif isinstance(fact, State) and fact.phase in _KINDS:
+            self._follow(fact)
+        self._page.observe(fact, self.spec, self.job)
 
     def _follow(self, state: State) -> None:
         kind, was_saving = _KINDS[state.phase], self.job.state is JobState.CHECKPOINTING
@@ -148,10 +136,10 @@ class Journal:
         if kind is not Kind.CHECKPOINT:
             self.feed(Event(kind=kind, sentence=str(state.cause or "")))
             return
-        told, self._why = self._why if was_saving else "", checkpoint.why(state)
+        before, self._why = self._why if was_saving else "", checkpoint.why(state)
         if not was_saving:
             self.feed(Event(kind=kind, sentence=self._why))
-        elif told != self._why:
+        elif before != self._why:
             self._remark(events.STOP_PENDING, {"sentence": self._why})
 
     def _note_condition(self, fact: HangDetected | Slowdown) -> None:
@@ -216,7 +204,7 @@ class Journal:
             self._ended = None
         self._replace(build.with_last_failure(report, self._attempts) if outcome.last_failure else report)
         self._end(limit)
-        return self._report
+        return self.report
 
     def with_reruns(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Outcome:
         """Write a script for each rank that runs it again; return the outcome with the commands for those written."""
@@ -252,18 +240,18 @@ class Journal:
         if finding.kind is not FindingKind.NOTICE:
             self.findings[finding.subject] = finding
             if self.job.state is JobState.RESTARTING:
-                self._replace(self._report)  # which is still about the attempt that has failed
+                self._replace(self._base)  # which is still about the attempt that has failed
             else:
                 self._replace_unfinished()
         self._remark(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
 
     def _end(self, limit: float) -> None:
-        """Wait for the report of an attempt or job that has ended, and tell Kubernetes how the job has ended."""
+        """Wait for the report of an attempt or job that has ended, and report to Kubernetes how the job has ended."""
         self.flush(limit)
         if self.job.state is JobState.RESTARTING:
             return
         self.writer.write_spare(limit)
-        cause = self._report["cause"]
+        cause = self.report["cause"]
         if isinstance(cause, Mapping):
             bounded.call(limit, functools.partial(write_last_cause, self.termination_log, str(cause["sentence"])))
 
@@ -272,7 +260,8 @@ class Journal:
 
     def _replace(self, report: Mapping[str, object]) -> None:
         """Queue a write of the report."""
-        self._report = {
+        self._base = report
+        members = {
             **report,
             "state": self.job.state.value,
             "status": self.job.status,
@@ -291,7 +280,7 @@ class Journal:
                 }
             ),
         }
-        self.writer.put(self.spec.report_path, self._report)
+        self.writer.put(self.spec.report_path, document.masked(members))
 
     def _last_step(self) -> Mapping[str, object] | None:
         last = self.last_step()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Callable, Protocol
+from collections.abc import Mapping
+from typing import Callable
 
 from ascend_runner.observations.facts import (
+    CheckpointAsked,
     CheckpointEnded,
     Escaped,
     Fact,
     HangSeen,
+    Messages,
     RankOutput,
     SignalUnhandled,
     Swept,
@@ -34,22 +38,6 @@ from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import rank_list
 
 
-class Messages(Protocol):
-    """The receiver of the lines; see `output.messages`."""
-
-    def debug(self, sentence: str) -> None:
-        """Write a detail that only --verbose shows."""
-
-    def info(self, sentence: str) -> None:
-        """Write progress."""
-
-    def warning(self, sentence: str) -> None:
-        """Write a warning."""
-
-    def error(self, text: str) -> None:
-        """Write a failure, in one or more lines."""
-
-
 class Progress:
     """Writes a line for each fact that a user should know at once."""
 
@@ -66,23 +54,9 @@ class Progress:
         self._living: set[int] = set()
         self._lost: dict[int, int] = {}  # bytes that log files lack, by rank
         self._is_cut_off = False
+        self._asked: frozenset[int] | None = None  # for a checkpoint; None: no line has said so yet
         self._unhandled_signals: set[int] = set()  # reported once each: a user may send hundreds
-        self._writers: dict[type[Fact], Callable[..., None]] = {
-            Spawned: self._started,
-            Exited: self._exited,
-            Emptied: self._emptied,
-            DeadlineReached: self._still_stopping,
-            SignalReceived: self._signalled,
-            SignalUnhandled: self._unhandled,
-            HangDetected: self._hanging,
-            HangSeen: self._stacks,
-            Slowdown: self._slow,
-            CheckpointEnded: self._checkpoint_ended,
-            NodeFinding: self._found,
-            Escaped: self._waiting_for_escaped,
-            Swept: self._swept,
-            RankOutput: self._completed,
-        }
+        self._writers = self._methods()
 
     def observe(self, fact: Fact, at: float) -> None:
         """Write a line if the fact deserves one."""
@@ -92,11 +66,32 @@ class Progress:
         elif type(fact) in self._writers:
             self._writers[type(fact)](fact)
 
+    def _methods(self) -> Mapping[type[Fact], Callable[..., None]]:
+        """Return the methods that write a line, by the type of their fact."""
+        return {
+            Spawned: self._started,
+            Exited: self._exited,
+            Emptied: self._emptied,
+            DeadlineReached: self._still_stopping,
+            SignalReceived: self._signalled,
+            SignalUnhandled: self._unhandled,
+            HangDetected: self._hanging,
+            HangSeen: self._stacks,
+            Slowdown: self._slow,
+            CheckpointAsked: self._checkpoint_asked,
+            CheckpointEnded: self._checkpoint_ended,
+            NodeFinding: functools.partial(show_finding, messages=self._messages),
+            Escaped: self._waiting_for_escaped,
+            Swept: self._swept,
+            RankOutput: self._completed,
+        }
+
     def _phase_began(self, state: State, at: float) -> None:
         if state.phase is Phase.STARTING:
             self._messages.info(screen.starting(self._job))
         elif state.phase is Phase.CHECKPOINTING:
-            self._asking_for_checkpoint(state)
+            if not isinstance(state.cause, LimitReached):  # otherwise it was reported before any rank received it
+                self._asked = None
         elif state.phase is Phase.HOLDING and state.cause:
             self._told = state.cause
             self._messages.info(screen.holding(state.cause, self._job))
@@ -108,12 +103,17 @@ class Progress:
         elif state.phase is Phase.DONE:
             self._end()
 
-    def _asking_for_checkpoint(self, state: State) -> None:
-        if not isinstance(state.cause, LimitReached):  # otherwise it was reported before any rank received it
-            self._messages.info(checkpoint.asking(state, self._job))
-            self._told = state.cause
+    def _checkpoint_asked(self, fact: CheckpointAsked) -> None:
+        """Write which ranks were asked, once for each: a user may send hundreds of requests."""
+        if self._asked is not None and fact.reached <= self._asked:
+            return
+        self._asked = fact.reached | (self._asked or frozenset())
+        self._told = self._state.cause
+        (self._messages.info if fact.reached else self._messages.warning)(checkpoint.asked(fact, self._state))
 
     def _checkpoint_ended(self, fact: CheckpointEnded) -> None:
+        if not (self._asked or fact.saved):
+            return  # it was reported that no rank handles the signal
         sentence = checkpoint.ended(fact)
         is_incomplete = fact.missing or fact.failed or fact.failed_since or fact.unasked
         if is_incomplete or (fact.saved and not fact.parts):
@@ -151,12 +151,12 @@ class Progress:
         self._has_waited = True  # successful ranks often leave processes that end within moments
         self._messages.info(
             f"all ranks have ended; stopping processes that {self._names()} left behind,"
-            f" up to {self._state.grace:g} s ({screen.way_out(None)})"
+            f" with up to {self._state.grace:g} s to exit ({screen.way_out(None)})"
         )
 
     def _signalled(self, fact: SignalReceived) -> None:
-        name = signal_name(fact.signum)
-        self._messages.info(f"received {name}; already stopping {self._names()} ({screen.way_out(fact)})")
+        doing = f"already stopping {self._names()} ({screen.way_out(fact)})" if self._living else "all ranks have ended"
+        self._messages.info(f"received {signal_name(fact.signum)}; {doing}")
 
     def _started(self, fact: Spawned) -> None:
         self._living.add(fact.rank_id)
@@ -197,14 +197,10 @@ class Progress:
         elif self._job.perf_action is WatchAction.WARN:
             self._messages.warning(str(fact))
 
-    def _found(self, fact: NodeFinding) -> None:
-        if fact.kind is not FindingKind.PRECHECK:  # that was reported when it was found
-            is_good = fact.kind is FindingKind.RECOVERED
-            (self._messages.info if is_good else self._messages.warning)(f"inspection: {fact.sentence}")
-
     def _waiting_for_escaped(self, fact: Escaped) -> None:
         self._messages.info(
-            f"stopping processes that have left their rank's session, up to {fact.seconds:.0f} s (Ctrl-C to kill)"
+            "stopping processes that have left their rank's session,"
+            f" with up to {fact.seconds:.0f} s to exit (Ctrl-C to kill)"
         )
 
     def _swept(self, fact: Swept) -> None:
@@ -223,5 +219,11 @@ class Progress:
         if self._is_cut_off:
             self._messages.warning("the last lines may be missing: some output was still unread at the time limit")
         if self._lost:
-            ranks, size = rank_list(list(self._lost)), sum(self._lost.values())
-            self._messages.warning(f"log files are missing {size} bytes of {ranks}")
+            self._messages.warning(f"log files are missing {sum(self._lost.values())} bytes of {rank_list(self._lost)}")
+
+
+def show_finding(finding: NodeFinding, messages: Messages) -> None:
+    """Write a line for a finding of the inspection. Those of the pre-check were reported when they were found."""
+    if finding.kind is not FindingKind.PRECHECK:
+        is_good = finding.kind is FindingKind.RECOVERED
+        (messages.info if is_good else messages.warning)(f"inspection: {finding.sentence}")

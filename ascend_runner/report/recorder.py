@@ -21,8 +21,8 @@ from ascend_runner.observations.facts import Fact, HangSeen, RankOutput, RankRea
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.observations.stopped_ranks import StoppedRanks
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.plan.secrets import Masker
 from ascend_runner.report import html_page
+from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Exited, LimitReached, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines

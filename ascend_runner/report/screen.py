@@ -14,8 +14,8 @@ from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_ends import described, how
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.plan.secrets import Masker
 from ascend_runner.report import causes, health
+from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import (
     Cause,
     Exited,
@@ -26,7 +26,7 @@ from ascend_runner.supervision.events import (
 )
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
-from ascend_runner.text import counted, duration, printable, rank_list
+from ascend_runner.text import all_ranks, counted, duration, printable, rank_list
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
@@ -79,7 +79,7 @@ def stopping(state: State, why: str, living: Collection[int], target: int | None
         ranks = counted(len(living), "rank")
     beginning = f"{why}; stopping" if why else "stopping"
     hint = f"send SIGTERM to pid {target} to kill" if target else way_out(state.cause)
-    return f"{beginning} {ranks}, up to {state.grace:g} s ({hint})"
+    return f"{beginning} {ranks}, with up to {state.grace:g} s to exit ({hint})"
 
 
 def way_out(cause: Cause | None) -> str:
@@ -94,8 +94,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
     cause = outcome.cause
     if cause is None:
         number = len(job.ranks)
-        ranks = "both ranks" if number == 2 else f"all {number} ranks"  # noqa: PLR2004
-        ranks = ranks if number > 1 else (job.ranks or job.beside)[0].title
+        ranks = all_ranks(number) if number > 1 else (job.ranks or job.beside)[0].title
         return f"{ranks} exited with status 0 after {duration(outcome.seconds)}"
     if isinstance(cause, Exited):
         lines = _failure(cause, outcome, job)
@@ -107,7 +106,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         is_early = isinstance(cause, LimitReached) and outcome.seconds < cause.seconds  # the ranks have saved
         lines = [
             f"stopped after {took}, before the {reason(cause, job)}" if is_early else f"{cause}{end} after {took}",
-            *causes.of_hang(outcome, "  likely "),
+            *causes.of_hang(outcome, "  likely ", "  cause  may be "),
             f"  logs   {job.log_dir}",
             _report(outcome, job),
             *_unsaved(outcome),
@@ -144,7 +143,7 @@ def _unsaved(outcome: Outcome) -> list[str]:
 
 def last_failure(outcome: Outcome) -> str:
     """Describe the failure of the last attempt of a job that ended for another reason."""
-    lines = [f"{causes.sentence(outcome)}{causes.doubt(outcome)}"]
+    lines = [causes.sentence_with_doubt(outcome)]
     failed = outcome.failed
     lines += [f"  log    {failed.log_path}"] if failed else []
     lines += [f"  rerun  {failed.rerun}"] if failed and failed.rerun else []
@@ -196,7 +195,7 @@ def _evidence(finding: Finding) -> list[str]:
         label, text = cause_text.explained(finding.code, finding.code_kind, finding.code_meaning)
         lines.append(f"  {label:6} {text}")
     if finding.points_at:
-        lines.append(f"  peer   {', '.join(map(_peer, finding.points_at))}")
+        lines.append(f"  blames {', '.join(map(_peer, finding.points_at))}")
     return lines
 
 
@@ -210,7 +209,7 @@ def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, outcome: Outcome
         f"  log    {failed.log_path}",
     ]
     if failed.log_lost:
-        lines.append(f"         {failed.log_lost} bytes are missing, starting at byte {failed.log_lost_from}")
+        lines.append(f"         {failed.log_lost} bytes missing, from byte {failed.log_lost_from} on")
     if finding is None:  # its plogs could not be read
         lines.append(f"  plog   {spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
     elif finding.plog_path:
@@ -225,7 +224,7 @@ def _report(outcome: Outcome, job: JobSpec) -> str:
     place, problem = outcome.report_place, outcome.report_problem
     if not problem:
         return f"  report {job.report_path}"
-    return f"  report {place} ({problem})" if place else f"  report not written: {problem}"
+    return f"  report {place} (not beside the logs: {problem})" if place else f"  report not written: {problem}"
 
 
 def _suspicion(suspected: Peer) -> str:

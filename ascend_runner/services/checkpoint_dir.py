@@ -10,7 +10,7 @@ from ascend_runner.host import bounded
 if TYPE_CHECKING:
     from ascend_runner.training.checkpoints import Checkpoints
 
-LIMITS: Final = (12.0, 3.0)  # seconds; a look takes 10 s at most where the disk responds
+LIMITS: Final = (12.0, 3.0)  # seconds; a search takes at most 10 s if the disk responds
 
 
 def look(
@@ -21,8 +21,8 @@ def look(
 ) -> Checkpoints | None:
     """Return the checkpoints in a directory, or None if there is no directory or its disk does not respond.
 
-    The next stop signal cuts that short: `is_stopped` tells of the first one, `is_hurried` of another.
-    The second of the `limits` holds once the job was stopped.
+    The next stop signal cuts that short: `is_stopped` returns whether there was one, `is_hurried` whether there was
+    another. The second of the `limits` holds once the job was stopped.
     """
     if not folder:
         return None

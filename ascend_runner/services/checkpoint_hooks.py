@@ -20,9 +20,8 @@ from typing import IO, Final
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.host import bounded
-from ascend_runner.plan.job import JobSpec
 from ascend_runner.services import hooks
-from ascend_runner.services.hooks import CHECKPOINT, Hooks
+from ascend_runner.services.hooks import Hooks
 from ascend_runner.supervision.events import Ending
 
 # Runs commands one after the other, each when a line permits it, and prints the exit status of each. It stays until it
@@ -47,12 +46,10 @@ class CheckpointHooks:
     hooks of the second one are skipped.
     """
 
-    def __init__(self, runner: Hooks, job: JobSpec) -> None:
+    def __init__(self, of_event: Hooks) -> None:
         self.pids: set[int] = set()
-        self._runner = runner
-        self._commands = hooks.commands(job, CHECKPOINT)
-        self._path = job.hook_log_path(CHECKPOINT)
-        self._output = runner.open(self._path)
+        self._hooks = of_event
+        self._output = of_event.open()
         self._lock = threading.Lock()
         self._next: subprocess.Popen[bytes] | None = None
         self._is_busy = False
@@ -63,8 +60,8 @@ class CheckpointHooks:
         """Run the hooks soon. Called in the thread of the runner's loop."""
         try:
             holder = subprocess.Popen(
-                [sys.executable, "-ISc", BECOME_HOLDER, HOLDER, "sh", *self._commands],
-                env=self._runner.env(CHECKPOINT, variables),
+                [sys.executable, "-ISc", BECOME_HOLDER, HOLDER, "sh", *self._hooks.commands],
+                env=self._hooks.env(variables),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._output,
@@ -72,20 +69,20 @@ class CheckpointHooks:
                 start_new_session=True,
             )
         except OSError as error:
-            self._runner.warn(hooks.failed(CHECKPOINT, f"cannot start {sys.executable}: {reason(error)}", self._path))
+            self._hooks.warn(self._hooks.failed(f"cannot start {sys.executable}: {reason(error)}"))
             return
         self.pids.add(holder.pid)
         with self._lock:
             skipped, self._next = self._next, holder
             is_idle, self._is_busy = not self._is_busy, True
         if skipped:
-            self._runner.warn("skipped a checkpoint hook because the previous one took too long")
+            self._hooks.warn("skipped a checkpoint hook because the previous one took too long")
             self._remove(skipped)
         if is_idle:
             try:
                 bounded.start_thread(self._work)
             except AscendRunnerError as error:
-                self._runner.warn(hooks.failed(CHECKPOINT, str(error), self._path))
+                self._hooks.warn(self._hooks.failed(str(error)))
                 self._is_cut = True
                 self._work()
 
@@ -99,7 +96,7 @@ class CheckpointHooks:
             while self._is_busy:
                 wait(POLL_INTERVAL)
         except AscendRunnerError as end:
-            self._runner.warn(hooks.cut(CHECKPOINT, end))
+            self._hooks.warn(self._hooks.cut(end))
             raise
         finally:
             self.close()
@@ -125,10 +122,10 @@ class CheckpointHooks:
             if holder is None:
                 return
             self._current = holder.pid
-            for _ in self._commands:
+            for _ in self._hooks.commands:
                 problem = "" if self._is_cut else self._run_next(holder)
                 if problem and not self._is_cut:
-                    self._runner.warn(hooks.failed(CHECKPOINT, problem, self._path))
+                    self._hooks.warn(self._hooks.failed(problem))
             self._current = 0
             self._remove(holder)
 
@@ -139,11 +136,11 @@ class CheckpointHooks:
         start = hooks.size_of(self._output)
         with suppress(BrokenPipeError):
             holder.stdin.write(b"\n")
-        is_over = _is_readable(holder.stdout, self._runner.limit)
+        is_over = _is_readable(holder.stdout, self._hooks.limit)
         sweep.kill_below(holder.pid, hooks.SWEEP_LIMIT)
         status = holder.stdout.readline() if is_over or _is_readable(holder.stdout, hooks.SWEEP_LIMIT) else b""
         if not is_over:
-            return hooks.timed_out(self._runner.limit)
+            return self._hooks.timed_out()
         return hooks.explained(Ending(exit_code=int(status or SHELL_KILLED)), self._output, start)
 
     def _remove(self, holder: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,7 @@
 """Receives the requests of `ascend-job` on a socket in the run directory: for each connection one message, one answer.
 
-A thread waits for them without waking up. Only the job's own user and root are heard. Whatever is no request is
-ignored, and reported once.
+A thread waits for them without waking up. Only the job's own user and root are served. Anything that is not a
+request is ignored and reported once.
 """
 
 from __future__ import annotations
@@ -15,33 +15,26 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import Final, Optional, Protocol
+from queue import Empty
+from typing import Final, Optional
 
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import bounded
+from ascend_runner.observations.facts import Messages
 from ascend_runner.services.requests import Requests
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
-from ascend_runner.text import LONGEST_DURATION, duration, number_within
+from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
 LISTENER: Final = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK
 LONGEST: Final = 4096  # bytes of a message
 MOST_CONNECTIONS: Final = 16  # at once; the one that has been silent for longest makes room for another
 PATIENCE: Final = 5.0  # seconds for a connection to send its message, and for an answer
-NAP: Final = 0.05  # seconds between two looks at the sockets, so that a flood costs little
+NAP: Final = 0.05  # seconds between two rounds, so that a flood costs little
+ASKING_LIMIT: Final = 2.0  # seconds for the loop of the runner to ask the ranks for a checkpoint, less than PATIENCE
 END_LIMIT: Final = 1.0  # seconds for the thread at the end of the job
 TIMEVAL: Final = struct.Struct("ll")  # seconds and microseconds (socket(7), SO_RCVTIMEO)
 
 Message = Mapping[str, object]
-
-
-class Messages(Protocol):
-    """Where sentences for the user go."""
-
-    def info(self, sentence: str) -> None:
-        """Report a request."""
-
-    def warning(self, sentence: str) -> None:
-        """Report what was ignored."""
 
 
 @contextmanager
@@ -209,7 +202,7 @@ class Control:
         """Carry out a request.
 
         Raises:
-            ValueError: It is no request.
+            ValueError: It is not a request.
         """
         message = json.loads(data)
         if len(data) > LONGEST or not isinstance(message, dict) or not isinstance(message.get("request"), str):
@@ -218,8 +211,6 @@ class Control:
             sentence = self._carry_out(message["request"], message)
         except (AscendRunnerError, ValueError) as refused:
             return {"refused": str(refused)}
-        if sentence:
-            self._messages.info(f"ascend-job: {sentence}")
         return {"answer": sentence, "limit": self._requests.limit, "limit_at": self._limit_at()}
 
     def _carry_out(self, name: str, message: Message) -> str:
@@ -232,8 +223,7 @@ class Control:
         if name == "status":
             return ""
         if name == "checkpoint":
-            self._requests.ask_for_checkpoint()
-            return "requested a checkpoint from the ranks that handle the checkpoint signal"
+            return self._ask_for_checkpoint()
         if name != "limit":
             raise AscendRunnerError(f"unknown request {name!r}")
         if ("by" in message) is ("seconds" in message):
@@ -243,7 +233,25 @@ class Control:
         else:
             seconds = message["seconds"]
             is_put_off = self._requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))
-        return self._limit_sentence() + (" (not earlier because of --checkpoint-grace)" if is_put_off else "")
+        sentence = self._limit_sentence() + (" (not earlier because of --checkpoint-grace)" if is_put_off else "")
+        self._messages.info(f"ascend-job: {sentence}")
+        return sentence
+
+    def _ask_for_checkpoint(self) -> str:
+        """Request a checkpoint, and return a sentence on which ranks were asked.
+
+        Raises:
+            ValueError: None was, or none can be.
+        """
+        try:
+            asked = self._requests.ask_for_checkpoint().get(timeout=ASKING_LIMIT)
+        except Empty:
+            return f"requested a checkpoint; the runner has not asked the ranks within {ASKING_LIMIT:g} s"
+        if not asked:
+            raise ValueError("the ranks are being stopped, so no checkpoint can be requested")
+        if not asked.reached:
+            raise ValueError(str(asked))
+        return str(asked)
 
     def _limit_at(self) -> Optional[float]:
         """Return the end of the time limit on the wall clock."""
@@ -255,7 +263,7 @@ class Control:
         if at is None:
             return "time limit removed"
         left = max(0.0, at - time.time())
-        return f"the time limit is now {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))}, in {duration(left)}"
+        return f"the time limit is now {clock(at)}, in {duration(left)}"
 
 
 def _seconds(value: object, least: float) -> float:

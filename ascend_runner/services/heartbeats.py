@@ -26,12 +26,12 @@ from ascend_runner.supervision.events import Spawned
 from ascend_runner.training import notifications
 
 VARIABLE: Final = "NOTIFY_SOCKET"
-LONGEST_NAP: Final = 0.5  # seconds in which datagrams wait, so that many of them cost little
+LONGEST_NAP: Final = 1.0  # seconds in which datagrams wait, so that many of them cost little
 FULL: Final = 5  # datagrams: half of a queue (net.unix.max_dgram_qlen). A sender may block when it is full
 NAP_PER_WORK: Final = 100.0  # for a second of work: however many datagrams are sent, they cost 1 % of a core
 CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 MOST_AT_ONCE: Final = 64  # datagrams of a rank; its flood waits in the queue, or is refused
-DEEPEST: Final = 30  # processes between a rank and one that speaks for it
+DEEPEST: Final = 30  # processes between a rank and one that reports for it
 
 
 @contextmanager

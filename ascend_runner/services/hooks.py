@@ -21,7 +21,7 @@ from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.host import bounded
 from ascend_runner.lifecycle.machine import Job
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.plan.secrets import Masker
+from ascend_runner.secrets import Masker
 from ascend_runner.settings.command_line import VARIABLES
 from ascend_runner.settings.option import VARIABLE_PREFIX
 from ascend_runner.supervision.events import Ending, signal_name
@@ -43,40 +43,45 @@ SHOWN_END: Final = 4096  # bytes of its output, of which the last line is shown 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Hooks:
-    """Runs hooks. No rank may be alive: a process of this one that appears beside a hook counts as the hook's.
+    """The hooks of one event of a job.
 
     `environ` is the environment of the runner. `warn` is called about what is not the hook's own failure.
     """
 
+    job: JobSpec
+    event: str
     environ: Mapping[str, str]
     warn: Callable[[str], None]
     limit: float = LIMIT
 
-    def run(
-        self, job: JobSpec, event: str, variables: Mapping[str, str], wait: Callable[[float], None]
-    ) -> Iterator[str]:
-        """Run the hooks of an event one after the other; yield a sentence about each that fails.
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The shell commands, in their order."""
+        return tuple(command for event, command in self.job.hooks if event == self.event)
 
-        `wait` blocks until a child has ended, at most so many seconds. What it raises ends the hook.
+    def run(self, variables: Mapping[str, str], wait: Callable[[float], None]) -> Iterator[str]:
+        """Run the hooks one after the other; yield a sentence about each that fails.
+
+        No rank may be alive: a process of this one that appears beside a hook counts as the hook's. `wait` blocks until
+        a child has ended, at most so many seconds. What it raises ends the hook.
         """
-        env = self.env(event, variables)
-        for command in commands(job, event):
-            path = job.hook_log_path(event)
-            output = self.open(path)
+        env = self.env(variables)
+        for command in self.commands:
+            output = self.open()
             try:
                 problem = self._run(command, env, output, wait)
             except AscendRunnerError as end:
-                self.warn(cut(event, end))
+                self.warn(self.cut(end))
                 raise
             finally:
                 _on_disk(functools.partial(os.close, output))
             if problem:
-                yield failed(event, problem, path)
+                yield self.failed(problem)
 
-    def env(self, event: str, variables: Mapping[str, str]) -> dict[str, str]:
+    def env(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a hook: ours without options of the runner, and the variables."""
         env = {name: value for name, value in self.environ.items() if name not in VARIABLES}
-        return {**env, **variables, f"{VARIABLE_PREFIX}EVENT": event}
+        return {**env, **variables, f"{VARIABLE_PREFIX}EVENT": self.event}
 
     def _run(self, command: str, env: Mapping[str, str], output: int, wait: Callable[[float], None]) -> str:
         """Run a command; return how it failed, or "" after a success."""
@@ -98,7 +103,7 @@ class Hooks:
             while hook.poll() is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    return timed_out(self.limit)
+                    return self.timed_out()
                 wait(left)
         finally:
             is_over = hook.returncode is not None
@@ -119,8 +124,9 @@ class Hooks:
                 return
             time.sleep(SWEEP_POLL)
 
-    def open(self, path: str) -> int:
-        """Open a log, or /dev/null with a warning."""
+    def open(self) -> int:
+        """Open the log, or /dev/null with a warning."""
+        path = self.job.hook_log_path(self.event)
 
         def open_log() -> int | str:
             try:
@@ -134,6 +140,20 @@ class Hooks:
         problem = opened or f"cannot open {path!r}: no response from its disk within {DISK_LIMIT:g} s"
         self.warn(f"{problem}; the output of the hook is lost")
         return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+    def failed(self, problem: str) -> str:
+        """Say that a hook has failed, and where its log is."""
+        return f"hook {self.event} failed: {problem}; see {self.job.hook_log_path(self.event)}"
+
+    def timed_out(self) -> str:
+        """Say that a hook has run for too long."""
+        return f"timed out after {self.limit:g} s and was killed"
+
+    def cut(self, end: AscendRunnerError) -> str:
+        """Say that a hook was killed because the wait for it has ended."""
+        why = f"{signal_name(end.signum)} received" if isinstance(end, StopRequestedError) else str(end)
+        why = "the time limit was reached" if isinstance(end, LimitReachedError) else why
+        return f"hook {self.event} was killed: {why}"
 
 
 def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
@@ -153,21 +173,6 @@ def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: st
         "CHECKPOINT": checkpoint,
     }
     return {f"{VARIABLE_PREFIX}{name}": value for name, value in facts.items()}
-
-
-def commands(job: JobSpec, event: str) -> tuple[str, ...]:
-    """Return the hooks of an event."""
-    return tuple(command for name, command in job.hooks if name == event)
-
-
-def failed(event: str, problem: str, path: str) -> str:
-    """Say that a hook has failed; `path` is that of its log."""
-    return f"hook {event} failed: {problem}; see {path}"
-
-
-def timed_out(limit: float) -> str:
-    """Say that a hook has run for too long."""
-    return f"timed out after {limit:g} s and was killed"
 
 
 def explained(ending: Ending, output: int, start: int | None) -> str:
@@ -193,13 +198,6 @@ def of_checkpoint(saved: Mapping[str, Any], why: str) -> dict[str, str]:
 
 def _numbers(ranks: Sequence[int]) -> str:
     return format_numbers(ranks).replace(" ", "")
-
-
-def cut(event: str, end: AscendRunnerError) -> str:
-    """Say that a hook was killed because the wait for it has ended."""
-    why = f"{signal_name(end.signum)} received" if isinstance(end, StopRequestedError) else str(end)
-    why = "the time limit was reached" if isinstance(end, LimitReachedError) else why
-    return f"hook {event} was killed: {why}"
 
 
 def _ending(returncode: int) -> Ending:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Optional
 
+from ascend_runner.observations.facts import CheckpointAsked
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.text import duration
+
+Answer = SimpleQueue[Optional[CheckpointAsked]]  # for one answer
 
 
 class Requests:
@@ -37,7 +41,9 @@ class Requests:
         self.is_held = False  # after its failure: no limit counts any more
         self._now, self._checkpoint_grace = now, checkpoint_grace
         self._wake = wake
-        self._wants_checkpoint, self._has_new_limit = threading.Event(), threading.Event()
+        self._has_new_limit = threading.Event()
+        self._checkpoint_requests: deque[Answer] = deque()
+        self._unanswered: list[Answer] = []  # requests that the loop has taken
         self._findings: deque[NodeFinding] = deque()
 
     @property
@@ -46,8 +52,10 @@ class Requests:
         limit = self.limit
         return None if limit is None else self.began + limit
 
-    def ask_for_checkpoint(self) -> None:
+    def ask_for_checkpoint(self) -> Answer:
         """Request a checkpoint from the ranks. Requests made before the ranks receive one count as one.
+
+        The result gets the answer when they were asked, or None if they are stopped before that.
 
         Raises:
             ValueError: The job has no signal to ask with, or no rank is running.
@@ -56,15 +64,22 @@ class Requests:
             raise ValueError("no rank is running, so no checkpoint can be requested")
         if not self.has_checkpoint_signal:
             raise ValueError("the job has no signal to request checkpoints with (--checkpoint-signal none)")
-        self._wants_checkpoint.set()
+        answer: Answer = SimpleQueue()
+        self._checkpoint_requests.append(answer)
         self._wake()
+        return answer
 
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was requested since the last call."""
-        if not self._wants_checkpoint.is_set():
-            return False
-        self._wants_checkpoint.clear()
-        return True
+        taken = [self._checkpoint_requests.popleft() for _ in range(len(self._checkpoint_requests))]
+        self._unanswered += taken
+        return bool(taken)
+
+    def answer(self, asked: Optional[CheckpointAsked]) -> None:
+        """Answer the requests for a checkpoint that were taken."""
+        for request in self._unanswered:
+            request.put(asked)
+        self._unanswered.clear()
 
     def take_limit_change(self) -> bool:
         """Whether the time limit was changed since the last call."""

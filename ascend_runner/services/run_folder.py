@@ -23,13 +23,13 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import memory
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.plan.secrets import Masker
+from ascend_runner.secrets import Masker
 
 RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
 JOB_FILE: Final = "job.json"
 REPORT_FILE: Final = "job-report.json"
 ROOT: Final = 0  # the user id
-CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid of who sends to a socket (unix(7))
+CREDENTIALS: Final = struct.Struct("iII")  # pid, uid and gid of the sender on a socket (unix(7))
 PREFIX: Final = "run-"  # of the names of these directories
 CONTROL: Final = "control"  # the socket of services.control
 JOBS_KEPT: Final = 20  # that have ended
@@ -65,8 +65,8 @@ def write_job_file(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
 
     A file system that is full is no failure: the job is not listed then.
 
-    `pid` is the guardian, the parent of this process; `started` tells it from a later process of this number, which is
-    possible only in the same PID namespace of the same machine.
+    `pid` is the guardian, the parent of this process; `started` distinguishes it from a later process with
+    this pid. Both are valid only in the same PID namespace of the same machine.
     """
     pid = os.getppid()
     found = process_tree.look(pid)

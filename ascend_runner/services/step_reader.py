@@ -22,7 +22,7 @@ from ascend_runner.host import bounded, npu, npu_smi
 from ascend_runner.host.host import Host
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
-from ascend_runner.supervision import behind
+from ascend_runner.supervision import odd_ranks
 from ascend_runner.supervision.events import Rule, Slowdown
 from ascend_runner.supervision.performance import Performance
 from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
@@ -34,7 +34,7 @@ BURST: Final = 1 << 18
 SHORTEST_BURST: Final = 4 * LONGEST  # of a rank, however many there are
 MOST_LINES: Final = 100  # of one read: the newest ones
 MOST_WAITING: Final = 1000  # lines
-PAUSE: Final = 0.5  # seconds in which lines are collected, so that those of a step of all ranks cost one wake-up
+PAUSE: Final = 0.75  # seconds in which lines are collected, so that those of a step of all ranks cost one wake-up
 LINE_END: Final = re.compile(rb"[\r\n]")  # a progress bar ends a state with a carriage return
 CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 NPU_SMI_LIMIT: Final = 5.0  # seconds
@@ -156,7 +156,7 @@ class StepReader:
     def behind_others(self, running: Collection[int]) -> str:
         """Name the running ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
         steps = {rank_id: step for rank_id, step in self._of_ranks.copy().items() if rank_id in running}
-        return behind.sentence(behind.unusual(steps), steps)
+        return odd_ranks.behind_sentence(odd_ranks.behind(steps), steps)
 
     def stop(self) -> None:
         """Read no more, and kill the child process if there is one. May be called twice."""

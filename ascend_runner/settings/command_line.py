@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os.path
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -16,7 +17,7 @@ import attrs
 from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
 from ascend_runner.settings.option import SEPARATOR, VARIABLE_PREFIX, Option, Topic
-from ascend_runner.settings.options import OPTIONS
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
 from ascend_runner.settings.parsing import did_you_mean, nearest
 
 USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
@@ -112,7 +113,7 @@ def _topic(words: Sequence[str]) -> Topic | None:
     """Return the topic after --help, or None if an option or nothing follows."""
     if not words or words[0].startswith("-"):
         return None
-    topics = {topic.value: topic for topic in Topic}
+    topics = {topic.word: topic for topic in Topic}
     if words[0] not in topics:
         raise SettingsError(
             f"unknown help topic {words[0]!r}{did_you_mean(words[0], topics)}; the topics are {', '.join(topics)}"
@@ -213,25 +214,21 @@ def _near_variable(name: str) -> str:
 def help_text(topic: Topic | None = None) -> str:
     """Return the text of --help: all options, the common ones first, or those of one topic."""
     if topic:
-        options = _of_topic(topic)
+        options = OPTIONS_OF[topic]
         variables = ["", _wrapped(_VARIABLES)] if any(option.variable for option in options) else []
         return "\n".join([f"usage: {USAGE}\n", *_section(topic.title, _rows(options)), *variables, ""])
 
     lines = [f"usage: {USAGE}\n", f"{_wrapped(_DESCRIPTION)}\n"]
     common = _rows(option for option in OPTIONS if option.is_common)
-    topics = ", ".join(topic.value for topic in Topic)
+    topics = ", ".join(topic.word for topic in Topic)
     common += [("-h, --help [TOPIC]", f"show all options, or those of one topic: {topics}")]
     common += [("--version", "show the version")]
     lines += _section("common options", common)
-    for one in Topic:
-        others = [option for option in _of_topic(one) if not option.is_common]
+    for one, options in OPTIONS_OF.items():
+        others = [option for option in options if not option.is_common]
         lines += ["", *_section(one.title, _rows(others))] if others else []
     lines += ["", _wrapped(_VARIABLES), "", *_section("exit status", _STATUSES)]
     return "\n".join([*lines, "", _EXAMPLE, ""])
-
-
-def _of_topic(topic: Topic) -> list[Option]:
-    return [option for option in OPTIONS if option.topic is topic]
 
 
 def _rows(options: Iterable[Option]) -> list[tuple[str, str]]:
@@ -257,9 +254,11 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
 
 def _wrapped(text: str, start: str = "", indent: int = 0) -> str:
     """Break a text into lines; the first one begins with `start`, the others with `indent` spaces."""
-    lines = [start]
-    for word in text.split():
-        if len(lines[-1]) + len(word) > _WIDTH:
-            lines.append(" " * indent)
-        lines[-1] += f"{word} "
-    return "\n".join(line.rstrip() for line in lines)
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=start,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

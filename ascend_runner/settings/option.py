@@ -1,8 +1,9 @@
-"""The record of an option: its names, its value, its default, and the topic of `--help` that it belongs to."""
+"""The record of an option, with its names, its value and its default, and the topics of `--help`."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from typing import Callable, Final
 
 import attrs
@@ -16,44 +17,28 @@ SEPARATOR: Final = "\0"  # of the values of an option that is repeated; no argum
 class Topic(enum.Enum):
     """A group of options in `--help`, by the word for `--help TOPIC`."""
 
-    TABLE = "table"
-    NODES = "nodes"
-    RANKS = "ranks"
-    LAUNCHERS = "launchers"
-    OUTPUT = "output"
-    STOPPING = "stopping"
-    RESTARTS = "restarts"
-    PERFORMANCE = "performance"
-    DATA = "data"
-    HOOKS = "hooks"
-    HEALTH = "health"
-    CHECKS = "checks"
+    TABLE = "table", "rank table"
+    NODES = "nodes", "nodes and ranks"
+    RANKS = "ranks", "what each rank gets"
+    LAUNCHERS = "launchers", "other launchers"
+    OUTPUT = "output", "logs and console"
+    STOPPING = "stopping", "stopping"
+    RESTARTS = "restarts", "restarts after a failure"
+    PERFORMANCE = "performance", "slow training"
+    DATA = "data", "data sets"
+    HOOKS = "hooks", "hooks, and a hold after a failure"
+    HEALTH = "health", "health of the node"
+    CHECKS = "checks", "dry run and checks"
 
-    @property
-    def title(self) -> str:
-        """The heading of the group."""
-        return _TITLES[self]
-
-
-_TITLES: Final = {
-    Topic.TABLE: "rank table",
-    Topic.NODES: "nodes and ranks",
-    Topic.RANKS: "what each rank gets",
-    Topic.LAUNCHERS: "other launchers",
-    Topic.OUTPUT: "logs and console",
-    Topic.STOPPING: "stopping",
-    Topic.RESTARTS: "restarts after a failure",
-    Topic.PERFORMANCE: "slow training",
-    Topic.DATA: "data sets",
-    Topic.HOOKS: "hooks, and a hold after a failure",
-    Topic.HEALTH: "health of the node",
-    Topic.CHECKS: "dry run and checks",
-}
+    def __init__(self, word: str, title: str) -> None:
+        """`word` is that of `--help TOPIC`, `title` the heading."""
+        self.word = word
+        self.title = title
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Option:
-    """One option. A switch has no `metavar` and takes no value.
+    """One option of a topic. A switch has no `metavar` and takes no value. `choices` are all values that are accepted.
 
     An option with `is_repeatable` may be given more than once, and its setting is a tuple of all values. A variable has
     one in each line.
@@ -64,10 +49,12 @@ class Option:
     """
 
     name: str
-    topic: Topic
     help: str
-    metavar: str = ""
-    parse: Callable[[str], object] = parsing.switch
+    choices: Collection[str] = ()
+    metavar: str = attrs.Factory(lambda option: "|".join(option.choices), takes_self=True)
+    parse: Callable[[str], object] = attrs.Factory(
+        lambda option: parsing.one_of(option.choices) if option.choices else parsing.switch, takes_self=True
+    )
     default: object = attrs.Factory(lambda option: None if option.metavar else False, takes_self=True)
     default_text: str = ""
     has_variable: bool = True

@@ -9,10 +9,11 @@ import math
 import os.path
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Callable, Final
 
+from ascend_runner.platforms.variables import MOST
 from ascend_runner.text import LONGEST_DURATION, MOST_NUMBERS, RANK_DIGITS, is_whole_number, parse_numbers
 
 SIZE_UNITS: Final = {unit: 1 << (10 * power) for power, unit in enumerate("BKMGTPE")}
@@ -104,11 +105,16 @@ def number(text: str) -> int:
     return int(text)
 
 
-def count(text: str) -> int:
+def count(text: str, most: int = MOST_NUMBERS - 1) -> int:
     """Read a number from 1 on."""
-    if not is_whole_number(text, RANK_DIGITS) or int(text) == 0:
-        raise ValueError(f"a whole number from 1 to {MOST_NUMBERS - 1}")
+    if not is_whole_number(text, RANK_DIGITS) or not 1 <= int(text) <= most:
+        raise ValueError(f"a whole number from 1 to {most}")
     return int(text)
+
+
+def devices(text: str) -> int:
+    """Read the number of devices of a node, with the limit of the platforms' variables: each rank takes some memory."""
+    return count(text, MOST)
 
 
 def size(text: str) -> int:
@@ -160,7 +166,7 @@ def rank_or_none(text: str) -> int | None:
     return int(text)
 
 
-def one_of(choices: Sequence[str]) -> Callable[[str], str]:
+def one_of(choices: Collection[str]) -> Callable[[str], str]:
     """Return a parser that accepts these words only."""
 
     def parse(text: str) -> str:
@@ -171,7 +177,7 @@ def one_of(choices: Sequence[str]) -> Callable[[str], str]:
     return parse
 
 
-def signal_of(choices: Sequence[str]) -> Callable[[str], str]:
+def signal_of(choices: Collection[str]) -> Callable[[str], str]:
     """Return a parser that accepts these names of signals, with or without SIG in front."""
     parse_word = one_of(choices)
 
@@ -181,7 +187,7 @@ def signal_of(choices: Sequence[str]) -> Callable[[str], str]:
     return parse
 
 
-def one_or_none(choices: Sequence[str]) -> Callable[[str], str | None]:
+def one_or_none(choices: Collection[str]) -> Callable[[str], str | None]:
     """Return a parser that accepts these words only, and returns None for "none"."""
     parse_word = one_of(choices)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
@@ -15,21 +14,6 @@ from ascend_runner.staging.task import StageTask
 
 LOOK_INTERVAL: Final = 0.1  # seconds between two checks for a stop signal
 STOP_LIMIT: Final = 0.5  # seconds for the thread to end; a disk that hangs keeps it longer
-
-
-@contextmanager
-def running(stages: Sequence[Stage], say: Callable[[str], None], warn: Callable[[str], None]) -> Iterator[Staging]:
-    """Copy data sets while the context lasts; the files copied by its end stay.
-
-    Raises:
-        AscendRunnerError: The limit of processes is reached.
-    """
-    staging = Staging(stages, say, warn)
-    staging.start()
-    try:
-        yield staging
-    finally:
-        staging.close()
 
 
 class Staging:

@@ -27,7 +27,7 @@ SPARSE: Final = 1 << 20  # bytes from which on a file is searched for holes
 PART: Final = f"{OWN_PREFIX}part-"
 STAT_BLOCK: Final = 512  # bytes; the unit of st_blocks
 WRITABLE: Final = 0o700
-SYNCFS_TELLS: Final = (5, 8)  # the first Linux whose syncfs(2) fails if something could not be written
+SYNCFS_REPORTS: Final = (5, 8)  # the first Linux whose syncfs(2) fails if something could not be written
 NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
@@ -51,7 +51,7 @@ class Copies:
     finished: int = attrs.field(default=0, init=False)  # threads
     error: AscendRunnerError | None = attrs.field(default=None, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    _syncs_each: bool = attrs.field(factory=lambda: not _syncfs_tells(os.uname().release), init=False)
+    _syncs_each: bool = attrs.field(factory=lambda: not _syncfs_reports(os.uname().release), init=False)
 
     def start(self, entries: Iterator[Entry]) -> list[threading.Thread]:
         """Start copying these files. The first failure sets `error`; `finished` counts threads that end without one.
@@ -81,7 +81,6 @@ class Copies:
             self.error = self.error or error
 
     def _copy(self, entry: Entry) -> None:
-        """Copy a file."""
         target = os.path.join(self.target, entry.path)
         if self._has_content(entry, target):
             return
@@ -198,9 +197,9 @@ def remove(entry: Entry, top: str) -> None:
             os.rmdir(path)
 
 
-def _syncfs_tells(release: str) -> bool:
+def _syncfs_reports(release: str) -> bool:
     found = re.match(r"(\d+)\.(\d+)", release)
-    return found is not None and (int(found[1]), int(found[2])) >= SYNCFS_TELLS
+    return found is not None and (int(found[1]), int(found[2])) >= SYNCFS_REPORTS
 
 
 def _make_writable(folder: str, status: os.stat_result) -> None:

@@ -60,7 +60,7 @@ class Entry:
         return json.dumps(fields).encode() + b"\n"
 
     def has_stamp(self, status: os.stat_result) -> bool:
-        """Return whether a file has the size and time of this entry. File systems without nanoseconds cut the time."""
+        """Whether a file has the size and the time of this entry, which some file systems cut to seconds."""
         times = {self.mtime_ns, self.mtime_ns // SECOND * SECOND}
         return stat.S_ISREG(status.st_mode) and status.st_size == self.size and status.st_mtime_ns in times
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ, Signals
-from typing import Final, Union
+from typing import ClassVar, Final, Union
 
 import attrs
 
@@ -133,14 +133,10 @@ class HangDetected:
     With `is_over`, after a hang that has not ended the job, a rank has done so again.
     """
 
+    exit_status: ClassVar[int] = TIMED_OUT
     seconds: float
     has_heartbeats: bool = False  # whether heartbeats count instead of output
     is_over: bool = False
-
-    @property
-    def exit_status(self) -> int:
-        """124, as of timeout(1) when its limit has expired."""
-        return TIMED_OUT
 
     def __str__(self) -> str:
         if self.is_over:
@@ -172,6 +168,7 @@ class Slowdown:
     straggler's NPU, and `temperature` is in degrees Celsius; both are None if they are unknown.
     """
 
+    exit_status: ClassVar[int] = TIMED_OUT
     rule: Rule
     rank_id: int
     own: float
@@ -183,11 +180,6 @@ class Slowdown:
     device: int | None = None
     temperature: int | None = None
     is_over: bool = False
-
-    @property
-    def exit_status(self) -> int:
-        """124, as of a hang."""
-        return TIMED_OUT
 
     def __str__(self) -> str:
         sentence = {Rule.RATIO: self._ratio, Rule.DROP: self._drop, Rule.STRAGGLER: self._straggler}[self.rule]()
@@ -227,12 +219,8 @@ class Slowdown:
 class LimitReached:
     """The time limit of the job, `seconds` from its start, ends it: then, or as soon as its ranks have saved."""
 
+    exit_status: ClassVar[int] = TIMED_OUT
     seconds: float
-
-    @property
-    def exit_status(self) -> int:
-        """124, as of timeout(1)."""
-        return TIMED_OUT
 
     def __str__(self) -> str:
         return f"stopped by the time limit of {duration(self.seconds)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import ClassVar
 
 import attrs
 
@@ -43,16 +44,12 @@ class NodeFinding:
     one replaces the other. `sentence` describes it in the past tense; `at` is in seconds since the epoch.
     """
 
+    exit_status: ClassVar[int] = TIMED_OUT
     subject: str
     sentence: str
     at: float
     kind: FindingKind = FindingKind.UNHEALTHY
     is_error: bool = False
-
-    @property
-    def exit_status(self) -> int:
-        """124, as of a hang."""
-        return TIMED_OUT
 
     def __str__(self) -> str:
         return f"{self.sentence} (--inspect stop)"

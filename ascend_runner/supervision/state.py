@@ -19,9 +19,7 @@ class Phase(enum.Enum):
     RUNNING = "running"  # every leader was started
     CHECKPOINTING = "checkpointing"  # the ranks were asked for a checkpoint; then they go on, or are stopped
     HOLDING = "holding"  # a rank has lost a peer; the others have a moment to report a cause
-    TERMINATING = (
-        "terminating"  # every living rank was asked to stop, and is checked again at each step of the back-off
-    )
+    TERMINATING = "terminating"  # the living ranks were asked to stop; they are checked at each step of the back-off
     KILLING = "killing"  # every living group was sent SIGKILL
     DONE = "done"  # no process is alive, or a bounded wait after SIGKILL is over
 

@@ -32,7 +32,7 @@ ROUND: Final = 10**15  # more steps than an epoch has
 
 
 def on_checkpoint(agree: Optional[Callable[[int], int]] = None, every: int = 1) -> CheckpointRequests:
-    """Note requests for a checkpoint from now on; ask `at(step)` of what this returns after each step.
+    """Note requests for a checkpoint from now on; call `at(step)` of the result after each step.
 
     The signal handler only sets a flag. `at()` is true at the same step in every rank of the node. In a job of several
     nodes, pass `agree`, which returns the maximum of a number over all ranks (a collective, such as all_reduce); it is

@@ -1,6 +1,6 @@
 """The step that a line of a training reports. Pure: the bytes of a line in, a record out.
 
-A literal is looked for before any regular expression, because nearly all lines of a job tell nothing. The formats are
+A literal is searched for before any regular expression, because few lines of a job report a step. The formats are
 those of the software's own source; tests/training/test_steps.py has lines of each. Which rank prints them differs:
 Megatron prints on the last rank, most others on rank 0.
 """
@@ -120,9 +120,9 @@ FORMS = (
 )
 
 
-def parse(line: bytes, forms: tuple[Form, ...] = FORMS) -> Optional[Step]:
+def parse(line: bytes) -> Optional[Step]:
     """Return the step that a line reports, or None if it reports none. Of a progress bar, the last state counts."""
-    for form in forms:
+    for form in FORMS:
         if form.literal in line:
             step = _read(line.rstrip(b"\r\n").rpartition(b"\r")[2][:LONGEST], form)
             if step:

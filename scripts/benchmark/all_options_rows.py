@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -20,11 +21,25 @@ from benchmark.table import Row, count, percent
 
 WARM_UP: Final = 10.0  # seconds: until the modules for a failure are loaded, and the first inspection is over
 SECONDS: Final = 40.0
+RUNS: Final = 3
 TRAINING: Final = join(dirname(abspath(__file__)), "workers", "training.py")
 
 
 def all_options() -> Iterator[Row]:
-    """Measure the CPU time of all processes but the ranks, which beat and print once a second and save once."""
+    """Measure the CPU time of all processes but the ranks, which beat and print once a second and save once.
+
+    The ranks start one after the other, so their lines come at different times. Those of a training, whose ranks wait
+    for each other, come together and cost less. The median of several runs counts, because CPU time includes the time
+    in which the host of a virtual machine does something else.
+    """
+    samples, saved = zip(*(_run() for _ in range(RUNS)))
+    yield Row(f"{TABLE_RANKS} ranks, all options: CPU time", statistics.median(samples), percent, reach=0.005)
+    yield Row(f"  the highest of {RUNS}", max(samples), percent)
+    yield Row("  ranks that have saved on request, each time", min(saved), count)
+
+
+def _run() -> tuple[float, int]:
+    """Return the CPU time as a part of a core, and the number of ranks that have saved."""
     with folder() as path:
         make_node(path)
         os.mkdir(f"{path}/data")
@@ -38,8 +53,7 @@ def all_options() -> Iterator[Row]:
             time.sleep(SECONDS / 2)
             used = _cpu_seconds(popen.pid) - before
             events = measure.read(f"{path}/log/job-events.jsonl")
-    yield Row(f"{TABLE_RANKS} ranks, all options: CPU time of the runner", used / SECONDS, percent, reach=0.005)
-    yield Row("  ranks that have saved on request", events.count(b"by ranks 0-7 in ") * TABLE_RANKS, count)
+    return used / SECONDS, events.count(b"by ranks 0-7 in ") * TABLE_RANKS
 
 
 def _options(path: str) -> tuple[str, ...]:

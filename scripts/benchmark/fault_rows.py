@@ -16,6 +16,7 @@ import select
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -155,25 +156,33 @@ def _race(seed: int) -> bool:
 def late_cause() -> Iterator[Row]:
     """Count the races with a wrong root cause: one rank fails, and others end 50 to 300 ms before it because of it."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        wrong = sum(pool.map(_late_race, range(RACES)))
+        wrong = 0
+        for line in pool.map(_late_race, range(RACES)):
+            sys.stderr.write(line)
+            wrong += bool(line)
     yield Row(f"wrong root cause behind earlier victims, in {RACES} races", wrong, count, reach=0)
 
 
-def _late_race(seed: int) -> bool:
-    """Run one race; return whether the runner named the wrong rank or did not return the status of a victim."""
+def _late_race(seed: int) -> str:
+    """Run one race; return a line if the rank is wrong, or the exit status not that of a victim, else ""."""
     dice = random.Random(seed)
     culprit, lag = dice.randrange(RANKS), dice.uniform(0.05, 0.3)
     ignore = dice.choice(('trap "" TERM;', ""))  # it cleans up to the end, or SIGTERM cuts that short
     script = (
-        f"if [ $RANK = {culprit} ]; then {ignore} printf '{dice.choice(CAUSES)}'; sleep {0.2 + lag:.3f}; exit 7; fi;"
-        f" sleep 0.2; printf '{dice.choice(LOSSES)}'; exit 1"
+        f"if [ $RANK = {culprit} ]; then {ignore} printf '{dice.choice(CAUSES)}'; : >$F/failed;"
+        f" until [ -e $F/lost ]; do sleep 0.01; done; read pid <$F/lost;"
+        f" while grep -qs ') [RSD]' /proc/$pid/stat; do sleep 0.01; done; sleep {lag:.3f}; exit 7; fi;"
+        f" until [ -e $F/failed ]; do sleep 0.01; done; sleep 0.2; printf '{dice.choice(LOSSES)}';"
+        " echo $$ >$F/$RANK; mv $F/$RANK $F/lost; exit 1"
     )
     with folder() as path:
-        with measure.started(OURS.command(path, "sh", "-c", script, ranks=RANKS)) as popen:
+        with measure.started(OURS.command(path, "sh", "-c", script.replace("$F", path), ranks=RANKS)) as popen:
             popen.wait()
         (report,) = glob.glob(f"{path}/*-report.json")
         cause = json.loads(measure.read(report))["cause"]
-    return cause.get("rank_id") != culprit or popen.returncode != 1
+    if cause.get("rank_id") == culprit and popen.returncode == 1:
+        return ""
+    return f"late_cause: seed {seed}, culprit {culprit}, exit status {popen.returncode}, {json.dumps(cause)}\n"
 
 
 def _is_rank(pid: int, rank_id: int) -> bool:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from benchmark import measure
@@ -66,7 +66,10 @@ def top() -> Iterator[Row]:
 
 
 def training_beside_top() -> Iterator[Row]:
-    """Compare the steps of ranks that use all cores with `ascend-job top` open and without, in turns."""
+    """Compare the steps of ranks that use all cores with `ascend-job top` open and without, in turns.
+
+    Steps count from the first frame on: to open `top` once is not what it costs to leave it open.
+    """
     steps = measure.alternate(
         {
             "with": (TURNS, functools.partial(_step_seconds, is_watched=True)),
@@ -78,18 +81,23 @@ def training_beside_top() -> Iterator[Row]:
 
 
 def _step_seconds(*, is_watched: bool) -> float:
-    """Return the mean time of the steps of a training that lasts a turn, without the first ones."""
+    """Return the mean time of the steps of a turn, which begins with the first steps or the first frame."""
     with folder() as path:
         command = OURS.command(path, sys.executable, "-S", "-c", TRAIN, ranks=RANKS)
         with measure.started(command) as popen:
             while sum(map(bool, _steps(path).values())) < RANKS:
                 time.sleep(0.05)
-            begins = {log: len(found) for log, found in _steps(path).items()}
+            begins: dict[str, int] = {}
+
+            def begin() -> None:
+                begins.update({log: len(found) for log, found in _steps(path).items()})
+
             if is_watched:
-                _on_terminal([VIEWER, "top", str(popen.pid)], TURN)
+                _on_terminal([VIEWER, "top", str(popen.pid)], TURN, begin)
             else:
+                begin()
                 time.sleep(TURN)
-            return statistics.mean(step for log, found in _steps(path).items() for step in found[begins.get(log, 0) :])
+            return statistics.mean(step for log, found in _steps(path).items() for step in found[begins[log] :])
 
 
 def _steps(path: str) -> dict[str, list[float]]:
@@ -98,7 +106,9 @@ def _steps(path: str) -> dict[str, list[float]]:
     return {log: [float(ms) / 1000 for ms in re.findall(rb"\(ms\): ([\d.]+)\n", measure.read(log))] for log in logs}
 
 
-def _on_terminal(command: Sequence[str], lasting: float) -> tuple[float, float]:
+def _on_terminal(
+    command: Sequence[str], lasting: float, on_first_frame: Callable[[], None] = lambda: None
+) -> tuple[float, float]:
     """Return the seconds until a program with a screen has drawn ranks, and its share of a core from then on."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
@@ -112,6 +122,7 @@ def _on_terminal(command: Sequence[str], lasting: float) -> tuple[float, float]:
         while b" ranks" not in shown:
             shown += os.read(master, 1 << 16)
         first = time.monotonic() - began
+        on_first_frame()
         before, since = measure.process_seconds(popen.pid), time.monotonic()
         while time.monotonic() - since < lasting:
             if select.select([master], [], [], 1.0)[0]:

@@ -16,7 +16,7 @@ _ascend_runner_jobs() {
             [[ -O $folder && -f ${folder}job.json ]] && files+=("${folder}job.json")
         done
     done
-    sed -n '%(names)s' "${files[@]}" /dev/null 2>/dev/null
+    sed -n '%(names)s' "${files[@]}" /dev/null 2>/dev/null | sort -u
 }
 
 # Completes $cur with a kind of value and with words.
@@ -28,7 +28,7 @@ _ascend_runner_value() {
         directory) compopt -o filenames; mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -d -- "$cur") ;;
         job)
             compopt -o filenames
-            mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+            mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -d -- "$cur")
             # Not `compgen -W`, which would carry out a command substitution in a name.
             while IFS= read -r name || [[ -n $name ]]; do
                 [[ $name == "$cur"* ]] && COMPREPLY+=("$name")
@@ -137,9 +137,7 @@ def text(programs: Mapping[str, tuple[Command, ...]], runner: Sequence[Flag]) ->
             + '\n            *) words="-h --help --version" ;;',
             "commands": " ".join(command.name for command in commands),
             "arguments": "\n".join(
-                f"        {command.name}) {_value(command.arguments[0])} ;;"
-                for command in commands
-                if command.arguments
+                f"        {command.name}) {_value(command.argument)} ;;" for command in commands if command.most != 0
             ),
         }
     return script

@@ -15,7 +15,7 @@ function __ascend_runner_jobs
     for folder in $bases/*/
         test -O $folder -a -f $folder/job.json; and cat $folder/job.json 2>/dev/null
         echo
-    end | string replace -rf '^{"job_id": "(\w[\w.+@-]*)", "part": "([\w.+@-]*)".*' '$1$2'
+    end | string replace -rf '^{"job_id": "(\w[\w.+@-]*)", "part": "([\w.+@-]*)".*' '$1$2' | sort -u
     __fish_complete_directories (commandline -ct) 'directory with logs'
 end
 
@@ -70,7 +70,8 @@ def text(programs: Mapping[str, tuple[Command, ...]], runner: Sequence[Flag]) ->
             summary = _quoted(command.help)
             lines.append(f"complete -c {program} -n __fish_use_subcommand -a {command.name} -d {summary}")
             lines += [_flag(program, seen, flag) for flag in command.flags]
-            lines += [f"complete -c {program} -n '{seen}'{_value(value)}" for value in command.arguments[:1]]
+            if command.most != 0:
+                lines.append(f"complete -c {program} -n '{seen}'{_value(command.argument)}")
     return NOTE + COMMON % {"valued": valued} + "\n".join(lines) + "\n"
 
 

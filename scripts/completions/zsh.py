@@ -10,12 +10,29 @@ from completions.model import JOB_NAMES, NOTE, Command, Flag, Value
 HEAD: Final = "#compdef ascend-runner ascend-job ascend-rank-table\n"
 COMMON: Final = r"""
 _ascend_runner_jobs() {
-    local -a names bases folders
+    local -a bases folders
     bases=($XDG_RUNTIME_DIR/ascend-runner /run/ascend-runner /dev/shm/ascend-runner-$UID)
     [[ -n $ASCEND_RUNNER_RUN_DIR ]] && bases=($ASCEND_RUNNER_RUN_DIR)
     folders=($^bases/*(N-/U))
     names=(${(f)"$(sed -n '%(names)s' $^folders/job.json(N-.) /dev/null)"})
-    _alternative "jobs:job:compadd -a names" "directories:directory with logs:_files -/"
+}
+
+# Completes a kind of value, and words.
+_ascend_runner_value() {
+    local kind=$1
+    local -aU names
+    local -a choices
+    shift
+    (( $# )) && choices+=("words:value:($*)")
+    case $kind in
+        file) choices+=("files:file:_files") ;;
+        directory) choices+=("directories:directory:_files -/") ;;
+        job)
+            _ascend_runner_jobs
+            choices+=("jobs:job:compadd -a names" "directories:directory with logs:_files -/")
+            ;;
+    esac
+    _alternative $choices
 }
 """
 TOOL: Final = r"""
@@ -60,7 +77,8 @@ def text(programs: Mapping[str, tuple[Command, ...]], runner: Sequence[Flag]) ->
         cases = []
         for command in commands:
             words = [_flag(flag) for flag in command.flags]
-            words += [_quoted(f"{place}:: :{_value(value)}") for place, value in zip("1*", command.arguments)]
+            places = ["*"] if command.most is None else [f"{place}:" for place in range(1, command.most + 1)]
+            words += [_quoted(f"{place}: :{_value(command.argument)}") for place in places]
             cases.append(
                 f"                {command.name}) _arguments -S " + " \\\n                    ".join(words) + " ;;"
             )
@@ -77,9 +95,9 @@ def _flag(flag: Flag) -> str:
 
 
 def _value(value: Value) -> str:
-    words = f"({' '.join(value.words)})" if value.words else ""
-    kinds = {"file": "_files", "directory": "_files -/", "job": "_ascend_runner_jobs"}
-    return words or kinds.get(value.kind, " ")
+    if value.kind:  # behind a space, it gets no further arguments
+        return " " + " ".join(("_ascend_runner_value", value.kind, *value.words))
+    return f"({' '.join(value.words)})" if value.words else " "
 
 
 def _quoted(text: str) -> str:

@@ -19,6 +19,7 @@ from ascend_runner import activity
 from ascend_runner.board import board, reader
 from ascend_runner.board.board import Board
 from ascend_runner.board.reader import View
+from ascend_runner.members import LATEST
 from ascend_runner.observations.facts import LimitChanged, RankOutput, SignalsSent
 from ascend_runner.observations.rank_record import RankState
 from ascend_runner.supervision.events import Ending, Exited, Spawned
@@ -231,4 +232,4 @@ def check_numbers(members: dict[str, object]) -> None:
     for name, value in members.items():
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, float):
-                assert 0.0 <= number <= 3 * reader.LARGEST_NUMBER, name
+                assert 0.0 <= number <= 3 * LATEST, name

@@ -86,7 +86,7 @@ def test_running_job() -> None:
         ),
         (
             [running(0, 100.0), running(1, 120.0)],
-            "all 2 ranks have been running for 2 h 0 min; no rank has written anything for 1 h 58 min",
+            "both ranks have been running for 2 h 0 min; no rank has written anything for 1 h 58 min",
         ),
     ],
 )
@@ -125,7 +125,7 @@ def test_without_the_option() -> None:
     job = job_spec([rank_spec(0)])
     shown = board.opened("", job, lambda: None)
     before = {*threading.enumerate()}
-    with summary.writing(job, shown, None, pytest.fail):
+    with summary.writing(job, shown, FakeSteps(), pytest.fail):
         threads = {*threading.enumerate()}
 
     assert before >= threads
@@ -150,7 +150,7 @@ def test_lines_of_a_job(program: Program) -> None:
     script = "import os, socket, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM);"
     script += " s.sendto(b'WATCHDOG=1\\nX_STEP=7', os.environ['NOTIFY_SOCKET']); time.sleep(600)"
     run = program.start("--nproc-per-node", "2", "--summary", "0.1", sys.executable, "-c", script)
-    run.wait_for("INFO all 2 ranks have been running for")
+    run.wait_for("INFO both ranks have been running for")
     run.wait_for("; step 7")
     run.send(SIGTERM)
 

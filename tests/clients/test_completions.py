@@ -21,6 +21,7 @@ PS1='ready> '
 . /usr/share/bash-completion/bash_completion
 . {folder}/bash/ascend-job
 bind 'set bell-style none'
+bind 'set show-all-if-ambiguous on'
 show() {{ printf '%s\\n' "$READLINE_LINE" > ~/line; }}
 bind -x '"\\C-g": show'
 """
@@ -53,11 +54,17 @@ COMPLETED: Final = {
     "ascend-job checkp": "checkpoint",
     "ascend-job logs --fol": "--follow",
     "ascend-job logs pre": "pretraining-7-node-1",
+    "ascend-job report node0 pre": "pretraining-7-node-1",
+    "ascend-job limit of": "off",
+    "ascend-job limit pretraining-7-node-1 of": "off",
     "ascend-job logs -f -r 0 exp": "experiment/",
     "ascend-job completion fi": "fish",
     "ascend-rank-table conv": "convert",
     "ascend-rank-table convert --to gr": "group-list",
     "ascend-rank-table show tab": "table.json",
+    "ascend-rank-table diff a.json tab": "table.json",
+    "ascend-rank-table merge a.json b.json tab": "table.json",
+    "ascend-runner --workdir exp": "experiment/",
 }
 HOSTILE: Final = (
     "pretraining-$(touch${IFS}WAS-RUN)",
@@ -69,6 +76,7 @@ HOSTILE: Final = (
     "$(touch WAS-RUN)",
 )
 OTHER_USER: Final = 65534
+LISTED: Final = ("ascend-job status ", "ascend-job limit ")
 CLEAR: Final = "\x15"  # Ctrl-U
 SHOW: Final = "\x07"  # Ctrl-G writes the line to a file
 
@@ -109,6 +117,21 @@ def test_completions(shell: Terminal, tmp_path: Path) -> None:
         line.unlink()
 
     assert {words: " ".join([*words.split()[:-1], last]) for words, last in COMPLETED.items()} == found
+
+
+@pytest.mark.parametrize("words", LISTED)
+def test_list_of_jobs(shell: Terminal, tmp_path: Path, words: str) -> None:
+    """TAB lists each job once, however often it has run."""
+    line = tmp_path / "home" / "line"
+    for number in range(3):
+        add_job(tmp_path / "run" / f"earlier-{number}", "pretraining-7", "-node-1")
+        add_job(tmp_path / "run" / f"other-{number}", "other-3")
+    shell.type(f"{CLEAR}{words}\t")
+    shell.wait_for("pretraining-7-node-1")
+    shell.type(f"{CLEAR}{SHOW}")
+    wait_until(lambda: line.exists() and line.read_text())
+
+    assert (1, 1) == (shell.screen.count("pretraining-7-node-1"), shell.screen.count("other-3"))
 
 
 def complete_job(shell: Terminal, line: Path) -> str:

@@ -42,6 +42,12 @@ def name_of(*lines: str) -> str:
         ("HCCL 7", "HCCL function error: HcclCommInitRootInfo(numRanks, &root, rank, &(comm)), error code is 7"),
         ("HCCL 9", "OPS function error: HcclAllreduce, error code is 9"),
         ("HCCL 11", "[op_base.cc:974][Init][CommRootInfo]errNo[0x000000000500000b]HcclCommInitRootInfo failed."),
+        ("HCCL 9", "[AllReduce][Result]errNo[0x0000000005010009] hcclComm AllReduce error"),
+        ("HCCL 24", "OPS function error: HcclAllreduce, error code is 24"),
+        ("EI0014", "[ERROR] HCCL(7,python) [agent.cc:9] [7][InitGroupStage][RanktableCheck]two devices have one id"),
+        ("EI0005", "[checker.cc:9] [7][InitChannelStage][ParameterConflict]CMD information op check fail."),
+        ("EI0006", "[manager.cc:9] [7][CreateLink][InitChannelStage][Timeout]no link."),
+        ("driver 87", "[ERROR] ATRACE(7,python):2026 [api.c:9](tid:7) get platform info failed, drvErr=87."),
         ("driver 6", "[drv api] halMemAlloc failed: device_id=0, size=5046586573(bytes), drvRetCode=6!"),
     ],
 )
@@ -103,6 +109,7 @@ def test_wrapper_gives_way() -> None:
     assert "EI0002" == name_of("AclrtSynchronizeStream, error code is 507011", "EI0002: [PID: 7] Notify wait times out")
     assert "EI0013" == name_of("AclrtSynchronizeDevice, error code is 507057", "EI0013: [PID: 7] An error CQE occurred")
     assert "507011" == name_of("runtime result = 507011", "EZ9999: Inner Error!")
+    assert "EL0005" == name_of("Invalid_Argument(EL0003): The argument is invalid.", "EL0005: [PID: 7] device busy")
 
 
 def test_line_of_the_code() -> None:
@@ -112,6 +119,11 @@ def test_line_of_the_code() -> None:
     assert found
     assert "EJ0001: [PID: 9] Failed to initialize the HCCP process." == found.line
     assert Kind.ROOT is found.code.kind
+
+
+def test_no_memory_for_hccl() -> None:
+    """HCCL's last results are a collective that cannot be repeated, and lack of memory of this rank."""
+    assert (Kind.EITHER, Kind.ROOT) == (CODES["HCCL 23"].kind, CODES["HCCL 24"].kind)
 
 
 @pytest.mark.parametrize("name", ["EI0002", "EI0006", "EI0015"])
@@ -175,6 +187,16 @@ def test_every_meaning_is_one_line() -> None:
         ("invalid argument of torch_npu", Kind.ROOT, "[ERROR] 2026 (PID:7, Device:0) ERR01003 OPS invalid value"),
         ("worker process", Kind.EITHER, "Worker proc VllmWorker-1 died unexpectedly, shutting down executor."),
         ("FORCE STOP", Kind.EITHER, "RuntimeError: FORCE STOP."),
+        ("memory error of the device", Kind.ROOT, "RuntimeError: UCE ERROR"),
+        ("certificate", Kind.ROOT, "SSLError: Max retries exceeded with url: /x ([SSL: CERTIFICATE_VERIFY_FAILED])"),
+        ("limit of faulthandler", Kind.EITHER, "Timeout (0:10:00)!"),
+        ("link between devices", Kind.EITHER, "RuntimeError: HCCS LINK ERROR"),
+        ("event wait timeout", Kind.EITHER, "The error is: event wait timeout occurred during task execution, id:3"),
+        ("aicore exception", Kind.ROOT, "there is an exception of fftsplus aicore error, core id is 3"),
+        ("aivec exception", Kind.ROOT, "there is an exception of aivec error, core id is 3"),
+        ("topo exchange agent get socket timeout", Kind.SECONDARY, "topo exchange agent get socket timeout! [9 s]"),
+        ("ncclInvalidArgument", Kind.ROOT, "ncclInvalidArgument: Invalid value for an argument."),
+        ("illegal memory access", Kind.ROOT, "CUDA error: unspecified launch failure"),
         ("Collective ops is aborted by", Kind.SECONDARY, "Collective ops is aborted by: Socket closed"),
         ("coordination service", Kind.SECONDARY, "The coordination service has returned error: heartbeat timeout"),
         (
@@ -209,6 +231,9 @@ def test_every_meaning_is_one_line() -> None:
         ),
         ("process pool", Kind.ROOT, "BrokenProcessPool: A process in the process pool was terminated abruptly"),
         ("shared memory", Kind.ROOT, "unable to allocate shared memory(shm) for file </x>: No space left on device"),
+        ("shared memory", Kind.ROOT, "RuntimeError: unable to write to file </torch_77_5>"),
+        ("Too many open files", Kind.ROOT, "unable to open shared memory object </torch_7>: Too many open files (24)"),
+        ("Can't start new thread", Kind.ROOT, "libgomp: Thread creation failed: Resource temporarily unavailable"),
         ("file write failed", Kind.ROOT, "RuntimeError: basic_ios::clear: iostream error"),
         ("shared memory segment", Kind.ROOT, "Error while creating shared memory segment /dev/shm/nccl-x (size 9)"),
         ("gated repo", Kind.ROOT, "OSError: You are trying to access a gated repo."),

@@ -34,6 +34,17 @@ OPEN_MPI_SIGNAL = """\
 [node-3:912] [ 1] /opt/lib/libloader.so(read_batch+0x40)[0xffff9000]
 [node-3:912] *** End of error message ***
 """
+UCX_SIGNAL = """\
+[node-3:912  :0:912] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x8)
+==== backtrace (tid:    912) ====
+ 0 0x0000000000014420 __funlockfile()  ???:0
+ 1 0x00000000000a2f5c ring_allreduce()  ???:0
+"""
+TVM_SIGNAL = """\
+!!!!!!! Segfault encountered !!!!!!!
+  File "./nptl/pthread_kill.c", line 0, in __pthread_kill_implementation
+  File "<unknown>", line 0, in codegen::visit(tir::Node const*)
+"""
 GLUED_TERMINATE = """\
 terminate called after throwing an instance of 'terminate called after throwing an instance of 'std::runtime_error'
 std::runtime_error'
@@ -103,10 +114,34 @@ def last(text: str) -> Traceback:
         ("Fatal Python error: Segmentation fault", TWO_FATAL_ERRORS),
         ("SIGSEGV (@0x8) received by PID 77 in gather_kernel::Run()", GLOG_SIGNAL),
         ("Signal: Bus error (7) in read_batch", OPEN_MPI_SIGNAL),
+        (
+            "Caught signal 11 (Segmentation fault: address not mapped to object at address 0x8) in ring_allreduce()",
+            UCX_SIGNAL,
+        ),
+        ("Segfault encountered in codegen::visit(tir::Node const*)", TVM_SIGNAL),
         ("std::runtime_error: queue is closed", GLUED_TERMINATE),
         ("java.io.IOException: no such table", JAVA),
         ("ERROR:root:Step failed: The tensor's address is empty.", MINDSPORE),
         ("terminate called without an active exception", "terminate called without an active exception"),
+        (
+            "pure virtual method called",
+            "pure virtual method called\nterminate called without an active exception\nSignal: Aborted (6)",
+        ),
+        (
+            "terminate called without an active exception",
+            "terminate called without an active exception\n*** SIGABRT (@0x8) received by PID 77",
+        ),
+        ("OMP: Error #15: two runtimes", "OMP: Error #15: two runtimes\nOMP: Hint: see"),
+        ("libgomp: Thread creation failed: Resource", "libgomp: Thread creation failed: Resource"),
+        ("Intel MKL FATAL ERROR: Cannot load x.so.", "Intel MKL FATAL ERROR: Cannot load x.so."),
+        ("<jemalloc>: Unsupported system page size", "<jemalloc>: Unsupported system page size"),
+        ("Segmentation fault (core dumped)", "Segmentation fault (core dumped)"),
+        ("run.sh: line 3: PORT: unbound variable",) * 2,
+        ("run.sh: line 9: syntax error near unexpected token `fi'",) * 2,
+        ("bash: ./run.sh: Permission denied",) * 2,
+        ("/usr/bin/env: 'python3': No such file or directory",) * 2,
+        ("FAILED tests/test_sum.py::test_sum - assert 6 == 10",) * 2,
+        ("Timeout (0:10:00)!", "Timeout (0:10:00)!\nThread 0x00007f11 (most recent call first):"),
         ("op.cc:31] Check failed: n > 0", "F0407 03:12:45.123456  4711 op.cc:31] Check failed: n > 0"),
         ("double free or corruption (out)", "double free or corruption (out)"),
         ("munmap_chunk(): invalid pointer", "munmap_chunk(): invalid pointer"),
@@ -172,6 +207,8 @@ def test_healthy_log() -> None:
         "error: 3 samples skipped",
         "- Training:",
         "F1 0.93",
+        "cp: cannot stat 'x': No such file or directory",
+        "ERROR 10-22 20:45:14 [core.py:7] request 3 - aborted",
     ]
 
     assert [] == find_all(lines)

@@ -264,6 +264,33 @@ def test_message_that_begins_with_a_line_break() -> None:
         "RuntimeError: no room for Add-op3"
         == read(header + b"RuntimeError:\n" + heading + b"no room for Add-op3").exception
     )
+    heading = b"///----[ERROR][Triton][BEG]----\n[Lower] encounters error:\n"
+    assert (
+        "CompileError: [Lower] encounters error: overflow"
+        == read(header + b"CompileError:\n" + heading + b"overflow").exception
+    )
+
+
+def test_reason_of_nccl() -> None:
+    """The line of an error of NCCL has the reason, which stands below a line of its own."""
+    log = (
+        b'[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 9, in f\n[rank0]:     step()\n'
+        b"[rank0]: torch.distributed.DistBackendError: NCCL error in: x.cpp:7\n"
+        b"[rank0]: ncclInternalError: Internal check failed.\n[rank0]: Last error:\n[rank0]: no such node\n"
+    )
+
+    assert "ncclInternalError: Internal check failed. Last error: no such node" == read(log).code_line
+
+
+def test_inner_error_beside_a_code_that_says_more() -> None:
+    """An internal error yields to the return code that stands above the exception."""
+    log = (
+        b"[ERROR] DEVICE(7,python) task failed, retcode: 507015\nTraceback (most recent call last):\n"
+        b'  File "train.py", line 9, in f\n    step()\nRuntimeError: no result\nEE9999: Inner Error!\n'
+    )
+    found = read(log)
+
+    assert "507015" == (found.code and found.code.name)
 
 
 def test_assertion_without_a_message() -> None:

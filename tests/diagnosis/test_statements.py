@@ -83,6 +83,8 @@ def test_epilogue() -> None:
 
     assert "ValueError: loss is nan" == chosen(NAN, summary, is_late=True)
     assert "ValueError: loss is nan" == chosen(NAN, native, is_late=True)
+    glibc = ["======= Memory map: ========", *["7f1c00-7f1d00 r-xp 00000000 08:02 77  /usr/lib64/x.so"] * 40]
+    assert "free(): invalid size" == chosen(["free(): invalid size"], glibc, is_late=True)
     assert "" == chosen(NAN, summary * 20, is_late=True)
 
 
@@ -109,8 +111,6 @@ def test_error_record() -> None:
     structured = '{"level": "error", "msg": "no such table"}'
     assert structured == statements.error_line([*STEPS, structured], is_stopped=True)
     assert "" == statements.error_line([*STEPS, structured.replace("error", "info")], is_stopped=True)
-    library = "OMP: Error #15: two runtimes"
-    assert library == statements.error_line([*STEPS, library, "OMP: Hint: see"], is_stopped=True)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,9 @@ def test_error_record() -> None:
         "RuntimeError: The Inner error is reported as above. The process exits for this inner error",
         "RuntimeError: cancelled",
         "RuntimeError: Executor failed.",
+        "ChildProcessError: worker died",
+        "run.sh: line 12:  4711 Segmentation fault      (core dumped) python train.py",
+        "Segmentation fault (core dumped)",
         "ray.train.base_trainer.TrainingFailedError: Please inspect the previous error messages for a cause.",
     ],
 )  # fmt: skip

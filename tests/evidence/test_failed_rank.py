@@ -17,7 +17,7 @@ from ascend_runner.diagnosis.first_cause import Place, by_suspicion
 from ascend_runner.evidence import failed_rank
 from ascend_runner.evidence.failed_rank import FailedRank, read_disks
 from ascend_runner.plan.job import TableFile
-from ascend_runner.plan.secrets import Masker
+from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending
 from tests.helpers.plans import job_spec, rank_spec
 

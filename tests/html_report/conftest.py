@@ -111,7 +111,7 @@ def document(count: int, text: str = "", **changes: object) -> dict[str, object]
                 "attempt": attempt,
                 "started_at": BEGAN,
                 "seconds": 12.0,
-                "cause": {"sentence": f"it failed{text}"},
+                "cause": {"sentence": f"it failed{text}", "certainty": "likely"},
                 "verdict": "restart",
                 "delay": 10.0,
             }

@@ -22,14 +22,10 @@ def rendered(folder: Path, *, is_public: bool = False) -> str:
     found = report_folder.read(str(folder))
     return merged.render(
         MergedSources(
-            job_id=found.job_id,
-            job=found.job,
+            found=found,
             verdict=verdict.judge(found.job),
-            reports=found.reports,
-            table=found.table,
             log="/log/job.txt",
             log_end=("the last words",),
-            left_out=found.left_out,
             made_at=0.0,
             is_public=is_public,
         )

@@ -61,6 +61,7 @@ def test_sections(write: Write) -> None:
         "rank 5",
         "Ends of the logs",
         "History",
+        "it failed (likely the cause)",
         "restart in 10 s",
         "Environment",
         "a warning",

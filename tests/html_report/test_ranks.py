@@ -58,7 +58,7 @@ def test_many_ranks() -> None:
     assert ("ranks 0-4, 6, 9-899, 901-1023", "stopped (SIGTERM)") == (alike.title, alike.words)
     assert ("12 s", "3.6 GiB to 13.2 GiB", "11 s to 17 min 14 s") == (alike.took, alike.memory, alike.cpu)
     assert ("", "", "") == (alike.device, alike.pid, alike.log)
-    assert others[-1].output.endswith(", 100 bytes are missing")
+    assert others[-1].output.endswith(", 100 bytes missing")
 
 
 def test_all_ranks_have_failed() -> None:

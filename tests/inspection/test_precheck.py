@@ -30,9 +30,15 @@ class Told:
         """Keep a detail."""
         self.details.append(sentence)
 
+    info = debug
+
     def warning(self, sentence: str) -> None:
         """Keep a warning."""
         self.warnings.append(sentence)
+
+    def error(self, text: str) -> None:
+        """Keep a failure as a warning."""
+        self.warnings.append(text)
 
 
 def go_on(_seconds: float) -> None:

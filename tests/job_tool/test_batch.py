@@ -86,6 +86,14 @@ def test_failure_ends_the_batch(batch: Batch) -> None:
     assert "rank 0 failed: exit status 3 (line 4)" in screen
 
 
+def test_cause_in_the_summary_has_its_doubt(batch: Batch) -> None:
+    """A rank whose exit status alone speaks against it is only likely the cause."""
+    batch.path.write_text("--nproc-per-node 2 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 100'")
+    _status, screen = batch.run()
+
+    assert "rank 1 failed: exit status 3 (likely the cause) (line 1)" in screen
+
+
 def test_logs_of_a_line_with_a_directory(batch: Batch) -> None:
     """The summary has the directory where they are; a form feed in a line does not end it."""
     batch.path.write_text(f"--log-dir {batch.folder}/own --nproc-per-node 1 sh -c 'echo a >> {batch.notes}' '\f'\r\n")

@@ -96,10 +96,12 @@ def test_killed_runner(tmp_path: Path, tool: Tool, state: str, doing: str) -> No
     (tmp_path / "job-run.json").write_text(json.dumps(members))
     (tmp_path / "job-report.json").write_text(json.dumps({"job_id": "job", "state": state, "ranks": []}))
 
-    assert 0 == tool("report", str(tmp_path))[0]
-    page = (tmp_path / "job-report.html").read_text()
-    assert "<strong>runner killed</strong>" in page
-    assert f"The runner was killed while the job was {doing}<" in page
+    for word in (tmp_path, tmp_path / "job-report.json"):
+        assert 0 == tool("report", str(word))[0]
+        page = (tmp_path / "job-report.html").read_text()
+        assert "<strong>runner killed</strong>" in page
+        assert f"The runner was killed while the job was {doing}<" in page
+    assert 5 == tool("status", str(tmp_path / "job-report.json"))[0]
 
 
 @pytest.mark.parametrize("has_board", [True, False])

@@ -259,6 +259,24 @@ def test_final_report_that_could_not_be_written(start: Start, tool: Tool, progra
     assert "<strong>succeeded</strong>" in spare.with_suffix(".html").read_text()
 
 
+def test_final_report_that_cannot_be_read(start: Start, tool: Tool, program: Program, run_dir: Path) -> None:
+    """The runner has reported an end, although nobody can read it, so it was not killed."""
+    report = program.log_dir / "job-report.json"
+    start(f"until mkdir {report}; do rm {report}; done 2>/dev/null", ranks=1).finish()
+    (spare,) = run_dir.glob("*/job-report.json")
+    spare.write_text("{")
+    report.rmdir()
+    report.write_text('{"job_id": "job", "state": "running"}')
+    events = program.log_dir / "job-events.jsonl"
+    events.write_bytes(b"".join(events.read_bytes().splitlines(keepends=True)[:-1]))
+    status, screen = tool()
+
+    assert 4 == status
+    assert screen.startswith("job: ended; the reason is unknown")
+    assert f"  report      '{spare}' is not the JSON report of a job\n" in screen
+    assert "the job has ended; its last events could not be written" == tool("events", "-f")[1].splitlines()[-1]
+
+
 def test_held_job_whose_report_could_not_be_written(start: Start, tool: Tool, program: Program) -> None:
     """It is shown as held and can be released; a runner that is killed while the job is held has not ended it."""
     report = program.log_dir / "job-report.json"
@@ -293,7 +311,7 @@ def test_events_of_a_restarted_job(start: Start, tool: Tool) -> None:
     """Each change is a line, with its attempt and its cause."""
     start("exit 7", "--max-restarts", "1", ranks=1).finish()
     status, screen = tool("events")
-    states = [line.split()[2] for line in screen.splitlines()]
+    states = [line.split()[3] for line in screen.splitlines()]
 
     assert 0 == status
     assert ["preparing", "starting"] == states[:2]
@@ -308,7 +326,7 @@ def test_events_are_followed_to_the_end(start: Start, tool: Tool) -> None:
     status, screen = tool("events", "-f")
 
     assert 0 == status
-    assert "succeeded" == screen.splitlines()[-1].split()[2]
+    assert "succeeded" == screen.splitlines()[-1].split()[3]
     assert 0 == run.finish()
 
 
@@ -369,14 +387,29 @@ def test_limit_of_a_job_that_waits(start: Start, tool: Tool) -> None:
 
 
 def test_checkpoint(start: Start, tool: Tool) -> None:
-    """The runner is asked; a job that has ended cannot be."""
-    run = running(start, tool)
+    """The ranks that handle the signal are asked, the other one is named; a job that has ended cannot be asked."""
+    run = start('[ "$RANK" = 1 ] || trap "echo noted" USR1; echo ready; while :; do sleep 0.1; done')
+    run.wait_for("ready", times=2)
     status, screen = tool("checkpoint", "job")
+    run.wait_for("noted")
     tool("stop")
     run.finish()
 
-    assert (0, "job: requested a checkpoint from the ranks that handle the checkpoint signal\n") == (status, screen)
+    assert 0 == status
+    assert screen.startswith("job: asked rank 0 for a checkpoint, but not rank 1, ")
     assert (1, "ascend-job: job is not running\n") == tool("checkpoint")
+
+
+def test_checkpoint_that_no_rank_handles(start: Start, tool: Tool) -> None:
+    """The command fails and says why, and so does the screen of the job, which goes on."""
+    run = running(start, tool)
+    status, screen = tool("checkpoint")
+    run.wait_for("WARNING no rank handles SIGUSR1")
+    tool("stop")
+    run.finish()
+
+    assert (1, True) == (status, "no rank handles SIGUSR1" in screen)
+    assert " asked rank" not in run.screen
 
 
 def test_release(start: Start, tool: Tool) -> None:

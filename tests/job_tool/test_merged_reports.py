@@ -16,7 +16,7 @@ from ascend_runner.services import run_folder
 from tests.helpers import node_folders
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
-from tests.job_tool.conftest import Tool
+from tests.job_tool.conftest import Start, Tool
 
 EARLIER = {"started_at": "2026-11-22T07:00:00+08:00", "ended_at": "2026-11-22T07:30:00+08:00"}
 
@@ -83,6 +83,17 @@ def test_incomplete_report_of_this_machine(program: Program, tool: Tool) -> None
     assert any("still running" in line for line in alive), alive
     assert any("the runner was killed (last state: running)" in line for line in killed), killed
     assert (True, False) == ("<td>ended" in page, "still running" in page)
+
+
+def test_name_of_a_job(start: Start, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a job means that job, although a directory with reports of several nodes is called the same."""
+    start("true", ranks=1, name="train").finish()
+    (tmp_path / "train").mkdir()
+    node_folders.write(tmp_path / "train", 2, culprit=9)
+    monkeypatch.chdir(tmp_path)
+
+    assert ["wrote"] == [line.split()[0] for line in screen(tool, "train")]
+    assert "job: failed; final reports from 2 of 2 nodes" == screen(tool, "./train")[0]
 
 
 def test_json(tool: Tool, tmp_path: Path) -> None:
@@ -190,6 +201,10 @@ def test_spare_report(tool: Tool, tmp_path: Path) -> None:
 
     assert "job: failed; final reports from 2 of 2 nodes" == lines[0]
     assert lines[1].startswith("  cause   rank 3 on node 0 (worker-0), device 3: ValueError: loss is nan")
+
+    (tmp_path / "run" / run_folder.REPORT_FILE).write_text("{")
+
+    assert report_folder.read(str(tmp_path)).job.nodes[0].problem.endswith("is not the JSON report of a job")
 
 
 def test_files_beside_an_older_report(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from typing import Final, Optional
 
 import attrs
 import pytest
-from prometheus_client import core, parser
+from prometheus_client import core, generate_latest, parser
 
 from ascend_runner.board.reader import View
-from ascend_runner.job_tool import metric_outputs, metrics
+from ascend_runner.job_tool import metrics
 from ascend_runner.job_tool.process_meter import Usage
 from ascend_runner.job_tool.snapshot import Snapshot
+from ascend_runner.members import Members
 from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.supervision.state import Phase
 from ascend_runner.training.steps import Step
@@ -48,7 +49,7 @@ def rank(rank_id: int, **members: object) -> dict[str, object]:
 def seen(*ranks: dict[str, object], is_alive: Optional[bool] = True, **members: object) -> Snapshot:
     """Return a job with these ranks."""
     report = {"state": "running", "server_id": "10.0.0.1", "pod_name": "pod-1", "ranks": [*ranks], **members}
-    return Snapshot(job=attrs.evolve(JOB, began=BEGAN), is_alive=is_alive, report=report)
+    return Snapshot(job=attrs.evolve(JOB, began=BEGAN), is_alive=is_alive, report=Members(report))
 
 
 def text_of(shown: Snapshot, usages: Mapping[int, Usage] = {}) -> str:
@@ -60,7 +61,7 @@ def text_of(shown: Snapshot, usages: Mapping[int, Usage] = {}) -> str:
 
     registry = core.CollectorRegistry()
     registry.register(Collector())
-    return metric_outputs.exposition(registry)
+    return generate_latest(registry).decode()
 
 
 def samples(text: str) -> Samples:

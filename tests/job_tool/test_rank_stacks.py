@@ -8,6 +8,7 @@ import subprocess
 
 from ascend_runner.job_tool.rank_stacks import leaders
 from ascend_runner.job_tool.snapshot import Snapshot
+from ascend_runner.members import Members
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
 from tests.job_tool.conftest import JOB, Start, Tool
@@ -56,7 +57,7 @@ def test_pids_of_other_processes() -> None:
     child = subprocess.Popen(["/bin/sleep", "60"])
     pids = {0: child.pid, 1: 1, 2: os.getppid(), 3: "x", 4: None}
     ranks = [{"rank_id": rank_id, "state": "running", "pid": pid} for rank_id, pid in pids.items()]
-    found = leaders(Snapshot(job=JOB, is_alive=True, report={"ranks": ranks}))
+    found = leaders(Snapshot(job=JOB, is_alive=True, report=Members({"ranks": ranks})))
     child.kill()
     child.wait()
 

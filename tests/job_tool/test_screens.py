@@ -13,7 +13,10 @@ import pytest
 from ascend_runner.job_tool import event_lines, screens
 from ascend_runner.job_tool.jobs import FoundJob
 from ascend_runner.job_tool.snapshot import Snapshot
+from ascend_runner.members import Members
+from ascend_runner.text import clock
 from ascend_runner.training.steps import Step
+from tests.helpers.planted import WORD
 
 BEGAN: Final = 1_795_000_000.0
 JOB: Final = FoundJob(
@@ -40,7 +43,7 @@ def rank(rank_id: int, state: str = "running", **members: object) -> dict[str, o
 def running(*ranks: dict[str, object], **members: object) -> Snapshot:
     """Return a job that is running."""
     report = {"state": "running", "server_id": "10.0.0.1", "pod_name": "pod-1", "ranks": [*ranks], **members}
-    return Snapshot(job=JOB, is_alive=True, report=report)
+    return Snapshot(job=JOB, is_alive=True, report=Members(report))
 
 
 def test_running_job() -> None:
@@ -146,16 +149,18 @@ def test_time_of_a_job_between_attempts(state: str) -> None:
 
 def test_attempts() -> None:
     """A job that was restarted says how often, and why last, unless the line of the cause does."""
-    members = {"attempt": 2, "attempts": [{"cause": {"sentence": "rank 3 failed"}}, {"cause": {"sentence": "a hang"}}]}
+    causes = ({"sentence": "a hang"}, {"sentence": "rank 3 failed", "certainty": "likely"})
+    members = {"attempt": 2, "attempts": [{"cause": cause} for cause in causes]}
+    failed = "the previous attempt failed: rank 3 failed (likely the cause)"
     seen = running(**members)
-    ended = running(**members, cause={"sentence": "stopped by SIGTERM; the previous attempt failed: a hang"})
+    ended = running(**members, cause={"sentence": f"stopped by SIGTERM; {failed}"})
 
-    assert "  attempts    3; the previous attempt failed: a hang\n" in screens.status(seen, BEGAN)
+    assert f"  attempts    3; {failed}\n" in screens.status(seen, BEGAN)
     assert "  attempts    3\n" in screens.status(ended, BEGAN)
 
 
 @pytest.mark.parametrize(
-    ("delay", "words"), [(20.0, f"2; the next one starts at {screens.clock(BEGAN + 22)}"), (0.0, "2; the next one")]
+    ("delay", "words"), [(20.0, f"2; the next one starts at {clock(BEGAN + 22)}"), (0.0, "2; the next one")]
 )
 def test_next_attempt(delay: float, words: str) -> None:
     """A job that waits for its restart says how many attempts there were, and when the next one starts."""
@@ -187,7 +192,7 @@ def test_next_attempt(delay: float, words: str) -> None:
 def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
     """The first line tells the state from what is known."""
     status = None if state in {"succeeded", "running", "preparing"} else 7
-    seen = Snapshot(job=JOB, is_alive=is_alive, report={"state": state, "status": status})
+    seen = Snapshot(job=JOB, is_alive=is_alive, report=Members({"state": state, "status": status}))
 
     assert f"train-node-1: {words}" in screens.status(seen, BEGAN)
 
@@ -212,9 +217,14 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
             "stopped     stop requested (SIGTERM)",
         ),
         (
-            {"state": "failed", "attempt": 0, "event": "stop_requested", "signum": 15},
-            "failed      released by SIGTERM",
+            {"state": "failed", "attempt": 0, "event": "stop_requested", "signum": 15, "sentence": "rank 0 failed"},
+            "failed      rank 0 failed; released by SIGTERM",
         ),
+        (
+            {"state": "failed", "attempt": 0, "event": "released", "sentence": "rank 0 failed"},
+            "failed      rank 0 failed; released because the waiting time is over",
+        ),
+        ({"state": "preparing", "attempt": 1, "event": "delay_over"}, "preparing   preparing attempt 2"),
         (
             {
                 "state": "running",
@@ -237,12 +247,12 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
 )
 def test_lines_of_events(tmp_path: Path, data: dict[str, object], expected: str) -> None:
     """An event of a newer runner is shown as it is; a line that is cut off is not shown."""
-    line = json.dumps({"time": "2026-11-22T03:12:45.000+00:00", "data": data}) + "\n"
+    line = json.dumps({"time": datetime.fromtimestamp(BEGAN).astimezone().isoformat(), "data": data}) + "\n"
     job = attrs.evolve(JOB, log_dir=str(tmp_path), part="")
     Path(job.path("events", "jsonl")).write_text(line + line[:-10])
     (shown,) = event_lines.lines(job, follows=False)
 
-    assert shown.startswith("2026-11-22 03:12:45  ")
+    assert shown.startswith(f"{clock(BEGAN)}  ")
     assert " ".join(shown.split()).endswith(" ".join(expected.split()))
 
 
@@ -268,6 +278,13 @@ def test_cause_is_as_uncertain_as_on_the_last_screen() -> None:
     alone = running(rank(2, "failed"), state="failed", cause={**cause, "candidates": []})
 
     assert "  cause       rank 2 failed" == screens.status(alone, BEGAN).splitlines()[1]
+
+
+def test_secret_in_a_problem() -> None:
+    """The path of a report that cannot be read may have one."""
+    seen = attrs.evolve(running(), why=f"cannot read 'http://user:{WORD}@host/x': not found")
+
+    assert WORD not in f"{screens.status(seen, BEGAN)}{screens.document(seen)}"
 
 
 def test_cause_is_not_repeated_as_a_condition() -> None:

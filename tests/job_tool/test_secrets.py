@@ -9,11 +9,14 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from ascend_runner.board import reader
 from ascend_runner.job_tool import jobs
 from ascend_runner.job_tool.live.observer import Observer
+from ascend_runner.rank_table_tool import main as rank_tables
 from tests.helpers.planted import SECRETS, WORD
-from tests.helpers.program import Program
+from tests.helpers.program import Program, run_to_end
 from tests.helpers.waiting import wait_until
 from tests.job_tool.conftest import Tool
 
@@ -55,6 +58,29 @@ def test_planted(program: Program, tool: Tool, run_dir: Path) -> None:
     assert [] == [view for view in views if WORD in view]
     assert [] == [path.name for path in files if WORD in path.read_text()]
     assert len(SECRETS) <= program.report()["secrets_masked"] <= int(shown[0])
+
+
+def test_planted_in_a_rank_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors about the values of a table show none of them, whichever command reports them."""
+    values = [*SECRETS, *(f"{secret}{'x' * 100}" for secret in SECRETS)]  # of a long one, only the beginning is shown
+    devices = [{"device_id": value, "device_ip": value, "rank_id": value} for value in values]
+    servers = [{"server_id": value, "device": [device]} for value, device in zip(values, devices)]
+    table = {"version": "1.0", "status": "completed", "server_count": "x", "server_list": servers}
+    path = tmp_path / "hccl.json"
+    path.write_text(json.dumps(table))
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**table, "server_list": servers[1:]}))
+    shown: dict[tuple[str, ...], str] = {}
+    for words in (("true",), ("--check",), ("--check", "--json")):
+        run = run_to_end("--log-dir", str(tmp_path / "log"), "--rank-table", str(path), *words)
+        shown[words] = run.stdout + run.stderr
+    for tool in (("validate", str(path)), ("show", str(path)), ("diff", str(path), str(other))):
+        rank_tables.main(tool)
+        output = capsys.readouterr()
+        shown[tool] = output.out + output.err
+
+    assert [] == [words for words, text in shown.items() if WORD in text]
+    assert [] == [words for words, text in shown.items() if "***" not in text]
 
 
 def written(program: Program) -> list[Path]:

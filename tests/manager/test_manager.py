@@ -12,7 +12,9 @@ import pytest
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.manager.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
+from ascend_runner.manager.request_watch import RETRY_EVERY
 from ascend_runner.observations.facts import (
+    CheckpointAsked,
     CheckpointEnded,
     Escaped,
     Fact,
@@ -21,7 +23,6 @@ from ascend_runner.observations.facts import (
     RankOutput,
     RankReaped,
     SignalsSent,
-    SignalUnhandled,
     Swept,
 )
 from ascend_runner.supervision.events import (
@@ -369,6 +370,25 @@ def test_heartbeats_count_in_place_of_output(node: FakeNode) -> None:
     assert 30.0 + 60.0 == node.clock.now()
 
 
+def test_heartbeats_are_read_before_a_hang_is_found(node: FakeNode) -> None:
+    """A heartbeat that still waits to be read at the end of the limit counts."""
+    node.processes.behaviours = {0: exits(OK, 80.0)}
+    node.clock.at(1.0, lambda: node.heartbeats.send(0))
+    node.clock.at(60.0, lambda: node.heartbeats.unread_beats.append(0))
+
+    assert 0 == status(run(node, 1, hang_timeout=60.0))
+
+
+def test_active_ranks_are_not_searched_for_stopped_processes(node: FakeNode) -> None:
+    """Only silence can have been a pause of the ranks, so only then their processes are checked."""
+    node.processes.behaviours = {0: exits(OK, 100.0)}
+    for moment in range(1, 95, 5):
+        node.clock.at(float(moment), lambda: node.output.write(0, b"step\n"))
+    run(node, 1, hang_timeout=60.0)
+
+    assert 0 == node.processes.held_checks
+
+
 def test_heartbeats_of_ended_ranks_do_not_count(node: FakeNode) -> None:
     """When all ranks that send heartbeats have ended, the output of the others counts again."""
     node.processes.behaviours = {0: exits(OK, 40.0), 1: exits(OK, 120.0)}
@@ -609,8 +629,7 @@ def test_request_for_a_checkpoint_changes_nothing_else(
 ) -> None:
     """By a signal or by another thread: the ranks are asked once, and go on when they have saved."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK)), 1: attrs.evolve(SAVER, exits=(100.0, OK))}
-    ask = (lambda: node.clock.receive(SIGUSR1)) if is_signal else node.requests.ask_for_checkpoint
-    node.clock.at(10.0, ask)
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1) if is_signal else node.requests.ask_for_checkpoint())
     node.clock.at(30.0, lambda: node.heartbeats.save(0, step=7))
     node.clock.at(51.0, lambda: node.heartbeats.save(1, step=7))
     state = run(node, 2, recording)
@@ -637,6 +656,68 @@ def test_checkpoint_from_before_the_request_is_no_answer(node: FakeNode, recordi
     run(node, 1, recording)
 
     assert 7 == ended(recording).saved[0].step
+
+
+def test_rank_that_was_reached_is_not_asked_again(node: FakeNode) -> None:
+    """However long it takes to signal the ranks, each of them gets the signal once."""
+    node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK))}
+    node.processes.notify_seconds = 2 * RETRY_EVERY
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.at(30.0, lambda: node.heartbeats.save(0))
+    run(node, 1)
+
+    assert [(0, SIGUSR1)] == node.processes.notified
+
+
+@pytest.mark.parametrize(("notes", "reached"), [([], []), ([0], [0]), ([0, 1], [0, 1])])
+def test_request_is_answered_with_the_ranks_that_were_asked(
+    node: FakeNode, notes: list[int], reached: list[int]
+) -> None:
+    """Whoever has made it learns which ranks do not handle the signal."""
+    node.processes.behaviours = {
+        rank_id: Behaviour(exits=(100.0, OK), notes={SIGUSR1} if rank_id in notes else ()) for rank_id in (0, 1)
+    }
+    answers = []
+    node.clock.at(10.0, lambda: answers.append(node.requests.ask_for_checkpoint()))
+    run(node, 2)
+
+    asked = answers[0].get_nowait()
+    assert asked
+    assert (reached, {0, 1} - set(reached)) == (sorted(asked.reached), set(asked.unreached))
+
+
+def test_request_during_the_save_before_a_stop_is_answered(node: FakeNode) -> None:
+    """No rank is asked again, and the answer names those that are saving."""
+    node.processes.behaviours = {0: SAVER, 1: SAVER}
+    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    answers = []
+    node.clock.at(2.0, lambda: answers.append(node.requests.ask_for_checkpoint()))
+    run(node, 2, checkpoint_grace=60.0)
+
+    asked = answers[0].get_nowait()
+    assert asked
+    assert {0, 1} == asked.reached
+    assert [(0, SIGUSR1), (1, SIGUSR1)] == node.processes.notified
+
+
+def test_request_that_comes_with_the_end_is_answered(node: FakeNode) -> None:
+    """The ranks are stopped before they are asked, so the answer names none."""
+    node.processes.behaviours = {0: exits(FAILED, 10.0), 1: SAVER}
+    answers = []
+    node.clock.at(10.0, lambda: answers.append(node.requests.ask_for_checkpoint()))
+    run(node, 2)
+
+    assert answers[0].get_nowait() is None
+    assert [] == node.processes.notified
+
+
+def test_request_that_no_rank_handles_names_all_of_them_at_its_end(node: FakeNode, recording: Recording) -> None:
+    """The events then tell why there is no checkpoint."""
+    node.processes.behaviours = {0: exits(OK, 1000.0), 1: exits(OK, 1000.0)}
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    run(node, 2, recording)
+
+    assert ((0, 1), {}, ()) == (ended(recording).unasked, ended(recording).saved, ended(recording).missing)
 
 
 def test_rank_that_has_just_saved_is_not_asked_again(node: FakeNode) -> None:
@@ -669,7 +750,9 @@ def test_rank_gets_the_signal_as_soon_as_it_handles_it(node: FakeNode, recording
     run(node, 1, recording)
 
     assert [(0, SIGUSR1)] == node.processes.notified
-    assert SignalUnhandled(SIGUSR1) in recording.facts
+    assert [(frozenset(), {0}), ({0}, frozenset())] == [
+        (fact.reached, fact.unreached) for fact in recording.facts if isinstance(fact, CheckpointAsked)
+    ]
     assert [SignalsSent({0: SIGUSR1})] == [fact for fact in recording.facts if isinstance(fact, SignalsSent)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.diagnosis.codes import Kind
+from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 
 
@@ -21,3 +22,21 @@ from ascend_runner.observations import cause_text
 def test_code_and_phrase(expected: tuple[str, str], code: str, kind: Kind) -> None:
     """A phrase has no code to show, so its line has the label and the text of a meaning."""
     assert expected == cause_text.explained(code, kind.value, "no peer")
+
+
+@pytest.mark.parametrize(
+    ("expected", "ranks", "cause"),
+    [
+        ("rank 2 failed (likely the cause)", 8, {"certainty": "likely"}),
+        ("rank 2 failed", 8, {"certainty": "certain"}),
+        ("rank 2 failed", 1, {"certainty": "open"}),
+        ("rank 2 failed (cause unclear)", 1, {"certainty": "open", "candidates": [2, 9]}),
+        ("", 8, {"certainty": "open", "sentence": ""}),
+    ],
+)
+def test_cause_of_an_attempt(expected: str, ranks: int, cause: dict[str, object]) -> None:
+    """It is as uncertain as it was on the screen; a rank that is alone on its node needs a rival elsewhere."""
+    starts = {str(number): 0 for number in range(ranks)}
+    record = Members({"cause": {"sentence": "rank 2 failed", **cause}, "log_starts": starts})
+
+    assert expected == cause_text.of_attempt(record)

@@ -344,13 +344,12 @@ def test_settle_waits_for_what_was_written_before(pumping: Pumping) -> None:
 
 
 def test_lines_of_calm_ranks_are_collected(pumping: Pumping) -> None:
-    """The line after another one is read after a pause, which `settle` cuts short; a flood is read without pauses."""
+    """Lines are read after a pause, which `settle` cuts short; a flood is read without pauses."""
     pumping.pump.nap = 10000.0
     writer = pumping.add()
     stream = pumping.streams[0]
     pumping.pass_time(CALM_AFTER)
     os.write(writer, b"1\n")
-    wait_until(lambda: stream.tail == b"1\n")
     os.write(writer, b"2\n" * FLOOD)
     collected = stream.tail
     pumping.pump.settle(LIMIT)
@@ -361,7 +360,7 @@ def test_lines_of_calm_ranks_are_collected(pumping: Pumping) -> None:
     os.close(writer)
     pumping.finish()
 
-    assert b"1\n" == collected
+    assert b"" == collected
 
 
 def test_write_end_is_not_inherited(pumping: Pumping) -> None:

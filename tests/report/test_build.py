@@ -20,7 +20,6 @@ from ascend_runner.plan.job import JobSpec, RankSpec, with_devices
 from ascend_runner.report import build, document
 from ascend_runner.supervision.events import Ending, Exited, SignalReceived, SpawnFailed
 from tests.helpers import plans
-from tests.helpers.planted import SECRETS, WORD
 
 NAN = Finding(exception="ValueError: loss is nan", last_lines=("a",), points_at=(Peer(rank_id=1),))
 
@@ -96,17 +95,6 @@ FAILED = Outcome(
 def report_of(outcome: Outcome) -> Any:  # Any: what JSON contains
     """Build the report of a job of two ranks, write it, and read it again."""
     return json.loads(document.encode(build.build(outcome, job(), ENVIRON)))
-
-
-def test_secrets_in_names_of_a_rank_table() -> None:
-    """They are masked by their shape, while the job runs and afterwards."""
-    named = [attrs.evolve(job(pod_name=secret), server_id=secret) for secret in SECRETS]
-    reports = [
-        *(build.unfinished(plan, JobState.RUNNING, 0.0) for plan in named),
-        *(build.build(FAILED, plan, {}) for plan in named),
-    ]
-
-    assert [] == [made for made in reports if WORD in f"{made['server_id']} {made['pod_name']}"]
 
 
 def test_failed_job() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ascend_runner.html_report import page
 from ascend_runner.lifecycle.machine import Event, JobState, Kind
+from ascend_runner.observations.facts import SignalsSent
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.report import html_page
 from ascend_runner.report.disk import Disk
@@ -56,6 +57,22 @@ def test_load_ahead(
         assert len(page.TEMPLATES) == len(page.environment().cache or ())
 
 
+def test_signals_come_first(tmp_path: Path) -> None:
+    """Nothing is loaded before the ranks have been sent the signal to stop, which would be late otherwise."""
+    page.environment.cache_clear()
+    threads = {*threading.enumerate()}
+    journal = begun(tmp_path, [])
+    journal.spec = attrs.evolve(plan(tmp_path), html_states=HTML_STATES["failure"])
+    journal.observe(SignalsSent({0: 10}), 0.0)  # the user's SIGUSR1
+    journal.observe(State(grace=1.0, phase=Phase.TERMINATING, cause=FAILURE), 0.0)
+    wait_until(lambda: threads >= {*threading.enumerate()})
+    misses_before = page.environment.cache_info().misses
+    journal.observe(SignalsSent({1: 15}), 0.0)
+    wait_until(lambda: threads >= {*threading.enumerate()})
+
+    assert (0, 1) == (misses_before, page.environment.cache_info().misses)
+
+
 def test_slow_page_is_no_warning(tmp_path: Path) -> None:
     """A page that takes too long is given up; the command that writes it later names the report, if there is one."""
     warnings: list[str] = []
@@ -75,6 +92,22 @@ def test_slow_page_is_no_warning(tmp_path: Path) -> None:
 
     late = "HTML report: not finished within 0.01 s"
     assert [late, f"{late}; run ascend-job report '{reports.spare_path}' to write it"] == told
+
+
+def test_page_that_cannot_be_written(tmp_path: Path) -> None:
+    """The warning says how to write it elsewhere, if the report itself has been written."""
+    (tmp_path / "job-report.html").mkdir()
+    spec = plan(tmp_path)
+    warnings: list[str] = []
+    for is_written in (False, True):
+        reports = ReportWriter(Disk(pytest.fail))
+        if is_written:
+            reports.put(spec.report_path, {"job_id": "job", "ranks": []})
+            wait_until(lambda reports=reports: reports.place)
+        html_page.PageWriter(Disk(warnings.append)).write(spec, reports, pytest.fail, LIMIT)
+
+    without, with_hint = warnings
+    assert f"{without}; run ascend-job report {spec.report_path} -o OUT.html to write it elsewhere" == with_hint
 
 
 def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import attrs
+import pytest
 
 from ascend_runner.errors import OutputError, StopRequestedError
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Policy, Restart
@@ -22,6 +23,7 @@ from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.job_files import contradictions
 from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.planted import SECRETS, WORD
 from tests.helpers.waiting import LIMIT
 
 FAILED = Outcome(cause=Exited(0, Ending(exit_code=7)), ranks=(RankRecord(rank_id=0, ending=Ending(exit_code=7)),))
@@ -183,6 +185,31 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
     assert document["seconds"] == round((ended - began).total_seconds(), 3)
     cause = dict(document["cause"])  # type: ignore[call-overload]  # JSON
     assert "stopped by SIGTERM; the previous attempt failed: rank 0 failed: exit status 7" == cause["sentence"]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_secrets(tmp_path: Path, secret: str) -> None:
+    """Each one is masked and counted: in names of the node, errors, findings and warnings; in report and events."""
+    warnings: list[str] = []
+    journal = Journal(attrs.evolve(plan(tmp_path), server_id=secret, pod_name=secret), warnings.append)
+    journal.termination_log = str(tmp_path / "log")
+    journal.begin(b"{}")
+    journal.flush(LIMIT)
+    counts = [report(tmp_path)["secrets_masked"]]
+    start(journal, Phase.STARTING, Phase.RUNNING)
+    journal.observe(NodeFinding(subject="disk", sentence=secret, at=0.0), 0.0)
+    journal.feed(ENDED)
+    journal.finish(attrs.evolve(FAILED, warnings=(secret,)), {}, LIMIT)
+    counts.append(report(tmp_path)["secrets_masked"])
+    other = tmp_path / "other"
+    other.mkdir()
+    failed = begun(other, [])
+    failed.fail(OutputError(secret))
+    failed.flush(LIMIT)
+    counts.append(report(other)["secrets_masked"])
+
+    assert [] == [path for path in tmp_path.rglob("*") if path.is_file() and WORD in path.read_text()]
+    assert [2, 5, 1] == counts
 
 
 def test_finding_between_two_attempts(tmp_path: Path) -> None:

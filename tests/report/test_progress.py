@@ -7,7 +7,16 @@ import os
 import attrs
 import pytest
 
-from ascend_runner.observations.facts import Escaped, Fact, HangSeen, RankOutput, RankReaped, Swept
+from ascend_runner.observations.facts import (
+    CheckpointAsked,
+    CheckpointEnded,
+    Escaped,
+    Fact,
+    HangSeen,
+    RankOutput,
+    RankReaped,
+    Swept,
+)
 from ascend_runner.report.progress import Progress
 from ascend_runner.supervision.events import (
     DeadlineReached,
@@ -15,10 +24,11 @@ from ascend_runner.supervision.events import (
     Ending,
     Exited,
     HangDetected,
+    LimitReached,
     SignalReceived,
     Spawned,
 )
-from ascend_runner.supervision.state import Phase, State
+from ascend_runner.supervision.state import CheckpointRequest, Phase, State
 from tests.helpers.plans import job_spec, rank_spec
 
 STARTING = State(grace=15.0)
@@ -94,20 +104,20 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
         (
             [
                 "rank 3 failed (exit status 7); waiting up to 0.5 s for other ranks to report the cause",
-                "stopping the other 2 ranks, up to 15 s (Ctrl-C again to kill)",
+                "stopping the other 2 ranks, with up to 15 s to exit (Ctrl-C again to kill)",
             ],
             [(attrs.evolve(BOTH, phase=phase, cause=FAILURE), 1.0) for phase in (Phase.HOLDING, Phase.TERMINATING)],
         ),
         (
             [
                 "no rank wrote any output for 60 s (--hang-timeout); collecting the stacks of all ranks",
-                "stopping 2 ranks, up to 15 s (Ctrl-C again to kill)",
+                "stopping 2 ranks, with up to 15 s to exit (Ctrl-C again to kill)",
             ],
             [(HANG, 1.0), (attrs.evolve(BOTH, cause=HANG), 1.0)],
         ),
         (
             [
-                "received SIGTERM; stopping 2 ranks, up to 15 s (SIGTERM again to kill)",
+                "received SIGTERM; stopping 2 ranks, with up to 15 s to exit (SIGTERM again to kill)",
                 "received SIGHUP; already stopping ranks 1, 2 (SIGTERM to kill)",
                 "received SIGINT; killing ranks 1, 2",
             ],
@@ -119,24 +129,36 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
         ),
         (
             [
-                "received SIGTERM; stopping 2 ranks, up to 15 s (SIGTERM again to kill)",
+                "received SIGTERM; stopping 2 ranks, with up to 15 s to exit (SIGTERM again to kill)",
+                "received SIGHUP; all ranks have ended",
+            ],
+            [(BOTH, 1.0), (Exited(1, Ending()), 2.0), (Exited(2, Ending()), 2.0), (SignalReceived(1), 2.0)],
+        ),
+        (
+            [
+                "received SIGTERM; stopping 2 ranks, with up to 15 s to exit (SIGTERM again to kill)",
                 "grace period of 15 s is over; killing ranks 1, 2",
             ],
             [(BOTH, 1.0), (attrs.evolve(BOTH, phase=Phase.KILLING), 16.0)],
         ),
         (
-            ["received SIGTERM; stopping 2 ranks, up to 15 s (SIGTERM again to kill)"],
+            ["received SIGTERM; stopping 2 ranks, with up to 15 s to exit (SIGTERM again to kill)"],
             [(BOTH, 1.0), (attrs.evolve(BOTH, phase=Phase.KILLING), 1.0)],
         ),
         (
-            ["all ranks have ended; stopping processes that ranks 1, 2 left behind, up to 15 s (Ctrl-C again to kill)"],
+            [
+                (
+                    "all ranks have ended; stopping processes that ranks 1, 2 left behind,"
+                    " with up to 15 s to exit (Ctrl-C again to kill)"
+                )
+            ],
             [(LEFT, 1.0), (DeadlineReached(), 2.0), (DeadlineReached(), 4.0)],
         ),
         (
             [
                 (
                     "rank 1 failed (exit status 7); stopping processes that it left behind,"
-                    " up to 15 s (Ctrl-C again to kill)"
+                    " with up to 15 s to exit (Ctrl-C again to kill)"
                 ),
                 "grace period of 15 s is over; killing the remaining processes of rank 1",
             ],
@@ -148,7 +170,16 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
             ],
         ),
     ],
-    ids=["consequence", "hang", "signals", "end of the grace", "ranks of another user", "stragglers", "of a failure"],
+    ids=[
+        "consequence",
+        "hang",
+        "signals",
+        "signal after the end",
+        "end of the grace",
+        "ranks of another user",
+        "stragglers",
+        "of a failure",
+    ],
 )
 def test_stopping_is_never_silent(lines: list[str], seen: list[tuple[Fact, float]]) -> None:
     """Each event that begins or shortens the end of a job is reported once, when it happens, with the next step."""
@@ -162,13 +193,106 @@ def test_stopping_is_never_silent(lines: list[str], seen: list[tuple[Fact, float
     assert lines == [sentence for level, sentence in shown.said if level == "info"]
 
 
+ASKING = State(grace=15.0, phase=Phase.CHECKPOINTING, leaders=frozenset({0, 1}))
+NEAR = attrs.evolve(ASKING, checkpoint=CheckpointRequest(before_limit=LimitReached(600.0)))
+SAVE_AND_STOP = attrs.evolve(ASKING, cause=SignalReceived(15))
+
+
+def asked(*reached: int) -> CheckpointAsked:
+    """Return what came of a request to two ranks."""
+    return CheckpointAsked(
+        signum=10, reached=frozenset(reached), unreached=frozenset({0, 1} - set(reached)), seconds=60.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        ([("info", "asked ranks 0, 1 for a checkpoint")], [ASKING, asked(0, 1), asked(0, 1)]),
+        (
+            [
+                (
+                    "warning",
+                    (
+                        "no rank handles SIGUSR1, so none was asked for a checkpoint;"
+                        " ranks that handle it within 60 s are asked then"
+                    ),
+                ),
+                ("info", "asked rank 1 for a checkpoint, but not rank 0, which does not handle SIGUSR1"),
+            ],
+            [ASKING, asked(), asked(), asked(1), CheckpointEnded(asked_at=1.0, seconds=60.0)],
+        ),
+        (
+            [
+                (
+                    "warning",
+                    (
+                        "the time limit of 10 min 0 s is near; no rank handles SIGUSR1, so none was asked for a"
+                        " checkpoint; ranks that handle it within 60 s are asked then"
+                    ),
+                )
+            ],
+            [NEAR, asked(), CheckpointEnded(asked_at=1.0, seconds=60.0, unasked=(0, 1))],
+        ),
+        (
+            [
+                (
+                    "info",
+                    (
+                        "received SIGTERM; asked ranks 0, 1 for a checkpoint;"
+                        " stopping them within 60 s (SIGTERM again to stop them now)"
+                    ),
+                )
+            ],
+            [SAVE_AND_STOP, asked(0, 1)],
+        ),
+        (
+            [
+                ("warning", "received SIGTERM; no rank handles SIGUSR1, so none was asked for a checkpoint"),
+                ("info", "stopping 2 ranks, with up to 15 s to exit (SIGTERM again to kill)"),
+            ],
+            [
+                SAVE_AND_STOP,
+                asked(),
+                CheckpointEnded(asked_at=1.0, seconds=0.0, unasked=(0, 1)),
+                attrs.evolve(SAVE_AND_STOP, phase=Phase.TERMINATING),
+            ],
+        ),
+        (
+            [
+                ("info", "asked ranks 0, 1 for a checkpoint"),
+                (
+                    "info",
+                    (
+                        "received SIGTERM; asked rank 1 for a checkpoint, but not rank 0, which does not handle"
+                        " SIGUSR1; stopping them within 60 s (SIGTERM again to stop them now)"
+                    ),
+                ),
+            ],
+            [ASKING, asked(0, 1), SAVE_AND_STOP, asked(1)],
+        ),
+    ],
+    ids=["again", "later", "limit", "stop", "stop without a handler", "stop while saving"],
+)
+def test_only_ranks_that_were_asked_are_named(lines: list[tuple[str, str]], seen: list[Fact]) -> None:
+    """A line says who was asked for a checkpoint once that is known, and once for each rank."""
+    shown = Lines()
+    progress = Progress(job_spec([rank_spec(0), rank_spec(1)]), shown)
+    for fact in seen:
+        progress.observe(fact, 1.0)
+
+    assert lines == shown.said
+
+
 def test_death_of_the_guardian_is_told() -> None:
     """The SIGTERM that the kernel sends at the death of the parent process is not one of a user."""
     shown = Lines()
     Progress(JOB, shown, lambda: 4711).observe(STOPPING, 1.0)
 
     hint = f"send SIGTERM to pid {os.getpid()} to kill"
-    assert [("info", f"ascend-runner (pid 4711) was killed; stopping 1 rank, up to 15 s ({hint})")] == shown.said
+    assert [
+        ("info", f"ascend-runner (pid 4711) was killed; stopping 1 rank, with up to 15 s to exit ({hint})")
+    ] == shown.said
 
 
 def test_ranks_that_are_still_stopping() -> None:
@@ -188,9 +312,9 @@ def test_ranks_that_are_still_stopping() -> None:
     for fact in seen:
         progress.observe(fact, 1.0)
 
-    assert ["rank 0 failed (exit status 7); stopping the other 2 ranks, up to 15 s (Ctrl-C again to kill)"] == [
-        sentence for level, sentence in lines.said if level == "info"
-    ]
+    assert [
+        "rank 0 failed (exit status 7); stopping the other 2 ranks, with up to 15 s to exit (Ctrl-C again to kill)"
+    ] == [sentence for level, sentence in lines.said if level == "info"]
     assert ["still running: ranks 1, 2", "still running: rank 1"] == [
         sentence for _level, sentence in lines.said if sentence.startswith("still")
     ]

@@ -148,7 +148,7 @@ def test_report_that_was_not_written(cause: Cause) -> None:
 
     assert [
         ["  report not written: no space left on device"],
-        ["  report /run/job/report.json (no space left on device)"],
+        ["  report /run/job/report.json (not beside the logs: no space left on device)"],
     ] == [[line for line in shown if "report" in line] for shown in lines]
 
 
@@ -210,7 +210,7 @@ def test_evidence() -> None:
         "  origin KeyError: 'x' (data.py:5 in load)",
         "  means  out of memory",
         "  code   EI0006 (usually caused by a peer): no connection to a peer",
-        "  peer   rank 3 (device 1 on server 10.0.0.5)",
+        "  blames rank 3 (device 1 on server 10.0.0.5)",
     ] == lines[1:7]
     assert ["  plog   /plog/plog-1_2.log", "         [ERROR] HCCL(1,python): x"] == lines[9:11]
 
@@ -224,7 +224,7 @@ def test_lost_output() -> None:
     """Bytes that the log lacks are reported below its path."""
     lines = ended(Exited(0, FAILED), attrs.evolve(rank(0, FAILED), log_lost=10, log_lost_from=4096))
 
-    assert "         10 bytes are missing, starting at byte 4096" == lines[lines.index("  log    /l") + 1]
+    assert "         10 bytes missing, from byte 4096 on" == lines[lines.index("  log    /l") + 1]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_peer(text: str, peer: Peer) -> None:
     """A peer is described by everything that is known about it."""
     failed = attrs.evolve(rank(0, FAILED), finding=Finding(points_at=(peer,)))
 
-    assert f"  peer   {text}" == ended(Exited(0, FAILED), failed)[1]
+    assert f"  blames {text}" == ended(Exited(0, FAILED), failed)[1]
 
 
 # --- A victim that ended first ----------------------------------------------------------------------------------------

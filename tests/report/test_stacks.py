@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
+import pytest
+
 from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.observations.facts import Beat, HangSeen
-from ascend_runner.report import stacks
+from ascend_runner.observations.rank_record import Outcome
+from ascend_runner.report import causes, stacks
+from ascend_runner.supervision.events import HangDetected
 
 
 def test_text() -> None:
@@ -56,4 +62,51 @@ def test_outlier() -> None:
     assert "rank 2 in load_batch (data.py:3); the other 3 ranks are in all_reduce (train.py:7)" == stacks.outlier(
         (one, others)
     )
-    assert ["", "", ""] == [stacks.outlier(groups) for groups in ((one, one), (alike, others), (one, one, others))]
+    assert ["", ""] == [stacks.outlier(groups) for groups in ((one, one), (alike, others))]
+
+
+def test_outliers_in_several_places() -> None:
+    """If most ranks are in collectives, those that are not are named, each with its place."""
+    loading = StackGroup(rank_ids=(2,), state="sleeping", frames=("load_batch (data.py:3)",))
+    saving = StackGroup(rank_ids=(5,), state="disk sleep", frames=("nfs_wait",))
+    reducing = StackGroup(rank_ids=(0, 1, 3), state="sleeping", frames=("all_reduce (train.py:7)",))
+    waiting = StackGroup(rank_ids=(4, 6), state="sleeping", frames=("barrier (train.py:9)",))
+    outcome = Outcome(cause=HangDetected(60.0), hang=(loading, saving, waiting, reducing))
+
+    assert "rank 2 in load_batch (data.py:3); the other 5 ranks are in collectives" == stacks.outlier(
+        (loading, waiting, reducing)
+    )
+    place = "rank 2 in load_batch (data.py:3) or rank 5 in nfs_wait; the other 5 ranks are in collectives"
+    assert place == stacks.outlier(outcome.hang)
+    assert causes.sentence(outcome).endswith(f"; the cause may be {place}")
+
+
+def places(*frames: str) -> list[StackGroup]:
+    """Return groups of one, two, three ... ranks that are in these functions."""
+    sizes = itertools.accumulate(range(len(frames) + 1))
+    return [
+        StackGroup(rank_ids=(*range(start, start + number + 1),), state="sleeping", frames=(frame,) if frame else ())
+        for number, (start, frame) in enumerate(zip(sizes, frames))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "frames"),
+    [
+        (1, ("load (data.py:3)", "all_reduce (train.py:7)")),
+        (1, ("load (data.py:3)", "run (train.py:7)")),
+        (1, ("load (data.py:3)", "barrier (train.py:7)", "all_reduce (train.py:7)")),
+        (1, ("barrier (train.py:7)", "load (data.py:3)", "all_gather_into_tensor (c.py:7)")),
+        (2, ("load (data.py:3)", "wait (threading.py:3)", "barrier (c.py:7)", "synchronize (streams.py:7)")),
+        (0, ("load (data.py:3)", "run (train.py:7)", "step (train.py:8)")),
+        (0, ("broadcast (c.py:3)", "barrier (train.py:7)", "all_reduce (train.py:7)")),
+        (0, ("all_reduce (train.py:7)", "load (data.py:3)", "step (train.py:8)")),
+        (0, ("", "barrier (train.py:7)", "all_reduce (train.py:7)")),
+        (0, ("reduce_scatter_loss", "all_reduce", "barrier")),
+        (0, ("a (x.py:1)", "b (x.py:1)", "c (x.py:1)", "d (x.py:1)", *["send (c.py:7)"] * 4)),
+        (0, ("load (data.py:3)",)),
+    ],
+)
+def test_suspects(expected: int, frames: tuple[str, ...]) -> None:
+    """The others may wait for the smaller of two groups, or for the few ranks that are in no collective."""
+    assert expected == len(stacks.suspects(places(*frames)))

@@ -24,8 +24,10 @@ class Job:
         spec = job_spec(
             [rank_spec()], log_dir=str(folder), hooks=tuple(("checkpoint", command) for command in commands)
         )
-        runner = Hooks(environ={**os.environ, "FOLDER": str(folder)}, warn=self.warnings.append, limit=limit)
-        self.hooks = CheckpointHooks(runner, spec)
+        environ = {**os.environ, "FOLDER": str(folder)}
+        self.hooks = CheckpointHooks(
+            Hooks(job=spec, event="checkpoint", environ=environ, warn=self.warnings.append, limit=limit)
+        )
 
     def finish(self) -> None:
         """Wait for the hooks, and check that nothing is left of them."""

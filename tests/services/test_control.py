@@ -6,17 +6,19 @@ import errno
 import glob
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Final
 
 import pytest
 
+from ascend_runner.observations.facts import CheckpointAsked
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
 from tests.helpers.program import Program
@@ -52,6 +54,13 @@ for number in itertools.count():
 """
 
 
+def asked(reached: Collection[int], unreached: Collection[int] = ()) -> CheckpointAsked:
+    """Return what came of a request for a checkpoint."""
+    return CheckpointAsked(
+        signum=signal.SIGUSR1, reached=frozenset(reached), unreached=frozenset(unreached), seconds=300.0
+    )
+
+
 class Job:
     """A job that listens: its requests, and what it has told."""
 
@@ -60,18 +69,30 @@ class Job:
         self.wakes: list[None] = []
         self.told: list[str] = []
         self.warnings: list[str] = []
-        self.requests = Requests(
-            time.monotonic, lambda: self.wakes.append(None), limit, checkpoint_grace=checkpoint_grace
-        )
+        self.requests = Requests(time.monotonic, self.wake, limit, checkpoint_grace=checkpoint_grace)
         self.requests.is_running = True
+        self.asked: CheckpointAsked | None = asked({0, 1})
+        self.has_loop = True
+
+    def wake(self) -> None:
+        """Answer requests for a checkpoint like the loop of the runner, if there is one."""
+        self.wakes.append(None)
+        if self.has_loop and self.requests.take_checkpoint_request():
+            self.requests.answer(self.asked)
 
     def info(self, sentence: str) -> None:
         """Take note of a sentence."""
         self.told.append(sentence)
 
+    debug = info
+
     def warning(self, sentence: str) -> None:
         """Take note of a warning."""
         self.warnings.append(sentence)
+
+    def error(self, text: str) -> None:
+        """Take note of a failure."""
+        self.warnings.append(text)
 
     def ask(self, **message: object) -> control.Message:
         """Send a request and return the answer."""
@@ -102,13 +123,29 @@ def fixture_job() -> Iterator[Job]:
 
 
 def test_checkpoint(job: Job) -> None:
-    """The request is passed on and wakes the loop of the runner; the user is told, and so is the job's screen."""
+    """The request is passed on and wakes the loop of the runner; the answer names the ranks that were asked."""
     answer = job.ask(request="checkpoint")
 
-    assert "requested a checkpoint from the ranks that handle the checkpoint signal" == answer["answer"]
-    assert job.requests.take_checkpoint_request()
+    assert str(job.asked) == answer["answer"]
     assert [None] == job.wakes
-    assert [f"ascend-job: {answer['answer']}"] == job.told
+
+
+@pytest.mark.parametrize("came", [asked([], [0, 1]), None])
+def test_checkpoint_that_no_rank_is_asked_for(job: Job, came: CheckpointAsked | None) -> None:
+    """It is refused: no rank handles the signal, or the ranks are stopped first."""
+    job.asked = came
+
+    answer = job.ask(request="checkpoint")
+    assert ["refused"] == [*answer]
+    assert came is None or str(came) == answer["refused"]
+
+
+def test_checkpoint_while_the_loop_is_busy(job: Job) -> None:
+    """The request is not lost, and the answer claims nothing about the ranks."""
+    job.has_loop = False
+
+    assert str(job.ask(request="checkpoint")["answer"]).startswith("requested a checkpoint; ")
+    assert job.requests.take_checkpoint_request()
 
 
 def test_checkpoint_without_ranks(job: Job) -> None:
@@ -262,7 +299,7 @@ def test_flood_of_requests_is_answered_in_turn(job: Job) -> None:
     for connection in connections:
         connection.close()
 
-    assert all(b"requested a checkpoint" in answer for answer in answers)
+    assert all(b"asked ranks 0, 1 for a checkpoint" in answer for answer in answers)
 
 
 def test_end_does_not_wait_for_connections() -> None:

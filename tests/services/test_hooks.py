@@ -38,8 +38,9 @@ def run(
 ) -> list[str]:
     """Run hooks, and return what is said of those that have failed."""
     warnings: list[str] = []
-    hooks = Hooks(environ={**os.environ, "ASCEND_RUNNER_HOOK": "x"}, warn=warnings.append, limit=limit)
-    problems = list(hooks.run(plan(folder, *commands), EVENT, variables or {}, wait))
+    environ = {**os.environ, "ASCEND_RUNNER_HOOK": "x"}
+    hooks = Hooks(job=plan(folder, *commands), event=EVENT, environ=environ, warn=warnings.append, limit=limit)
+    problems = list(hooks.run(variables or {}, wait))
     assert [] == warnings
     return problems
 
@@ -128,10 +129,10 @@ def test_disk_of_the_log_that_hangs_is_given_up(tmp_path: Path) -> None:
     mounted = disk.Disk(tmp_path)
     mounted.mount()
     warnings: list[str] = []
-    hooks = Hooks(environ=dict(os.environ), warn=warnings.append, limit=0.2)
     job = plan(mounted.path, f"kill -STOP {mounted.pid}; echo lost; exec sleep 60")
+    hooks = Hooks(job=job, event=EVENT, environ=dict(os.environ), warn=warnings.append, limit=0.2)
     try:
-        problems = list(hooks.run(job, EVENT, {}, lambda _seconds: None))
+        problems = list(hooks.run({}, lambda _seconds: None))
     finally:
         mounted.unmount()
 
@@ -142,7 +143,8 @@ def test_disk_of_the_log_that_hangs_is_given_up(tmp_path: Path) -> None:
 def test_log_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     """The hook runs, and its output is lost."""
     warnings: list[str] = []
-    hooks = Hooks(environ=dict(os.environ), warn=warnings.append)
-    problems = list(hooks.run(plan(tmp_path / "missing", f"touch {tmp_path / 'ran'}"), EVENT, {}, patient))
+    job = plan(tmp_path / "missing", f"touch {tmp_path / 'ran'}")
+    hooks = Hooks(job=job, event=EVENT, environ=dict(os.environ), warn=warnings.append)
+    problems = list(hooks.run({}, patient))
 
     assert ([], 1, True) == (problems, len(warnings), (tmp_path / "ran").exists())

@@ -10,7 +10,7 @@ from ascend_runner.errors import COMMAND_NOT_FOUND, RUNNER_FAILED, CommandError,
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.option import Topic
-from ascend_runner.settings.options import OPTIONS
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
 
 TOPICS = "table, nodes, ranks, launchers, output, stopping, restarts, performance, data, hooks, health, checks"
 
@@ -104,9 +104,7 @@ def test_help_on_a_topic(topic: Topic) -> None:
     """Help on a topic lists all options of the topic, the common ones included, and no others."""
     text = command_line.help_text(topic)
 
-    assert {option for option in OPTIONS if option.topic is topic} == {
-        option for option in OPTIONS if count_in(text, option.usage)
-    }
+    assert set(OPTIONS_OF[topic]) == {option for option in OPTIONS if count_in(text, option.usage)}
 
 
 # --- The training command ---------------------------------------------------------------------------------------------

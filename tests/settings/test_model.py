@@ -23,6 +23,7 @@ STATUSES = "exit statuses from 1 to 255 and names of signals, such as 2,SIGSEGV"
 NUMBER = "a whole number from 0 to 999999"
 NAME = "letters, digits and any of _.+@-, beginning with a letter, a digit or _"
 COUNT = "a whole number from 1 to 999999"
+DEVICES = "a whole number from 1 to 65536"
 SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
 RANKS = "'all', 'none' or ranks such as '0,8-15'"
 ERROR = "a regular expression, but there is an error in it: "
@@ -106,12 +107,13 @@ BAD = [
     ("rank_table_timeout", "-1", SECONDS),
     ("rank_table_timeout", "nan", SECONDS),
     ("rank_table_timeout", "inf", TEN_YEARS),
-    ("nproc_per_node", "0", COUNT),
-    ("nproc_per_node", "-8", COUNT),
-    ("nproc_per_node", "8.0", COUNT),
-    ("nproc_per_node", "1_0", COUNT),
-    ("nproc_per_node", "٨", COUNT),
-    ("nproc_per_node", "1" * 5000, COUNT),
+    ("nproc_per_node", "0", DEVICES),
+    ("nproc_per_node", "65537", DEVICES),
+    ("nproc_per_node", "-8", DEVICES),
+    ("nproc_per_node", "8.0", DEVICES),
+    ("nproc_per_node", "1_0", DEVICES),
+    ("nproc_per_node", "٨", DEVICES),
+    ("nproc_per_node", "1" * 5000, DEVICES),
     ("nnodes", "0", COUNT),
     ("node_rank", "-1", NUMBER),
     ("master_addr", "10.0.0.1 10.0.0.2", "a host name or an address"),

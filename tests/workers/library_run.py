@@ -20,7 +20,8 @@ from ascend_runner.guardian import process_tree
 from ascend_runner.launcher import launching
 from ascend_runner.launcher.launcher import Launcher
 from ascend_runner.output.console import Console
-from ascend_runner.output.messages import Level, Messages, format_message
+from ascend_runner.output.message_format import Level, format_message
+from ascend_runner.output.messages import Messages
 from ascend_runner.processes.signals import Signals
 from ascend_runner.settings.model import Settings
 

@@ -128,7 +128,7 @@ class Top(App[None]):
         bounded.start_thread(self._run)
 
     def on_unmount(self) -> None:
-        """Stop looking at the job."""
+        """Stop observing the job."""
         self._has_quit.set()
 
     def on_resize(self) -> None:
@@ -184,7 +184,7 @@ class Top(App[None]):
         self.picture.show(self._frame.lines)
 
     def _run(self) -> None:
-        """Look at the job at intervals until the user quits."""
+        """Observe the job at intervals until the user quits."""
         while not self._has_quit.is_set():
             self.post_message(Seen(self._look_at_job(self._shown())))
             self._has_quit.wait(self._seconds)

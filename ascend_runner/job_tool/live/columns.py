@@ -141,7 +141,7 @@ def fitting(ranks: Sequence[RankView], now: float, cells: int, *, has_npus: bool
 
 
 def _is_worth(column: Column, ranks: Sequence[RankView], now: float) -> bool:
-    """Whether a column says anything: a cell of it is known, and not all ranks are on one node."""
+    """Return whether a column is of use: any cell is known, and the nodes of the ranks differ."""
     cells = {column.text(rank, now) for rank in ranks}
     return len(cells) > 1 if column is NODE else cells != {MISSING}
 

@@ -12,7 +12,7 @@ from ascend_runner.job_tool.live import columns, rank_map
 from ascend_runner.job_tool.live.cells import Line, Span, Style, bar, cut, padded, short_duration, width
 from ascend_runner.job_tool.live.columns import STYLES
 from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, last_steps, middle
-from ascend_runner.supervision import behind
+from ascend_runner.supervision import odd_ranks
 from ascend_runner.text import counted, duration, format_numbers, printable, rank_list
 
 FEW: Final = 16  # ranks that always have a line each
@@ -104,7 +104,7 @@ def _facts(job: JobView, screen: Screen) -> list[Line]:
     """Return the lines between the title and the table: the training, the states, and why it failed or what is odd."""
     lines = [_step(job, screen), _states(job)]
     steps = last_steps(job.ranks)
-    were_behind = behind.sentence(behind.unusual(steps), steps, is_over=job.is_over)
+    were_behind = odd_ranks.behind_sentence(odd_ranks.behind(steps), steps, is_over=job.is_over)
     reason = "; ".join(filter(None, (printable(job.cause), were_behind))) or _odd(job.ranks)
     if reason:
         style = Style.BAD if job.cause else Style.ODD
@@ -166,7 +166,7 @@ def _odd(ranks: Sequence[RankView]) -> str:
         least = "" if len(quiet) == 1 else "at least "
         return f"{rank_list(quiet)} {verb} been quiet for {least}{duration(min(quiet.values()))}{rest}"
     steps = {rank.rank_id: rank.step for rank in ranks if rank.step is not None and rank.state in COMPARED}
-    return behind.sentence([rank.rank_id for rank in ranks if rank.state is State.BEHIND], steps)
+    return odd_ranks.behind_sentence([rank.rank_id for rank in ranks if rank.state is State.BEHIND], steps)
 
 
 def _table(job: JobView, rows: Sequence[RankView], selected: Optional[int], screen: Screen) -> list[Line]:

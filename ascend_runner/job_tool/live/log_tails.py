@@ -1,7 +1,7 @@
 """The ends of logs: when each was last written, its last line, and the last step in it.
 
-A log that has not changed is not opened. Of many logs, only some are examined at each look, so that the cost of a look
-does not grow with the job.
+A log that has not changed is not opened. Of many logs, only some are examined each time, so that the cost does not
+grow with the job.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from typing import Callable, Final, Optional
 import attrs
 
 from ascend_runner import files
-from ascend_runner.board.reader import after_secret
-from ascend_runner.plan.secrets import Masker
-from ascend_runner.text import last_lines
+from ascend_runner.board import reader
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
 
-MOST_EXAMINED: Final = 256  # logs at each look, beside those that are shown
-MOST_READ: Final = 32  # logs at each look, beside those that are shown
+MOST_EXAMINED: Final = 256  # logs each time, besides those that are shown
+MOST_READ: Final = 32  # likewise
 FIRST_TAIL: Final = 1 << 16  # bytes of a log that is read for the first time, and at most at any time
 LINE_TAIL: Final = 1 << 12  # bytes that have the last line
 
@@ -92,10 +90,6 @@ def _read(path: str, tail: Tail, old_size: Optional[int]) -> Tail:
         file.seek(start)
         data = file.read(tail.size - start)
     if start:
-        data = data.partition(b"\n")[2] or after_secret(data)
-    line = "".join(last_lines(Masker().data(_last_lines(data)))[-1:]).replace("\t", " ").strip()
+        data = data.partition(b"\n")[2] or reader.after_secret(data)
+    line = "".join(reader.last_line(data[-LINE_TAIL:], len(data))).strip()
     return attrs.evolve(tail, line=line or tail.line, step=steps.newest(data, tail.step), is_read=True)
-
-
-def _last_lines(data: bytes) -> bytes:
-    return data if len(data) <= LINE_TAIL else data[-LINE_TAIL:].partition(b"\n")[2] or after_secret(data[-LINE_TAIL:])

@@ -1,7 +1,7 @@
 """Observes a job for `ascend-job top`: boards, reports, logs, processes and NPUs become one view.
 
-Looking wakes no process of the job. What costs is limited at each look, and done only for ranks that are shown, or
-for some of the others in turn.
+Observing wakes no process of the job. Expensive work is limited in each round, and done only for the ranks on the
+screen, and for some of the others in turn.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FEW: Final = 64  # ranks, whose logs are all read
 
 
 class Observer:
-    """Looks at one job, which may have parts on several nodes."""
+    """Observes one job, which may have parts on several nodes."""
 
     def __init__(self, job: FoundJob, environ: Mapping[str, str]) -> None:
         self._job, self._host = job, Host()
@@ -89,7 +89,7 @@ class Observer:
             ranks=ranks,
             now=now,
             place=self._place(),
-            cause=worst.seen.cause,
+            cause=f"{worst.seen.cause}{worst.seen.doubt}",
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),
             has_npus=self._has_npus,
@@ -101,7 +101,7 @@ class Observer:
         return screens.place(self._parts[0].seen)
 
     def _look_at_logs(self, now: float, shown: Collection[int]) -> None:
-        """Look at the logs, unless the disk has not responded since the last look."""
+        """Examine the logs, unless the disk has not responded since the last round."""
         if self._tail_thread and self._tail_thread.is_alive():
             return
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Collection
+from typing import Final, Optional
 
 import attrs
 
 from ascend_runner.board.reader import View
 from ascend_runner.job_tool.live.view import RankView, State
 from ascend_runner.job_tool.snapshot import Snapshot
-from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.members import Members
+from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.text import printable
 
 MOST_CELLS: Final = 96  # of the output over time
-STATES: Final = {
-    RankState.RUNNING: State.RUNNING,
-    RankState.SUCCEEDED: State.SUCCEEDED,
-    RankState.FAILED: State.FAILED,
-    RankState.STOPPED: State.STOPPED,
-    RankState.NOT_STARTED: State.NOT_STARTED,
-    RankState.NOT_KILLED: State.NOT_KILLED,
-}
-NAMED: Final = {state.value: shown for state, shown in STATES.items()}  # by the words of a report
 
 
 def of_board(view: View, gone: Collection[int]) -> list[RankView]:
@@ -33,7 +25,7 @@ def of_board(view: View, gone: Collection[int]) -> list[RankView]:
 
 
 def _of_record(rank: RankRecord, view: View) -> RankView:
-    state = STATES[rank.state]
+    state = State[rank.state.name]
     ending = rank.ending
     last = rank.started_after if rank.last_output_after is None else rank.last_output_after
     return RankView(
@@ -63,26 +55,21 @@ def _output(rank: RankRecord) -> tuple[int, ...]:
 
 def of_report(snapshot: Snapshot, node: str) -> list[RankView]:
     """Return the ranks of a job that has no board that can be read from here."""
-    return [_of_members(rank, snapshot, node) for rank in snapshot.ranks]
+    return [_of_members(rank_id, rank, snapshot, node) for rank_id, rank in snapshot.ranks.items()]
 
 
-def _of_members(rank: Mapping[str, object], snapshot: Snapshot, node: str) -> RankView:
-    rank_id = int(str(rank["rank_id"]))
-    state = State.ENDED if rank_id in snapshot.gone else NAMED.get(str(rank.get("state")), State.ENDED)
-    local_rank, pid = rank.get("local_rank"), rank.get("pid")
+def _of_members(rank_id: int, rank: Members, snapshot: Snapshot, node: str) -> RankView:
     return RankView(
         rank_id=rank_id,
-        state=state,
-        ending=_ending(rank.get("exit_code"), rank.get("signal")),
+        state=State.__members__.get(rank.text("state").upper(), State.ENDED),
+        ending=_ending(rank.whole("exit_code"), rank.whole("signal")),
         is_culprit=rank_id == snapshot.culprit,
-        name=printable(str(rank.get("name") or "")).replace("\t", " "),
+        name=printable(rank.text("name")).replace("\t", " "),
         node=printable(node),
-        pid=pid if isinstance(pid, int) else 0,
-        npu=local_rank if type(local_rank) is int and rank_id >= 0 else None,
+        pid=rank.whole("pid") or 0,
+        npu=rank.whole("local_rank") if rank_id >= 0 else None,
     )
 
 
-def _ending(exit_code: object, signum: object) -> str:
-    if isinstance(signum, int) and signum:
-        return signal_name(signum)
-    return str(exit_code) if isinstance(exit_code, int) and exit_code else ""
+def _ending(exit_code: Optional[int], signum: Optional[int]) -> str:
+    return signal_name(signum) if signum else str(exit_code or "")

@@ -10,7 +10,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.host.npu_watch import Figures
-from ascend_runner.supervision import behind, quiet
+from ascend_runner.supervision import odd_ranks
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
 
@@ -98,8 +98,8 @@ class JobView:
 def judged(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
     """Return ranks with the states that show only in comparison: quiet and behind."""
     running = [rank for rank in ranks if rank.state is State.RUNNING]
-    long_quiet = quiet.unusual({rank.rank_id: rank.quiet for rank in running if rank.quiet is not None})
-    far_behind = behind.unusual({rank.rank_id: rank.step for rank in running if rank.step is not None})
+    long_quiet = odd_ranks.quiet({rank.rank_id: rank.quiet for rank in running if rank.quiet is not None})
+    far_behind = odd_ranks.behind({rank.rank_id: rank.step for rank in running if rank.step is not None})
 
     def state(rank: RankView) -> State:
         if rank.state is not State.RUNNING:
@@ -131,7 +131,7 @@ def in_order(ranks: Sequence[RankView]) -> list[RankView]:
 
     Of ranks that have ended with the job, those come first that were behind.
     """
-    were_behind = behind.unusual(last_steps(ranks))
+    were_behind = odd_ranks.behind(last_steps(ranks))
 
     def key(rank: RankView) -> tuple[bool, int, bool, int]:
         place = _PLACES[rank.state] if rank.state in ODD else len(_PLACES)

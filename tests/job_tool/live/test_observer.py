@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -77,6 +78,15 @@ def test_runner_that_was_killed(start: Start) -> None:
     assert view.headline.startswith("runner killed ")
     assert re.search(r"\bpid \d+\b", view.cause)
     assert State.RUNNING not in {rank.state for rank in view.ranks}
+
+
+def test_failed_job(start: Start) -> None:
+    """The sentence above the table says how certain the cause is."""
+    start("[ $RANK = 1 ] && exit 7; exec sleep 100", ranks=2).finish()
+    with closing(Observer(jobs.find(None, os.environ), os.environ)) as observer:
+        view = observer.look(())
+
+    assert "rank 1 failed: exit status 7 (likely the cause)" == view.cause
 
 
 def test_job_of_which_only_the_logs_are_seen(start: Start, run_dir: Path) -> None:

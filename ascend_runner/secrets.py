@@ -29,8 +29,8 @@ NOT_NUMBERS: Final = frozenset({"AUTH", "KEY", "KEYS", "SESSION", "TOKEN", "TOKE
 NOT_SECRETS: Final = frozenset({"", "0", "1", "true", "false", "none", "null", "yes", "no"})
 FOLDERS: Final = frozenset({"PWD", "OLDPWD"})  # the shell's current and previous directory
 
-# A shell's reference to a variable or a command; a placeholder or a token of a vocabulary in brackets: "</s>".
-_HARMLESS: Final = r"\$[({A-Za-z_]|<[^<>]*>\Z|\[[^\[\]]*\]\Z|\{[^{}]*\}\Z"
+# A shell's reference to a variable or a command; an ellipsis; a placeholder or a token of a vocabulary in brackets.
+_HARMLESS: Final = r"\$[({A-Za-z_]|\.\.\.\Z|<[^<>]*>\Z|\[[^\[\]]*\]\Z|\{[^{}]*\}\Z"
 _QUOTED: Final = r"(?P<quote>\\?['\"])(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\\\n]))*)(?P=quote)"  # also JSON in JSON
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>[^\s'\"]*[^\s'\";&|),\]}}]))"  # without what ends it in a shell or a list
 _PROSE: Final = r"(?:and|are|as|expected|for|from|in|is|must|not|or|require[ds]?|to|was|were|with)\b"
@@ -92,7 +92,7 @@ _SHAPES: Final[Sequence[tuple[Sequence[str], str]]] = (
     (("://",), r"(?i)(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,256}:)[^\s/@]{1,1024}(?=@)"),
     (("Bearer", "Basic"), r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}"),
     (("?", "&"), r"(?P<before>[?&](?P<name>[\w.-]{1,100})=)(?P<bare>[^\s&#'\"]+)"),  # of a URL
-    (("-",), rf"(?P<before>-(?<![\w-]-)-?(?P<name>\w[\w-]{{0,99}})(?:=|[ \t]+(?!-|{_PROSE}))){_VALUE}"),
+    (("-",), rf"(?P<before>-(?<![\w-]-)-?(?P<name>\w[\w-]{{0,99}})(?:=|[ \t]+(?![-(]|{_PROSE}))){_VALUE}"),
     # An option in a list of arguments, as Python prints it.
     (("'-", '"-'), rf"(?P<before>(?P<mark>['\"])--?(?P<name>\w[\w-]{{0,99}})(?P=mark),\s{{0,4}}[bu]?)(?!.-){_QUOTED}"),
     (("=",), rf"(?P<before>(?<![\w-])(?P<name>[A-Z_][A-Z0-9_]{{0,99}})=){_VALUE}"),
@@ -177,6 +177,20 @@ class Masker:
     def data(self, data: bytes) -> bytes:
         """Return the end of a log without colors, and with every secret masked that is recognized by its shape."""
         return self.text(without_escapes(data.decode(errors="surrogateescape"))).encode(errors="surrogateescape")
+
+    def members(self, members: Mapping[str, object]) -> dict[str, object]:
+        """Return a JSON object with every secret masked: a text by the name of its member, else by its shape."""
+        return {
+            name: self.variables({name: value})[name] if isinstance(value, str) else self._value(value)
+            for name, value in members.items()
+        }
+
+    def _value(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, (list, tuple)):
+            return [self._value(item) for item in value]
+        return self.members(value) if isinstance(value, Mapping) else value
 
     def _variable(self, name: str, value: str) -> str:
         return self._hide(value, name) if is_secret(name, value) else self.text(value)

@@ -1,10 +1,26 @@
-"""Which ranks count as behind the others."""
+"""Which ranks count as unusually quiet, or as behind the others."""
 
 from __future__ import annotations
 
 import pytest
 
-from ascend_runner.supervision import behind
+from ascend_runner.supervision import odd_ranks
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unusual"),
+    [
+        ({}, ()),
+        ({0: 5000.0}, ()),
+        ({0: 0.0, 1: 0.0, 2: 10.0}, ()),
+        ({0: 0.0, 1: 0.0, 2: 10.1}, (2,)),
+        ({0: 30.0, 1: 30.0, 2: 95.0}, ()),
+        ({0: 1.0, 1: 5000.0, 2: 5000.0, 3: 5000.0}, ()),
+    ],
+)
+def test_quiet_ranks(seconds: dict[int, float], unusual: tuple[int, ...]) -> None:
+    """A rank is unusual if it is quiet for much longer than most; where only one rank writes, no other one is."""
+    assert frozenset(unusual) == odd_ranks.quiet(seconds)
 
 
 @pytest.mark.parametrize(
@@ -19,9 +35,9 @@ from ascend_runner.supervision import behind
         ({0: 5000, 1: 7, 2: 7}, ()),
     ],
 )
-def test_ranks_are_compared_with_the_median(steps: dict[int, int], unusual: tuple[int, ...]) -> None:
+def test_ranks_that_are_behind(steps: dict[int, int], unusual: tuple[int, ...]) -> None:
     """A rank is behind if most are ahead by more steps than ranks that print at different moments are apart."""
-    assert frozenset(unusual) == behind.unusual(steps)
+    assert frozenset(unusual) == odd_ranks.behind(steps)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +51,7 @@ def test_ranks_are_compared_with_the_median(steps: dict[int, int], unusual: tupl
 )
 def test_sentence(ranks: tuple[int, ...], words: str) -> None:
     """It has the distance of the last rank from the median of the others."""
-    assert words == behind.sentence(ranks, {0: 40, 1: 30, 2: 22})
+    assert words == odd_ranks.behind_sentence(ranks, {0: 40, 1: 30, 2: 22})
 
 
 @pytest.mark.parametrize(
@@ -44,4 +60,4 @@ def test_sentence(ranks: tuple[int, ...], words: str) -> None:
 )
 def test_sentence_about_a_job_that_is_over(ranks: tuple[int, ...], words: str) -> None:
     """It is in the past tense."""
-    assert words == behind.sentence(ranks, {0: 40, 1: 30, 2: 22}, is_over=True)
+    assert words == odd_ranks.behind_sentence(ranks, {0: 40, 1: 30, 2: 22}, is_over=True)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ascend_runner.plan.secrets import MASK, Masker, is_secret
+from ascend_runner.secrets import MASK, Masker, is_secret
 from tests.helpers.waiting import LIMIT
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN"
@@ -127,6 +127,7 @@ def test_secret_shapes(text: str, masked: str) -> None:
         "eos_token_id=[151645,151643]", "token_type_ids: torch.int64", "num_key_value_heads=123456", "auth::login1",
         "assert token == expected1", "InvalidToken: Signature did not match", "password=$PASSWORD", "password=None",
         "compass=abcdef123", "author: somebody1", "PATH=/usr/bin:/pat:/sk:/home", "Authorization: required by server",
+        "use env KEY=... COMMAND", "unknown option --hub-token (did you mean --hub-tokens?)",
     ],
 )  # fmt: skip
 def test_ordinary_text(text: str) -> None:

@@ -1,0 +1,56 @@
+"""What --checkpoint-dir accepts: a directory, or one that the training can create."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.errors import SettingsError
+from ascend_runner.preparation import checkpoint_dir
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Make a directory with a file and a link to nothing."""
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nothing")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("file", "is not a directory"),
+        ("link", "is not a directory"),
+        ("file/saved", "cannot be created: '{}/file' is not a directory"),
+        ("link/a/b", "cannot be created: '{}/link' is not a directory"),
+    ],
+)
+def test_what_cannot_become_a_directory_is_refused(folder: Path, name: str, sentence: str) -> None:
+    """The sentence names the path that is in the way."""
+    with pytest.raises(SettingsError) as refused:
+        checkpoint_dir.check(f"{folder}/{name}", pytest.fail)
+
+    assert f"--checkpoint-dir '{folder}/{name}' {sentence.format(folder)}" == str(refused.value)
+
+
+def test_directory_that_nobody_can_create_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be missing at the first checkpoint, hours after the start."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    checkpoint_dir.check(str(folder), pytest.fail)
+    with pytest.raises(SettingsError, match="is not writable"):
+        checkpoint_dir.check(f"{folder}/a/b", pytest.fail)
+
+
+def test_missing_directory_is_noted(folder: Path) -> None:
+    """A training creates it, or the name is wrong: the job starts, and the user can see it."""
+    notes: list[str] = []
+    for path in ("", str(folder), f"{folder}/a", f"{folder}/a/b"):
+        checkpoint_dir.check(path, notes.append)
+
+    assert [f"--checkpoint-dir '{folder}/{name}' does not exist yet" for name in ("a", "a/b")] == [
+        note.partition(";")[0] for note in notes
+    ]
