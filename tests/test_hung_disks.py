@@ -13,7 +13,7 @@ import pytest
 from ascend_runner.guardian import process_tree
 from tests.helpers import disk
 from tests.helpers.program import Program, Run
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import is_pending, wait_until
 
 TABLE = Path(__file__).parents[1] / "fixtures" / "valid" / "group_list_8_devices.json"
 MODULE = (sys.executable, "-I", "-m", "ascend_runner")  # -I: Python itself would look into the working directory
@@ -89,12 +89,6 @@ def test_disk_that_hangs_stops_no_job(program: Program, hung: disk.Disk) -> None
     assert 7 == run.finish()
     assert "ERROR rank " in run.screen
     assert re.search(r"WARNING events missing from '.*/log/job-events.jsonl': \d+ of \d+\n", run.screen)
-
-
-def is_pending(pid: int, signum: int) -> bool:
-    """Whether a process has not taken a signal yet (proc(5))."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return bool(int(status.partition("ShdPnd:")[2].split()[0], 16) & 1 << signum - 1)
 
 
 def is_hanging(run: Run) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from tests.helpers.program import WORKERS, Program, Run
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import is_pending, wait_until
 
 
 def start_held(program: Program, module: str, *command: str) -> Run:
@@ -40,6 +40,7 @@ def test_while_the_runner_imports(program: Program, module: str, signum: signal.
     """The signal stays pending until the runner handles it: no rank is started, and the status is 128 + S."""
     run = start_held(program, module, "/bin/sleep", "1000")
     run.send(signum)
+    wait_until(lambda: is_pending(run.runner_pid, signum))
     (program.folder / "go").touch()
 
     assert 128 + signum == run.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Callable, Final
 
 from ascend_runner.guardian import process_tree
@@ -22,3 +23,9 @@ def is_gone(pid: int) -> bool:
     """Whether a process has ended; it may still be a zombie."""
     found = process_tree.look(pid)
     return found is None or found.is_zombie
+
+
+def is_pending(pid: int, signum: int) -> bool:
+    """Whether a process has not taken a signal yet (proc(5))."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.partition("ShdPnd:")[2].split()[0], 16) & 1 << signum - 1)
