@@ -9,7 +9,7 @@ from typing import Final, Optional
 
 import ascend_runner
 from ascend_runner.job_tool import commands
-from ascend_runner.job_tool.log_lines import EVERYTHING
+from ascend_runner.job_tool.logs.log_lines import EVERYTHING
 from ascend_runner.platforms.node import LOCALHOST
 from ascend_runner.platforms.variables import HIGHEST_PORT
 from ascend_runner.settings import parsing

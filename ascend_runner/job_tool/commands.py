@@ -16,10 +16,13 @@ import attrs
 
 from ascend_runner.errors import AscendRunnerError, SettingsError, reason
 from ascend_runner.host import terminal
-from ascend_runner.job_tool import event_lines, jobs, logs, rank_stacks, screens, snapshot
-from ascend_runner.job_tool.jobs import FoundJob
-from ascend_runner.job_tool.log_lines import EVERYTHING, LineFilter
-from ascend_runner.job_tool.snapshot import Condition, Snapshot
+from ascend_runner.job_tool.job import jobs, snapshot
+from ascend_runner.job_tool.job.jobs import FoundJob
+from ascend_runner.job_tool.job.snapshot import Condition, Snapshot
+from ascend_runner.job_tool.logs import log_viewer
+from ascend_runner.job_tool.logs.log_lines import EVERYTHING, LineFilter
+from ascend_runner.job_tool.processes import rank_stacks
+from ascend_runner.job_tool.status import event_lines, screens
 from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.members import Members
 from ascend_runner.services import control
@@ -110,7 +113,7 @@ def events(options: Namespace) -> int:
 
 def report(options: Namespace) -> int:
     """Write the report of a job as an HTML file; of several nodes, also name the one that caused a failure."""
-    from ascend_runner.job_tool import html_reports  # noqa: PLC0415  jinja2, which no other command needs
+    from ascend_runner.job_tool.reports import html_reports  # noqa: PLC0415  jinja2, which no other command needs
 
     write_text(f"{html_reports.make(options)}\n")
     return DONE
@@ -121,7 +124,7 @@ def metrics(options: Namespace) -> int:
     if options.every is not None and options.textfile is None:
         raise SettingsError("--every requires --textfile")
     try:
-        from ascend_runner.job_tool import metric_outputs  # noqa: PLC0415  prometheus_client, of an optional extra
+        from ascend_runner.job_tool.metrics import metric_outputs  # noqa: PLC0415  prometheus_client, an extra
     except ModuleNotFoundError as error:
         raise _without_extra("metrics", error) from None
     job = jobs.find(options.job, options.environ)
@@ -158,7 +161,7 @@ def show_logs(options: Namespace) -> int:
     lines = options.lines
     if lines is None:
         lines = EVERYTHING if options.since is not None or options.grep else DEFAULT_LINES
-    query = logs.Query(
+    query = log_viewer.Query(
         ranks=options.ranks,
         since=None if options.since is None else time.time() - options.since,
         line_filter=LineFilter(lines=lines, pattern=options.grep),
@@ -166,7 +169,7 @@ def show_logs(options: Namespace) -> int:
         has_colors=terminal.has_colors(terminal.STDOUT, options.environ),
     )
     job = jobs.find(options.job, options.environ, may_be_any_part=True)
-    logs.LogViewer(jobs.parts(job), query, options.tell).run()
+    log_viewer.LogViewer(jobs.parts(job), query, options.tell).run()
     return DONE
 
 
@@ -200,7 +203,7 @@ def completion(options: Namespace) -> int:
 
 def batch(options: Namespace) -> int:
     """Run the commands of a file one after the other."""
-    from ascend_runner.job_tool import batch as batches  # noqa: PLC0415  half of all imports, with the options of jobs
+    from ascend_runner.job_tool.batch import batch as batches  # noqa: PLC0415  half of all imports, with the options of jobs
 
     table, exit_status = batches.run(options.file, options.environ, options.tell, keeps_going=options.keep_going)
     write_text(table)

@@ -11,10 +11,10 @@ from typing import Final
 
 from ascend_runner import tool
 from ascend_runner.errors import SettingsError
-from ascend_runner.job_tool import jobs
 from ascend_runner.job_tool.arguments import DEFAULT, PROGRAM, make_parser
 from ascend_runner.job_tool.commands import RefusedError
-from ascend_runner.job_tool.jobs import UnknownJobError
+from ascend_runner.job_tool.job import jobs
+from ascend_runner.job_tool.job.jobs import UnknownJobError
 from ascend_runner.settings.parsing import nearest
 
 HINT: Final = "see ascend-job list, or specify the log directory of the job"

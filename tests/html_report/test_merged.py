@@ -9,7 +9,7 @@ import pytest
 
 from ascend_runner.html_report import merged
 from ascend_runner.html_report.merged import MergedSources
-from ascend_runner.job_tool import report_folder
+from ascend_runner.job_tool.reports import report_folder
 from ascend_runner.merge import verdict
 from tests.helpers import node_folders
 from tests.html_report.conftest import Elements, write_table

@@ -10,7 +10,7 @@ from typing import Callable, Final
 
 import pytest
 
-from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.job.jobs import FoundJob
 from ascend_runner.job_tool.main import main
 from ascend_runner.services import run_folder
 from tests.helpers.program import Program, Run

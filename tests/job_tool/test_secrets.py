@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.board import reader
-from ascend_runner.job_tool import jobs
+from ascend_runner.job_tool.job import jobs
 from ascend_runner.job_tool.live.observer import Observer
 from ascend_runner.rank_table_tool import main as rank_tables
 from tests.helpers.planted import SECRETS, WORD

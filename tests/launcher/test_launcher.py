@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from ascend_runner.job_tool import jobs
+from ascend_runner.job_tool.job import jobs
 from ascend_runner.platforms.table import USUAL_PLACES
 from tests.helpers.job_files import contradictions
 from tests.helpers.program import Program, Run, run_to_end, sentence

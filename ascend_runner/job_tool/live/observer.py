@@ -18,13 +18,15 @@ from ascend_runner.errors import UnreadableError
 from ascend_runner.host import bounded, npu
 from ascend_runner.host.host import Host
 from ascend_runner.host.npu_watch import Figures
-from ascend_runner.job_tool import jobs, log_files, screens
-from ascend_runner.job_tool.jobs import FoundJob, UnknownJobError
+from ascend_runner.job_tool.job import jobs
+from ascend_runner.job_tool.job.jobs import FoundJob, UnknownJobError
 from ascend_runner.job_tool.live.log_tails import LogTails, Tail
 from ascend_runner.job_tool.live.npus import Npus
 from ascend_runner.job_tool.live.part import Part
 from ascend_runner.job_tool.live.view import JobView, RankView, judged
-from ascend_runner.job_tool.process_meter import Usage
+from ascend_runner.job_tool.logs import log_files
+from ascend_runner.job_tool.processes.process_meter import Usage
+from ascend_runner.job_tool.status import screens
 from ascend_runner.text import counted
 from ascend_runner.training import steps
 

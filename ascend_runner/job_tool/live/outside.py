@@ -15,8 +15,10 @@ import attrs
 
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import executables
-from ascend_runner.job_tool import event_lines, rank_stacks, snapshot
-from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.job import snapshot
+from ascend_runner.job_tool.job.jobs import FoundJob
+from ascend_runner.job_tool.processes import rank_stacks
+from ascend_runner.job_tool.status import event_lines
 from ascend_runner.text import printable
 
 LESS: Final = "less"

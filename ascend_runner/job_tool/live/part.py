@@ -11,12 +11,13 @@ import attrs
 
 from ascend_runner.board.reader import View
 from ascend_runner.host.host import Host
-from ascend_runner.job_tool import screens, snapshot
-from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.job import snapshot
+from ascend_runner.job_tool.job.jobs import FoundJob
+from ascend_runner.job_tool.job.snapshot import Condition, Snapshot
 from ascend_runner.job_tool.live import npus, rank_views
 from ascend_runner.job_tool.live.view import RankView
-from ascend_runner.job_tool.process_meter import ProcessMeter, Usage
-from ascend_runner.job_tool.snapshot import Condition, Snapshot
+from ascend_runner.job_tool.processes.process_meter import ProcessMeter, Usage
+from ascend_runner.job_tool.status import screens
 
 FINAL = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_KILLED})
 

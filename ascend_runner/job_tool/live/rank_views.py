@@ -8,8 +8,8 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.board.reader import View
+from ascend_runner.job_tool.job.snapshot import Snapshot
 from ascend_runner.job_tool.live.view import RankView, State
-from ascend_runner.job_tool.snapshot import Snapshot
 from ascend_runner.members import Members
 from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.supervision.events import signal_name

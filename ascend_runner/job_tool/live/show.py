@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
 from typing import Final
 
-from ascend_runner.job_tool.jobs import FoundJob
+from ascend_runner.job_tool.job.jobs import FoundJob
 from ascend_runner.job_tool.live.app import Actions, Top
 from ascend_runner.job_tool.live.observer import Observer
 from ascend_runner.job_tool.live.outside import Outside

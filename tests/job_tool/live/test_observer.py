@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from ascend_runner.job_tool import jobs
+from ascend_runner.job_tool.job import jobs
 from ascend_runner.job_tool.live.observer import Observer
 from ascend_runner.job_tool.live.view import JobView, State
 from tests.helpers.npu_tools import fake_npu_smi

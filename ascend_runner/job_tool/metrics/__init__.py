@@ -1,0 +1,1 @@
+"""What `ascend-job metrics` gives to Prometheus."""

@@ -1,0 +1,1 @@
+"""What the processes of the ranks do at this moment."""

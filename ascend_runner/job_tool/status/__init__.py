@@ -1,0 +1,1 @@
+"""What `ascend-job status`, `list` and `events` show."""

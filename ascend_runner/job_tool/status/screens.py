@@ -1,0 +1,254 @@
+"""Formats jobs for `ascend-job`, as text and as JSON. Pure: snapshots and the time in, text out.
+
+Names, commands and sentences come from files that others may have written, so they are escaped.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final, Optional
+
+from ascend_runner.job_tool.job.snapshot import STATES, Condition, Snapshot
+from ascend_runner.job_tool.status import rank_rows
+from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.members import Members
+from ascend_runner.observations import cause_text
+from ascend_runner.secrets import Masker
+from ascend_runner.text import clock, columns, counted, duration, printable, rank_list, shown
+from ascend_runner.training import steps
+
+MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
+LABEL: Final = 12  # characters of the longest label, with a space
+RANK: Final = (  # members of a rank in the JSON
+    *("rank_id", "local_rank", "pid", "exit_code", "signal"),
+    *("log_path", "log_size", "log_lost", "last_line", "state"),
+)
+NOT_KNOWN: Final = {Condition.RUNNER_KILLED, Condition.UNKNOWN}  # when, or whether, it has ended
+
+
+def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
+    """Describe one job: "train: running, started 2026-11-22 09:47:36 +0800, 2 h 14 min ago", and more lines.
+
+    The lines about ranks, which end with their last output, have at most `width` characters.
+    """
+    job = snapshot.job
+    lines = [f"{job.name}: {headline(snapshot, now)}"]
+    lines += [f"  {label:{LABEL}}{shown(Masker().text(text))}" for label, text in _facts(snapshot, now) if text]
+    rows = rank_rows.in_order(snapshot, now)
+    if rows:
+        cells = [row.cells(snapshot, now) for row in rows[:MOST_RANKS]]
+        lines += ["", *(f"  {line}"[:width].rstrip() for line in columns(rank_rows.HEADS, cells))]
+    if len(rows) > MOST_RANKS:
+        lines.append(f"  and {rank_rows.states(rows[MOST_RANKS:])}")
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def jobs(snapshots: Sequence[Snapshot], now: float) -> str:
+    """List jobs, a line each."""
+    heads = ("job", "state", "pid", "started", "took", "logs")
+    rows = [
+        (
+            snapshot.job.name,
+            _state(snapshot),
+            str(snapshot.job.pid) if snapshot.is_alive else "",
+            clock(snapshot.job.began),
+            duration(_seconds(snapshot, now)) if snapshot.condition not in NOT_KNOWN else "",
+            snapshot.job.log_dir,
+        )
+        for snapshot in snapshots
+    ]
+    return "".join(f"{line}\n" for line in columns(heads, rows)) if rows else ""
+
+
+def document(snapshot: Snapshot) -> dict[str, object]:
+    """Return what `--json` prints of a job."""
+    job, report = snapshot.job, snapshot.report
+    return {
+        "job": job.name,
+        "job_id": job.job_id,
+        "condition": snapshot.condition.value,
+        "state": report.text("state") or None,
+        "status": report.number("status"),
+        "attempt": report.number("attempt"),
+        "cause": snapshot.cause or None,
+        "certainty": report.child("cause").text("certainty") or None,
+        "command": list(job.command),
+        "host": job.host,
+        "pid": job.pid,
+        "runner_pid": job.runner_pid,
+        "began": job.began,
+        "ended_at": report.text("ended_at") or None,
+        "conditions": report.members.get("conditions", []),
+        "last_step": _last_step(snapshot).members or None,
+        "last_checkpoint": report.members.get("last_checkpoint"),
+        "held_until": report.text("held_until") or None,
+        "limit_at": snapshot.limit_at,
+        "log_dir": job.log_dir,
+        "report": snapshot.spare_report or job.path("report", "json"),
+        "html": snapshot.html or None,
+        "events": job.path("events", "jsonl"),
+        "problem": Masker().text(snapshot.why) or None,
+        "ranks": [{name: rank.members.get(name) for name in RANK} for rank in snapshot.ranks.values()],
+    }
+
+
+def headline(snapshot: Snapshot, now: float) -> str:
+    """Describe the state of a job: "running, started 2026-11-22 09:47:36 +0800, 2 h 14 min ago"."""
+    job, state, took = snapshot.job, snapshot.report.text("state"), duration(_seconds(snapshot, now))
+    if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is None:
+        last = f"; the last state in its report is {state}" if state else ""
+        return f"cannot tell from here whether it is running on {job.host}{last}"
+    if snapshot.condition is Condition.UNKNOWN:
+        return f"ended; the reason is unknown; started {clock(job.began)}"
+    if snapshot.condition is Condition.RUNNER_KILLED:
+        when = f"started {clock(job.began)}"
+        return f"{snapshot.condition.value} (last state: {state or _phase(snapshot)}), {when}"
+    if snapshot.condition is Condition.RUNNING:
+        return f"{state or 'running'}, started {clock(job.began)}, {took} ago"
+    status = snapshot.report.number("status")
+    how = f" (exit status {status:.0f})" if status else ""
+    return f"{state}{how} after {took}, ended {_ended(snapshot)}"
+
+
+def place(snapshot: Snapshot) -> str:
+    """Describe the node of a job: "192.168.0.25, pod ma-job-5f2c-trainjob-0"."""
+    server, pod, host = snapshot.report.text("server_id"), snapshot.report.text("pod_name"), snapshot.job.host
+    return ", ".join(filter(None, (server, pod and f"pod {pod}", f"host {host}" if host != server else "")))
+
+
+def _phase(snapshot: Snapshot) -> str:
+    return snapshot.board.phase.value if snapshot.board else "unknown"
+
+
+def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
+    job = snapshot.job
+    yield from _cause(snapshot)
+    yield "command", " ".join(map(shlex.quote, job.command))
+    yield "node", place(snapshot)
+    yield "runner", snapshot.pids if snapshot.is_alive else ""
+    held_until = snapshot.report.moment("held_until") if snapshot.is_alive is not False else 0.0
+    yield "held", f"until {clock(held_until)}; ascend-job release {shlex.quote(job.name)} ends it" if held_until else ""
+    limit_at = snapshot.limit_at
+    if limit_at:
+        left = f"{duration(limit_at - now)} left" if limit_at > now else "reached"
+        yield "limit", f"{clock(limit_at)} ({left})"
+    yield "step", _step(snapshot, now)
+    yield from _conditions(snapshot)
+    yield "checkpoint", _checkpoint(snapshot, now)
+    yield "attempts", _attempts(snapshot)
+    yield "logs", job.log_dir
+    yield "report", snapshot.why or _report(snapshot)
+    yield "html", snapshot.html
+
+
+def _report(snapshot: Snapshot) -> str:
+    spare = snapshot.spare_report
+    return f"{spare} (could not be written beside the logs)" if spare else snapshot.job.path("report", "json")
+
+
+def _cause(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Describe why a job failed, with the certainty, as its last screen did."""
+    cause, ranks = snapshot.report.child("cause"), snapshot.report.children("ranks")
+    candidates = cause.wholes("candidates")
+    yield "cause", f"{snapshot.cause}{snapshot.doubt}"
+    yield "candidates", rank_list(candidates) if len(candidates) > 1 or cause.text("certainty") == "likely" else ""
+    for rank in ranks:
+        if rank.whole("rank_id") == cause.whole("rank_id") is not None:
+            finding = rank.child("finding")
+            yield "means", finding.text("meaning")
+            yield cause_text.explained(*map(finding.text, ("code", "code_kind", "code_meaning")))
+
+
+def _last_step(snapshot: Snapshot) -> Members:
+    """Return the last step: of the board or the report, with its time in seconds since the epoch, or of the logs.
+
+    A board has no loss, which is always that of the logs.
+    """
+    furthest = steps.furthest(snapshot.steps.values())
+    in_logs = {name: value for name, value in furthest._asdict().items() if _is_json(value)} if furthest else {}
+    if snapshot.board and snapshot.board.last_step:
+        return Members({"loss": in_logs.get("loss"), **snapshot.board.last_step})
+    last = snapshot.report.child("last_step")
+    return Members({**last.members, "at": last.moment("at")} if last.members else in_logs)
+
+
+def _is_json(value: object) -> bool:
+    """Whether JSON has this value: not infinity, nor what is not a number."""
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _step(snapshot: Snapshot, now: float) -> str:
+    """Describe the last step of a training, "1200 of 5000, 0.6 s per step, loss 2.31, 12 s ago", and slow ranks."""
+    last = _last_step(snapshot)
+    step, steps, seconds, loss, at = map(last.seconds, ("step", "steps", "seconds", "loss", "at"))
+    if step is None:
+        return ""
+    parts = (
+        f"{step:.0f} of {steps:.0f}" if steps else f"{step:.0f}",
+        f"{seconds:.3g} s per step" if seconds else "",
+        f"loss {loss:.4g}" if loss is not None else "",
+        f"{duration(max(0.0, now - at))} ago" if at else "",
+    )
+    return "; ".join(filter(None, (", ".join(filter(None, parts)), rank_rows.behind_others(snapshot))))
+
+
+def _conditions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Describe the conditions of the job, apart from its cause: a hang, a slow training, an unhealthy node."""
+    for one in snapshot.report.children("conditions"):
+        sentence, since = one.text("sentence"), one.moment("since")
+        if not snapshot.cause.startswith(sentence or "\n"):
+            yield one.text("condition"), f"{sentence}{f', since {clock(since)}' if since else ''}"
+
+
+def _checkpoint(snapshot: Snapshot, now: float) -> str:
+    """Describe the last checkpoint that ranks have reported: "step 1200, 12 min 5 s ago, /data/checkpoint-1200"."""
+    last = snapshot.report.child("last_checkpoint")
+    at, step, missing = last.moment("at"), last.whole("step"), last.wholes("missing")
+    parts = (
+        "" if step is None else f"step {step}",
+        f"{duration(max(0.0, now - at))} ago" if at else "",
+        f"without {counted(len(missing), 'rank')}" if missing else "",
+        last.text("path"),
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _attempts(snapshot: Snapshot) -> str:
+    """Describe the attempts of a job that is or was restarted: "3; the previous attempt failed: rank 2 failed: ..."."""
+    attempt, ended = snapshot.report.number("attempt"), snapshot.report.children("attempts")
+    is_restarting = snapshot.is_alive is not False and snapshot.report.text("state") == JobState.RESTARTING.value
+    if attempt is None or not (attempt or is_restarting):
+        return ""
+    failed = [why for why in map(cause_text.of_attempt, ended) if why]
+    whole = f"{snapshot.cause}{snapshot.doubt}"  # of a job that was ended later, it has that of the attempt
+    last = f"; the previous attempt failed: {failed[-1]}" if failed and not whole.endswith(failed[-1]) else ""
+    return f"{attempt + 1:.0f}{_next_attempt(ended[-1]) if is_restarting and ended else ''}{last}"
+
+
+def _next_attempt(failed: Members) -> str:
+    """Say when the attempt after a failed one begins: "; the next one starts at 2026-11-22 09:47:36 +0800"."""
+    at, delay = failed.moment("ended_at"), failed.seconds("delay")
+    return f"; the next one starts at {clock(at + delay)}" if at and delay else "; the next one starts now"
+
+
+def _state(snapshot: Snapshot) -> str:
+    """Describe the state of a job in a word or two: "running", "failed (1)", "runner killed"."""
+    status, state = snapshot.report.number("status"), snapshot.report.text("state")
+    if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is False:
+        return "ended"  # its report is gone
+    if snapshot.condition in NOT_KNOWN or state not in STATES:
+        return snapshot.condition.value
+    return f"{state} ({status:.0f})" if status else state
+
+
+def _seconds(snapshot: Snapshot, now: float) -> float:
+    """Return how long a job has taken so far, or until it ended."""
+    ended = 0.0 if snapshot.condition is Condition.RUNNING else snapshot.report.moment("ended_at")  # else an attempt's
+    return max(0.0, (ended or now) - snapshot.job.began)
+
+
+def _ended(snapshot: Snapshot) -> str:
+    ended = snapshot.report.moment("ended_at")
+    return clock(ended) if ended else "at an unknown time"

@@ -1,0 +1,295 @@
+"""The screens of `ascend-job`, made from snapshots."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+
+from ascend_runner.job_tool.job.jobs import FoundJob
+from ascend_runner.job_tool.job.snapshot import Snapshot
+from ascend_runner.job_tool.status import event_lines, screens
+from ascend_runner.members import Members
+from ascend_runner.text import clock
+from ascend_runner.training.steps import Step
+from tests.helpers.planted import WORD
+
+BEGAN: Final = 1_795_000_000.0
+JOB: Final = FoundJob(
+    job_id="train",
+    part="-node-1",
+    command=("python", "train.py", "--name", "a b"),
+    host="host-7",
+    pid_namespace="pid:[1]",
+    pid=4711,
+    started=1,
+    runner_pid=4712,
+    began=BEGAN,
+    log_dir="/nowhere/logs",
+    run_folder="/nowhere/run",
+    owner=0,
+)
+
+
+def rank(rank_id: int, state: str = "running", **members: object) -> dict[str, object]:
+    """Return a rank as the report has it."""
+    return {"rank_id": rank_id, "local_rank": rank_id, "pid": 5000 + rank_id, "state": state, **members}
+
+
+def running(*ranks: dict[str, object], **members: object) -> Snapshot:
+    """Return a job that is running."""
+    report = {"state": "running", "server_id": "10.0.0.1", "pod_name": "pod-1", "ranks": [*ranks], **members}
+    return Snapshot(job=JOB, is_alive=True, report=Members(report))
+
+
+def test_running_job() -> None:
+    """The screen fits into 80 columns and has the facts in a fixed order."""
+    logs = {0: (2048, BEGAN + 7190), 1: (1 << 30, BEGAN + 7199)}
+    seen = attrs.evolve(running(rank(0), rank(1)), logs=logs, gone=frozenset({1}), limit_at=BEGAN + 10800)
+    lines = screens.status(seen, BEGAN + 7200).splitlines()
+
+    assert lines[0].startswith("train-node-1: running, started ")
+    assert lines[0].endswith(", 2 h 0 min ago")
+    assert ["command", "node", "runner", "limit", "logs", "report"] == [line.split()[0] for line in lines[1:7]]
+    assert "  node        10.0.0.1, pod pod-1, host host-7" == lines[2]
+    assert "python train.py --name 'a b'" in lines[1]
+    assert ["1", "1", "5001", "ended", "1.0", "GiB"] == lines[-1].split()
+    assert max(map(len, lines)) <= 80
+
+
+def test_many_ranks() -> None:
+    """Ranks that have failed come first; the others are counted."""
+    seen = running(*(rank(number, "failed" if number in {700, 900} else "running") for number in range(1024)))
+    lines = screens.status(seen, BEGAN).splitlines()
+
+    assert ["700", "900", "0", "1"] == [line.split()[0] for line in lines[-screens.MOST_RANKS - 1 : -1]][:4]
+    assert "  and 1008 ranks running" == lines[-1]
+    assert len(lines) < 30
+
+
+def test_culprit() -> None:
+    """The rank that caused the failure comes before others that have failed; the HTML report is named if it exists."""
+    cause = {"rank_id": 5, "sentence": "rank 5 failed"}
+    seen = running(*(rank(number, "failed") for number in range(8)), state="failed", cause=cause)
+    lines = screens.status(attrs.evolve(seen, html="/logs/train-report.html"), BEGAN).splitlines()
+
+    assert ["5", "0", "1", "2", "3", "4", "6", "7"] == [line.split()[0] for line in lines[-8:]]
+    assert "  html        /logs/train-report.html" in lines
+    assert "  html" not in screens.status(seen, BEGAN)
+
+
+def test_ends_of_ranks() -> None:
+    """The table has the exit status of a rank, or the name of its signal."""
+    seen = running(rank(0, "failed", exit_code=7), rank(1, "stopped", signal=15), rank(2, "stopped", signal="x"))
+    ends = [" ".join(line.split()[3:]) for line in screens.status(seen, BEGAN).splitlines()[-3:]]
+
+    assert ["failed (exit status 7)", "stopped (SIGTERM)", "stopped"] == ends
+
+
+def test_odd_rank() -> None:
+    """A rank that has been quiet for much longer than the others comes first; lines end where the terminal does."""
+    ranks = [rank(number, last_line=f"step {number} " + "." * 100) for number in range(8)]
+    seen = attrs.evolve(
+        running(*ranks), logs={number: (1, BEGAN - (300 if number == 5 else 20)) for number in range(8)}
+    )
+    lines = screens.status(seen, BEGAN, 80).splitlines()[-8:]
+
+    assert ["5", "0", "1", "2", "3", "4", "6", "7"] == [line.split()[0] for line in lines]
+    assert "  5 min 0 s  step 5 " in lines[0]
+    assert {80} == set(map(len, lines))
+
+
+def test_rank_that_is_behind() -> None:
+    """A slow rank comes first and is named beside the step, also after its runner was killed."""
+    found = {number: Step(step=22 if number == 5 else 40) for number in range(8)}
+    seen = attrs.evolve(running(*map(rank, range(8))), steps=found)
+    died = attrs.evolve(seen, is_alive=False, gone=frozenset(range(8)))
+
+    for one, verb in ((seen, "is"), (died, "was")):
+        text = screens.status(one, BEGAN)
+        assert f"  step        40; rank 5 {verb} 18 steps behind the others\n" in text
+        assert ["5", "0", "1"] == [line.split()[0] for line in text.splitlines()[-8:]][:3]
+
+
+def test_ranks_of_a_runner_that_was_killed() -> None:
+    """A rank that nobody saw end has lasted until its last output, however late it is shown."""
+    at = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
+    seen = attrs.evolve(
+        running(rank(0, started_at=at)), is_alive=False, gone=frozenset({0}), logs={0: (2048, BEGAN + 65)}
+    )
+
+    assert ["ended", "1", "min", "5", "s", "2.0", "KiB"] == screens.status(seen, BEGAN + 600).splitlines()[-1].split()[
+        3:
+    ]
+
+
+def test_last_checkpoint() -> None:
+    """It has its step, its age and its place, and how many ranks have not saved it."""
+    at = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
+    seen = running(last_checkpoint={"at": at, "step": 1200, "path": "/ckpt", "ranks": [0], "missing": [1, 2]})
+
+    assert "  checkpoint  step 1200, 1 min 5 s ago, without 2 ranks, /ckpt\n" in screens.status(seen, BEGAN + 65)
+
+
+@pytest.mark.parametrize("state", ["holding", "restarting"])
+def test_time_of_a_job_between_attempts(state: str) -> None:
+    """It goes on after the end of an attempt, and a hold that has died with its runner has no end to wait for."""
+    at = datetime.fromtimestamp(BEGAN + 2).astimezone().isoformat()
+    seen = running(state=state, ended_at=at, held_until=at)
+
+    assert ", 1 min 5 s ago\n" in screens.status(seen, BEGAN + 65)
+    assert "  1 min 5 s  " in screens.jobs([seen], BEGAN + 65)
+    assert "held" in screens.status(seen, BEGAN)
+    assert "held" not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
+
+
+def test_attempts() -> None:
+    """A job that was restarted says how often, and why last, unless the line of the cause does."""
+    causes = ({"sentence": "a hang"}, {"sentence": "rank 3 failed", "certainty": "likely"})
+    members = {"attempt": 2, "attempts": [{"cause": cause} for cause in causes]}
+    failed = "the previous attempt failed: rank 3 failed (likely the cause)"
+    seen = running(**members)
+    ended = running(**members, cause={"sentence": f"stopped by SIGTERM; {failed}"})
+
+    assert f"  attempts    3; {failed}\n" in screens.status(seen, BEGAN)
+    assert "  attempts    3\n" in screens.status(ended, BEGAN)
+
+
+@pytest.mark.parametrize(
+    ("delay", "words"), [(20.0, f"2; the next one starts at {clock(BEGAN + 22)}"), (0.0, "2; the next one")]
+)
+def test_next_attempt(delay: float, words: str) -> None:
+    """A job that waits for its restart says how many attempts there were, and when the next one starts."""
+    ended_at = datetime.fromtimestamp(BEGAN + 2).astimezone().isoformat()
+    failed = {"cause": {"sentence": "rank 3 failed"}, "ended_at": ended_at, "delay": delay}
+    seen = running(state="restarting", attempt=1, attempts=[failed, failed], cause={"sentence": "rank 3 failed"})
+
+    assert f"  attempts    {words}" in screens.status(seen, BEGAN)
+    assert "next" not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
+
+
+@pytest.mark.parametrize(
+    ("is_alive", "state", "words"),
+    [
+        (True, "preparing", "preparing, started "),
+        (False, "running", "runner killed (last state: running)"),
+        (
+            None,
+            "running",
+            "cannot tell from here whether it is running on host-7; the last state in its report is running",
+        ),
+        (None, "", "cannot tell from here whether it is running on host-7\n"),
+        (False, "", "ended; the reason is unknown"),
+        (False, "succeeded", "succeeded after "),
+        (None, "failed", "failed (exit status 7) after "),
+        (True, "stopped", "stopped (exit status 7) after "),
+    ],
+)
+def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
+    """The first line tells the state from what is known."""
+    status = None if state in {"succeeded", "running", "preparing"} else 7
+    seen = Snapshot(job=JOB, is_alive=is_alive, report=Members({"state": state, "status": status}))
+
+    assert f"train-node-1: {words}" in screens.status(seen, BEGAN)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"state": "running", "attempt": 0, "event": "all_started"}, "running     all ranks have started"),
+        (
+            {
+                "state": "restarting",
+                "attempt": 1,
+                "event": "ended",
+                "sentence": "x",
+                "verdict": "restart",
+                "delay": 10.0,
+            },
+            "restarting  attempt 2: x; restart in 10 s",
+        ),
+        (
+            {"state": "stopped", "attempt": 0, "event": "stop_requested", "signum": 15},
+            "stopped     stop requested (SIGTERM)",
+        ),
+        (
+            {"state": "failed", "attempt": 0, "event": "stop_requested", "signum": 15, "sentence": "rank 0 failed"},
+            "failed      rank 0 failed; released by SIGTERM",
+        ),
+        (
+            {"state": "failed", "attempt": 0, "event": "released", "sentence": "rank 0 failed"},
+            "failed      rank 0 failed; released because the waiting time is over",
+        ),
+        ({"state": "preparing", "attempt": 1, "event": "delay_over"}, "preparing   preparing attempt 2"),
+        (
+            {
+                "state": "running",
+                "attempt": 0,
+                "event": "checkpoint_over",
+                "checkpoint": "checkpoint at step 7 by rank 0",
+            },
+            "running     the ranks continue (checkpoint at step 7 by rank 0)",
+        ),
+        (
+            {"state": "running", "attempt": 0, "event": "limit-changed", "limit": 7200.0},
+            "running     the time limit of the job is now 2 h 0 min after the start",
+        ),
+        (
+            {"state": "restarting", "attempt": 0, "event": "ended", "verdict": "restart", "delay": float("inf")},
+            "restarting  all ranks have succeeded",
+        ),
+        ({"state": "dancing", "attempt": 0, "event": "dance_begun", "steps": 7}, "dancing     dance begun, steps 7"),
+    ],
+)
+def test_lines_of_events(tmp_path: Path, data: dict[str, object], expected: str) -> None:
+    """An event of a newer runner is shown as it is; a line that is cut off is not shown."""
+    line = json.dumps({"time": datetime.fromtimestamp(BEGAN).astimezone().isoformat(), "data": data}) + "\n"
+    job = attrs.evolve(JOB, log_dir=str(tmp_path), part="")
+    Path(job.path("events", "jsonl")).write_text(line + line[:-10])
+    (shown,) = event_lines.lines(job, follows=False)
+
+    assert shown.startswith(f"{clock(BEGAN)}  ")
+    assert " ".join(shown.split()).endswith(" ".join(expected.split()))
+
+
+def test_cause_is_as_uncertain_as_on_the_last_screen() -> None:
+    """The line of the cause says how certain it is, and the next lines what it means, unless no rank is its rival."""
+    finding = {
+        "meaning": "killed by SIGKILL",
+        "code": "EI0006",
+        "code_kind": "usually caused by a peer",
+        "code_meaning": "no peer",
+    }
+    cause = {"rank_id": 2, "sentence": "rank 2 failed", "certainty": "open", "candidates": [1, 2]}
+    seen = running(rank(1, "stopped"), rank(2, "failed", finding=finding), state="failed", cause=cause)
+
+    assert [
+        "  cause       rank 2 failed (cause unclear)",
+        "  candidates  ranks 1, 2",
+        "  means       killed by SIGKILL",
+        "  code        EI0006 (usually caused by a peer): no peer",
+    ] == screens.status(seen, BEGAN).splitlines()[1:5]
+    assert "open" == screens.document(seen)["certainty"]
+
+    alone = running(rank(2, "failed"), state="failed", cause={**cause, "candidates": []})
+
+    assert "  cause       rank 2 failed" == screens.status(alone, BEGAN).splitlines()[1]
+
+
+def test_secret_in_a_problem() -> None:
+    """The path of a report that cannot be read may have one."""
+    seen = attrs.evolve(running(), why=f"cannot read 'http://user:{WORD}@host/x': not found")
+
+    assert WORD not in f"{screens.status(seen, BEGAN)}{screens.document(seen)}"
+
+
+def test_cause_is_not_repeated_as_a_condition() -> None:
+    """A hang that has ended the job is its cause, no present condition."""
+    hang = {"condition": "hanging", "sentence": "no output", "since": "2026-11-22T09:47:36+08:00"}
+
+    assert "hanging" in screens.status(running(conditions=[hang]), BEGAN)
+    assert "hanging" not in screens.status(running(conditions=[hang], cause={"sentence": "no output, likely"}), BEGAN)
