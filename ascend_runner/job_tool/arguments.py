@@ -10,6 +10,7 @@ from typing import Final, Optional
 import ascend_runner
 from ascend_runner.job_tool import commands
 from ascend_runner.job_tool.logs.log_lines import EVERYTHING
+from ascend_runner.job_tool.processes import rank_stacks
 from ascend_runner.platforms.node import LOCALHOST
 from ascend_runner.platforms.variables import HIGHEST_PORT
 from ascend_runner.settings import parsing
@@ -64,9 +65,7 @@ def _add_viewers(add: Adder) -> None:
     for command in (status, listed):
         command.add_argument("--json", action="store_true", help="print JSON")
     _add_logs(add("logs", commands.show_logs, "show the logs of the ranks of a job", "train -f -r 0,5"))
-    stacks = add("stacks", commands.stacks, "print the current stacks of a job's ranks, outliers first", "train -r 0-7")
-    _add_job(stacks)
-    _add_ranks(stacks)
+    _add_stacks(add("stacks", commands.stacks, "show where the ranks are, and which one the others wait for", "train"))
     events = add("events", commands.events, "show each change of the state of a job", "-f train")
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
@@ -95,6 +94,15 @@ def _add_logs(command: ArgumentParser) -> None:
     text = "show only the lines of the last DURATION, such as 10m, according to the times in them"
     command.add_argument("--since", metavar="DURATION", type=duration, help=text)
     command.add_argument("--grep", metavar="PATTERN", type=pattern, help="show only the lines that match")
+
+
+def _add_stacks(command: ArgumentParser) -> None:
+    _add_job(command)
+    _add_ranks(command)
+    text = "compare the ranks for at most DURATION, until one stands out; 0 for a single look"
+    default = rank_stacks.COMPARED
+    help_text = f"{text} (default: {default:g}s)"
+    command.add_argument("--for", dest="seconds", metavar="DURATION", type=duration, default=default, help=help_text)
 
 
 def _add_metrics(command: ArgumentParser) -> None:

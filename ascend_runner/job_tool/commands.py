@@ -27,7 +27,7 @@ from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.members import Members
 from ascend_runner.services import control
 from ascend_runner.services.control import Message
-from ascend_runner.text import printable, rank_list
+from ascend_runner.text import duration, printable, rank_list
 from ascend_runner.tool import write_text
 
 DONE: Final = 0
@@ -188,9 +188,10 @@ def stacks(options: Namespace) -> int:
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise RefusedError(f"{rank_list(missing)} of {job.name} {verb} not running")
-    title = f"stacks of {rank_list(wanted)}, outliers first:"
     pids = {rank_id: found[rank_id] for rank_id in wanted}
-    write_text(rank_stacks.text(pids, title, options.environ.get("PATH", os.defpath)) + "\n")
+    if options.seconds and terminal.columns(terminal.STDERR):
+        options.tell(f"comparing the stacks for up to {duration(options.seconds)} ...")
+    write_text(rank_stacks.text(pids, options.environ.get("PATH", os.defpath), options.seconds) + "\n")
     return DONE
 
 

@@ -53,7 +53,7 @@ def suspects(groups: Sequence[StackGroup]) -> tuple[StackGroup, ...]:
     """
     if len(groups) == 2:  # noqa: PLR2004  it and the others
         return tuple(groups[:1]) if len(groups[0].rank_ids) < len(groups[1].rank_ids) else ()
-    elsewhere = tuple(one for one in groups if not _is_in_collective(one))
+    elsewhere = tuple(one for one in groups if not is_in_collective(one))
     ranks, total = (sum(len(one.rank_ids) for one in part) for part in (elsewhere, groups))
     is_known = all(one.frames for one in elsewhere)
     return elsewhere if is_known and len(elsewhere) <= MOST_SUSPECTS and 2 * ranks < total else ()
@@ -78,7 +78,7 @@ def outlier(groups: Sequence[StackGroup]) -> str:
     return printable(f"{' or '.join(names)}; the other {count} ranks are in {usual}")
 
 
-def _is_in_collective(group: StackGroup) -> bool:
+def is_in_collective(group: StackGroup) -> bool:
     """Whether the innermost frames of a group have a call that waits for other ranks."""
     return any(re.match(_COLLECTIVE, frame) for frame in group.frames[:INNERMOST])
 

@@ -83,7 +83,7 @@ def test_screen_and_keys(tmux: Tmux) -> None:
     tmux.run("send-keys", "q")
     tmux.wait_for("8 ranks: 1 quiet, 7 running")
     tmux.run("send-keys", "s")
-    tmux.wait_for("stacks, outliers first:")
+    tmux.wait_for("stacks of ranks 0-7, outliers first:")
     tmux.run("send-keys", "q")
     tmux.wait_for("8 ranks: 1 quiet, 7 running")
     tmux.run("resize-window", "-x", "160", "-y", "40")

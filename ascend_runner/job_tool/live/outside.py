@@ -52,8 +52,9 @@ class Outside:
         found = rank_stacks.leaders(snapshot.take(self.job))
         if not found:
             return f"no rank of {self.job.name} is running on this machine"
-        print("reading the stacks ...", flush=True)  # noqa: T201  on the normal screen, which the user sees meanwhile
-        text = rank_stacks.text(found, "stacks, outliers first:", self.environ.get("PATH", os.defpath))
+        note = f"comparing the stacks for up to {rank_stacks.COMPARED:g} s ..."
+        print(note, flush=True)  # noqa: T201  on the normal screen, which the user sees meanwhile
+        text = rank_stacks.text(found, self.environ.get("PATH", os.defpath), rank_stacks.COMPARED)
         return self._show(text)
 
     def events(self, _rank_id: int) -> str:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 
+import pytest
+
+from ascend_runner.diagnosis import stack_groups
+from ascend_runner.diagnosis.finding import StackGroup
+from ascend_runner.diagnosis.stack_groups import ProcessStack, RankStack
 from ascend_runner.job_tool.job.snapshot import Snapshot
-from ascend_runner.job_tool.processes.rank_stacks import leaders
+from ascend_runner.job_tool.processes.rank_stacks import compared, leaders
 from ascend_runner.members import Members
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
@@ -25,17 +31,20 @@ elsewhere() if os.environ["RANK"] == "2" else in_collective()
 
 
 def test_outlier_comes_first(program: Program, start: Start, tool: Tool) -> None:
-    """Equal stacks are shown once; ranks can be chosen; the ranks go on."""
+    """Equal stacks are shown once; ranks can be chosen; the ranks go on. One that stays elsewhere is named."""
     (program.folder / "train.py").write_text(SCRIPT)
     run = start(f"exec {program.python} {program.folder}/train.py", ranks=3)
     run.wait_for("begun", times=3)
-    wait_until(lambda: all(name in tool("stacks")[1] for name in ("elsewhere (train.py:", "in_collective (train.py:")))
-    (status, screen), chosen, wrong = tool("stacks"), tool("stacks", "-r", "0,1"), tool("stacks", "-r", "0,7,8")
+    look, places = ("stacks", "--for", "0"), ("elsewhere (train.py:", "in_collective (train.py:")
+    wait_until(lambda: all(place in tool(*look)[1] for place in places))
+    (status, screen), chosen, wrong = tool(*look), tool(*look, "-r", "0,1"), tool(*look, "-r", "0,7,8")
+    compared_ranks = tool("stacks", "--for", "1h")[1]
     run.send(signal.SIGTERM)
     run.finish()
 
     assert 0 == status
     assert screen.startswith("stacks of ranks 0-2, outliers first:\n  rank 2 (")
+    assert compared_ranks.startswith("rank 2 stood out at 6 of 6 looks")
     assert screen.index("elsewhere") < screen.index("ranks 0, 1 (") < screen.index("in_collective")
     assert (True, False) == ("in_collective" in chosen[1], "elsewhere" in chosen[1])
     assert (2, "ascend-job: job has no ranks 7, 8 on this node; it has ranks 0-2\n") == wrong
@@ -50,6 +59,38 @@ def test_stacks_of_a_rank_that_has_ended(start: Start, tool: Tool) -> None:
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
+
+
+def look(*slow: int, early: tuple[int, ...] = ()) -> tuple[StackGroup, ...]:
+    """Return a look at 8 ranks: some still compute, and the others wait; or some wait already, and the others compute.
+
+    Without any, all compute.
+    """
+    step, waiting = "step (train.py:3)", "all_reduce (train.py:7)"
+    few, most = (step, waiting) if slow else (waiting, step)
+    frames = {rank_id: few if rank_id in {*slow, *early} else most for rank_id in range(8)}
+    return stack_groups.group(
+        [RankStack(rank_id, (ProcessStack(state="running", frames=(frame,)),)) for rank_id, frame in frames.items()]
+    )
+
+
+COMPARISONS = [
+    pytest.param([look(5)] * 2, "", id="a few looks say nothing"),
+    pytest.param([look(5), look(), look(early=(6,))] * 3, "rank 5 stood out at 3 of 9 looks", id="slow"),
+    pytest.param([look(early=(6,))] * 9, "no rank stood out at 9 looks", id="first in the collective"),
+    pytest.param([look(rank_id) for rank_id in range(8)], "no rank stood out at 8 looks", id="each one once"),
+    pytest.param([look(5), look(5, 6), look(5), look()], "rank 5 stood out at 3 of 4 looks", id="also another one"),
+    pytest.param([look(2, 3)] * 3, "ranks 2, 3 stood out at 3 of 3 looks", id="two"),
+]
+
+
+@pytest.mark.parametrize(("looks", "expected"), COMPARISONS)
+def test_rank_that_the_others_wait_for(looks: Sequence[tuple[StackGroup, ...]], expected: str) -> None:
+    """A rank is named if it is often the one that the others wait for; one that waits for the others is not."""
+    verdict, groups = compared(looks)
+
+    assert expected == verdict.partition(", and ")[0]
+    assert "rank 5" not in verdict or (5,) == groups[0].rank_ids
 
 
 def test_pids_of_other_processes() -> None:
