@@ -35,27 +35,27 @@ def make_folder(path: str) -> None:
     Raises:
         OutputError: The directory cannot be created, or must not be used.
     """
-    _refuse_foreign(path)  # before the first mkdir: it could create a directory at the other end of a symlink
+    refuse_foreign(path)  # before the first mkdir: it could create a directory at the other end of a symlink
     try:
         _make_missing(path)
     except OSError as error:
         raise OutputError(f"cannot create the directory {error.filename!r}: {reason(error)}") from error
 
-    _refuse_foreign(path)
+    refuse_foreign(path)
 
 
-def check_folder(path: str) -> None:
-    """Check that a directory can be made, as far as that is known without making anything; permissions are not checked.
+def refuse_foreign(path: str) -> None:
+    """Refuse symlinks and other users' files at each step of `path` whose parent directory is world-writable.
 
     Raises:
-        OutputError: The directory must not be used, or a file is in its place.
+        OutputError: There is one.
     """
-    _refuse_foreign(path)
     step = os.path.abspath(path)
-    while not os.path.lexists(step):
-        step = os.path.dirname(step)
-    if not os.path.isdir(step):
-        raise OutputError(f"cannot create the directory {path!r}: {step!r} is not a directory")
+    above = os.path.dirname(step)
+    while step != above:
+        if _is_writable_by_all(above):
+            _refuse_foreign_file(step, above)
+        step, above = above, os.path.dirname(above)
 
 
 def open_new_log(path: str) -> int:
@@ -64,7 +64,7 @@ def open_new_log(path: str) -> int:
     Raises:
         OutputError: The file cannot be created, or it is not a regular file.
     """
-    _refuse_foreign(path)
+    refuse_foreign(path)
     found = _lstat(path)
     if found is not None and not stat.S_ISREG(found.st_mode):
         kind = "a symlink" if stat.S_ISLNK(found.st_mode) else "a directory or device"
@@ -83,7 +83,7 @@ def reopen_log(path: str) -> int:
     Raises:
         OutputError: The file cannot be opened, or must not be used.
     """
-    _refuse_foreign(path)
+    refuse_foreign(path)
     try:
         return os.open(path, LOG_FLAGS, FILE_MODE)
     except OSError as error:
@@ -97,7 +97,7 @@ def open_lock(path: str) -> int:
         OutputError: It must not be used.
         OSError: It cannot be opened.
     """
-    _refuse_foreign(path)
+    refuse_foreign(path)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE)
 
 
@@ -123,7 +123,7 @@ def write_atomically(path: str, data: bytes, mode: int = FILE_MODE) -> None:
     Raises:
         OutputError: The file cannot be written; nothing is left behind.
     """
-    _refuse_foreign(path)
+    refuse_foreign(path)
     try:
         if not _has_content(path, data):
             _replace(path, data, mode)
@@ -260,16 +260,6 @@ def _keep_earlier(path: str) -> None:
     except OSError:
         os.unlink(earlier)
         raise
-
-
-def _refuse_foreign(path: str) -> None:
-    """Refuse symlinks and other users' files at each step of `path` whose parent directory is world-writable."""
-    step = os.path.abspath(path)
-    above = os.path.dirname(step)
-    while step != above:
-        if _is_writable_by_all(above):
-            _refuse_foreign_file(step, above)
-        step, above = above, os.path.dirname(above)
 
 
 def _refuse_foreign_file(path: str, above: str) -> None:

@@ -7,12 +7,11 @@ from typing import Final
 
 import attrs
 
-from ascend_runner import files
 from ascend_runner.check.context import CheckContext, Findings
 from ascend_runner.engines.command import is_python, python_command
 from ascend_runner.engines.registry import MODULES
 from ascend_runner.errors import CommandError, OutputError
-from ascend_runner.host import bounded
+from ascend_runner.host import bounded, file_system
 from ascend_runner.host.executables import find_executable
 from ascend_runner.host.host import Host
 from ascend_runner.output import log_folder
@@ -143,7 +142,7 @@ def folders(context: CheckContext) -> Findings:
     plan = context.prepared.plan
     for folder in plan.folders if plan else ():
         try:
-            files.check_folder(folder)
+            file_system.check_folder(folder)
         except OutputError as failure:
             yield error(str(failure))
             return

@@ -1,10 +1,13 @@
-"""Determines the types of file systems, and the part of a path that exists."""
+"""Determines the types of file systems, the part of a path that exists, and whether the rest can be created."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 from typing import Final
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError
 
 NFS: Final = 0x6969  # statfs(2)
 TMPFS: Final = 0x01021994
@@ -23,3 +26,15 @@ def nearest(path: str) -> str:
     while not os.path.lexists(step):
         step = os.path.dirname(step)
     return step
+
+
+def check_folder(path: str) -> None:
+    """Check that a directory can be made, as far as that is known without making anything; permissions are not checked.
+
+    Raises:
+        OutputError: The directory must not be used, or a file is in its place.
+    """
+    files.refuse_foreign(path)
+    above = nearest(path)
+    if not os.path.isdir(above):
+        raise OutputError(f"cannot create the directory {path!r}: {above!r} is not a directory")

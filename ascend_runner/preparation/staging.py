@@ -9,7 +9,6 @@ from typing import Final
 
 import attrs
 
-from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, SettingsError, reason
 from ascend_runner.host import bounded, file_system
 from ascend_runner.plan.context import PlanContext
@@ -45,7 +44,7 @@ def stage_of(source: str, folder: str) -> Stage:
             raise SettingsError(f"cannot stage {source!r}: it is neither a directory nor a file")
         if not os.access(source, os.R_OK | (0 if stage.name else os.X_OK)):
             raise SettingsError(f"cannot stage {source!r}: permission denied")
-        files.check_folder(folder)
+        file_system.check_folder(folder)
         _refuse_itself(stage)
         _refuse_contents(stage)
     except OSError as error:

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import OutputError
+from ascend_runner.host import file_system
 from ascend_runner.plan.staging import Stage
 from ascend_runner.staging import data_sets
 from ascend_runner.staging.data_sets import Kind, Total
@@ -51,10 +52,7 @@ def check_room(stage: Stage, missing: Total) -> None:
         OSError: The file system does not give its size.
         OutputError: Less than a tenth of the file system would stay free.
     """
-    folder = stage.folder
-    while not os.path.exists(folder):
-        folder = os.path.dirname(folder)
-    disk = os.statvfs(folder)
+    disk = os.statvfs(file_system.nearest(stage.folder))
     free = disk.f_bavail * disk.f_frsize - missing.room
     if missing.size and disk.f_blocks and free < LEAST_FREE * disk.f_blocks * disk.f_frsize:
         share = max(0.0, free / (disk.f_blocks * disk.f_frsize))
