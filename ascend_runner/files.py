@@ -170,12 +170,13 @@ def remove(*paths: str) -> None:
 
 
 def read_end(path: str, size: int) -> bytes:
-    """Return the last `size` bytes of a file; b"" if it cannot be read or is a symlink."""
+    """Return the last `size` bytes of a file; b"" if it cannot be read or is not a regular file, such as a symlink."""
     try:
         fd = os.open(path, READ_FLAGS)
         with open(fd, "rb") as file:
-            file.seek(max(0, os.fstat(fd).st_size - size))
-            return file.read(size)
+            status = os.fstat(fd)
+            file.seek(max(0, status.st_size - size))
+            return file.read(size) if stat.S_ISREG(status.st_mode) else b""
     except OSError:
         return b""
 

@@ -17,6 +17,7 @@ from ascend_runner.board.reader import LARGEST_PID, View
 from ascend_runner.errors import UnreadableError
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
+from ascend_runner.job_tool.job import log_end
 from ascend_runner.job_tool.job.jobs import FoundJob, UnknownJobError, with_its_logs
 from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.members import Members
@@ -27,7 +28,6 @@ from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
-LINE_END: Final = 4096  # bytes of a log that have its last line
 LOG_ENDS: Final = 1 << 18  # bytes of all logs that are read for their last steps
 RUNNING: Final = "running"  # the state of a rank
 ENDED: Final = "ended"  # likewise, if its process has ended since the report was written
@@ -249,24 +249,17 @@ def _with_log_ends(seen: Snapshot) -> Snapshot:
     ends = dict(_log_ends(seen))
     return attrs.evolve(
         seen,
-        last_lines={rank_id: _last_line(end) for rank_id, end in ends.items()},
+        last_lines={rank_id: log_end.last_line(end) for rank_id, end in ends.items()},
         steps={rank_id: step for rank_id, end in ends.items() if (step := steps.newest(end)) != steps.NO_STEP},
     )
 
 
 def _log_ends(seen: Snapshot) -> Iterator[tuple[int, bytes]]:
     """Yield the end of the log of each rank."""
-    size = max(LINE_END, LOG_ENDS // max(1, len(seen.ranks)))
+    size = max(log_end.LINE, LOG_ENDS // max(1, len(seen.ranks)))
     for rank_id, path in _log_paths(seen):
         with suppress(ValueError):  # a NUL or half of a surrogate pair in the name
-            end = files.read_end(path, size)
-            lines = end.partition(b"\n")[2] if len(end) == size else end  # the first line may be cut off
-            yield rank_id, lines or end
-
-
-def _last_line(end: bytes) -> str:
-    """Return the last line without secrets; one that fills LINE_END has not been read from its beginning."""
-    return "".join(reader.last_line(end[-LINE_END:], len(end) + (len(end) >= LINE_END)))
+            yield rank_id, log_end.read(path, size)
 
 
 def _existing(path: str) -> str:

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import itertools
 import os
-import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Callable, Final, Optional
 
 import attrs
 
-from ascend_runner import files
-from ascend_runner.board import reader
+from ascend_runner.job_tool.job import log_end
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
 
 MOST_EXAMINED: Final = 256  # logs each time, besides those that are shown
 MOST_READ: Final = 32  # likewise
 FIRST_TAIL: Final = 1 << 16  # bytes of a log that is read for the first time, and at most at any time
-LINE_TAIL: Final = 1 << 12  # bytes that have the last line
 
 
 @attrs.frozen(kw_only=True)
@@ -76,20 +73,8 @@ class LogTails:
 
 
 def _read(path: str, tail: Tail, old_size: Optional[int]) -> Tail:
-    """Return a tail with what was written since the log had the old size.
-
-    Raises:
-        OSError: The log cannot be read.
-    """
-    fd = os.open(path, files.READ_FLAGS)
-    with open(fd, "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return tail
-        grown = FIRST_TAIL if old_size is None or old_size > tail.size else tail.size - old_size + LINE_TAIL
-        start = max(0, tail.size - min(grown, FIRST_TAIL))
-        file.seek(start)
-        data = file.read(tail.size - start)
-    if start:
-        data = data.partition(b"\n")[2] or reader.after_secret(data)
-    line = "".join(reader.last_line(data[-LINE_TAIL:], len(data))).strip()
-    return attrs.evolve(tail, line=line or tail.line, step=steps.newest(data, tail.step), is_read=True)
+    """Return a tail with what was written since the log had the old size, if the log can be read."""
+    grown = FIRST_TAIL if old_size is None or old_size > tail.size else tail.size - old_size + log_end.LINE
+    end = log_end.read(path, min(grown, FIRST_TAIL))
+    line = log_end.last_line(end).strip() or tail.line
+    return attrs.evolve(tail, line=line, step=steps.newest(end, tail.step), is_read=bool(end) or not tail.size)

@@ -23,7 +23,7 @@ from ascend_runner.job_tool.job import jobs, snapshot
 from ascend_runner.job_tool.job.jobs import FoundJob
 from ascend_runner.job_tool.job.snapshot import Condition
 from ascend_runner.job_tool.logs import log_files
-from ascend_runner.job_tool.reports import log_ends
+from ascend_runner.job_tool.reports import log_times
 from ascend_runner.job_tool.reports.node_reports import node_of
 from ascend_runner.members import Members
 from ascend_runner.merge.model import Job, Node
@@ -180,7 +180,7 @@ def _folder(path: str, found: Mapping[int, _Found], left_out: Sequence[str]) -> 
     nodes.update(_incomplete(nodes, parts))
     every = [*nodes.values(), *_missing(_count(reports), nodes, table)]
     job = Job(
-        nodes=tuple(log_ends.with_times(sorted(every, key=lambda node: node.number), reports, logs)),
+        nodes=tuple(log_times.with_times(sorted(every, key=lambda node: node.number), reports, logs)),
         places=_places(table, reports),
         addresses=_addresses(table),
     )
