@@ -100,7 +100,7 @@ def about_checkpoints(state: State) -> Iterator[tuple[Words, Event]]:
         yield CHECKPOINT, CheckpointRequested()
     if state.phase is Phase.CHECKPOINTING and state.checkpoint.is_being_sent:
         yield REACHED, AskedToSave(frozenset())
-        yield REACHED, AskedToSave(state.alive)
+        yield REACHED, AskedToSave(state.alive, can_report=state.alive)
     elif state.phase is Phase.CHECKPOINTING:
         yield from ((SAVED, Saved(rank_id)) for rank_id in sorted(state.checkpoint.unsaved))
 

@@ -106,7 +106,7 @@ class Manager:
         self._state, actions = machine.transition(self._state, event)
         self._requests.note(self._state.phase)
         if before is Phase.CHECKPOINTING is not self._state.phase:
-            self._requests.end(self._state.checkpoint, self._state.endings)
+            self._requests.end(self._state)
         is_stop_pending = self._state.phase is Phase.CHECKPOINTING and self._state.cause is not cause
         if self._state.phase is before is Phase.TERMINATING and (
             isinstance(event, DeadlineReached) or (isinstance(event, SignalReceived) and event.signum in STOP_SIGNALS)

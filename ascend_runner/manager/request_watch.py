@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Optional
 
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
@@ -25,15 +25,17 @@ from ascend_runner.supervision.events import (
     LimitReached,
     Saved,
     SignalReceived,
+    Slowdown,
 )
 from ascend_runner.supervision.findings import FindingKind, InspectAction, NodeFinding
-from ascend_runner.supervision.state import CheckpointRequest, Phase, State
+from ascend_runner.supervision.state import Phase, State
 
 RETRY_EVERY: Final = 0.5  # seconds between two signals to ranks that do not handle it so far
 # The stacks of ranks that have not saved are read in the last tenth of the time for a checkpoint, so that this does not
 # delay the stop, and within at most so many seconds.
 STACKS_SHARE: Final = 0.1
 STACKS_LIMIT: Final = 6.0
+ENDING: Final = (SignalReceived, LimitReached, NodeFinding, Slowdown)  # the causes that give ranks time to save
 ASKABLE: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})  # there are ranks to ask
 
 
@@ -63,9 +65,9 @@ class RequestWatch:
         """Return the time of the next check in seconds of the clock, or None to wait for a wake-up."""
         if state.phase not in ASKABLE:
             return None
-        moments = [self._limit_moment]
+        moments = [self._limit_moment, self._retry_at if state.late_ranks else None]
         if state.phase is Phase.CHECKPOINTING:
-            moments += [self._stacks_at, self._retry_at if state.checkpoint.unreached else None]
+            moments.append(self._stacks_at)
         return min((moment for moment in moments if moment is not None), default=None)
 
     @property
@@ -96,7 +98,10 @@ class RequestWatch:
         if state.phase in ASKABLE:
             events += self._limits(now)
         if state.phase is Phase.CHECKPOINTING and self._asked_at is not None:
-            events += self._answers(state.checkpoint, now, self._asked_at)
+            events += self._answers(state, now, self._asked_at)
+        saved = {event.rank_id for event in events if isinstance(event, Saved)}
+        if state.late_ranks - saved and now >= self._retry_at:
+            events += self._ask_late(state.late_ranks - saved)
         return events
 
     def _consequences(self, finding: NodeFinding, phase: Phase) -> list[Event]:
@@ -116,21 +121,27 @@ class RequestWatch:
         self._near = deadline
         return [CheckpointRequested(limit)]
 
-    def _answers(self, request: CheckpointRequest, now: float, asked_at: float) -> list[Event]:
-        events: list[Event] = []
+    def _answers(self, state: State, now: float, asked_at: float) -> list[Event]:
+        request = state.checkpoint
         saved = self._node.heartbeats.saved_since(asked_at).keys() & (request.unsaved | request.unreached)
-        events += map(Saved, sorted(saved))
-        unreached = request.unreached - saved
-        if unreached and now >= self._retry_at:
-            reached = self._send(unreached)
-            if reached:
-                self._tell(self._asked(reached, unreached - reached))
-            is_limit_moved = self._node.requests.deadline != self._near
-            events += [AskedToSave(reached, is_limit_moved)] if reached else []
         if self._stacks_at is not None and now >= self._stacks_at:
             self._stacks_at = None
-            self._read_stacks(self._expected(request.unsaved - saved))
-        return events
+            self._read_stacks(self._expected(state, request.unsaved - saved))
+        return [*map(Saved, sorted(saved))]
+
+    def _ask_late(self, rank_ids: frozenset[int]) -> list[Event]:
+        """Ask those ranks that handle the signal by now."""
+        if self._asked_at is None:
+            self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
+        asked_at = self._node.clock.now()
+        reached = self._send(rank_ids)
+        if not reached:
+            return []
+        if self._asked_at is None:
+            self._begin(asked_at)
+        self._tell(self._asked(reached, rank_ids - reached))
+        is_limit_moved = self._node.requests.deadline != self._near
+        return [AskedToSave(reached, is_limit_moved, self._can_report())]
 
     def _read_stacks(self, missing: frozenset[int]) -> None:
         pids = self._node.processes.pids()
@@ -142,14 +153,22 @@ class RequestWatch:
         """Ask ranks for a checkpoint, and answer the requests for it."""
         if self._asked_at is None:
             self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
-            self._asked_at = self._node.clock.now()
-        self._stacks_limit = min(STACKS_LIMIT, STACKS_SHARE * self._time)
-        self._stacks_at = self._node.clock.now() + self._time - self._stacks_limit
+        self._begin(self._node.clock.now())
         reached = self._send(rank_ids)
         asked = self._asked(reached, rank_ids - reached)
         self._tell(asked)
         self._node.requests.answer(asked)
-        return AskedToSave(reached)
+        return AskedToSave(reached, can_report=self._can_report())
+
+    def _begin(self, now: float) -> None:
+        self._asked_at = now if self._asked_at is None else self._asked_at
+        self._stacks_limit = min(STACKS_LIMIT, STACKS_SHARE * self._time)
+        self._stacks_at = now + self._time - self._stacks_limit
+
+    def _can_report(self) -> frozenset[int]:
+        """Return the ranks that report checkpoints. They announce it before they handle the signal."""
+        self._node.heartbeats.read()
+        return frozenset(self._node.heartbeats.saving_ranks)
 
     def _asked(self, reached: frozenset[int], unreached: frozenset[int]) -> CheckpointAsked:
         return CheckpointAsked(
@@ -172,8 +191,9 @@ class RequestWatch:
             self._tell(SignalsSent(dict.fromkeys(reached, self._job.checkpoint_signum)))
         return reached
 
-    def end(self, request: CheckpointRequest, endings: Mapping[int, Ending]) -> None:
-        """Report the result of the request in progress."""
+    def end(self, state: State) -> None:
+        """Report the result of the request in progress. Ranks that handle the signal later may yet be asked."""
+        request, endings = state.checkpoint, state.endings
         asked_at, self._asked_at, self._stacks_at = self._asked_at, None, None
         stacks, self._stacks = self._stacks, HangSeen(())
         reached, self._reached = self._reached, frozenset()
@@ -181,7 +201,7 @@ class RequestWatch:
             return
         self._node.heartbeats.read()  # of ranks that have ended
         saved = self._node.heartbeats.saved_since(asked_at)
-        missing = tuple(sorted(self._expected(request.unsaved - saved.keys())))
+        missing = tuple(sorted(self._expected(state, request.unsaved - saved.keys())))
         ended = {rank: endings[rank] for rank in sorted((reached - saved.keys()) & endings.keys())}
         can_report = frozenset(self._node.heartbeats.saving_ranks)
         unasked = request.unreached & {rank.rank_id for rank in self._job.ranks} - saved.keys() - endings.keys()
@@ -206,8 +226,8 @@ class RequestWatch:
         """Return whether a rank may have ended this way because it was asked, such as a shell with 128 + the signal."""
         return ending.is_success or ending.exit_status - 128 in {*STOP_SIGNALS, self._job.checkpoint_signum}
 
-    def _expected(self, rank_ids: frozenset[int]) -> frozenset[int]:
-        """Return the ranks that should have answered: without a checkpoint grace, only those that can report a save."""
-        if self._job.checkpoint_grace:
+    def _expected(self, state: State, rank_ids: frozenset[int]) -> frozenset[int]:
+        """Return the ranks that should have answered: unless they get time before a stop, those that can report."""
+        if self._job.checkpoint_grace and isinstance(state.cause, ENDING):
             return rank_ids
         return rank_ids & frozenset(self._node.heartbeats.saving_ranks)

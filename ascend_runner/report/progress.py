@@ -89,7 +89,7 @@ class Progress:
     def _phase_began(self, state: State, at: float) -> None:
         if state.phase is Phase.STARTING:
             self._messages.info(screen.starting(self._job))
-        elif state.phase is Phase.CHECKPOINTING:
+        elif state.phase is Phase.CHECKPOINTING and state.cause:
             if not isinstance(state.cause, LimitReached):  # otherwise it was reported before any rank received it
                 self._asked = None
         elif state.phase is Phase.HOLDING and state.cause:
@@ -112,7 +112,8 @@ class Progress:
         (self._messages.info if fact.reached else self._messages.warning)(checkpoint.asked(fact, self._state))
 
     def _checkpoint_ended(self, fact: CheckpointEnded) -> None:
-        if not (self._asked or fact.saved):
+        asked, self._asked = self._asked, None
+        if not (asked or fact.saved):
             return  # it was reported that no rank handles the signal
         sentence = checkpoint.ended(fact)
         is_incomplete = fact.missing or fact.failed or fact.failed_since or fact.unasked

@@ -1,8 +1,9 @@
 """The rules of a request for a checkpoint while the ranks run: the cells of the phase CHECKPOINTING (law 9).
 
-The ranks are asked with a signal that only processes that handle it receive. A rank that does not handle it yet,
-because it still imports, is asked again and again by the manager; whether it will ever do so is unknown, so the request
-is over when every rank that was reached has answered.
+The ranks are asked with a signal that only processes that handle it receive. Only those that have announced it report
+when they have saved; before a stop, the end of another rank is waited for, but otherwise nothing would end that wait.
+A rank that does not handle the signal yet, because it still imports, is asked again and again by the manager. Whether
+it will ever handle it is unknown, so no phase waits for that.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def remember(state: State, event: CheckpointRequested) -> Step:
 
 def ask(state: State, event: CheckpointRequested) -> Step:
     """Ask all ranks for a checkpoint. If the time limit is near, they are stopped once they have answered."""
-    request = CheckpointRequest(unreached=state.alive, before_limit=event.limit)
+    request = CheckpointRequest(unreached=state.alive, is_open=True, before_limit=event.limit)
     return _asking(attrs.evolve(state, phase=Phase.CHECKPOINTING, requested=None, checkpoint=request))
 
 
@@ -63,7 +64,7 @@ def asked(state: State, event: AskedToSave) -> Step:
         request,
         unreached=request.unreached - reached,
         unsaved=request.unsaved | reached,
-        has_reached=request.has_reached or bool(reached),
+        can_report=request.can_report | event.can_report,
         is_being_sent=False,
         before_limit=None if event.is_limit_moved else request.before_limit,
     )
@@ -73,9 +74,19 @@ def asked(state: State, event: AskedToSave) -> Step:
     return proceed(state)
 
 
+def asked_late(state: State, event: AskedToSave) -> Step:
+    """Wait for ranks that handle the signal only now, if they report what they save."""
+    request = state.checkpoint
+    if not request.is_open:
+        return state, ()
+    living = attrs.evolve(request, unsaved=request.unsaved & state.leaders, unreached=request.unreached & state.leaders)
+    state, actions = asked(attrs.evolve(state, phase=Phase.CHECKPOINTING, checkpoint=living), event)
+    return state, (*actions, _deadline(state)) if state.phase is Phase.CHECKPOINTING else actions
+
+
 def saved(state: State, event: Saved) -> Step:
     """Record that a rank has saved its part. The request may have reached it through another rank."""
-    state = attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, has_reached=True))
+    state = attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, is_open=False))
     return proceed(answered(state, event.rank_id))
 
 
@@ -88,7 +99,13 @@ def answered(state: State, rank_id: int) -> State:
 
 def time_is_over(state: State, _event: DeadlineReached) -> Step:
     """End the wait, and continue or stop."""
+    state = forget(state, _event)[0]
     return tear_down(state, None) if state.cause else settle(attrs.evolve(state, phase=Phase.RUNNING))
+
+
+def forget(state: State, _event: DeadlineReached) -> Step:
+    """Ask no more ranks."""
+    return attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, is_open=False)), ()
 
 
 def _stopping(state: State, cause: SignalReceived | LimitReached | NodeFinding | Slowdown) -> State:
@@ -100,13 +117,17 @@ def _asking(state: State) -> Step:
     request = state.checkpoint
     ranks = tuple(sorted(request.unsaved | request.unreached))
     state = attrs.evolve(state, checkpoint=attrs.evolve(request, is_being_sent=True))
-    return state, (AskToSave(ranks), SetDeadline(state.checkpoint_grace or ANSWER_LIMIT))
+    return state, (AskToSave(ranks), _deadline(state))
+
+
+def _deadline(state: State) -> SetDeadline:
+    return SetDeadline(state.checkpoint_grace or ANSWER_LIMIT)
 
 
 def proceed(state: State, actions: tuple[Action, ...] = ()) -> Step:
     """Continue or stop if no answer is missing any more."""
     request = state.checkpoint
-    if request.is_being_sent or request.unsaved or not (request.has_reached or state.cause):
+    if request.is_being_sent or (request.unsaved if state.cause else request.unsaved & request.can_report):
         return state, actions
     if state.cause:
         return tear_down(state, None)

@@ -20,10 +20,10 @@ The laws, which a test checks in every interleaving:
  7. A forwarded SIGUSR1 or SIGUSR2 reaches only processes that handle it: it never kills.
  8. When the first rank to end reports only a lost peer, the others are asked up to `HOLD` later, so that the true
     cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait.
- 9. A request for a checkpoint ends when every rank that it has reached has saved or ended, or when the time for it is
-    over; then the ranks go on. After a SIGTERM (the second one begins the stop, the third one kills), before the time
-    limit, and on a node that is found unhealthy or in a slow training that is to end, they are stopped then, and
-    nothing that happens meanwhile is a first cause.
+ 9. A request for a checkpoint ends when every rank that it has reached, and that reports checkpoints, has saved or
+    ended, or when the time for it is over; then the ranks go on. After a SIGTERM (the second one begins the stop, the
+    third one kills), before the time limit, and on a node that is found unhealthy or in a slow training that is to end,
+    the others are waited for as well, and the ranks are stopped then; nothing that happens meanwhile is a first cause.
 
 The leader decides the status of its rank, but stragglers have the full grace: in `bash train.sh`, bash dies at once
 while the Python process below it is still saving. Stragglers of a leader that exits 0 are asked to stop at once.
@@ -105,10 +105,7 @@ def _spawned_late(state: State, event: Spawned) -> Step:
     """A spawn was under way when the teardown began: the new rank gets the signal that all others got."""
     is_asked = state.phase is Phase.TERMINATING
     state = attrs.evolve(
-        state,
-        spawning=None,
-        leaders=state.leaders | {event.rank_id},
-        stopped=state.stopped | {event.rank_id},
+        state, spawning=None, leaders=state.leaders | {event.rank_id}, stopped=state.stopped | {event.rank_id}
     )
 
     return state, (AskToStop(event.rank_id, state.stop_signum) if is_asked else SignalGroup(event.rank_id, SIGKILL),)
@@ -238,7 +235,12 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         SpawnFailed: _spawn_failed,
         CheckpointRequested: checkpoints.remember,
     },
-    Phase.RUNNING: {**_WHILE_RANKS_RUN, CheckpointRequested: checkpoints.ask},
+    Phase.RUNNING: {
+        **_WHILE_RANKS_RUN,
+        CheckpointRequested: checkpoints.ask,
+        AskedToSave: checkpoints.asked_late,
+        DeadlineReached: checkpoints.forget,
+    },
     Phase.CHECKPOINTING: {
         **_WHILE_RANKS_RUN,
         Exited: _exited_while_saving,

@@ -26,11 +26,12 @@ class Phase(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class CheckpointRequest:
-    """A request for a checkpoint, as long as the phase is CHECKPOINTING, or the last one."""
+    """The request for a checkpoint that is in progress, or the last one."""
 
     unreached: frozenset[int] = frozenset()  # ranks of which no process handles the signal so far
     unsaved: frozenset[int] = frozenset()  # ranks that were reached and have neither reported a checkpoint nor ended
-    has_reached: bool = False
+    can_report: frozenset[int] = frozenset()  # ranks whose report is waited for even if no stop is pending
+    is_open: bool = False  # ranks that handle the signal from now on are asked as well
     is_being_sent: bool = False  # `AskedToSave` is yet to come
     before_limit: LimitReached | None = None  # the cause of the stop that follows once a rank was reached
 
@@ -55,6 +56,12 @@ class State:
     checkpoint_grace: float = 0.0  # seconds for a checkpoint before a stop; 0: the ranks are not asked for one
     requested: CheckpointRequested | None = None  # while ranks are still being started
     checkpoint: CheckpointRequest = CheckpointRequest()
+
+    @property
+    def late_ranks(self) -> frozenset[int]:
+        """The ranks that are to be asked for a checkpoint as soon as they handle the signal."""
+        is_asking = self.checkpoint.is_open and self.phase in {Phase.RUNNING, Phase.CHECKPOINTING}
+        return self.checkpoint.unreached & self.leaders if is_asking else frozenset()
 
     @property
     def alive(self) -> frozenset[int]:

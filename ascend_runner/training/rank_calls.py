@@ -13,6 +13,7 @@ import functools
 import os
 import signal
 import socket
+import threading
 import time
 
 from ascend_runner.training.agreement import COPIES, Agreement
@@ -55,14 +56,13 @@ def on_checkpoint(agree: Optional[Callable[[int], int]] = None, every: int = 1) 
     requests = CheckpointRequests(path, agree, every)
     if hasattr(signal, f"SIG{name}"):
         signum = signal.Signals[f"SIG{name}"]
-        try:
-            requests.previous_handler = signal.signal(signum, requests.note)
-        except ValueError:
-            raise ValueError("on_checkpoint() must be called in the main thread") from None
+        if threading.current_thread() is not threading.main_thread():
+            raise ValueError("on_checkpoint() must be called in the main thread")
+        _notifier().send([("X_SAVES", "1")])  # before the handler: the runner does not wait for ranks without it
+        requests.previous_handler = signal.signal(signum, requests.note)
         signal.siginterrupt(signum, False)  # a system call that a step waits in goes on
         # At its end Python restores the default action, so a rank that has saved and ends would die of a late signal.
         atexit.register(signal.signal, signum, signal.SIG_IGN)
-        _notifier().send([("X_SAVES", "1")])
     return requests
 
 

@@ -629,6 +629,7 @@ def test_request_for_a_checkpoint_changes_nothing_else(
 ) -> None:
     """By a signal or by another thread: the ranks are asked once, and go on when they have saved."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK)), 1: attrs.evolve(SAVER, exits=(100.0, OK))}
+    node.heartbeats.saving_ranks = {0, 1}
     node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1) if is_signal else node.requests.ask_for_checkpoint())
     node.clock.at(30.0, lambda: node.heartbeats.save(0, step=7))
     node.clock.at(51.0, lambda: node.heartbeats.save(1, step=7))
@@ -650,6 +651,7 @@ def test_request_for_a_checkpoint_changes_nothing_else(
 def test_checkpoint_from_before_the_request_is_no_answer(node: FakeNode, recording: Recording) -> None:
     """The report may still wait to be read when the next checkpoint is asked for."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK))}
+    node.heartbeats.saving_ranks = {0}
     node.heartbeats.unread = [0]
     node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
     node.clock.at(30.0, lambda: node.heartbeats.save(0, step=7))
@@ -720,9 +722,54 @@ def test_request_that_no_rank_handles_names_all_of_them_at_its_end(node: FakeNod
     assert ((0, 1), {}, ()) == (ended(recording).unasked, ended(recording).saved, ended(recording).missing)
 
 
+@pytest.mark.parametrize("handlers", [(), (0,), (0, 1)])
+def test_request_that_no_rank_will_answer_is_over_at_once(
+    node: FakeNode, recording: Recording, handlers: tuple[int, ...]
+) -> None:
+    """Ranks that do not handle the signal, or never report what they save, run on, and so does the job."""
+    node.processes.behaviours = {
+        rank_id: Behaviour(exits=(1000.0, OK), notes={SIGUSR1} if rank_id in handlers else ()) for rank_id in (0, 1)
+    }
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    run(node, 2, recording, checkpoint_grace=60.0)
+
+    phases = [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
+    assert [(Phase.CHECKPOINTING, 10.0), (Phase.RUNNING, 10.0), (Phase.DONE, 1000.0)] == phases[2:]
+    assert () == ended(recording).missing
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_request_while_only_some_ranks_import(node: FakeNode, recording: Recording, *, saves: bool) -> None:
+    """The others get it as soon as they handle it, whether or not those that were reached report; then they save."""
+    node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK)), 1: exits(OK, 100.0)}
+    node.heartbeats.saving_ranks = {1}
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.at(20.2, lambda: node.processes.begin_to_note(1, SIGUSR1))
+    if saves:
+        node.clock.at(30.0, lambda: node.heartbeats.save(1))
+    run(node, 2, recording)
+
+    assert [(0, SIGUSR1), (1, SIGUSR1)] == node.processes.notified
+    requests = [fact for fact in recording.facts if isinstance(fact, CheckpointEnded)]
+    assert [[], [1]] == [sorted({*fact.saved, *fact.missing}) for fact in requests] if saves else [[], []]
+    phases = [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
+    assert [(Phase.CHECKPOINTING, 20.5), (Phase.RUNNING, 30.0)][: 1 + saves] == phases[4 : 5 + saves]
+
+
+def test_rank_that_imports_for_too_long_is_not_asked(node: FakeNode) -> None:
+    """Whoever has made the request has stopped waiting for the checkpoint."""
+    node.processes.behaviours = {0: exits(OK, 1000.0)}
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.at(320.0, lambda: node.processes.begin_to_note(0, SIGUSR1))
+    run(node, 1)
+
+    assert [] == node.processes.notified
+
+
 def test_rank_that_has_just_saved_is_not_asked_again(node: FakeNode) -> None:
     """It may save without having been reached, because another process of it was."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK)), 1: exits(OK, 100.0)}
+    node.heartbeats.saving_ranks = {0, 1}
     node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
     node.clock.at(20.0, lambda: node.processes.begin_to_note(1, SIGUSR1))
     node.clock.at(20.0, lambda: node.heartbeats.save(1))

@@ -73,7 +73,8 @@ class World:
     """The living processes, the rank being spawned, and the cause that an observer would name.
 
     `save` is the time for a checkpoint before a stop, `is_asking` whether the ranks are being asked for one right now.
-    Then ranks are `deaf`, or `saving` until they have answered.
+    Then ranks are `deaf`, or `saving` until they have answered; of these, some are `reporting`. As long as `is_open`,
+    deaf ranks may yet be asked.
     """
 
     save: float = 0.0
@@ -84,7 +85,8 @@ class World:
     is_asking: bool = False
     deaf: frozenset[int] = frozenset()
     saving: frozenset[int] = frozenset()
-    has_reached: bool = False
+    reporting: frozenset[int] = frozenset()
+    is_open: bool = False
     spawning: int | None = None
     leaders: frozenset[int] = frozenset()
     stragglers: frozenset[int] = frozenset()
@@ -129,8 +131,9 @@ class World:
         if self.is_asking:
             yield AskedToSave(frozenset())
             yield AskedToSave(self.alive - {1})
-        elif self.is_checkpointing and self.deaf:
-            yield AskedToSave(self.deaf)
+            yield AskedToSave(self.alive - {1}, can_report=frozenset({0}))
+        elif self.is_open and self.deaf & self.leaders:
+            yield AskedToSave(self.deaf & self.leaders, can_report=frozenset({0}))
         for rank_id in sorted(self.saving | self.deaf if self.is_checkpointing else ()):
             yield Saved(rank_id)
 
@@ -146,19 +149,21 @@ class World:
     def _after_request(self, event: CheckpointRequested | AskedToSave | Saved) -> World:
         if isinstance(event, CheckpointRequested):
             return attrs.evolve(self, request=event)
-        if not self.is_checkpointing:
+        if not (self.is_checkpointing or self.is_open):
             return self
         if isinstance(event, Saved):
             gone = {event.rank_id}
-            return attrs.evolve(self, deaf=self.deaf - gone, saving=self.saving - gone, has_reached=True)
+            return attrs.evolve(self, deaf=self.deaf - gone, saving=self.saving - gone, is_open=False)
         reached = event.reached & self.alive
+        asked = self.deaf | self.saving if self.is_checkpointing else self.leaders
         is_limit = self.request == CheckpointRequested(LIMIT) and bool(reached)
         return attrs.evolve(
             self,
+            is_checkpointing=True,
             is_asking=False,
-            deaf=self.deaf - reached,
-            saving=self.saving | reached,
-            has_reached=self.has_reached or bool(reached),
+            deaf=self.deaf & asked - reached,
+            saving=self.saving & asked | reached,
+            reporting=self.reporting | event.can_report,
             cause=self.cause or (LIMIT if is_limit else None),
         )
 
@@ -185,7 +190,7 @@ class World:
         if isinstance(event, AskedProcessEnded):
             return self
         if self.is_holding:
-            return attrs.evolve(self, has_deadline=False, is_holding=False)
+            return attrs.evolve(self, has_deadline=False, is_holding=False, is_open=False)
         return attrs.evolve(self, has_deadline=False, deadlines=min(1, self.deadlines + 1))
 
     def _after_watch(self, event: Watched) -> World:
@@ -205,19 +210,22 @@ class World:
                 world = attrs.evolve(world, has_deadline=True, is_holding=is_other)
             elif isinstance(action, AskToSave):
                 begun = not world.is_checkpointing
-                deaf = frozenset(action.rank_ids) if begun else world.deaf
-                world = attrs.evolve(world, is_checkpointing=True, is_asking=True, deaf=deaf)
+                if begun:
+                    everybody, nobody = frozenset(action.rank_ids), frozenset[int]()
+                    world = attrs.evolve(world, deaf=everybody, saving=nobody, reporting=nobody, is_open=True)
+                world = attrs.evolve(world, is_checkpointing=True, is_asking=True)
         return world
 
     def told_of(self, state: State, actions: tuple[Action, ...]) -> World:
         """Return the world in which the actions are in progress; an end of the checkpointing was checked before."""
         world = self.told(actions)
-        if state.phase is Phase.CHECKPOINTING or not world.is_checkpointing:
+        if state.phase is Phase.CHECKPOINTING:
+            return world
+        world = attrs.evolve(world, is_checkpointing=False, is_asking=False)
+        if world.is_open and world.deaf & world.leaders and state.phase is Phase.RUNNING:
             return world
         nobody: frozenset[int] = frozenset()
-        return attrs.evolve(
-            world, is_checkpointing=False, is_asking=False, deaf=nobody, saving=nobody, has_reached=False
-        )
+        return attrs.evolve(world, deaf=nobody, saving=nobody, reporting=nobody, is_open=False)
 
 
 def is_echo(cause: Cause | None, event: Event, *, deadlines: int) -> bool:
@@ -260,6 +268,11 @@ class Transition:
         return before in {Phase.RUNNING, Phase.CHECKPOINTING} and is_asked
 
     @property
+    def reaches_late_ranks(self) -> bool:
+        """Whether ranks were asked for a checkpoint that had not handled the signal when the others were asked."""
+        return self.before.phase is Phase.RUNNING and isinstance(self.event, AskedToSave)
+
+    @property
     def is_impatience(self) -> bool:
         """Whether the runner has received SIGTERM again during the teardown."""
         is_again = self.event == SignalReceived(SIGTERM) and self.world.signals > 1
@@ -287,12 +300,17 @@ def check_phases(step: Transition) -> None:
 
 
 def check_checkpoint(step: Transition) -> None:
-    """A request ends when all that it has reached have answered, when its time is over, or with the attempt."""
-    if step.before.phase is not Phase.CHECKPOINTING:
-        assert step.asks_for_checkpoint is (step.after.phase is Phase.CHECKPOINTING)
-        return
+    """A request ends when all that it has reached, and that report, have answered, or when its time is over.
+
+    Before a stop, those that do not report are waited for as well.
+    """
     world, event = step.world, step.event
-    is_answered = not (world.saving or world.is_asking) and (world.has_reached or world.cause is not None)
+    awaited = world.saving if world.cause else world.saving & world.reporting
+    if step.before.phase is not Phase.CHECKPOINTING:
+        is_late = step.reaches_late_ranks and bool(awaited)
+        assert (step.asks_for_checkpoint or is_late) is (step.after.phase is Phase.CHECKPOINTING)
+        return
+    is_answered = not (awaited or world.is_asking)
     is_news = isinstance(event, (AskedToSave, Saved, Exited))
     is_over = (is_answered and is_news) or isinstance(event, (DeadlineReached, LimitReached)) or not world.leaders
     is_over |= event == SignalReceived(SIGTERM) and (world.signals > 1 or not world.save)
@@ -313,7 +331,7 @@ def check_cause(step: Transition) -> None:
     assert step.world.cause == step.after.cause
 
 
-def expected_actions(step: Transition) -> tuple[Action, ...]:
+def expected_actions(step: Transition) -> tuple[Action, ...]:  # noqa: C901  a line for each law
     """Return every action that the laws require at this transition; no other is allowed."""
     event, everybody = step.event, sorted(step.world.alive)
     if step.after.phase is Phase.DONE:
@@ -326,6 +344,8 @@ def expected_actions(step: Transition) -> tuple[Action, ...]:
     if step.begins_teardown or step.is_deadline_of_backoff:
         share = SHARES[0 if step.begins_teardown else step.before.steps_taken + 1]
         return (*(AskToStop(rank_id, SIGTERM) for rank_id in everybody), SetDeadline(GRACE * share))
+    if step.reaches_late_ranks and step.after.phase is Phase.CHECKPOINTING:
+        return (SetDeadline(step.world.save or ANSWER_LIMIT),)
     if step.after.phase is Phase.HOLDING:
         return () if step.before.phase is Phase.HOLDING else (SetDeadline(HOLD),)
     if isinstance(event, AskedProcessEnded) and step.after.phase is Phase.TERMINATING:
@@ -358,7 +378,8 @@ def explore(rank_ids: tuple[int, ...], world: World) -> int:
                 continue
             next_world = next_world.told_of(next_state, actions)
             # A rank's status no longer matters here, nor does a request that is over: such histories are merged.
-            checkpoint = next_state.checkpoint if next_state.phase is Phase.CHECKPOINTING else None
+            is_asking = next_state.phase is Phase.CHECKPOINTING or next_state.late_ranks
+            checkpoint = next_state.checkpoint if is_asking else None
             key = (SAME_IN_MERGED(next_state), frozenset(next_state.endings), checkpoint, next_world)
             if key not in seen:
                 seen.add(key)
