@@ -9,6 +9,7 @@ folded into its last state; then intermediate states are visible only to callers
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 WRAP_AT: Final = 64 * 1024  # bytes
@@ -17,14 +18,15 @@ WRAP_AT: Final = 64 * 1024  # bytes
 class LineCutter:
     """Cuts one stream. Keeps its unfinished line between two reads."""
 
-    def __init__(self, prefix: bytes, *, folds: bool = False) -> None:
+    def __init__(self, prefix: bytes, *, folds: bool = False, time: Callable[[], bytes] = bytes) -> None:
         """With `folds`, only the last state of a line that is drawn again with carriage returns is returned.
 
-        The prefix may change between two calls, but not its length.
+        `time` returns what precedes the prefix of the lines that are read now, always of the same length.
         """
         self.continued: int | None = None
         """The length of the prefix of the last piece if that continues the line before it, else None."""
-        self.prefix = prefix
+        self._time, self._timeless = time, prefix
+        self._prefix = prefix  # after the time of the present call
         self._folds = folds
         self._rest = b""
         self._has_return = False  # whether the unfinished line had a carriage return
@@ -39,7 +41,7 @@ class LineCutter:
     def feed(self, data: bytes) -> list[bytes | memoryview]:
         """Return the pieces to write, in order: whole lines only, each with its prefix."""
         self._is_rest_shown = False
-        self._note_continuation()
+        self._begin_call()
         if b"\r" in data or b"\r" in self._rest or self._has_long_line(data):
             return self._feed_slowly(data)
 
@@ -51,7 +53,7 @@ class LineCutter:
         if self._is_begun:
             return self._feed_slowly(data)
         # One pass over the bytes: insert the prefix after each newline, then leave out the unfinished line.
-        prefix, first = self.prefix, self.prefix + self._rest
+        prefix, first = self._prefix, self._prefix + self._rest
         prefixed = data.replace(b"\n", b"\n" + prefix) if prefix else data
         self._begin_line(data[end:])
         return [first, memoryview(prefixed)[: len(prefixed) - len(prefix) - len(self._rest)]]
@@ -74,25 +76,26 @@ class LineCutter:
         A progress bar ends in a carriage return, so that its next state is written over it. Any other line is continued
         by the next piece, see `continued`.
         """
-        self._note_continuation()
+        self._begin_call()
         if not self.is_waiting:
             return b""
         if self._has_return and self._folds:
             self._is_rest_shown = True
-            return self.prefix + self._rest.rstrip(b"\r") + b"\r"
-        shown, self._rest = self.prefix + self._rest, b""
+            return self._prefix + self._rest.rstrip(b"\r") + b"\r"
+        shown, self._rest = self._prefix + self._rest, b""
         self._is_begun = not shown.endswith(b"\r")
         return shown
 
     def finish(self) -> bytes:
         """Return the end of the last line with a newline added, if the stream ended without one."""
-        self._note_continuation()
-        last = self.prefix + self._rest + b"\n" if self._rest or self._is_begun else b""
+        self._begin_call()
+        last = self._prefix + self._rest + b"\n" if self._rest or self._is_begun else b""
         self._begin_line(b"")
         return last
 
-    def _note_continuation(self) -> None:
-        self.continued = len(self.prefix) if self._is_begun else None
+    def _begin_call(self) -> None:
+        self._prefix = self._time() + self._timeless
+        self.continued = len(self._prefix) if self._is_begun else None
 
     def _begin_line(self, rest: bytes) -> None:
         self._rest = rest
@@ -120,7 +123,7 @@ class LineCutter:
             if end is None:
                 break
             ending = b"" if text[end - 1] in b"\r\n" else b"\n"
-            pieces.append(self.prefix + text[start:end] + ending)
+            pieces.append(self._prefix + text[start:end] + ending)
             start = end
         if start:
             self._begin_line(b"")
@@ -135,7 +138,7 @@ class LineCutter:
             self.continued = None  # the part of the line that was shown is drawn over
         for line in lines:
             wrapped, state = self._last_state(line)
-            pieces += [*wrapped, self.prefix + state + b"\n"]
+            pieces += [*wrapped, self._prefix + state + b"\n"]
             self._begin_line(b"")
         wrapped, self._rest = self._last_state(unfinished)
         if b"\r" in unfinished[:-1] or wrapped:
@@ -150,7 +153,7 @@ class LineCutter:
         for state in line.split(b"\r"):
             start = 0
             while len(state) - start > WRAP_AT:
-                wrapped.append(self.prefix + state[start : start + WRAP_AT] + b"\n")
+                wrapped.append(self._prefix + state[start : start + WRAP_AT] + b"\n")
                 start += WRAP_AT
             last = state[start:] or last
         return wrapped, last + b"\r" if line.endswith(b"\r") else last

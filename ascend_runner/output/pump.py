@@ -45,24 +45,20 @@ class Stream:
         cutter: LineCutter | None,
         *,
         show_after: float = SHOW_AFTER,
-        has_timestamps: bool = False,
+        tap: Callable[[bytes], None] | None = None,
     ) -> None:
-        """Without `cutter` the rank's lines are not shown; unfinished lines are shown after `show_after` seconds."""
+        """Without `cutter` the rank's lines are not shown; unfinished lines are shown after `show_after` seconds.
+
+        `tap` also receives everything that is read.
+        """
         self.rank_id = rank_id
         self.log = log
+        self.cutter = cutter
         self.show_after = show_after
-        self.tap: Callable[[bytes], None] | None = None  # also receives everything that is read
-        self._cutter = cutter
-        self._timeless = cutter.prefix if cutter and has_timestamps else None
+        self.tap = tap
         self.activity = log.activity
         self._tail: list[bytes] = []
         self._tail_size = 0
-
-    def cutter_now(self) -> LineCutter | None:
-        """Return the cutter of the lines to show, with the present time in their prefix if `--timestamps` is set."""
-        if self._cutter and self._timeless is not None:
-            self._cutter.prefix = time.strftime("%H:%M:%S ").encode() + self._timeless
-        return self._cutter
 
     @property
     def tail(self) -> bytes:
@@ -219,9 +215,8 @@ class Pump:
             stream.log.call_when_room(self._wake)
         if stream.tap:
             stream.tap(data)
-        cutter = stream.cutter_now()
-        if cutter:
-            self._show(fd, data, stream, cutter)
+        if stream.cutter:
+            self._show(fd, data, stream, stream.cutter)
         return len(data)
 
     def _read_rest(self, fd: int, stream: Stream) -> None:
@@ -241,7 +236,7 @@ class Pump:
         del self._streams[fd]
         os.close(fd)
         stream.log.close()
-        cutter = stream.cutter_now()
+        cutter = stream.cutter
         if cutter:
             self._console.show(stream.rank_id, [cutter.finish()], cutter.continued)
 
@@ -282,7 +277,7 @@ class Pump:
             if now < show_at:
                 continue
             stream = self._streams[fd]
-            cutter = stream.cutter_now()
+            cutter = stream.cutter
             if cutter and self._console.has_room(0):
                 self._console.show(stream.rank_id, [cutter.show_unfinished()], cutter.continued)
                 del self._unfinished[fd]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Callable, Final
@@ -62,15 +63,13 @@ class RankOutputs:
         for spec in self._job.processes:
             file = LogFile(spec.log_path, self._job.rotation, warnings, continues=self._job.attempt > 0)
             folds = self._job.folds_progress_bars and not spec.has_stdin
-            cutter = None if spec.prefix is None else LineCutter(spec.prefix, folds=folds)
+            clock = _clock if self._job.has_timestamps and not spec.has_stdin else bytes
+            cutter = None if spec.prefix is None else LineCutter(spec.prefix, folds=folds, time=clock)
             # A person waits for a prompt.
             show_after = 0.0 if spec.has_stdin else SHOW_AFTER
             writer = LogWriter(file, limit, self._activities[spec.rank_id], warnings)
-            has_timestamps = self._job.has_timestamps and not spec.has_stdin
-            self._streams[spec.rank_id] = stream = Stream(
-                spec.rank_id, writer, cutter, show_after=show_after, has_timestamps=has_timestamps
-            )
-            stream.tap = self._tap and self._tap(spec.rank_id)
+            tap = self._tap and self._tap(spec.rank_id)
+            self._streams[spec.rank_id] = Stream(spec.rank_id, writer, cutter, show_after=show_after, tap=tap)
         self._pump.start()
 
     @contextmanager
@@ -124,3 +123,7 @@ class RankOutputs:
         for stream in self._streams.values():
             if not stream.log.is_alive:
                 stream.log.file.close()
+
+
+def _clock() -> bytes:
+    return time.strftime("%H:%M:%S ").encode()
