@@ -1,7 +1,7 @@
 """Finds the fatal messages of native code and of other runtimes, which they print instead of a Python traceback.
 
 The forms are those of faulthandler, the C++ runtime (libstdc++), glibc, glog (and abseil), Open MPI and PRRTE, UCX,
-TVM, the OpenMP runtimes, MKL, jemalloc, shells, pytest, the dynamic loader, Go, Rust and the JVM.
+TVM, the OpenMP runtimes, compilers, OpenBLAS, MKL, jemalloc, shells, pytest, the dynamic loader, Go, Rust and the JVM.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _mindspore(lines: Sequence[str], index: int, _match: re.Match[str]) -> Trace
     above = index - 1
     while above >= 0 and (not lines[above].strip() or lines[above].startswith("---")):
         above -= 1
-    if above < 0:
+    if above < 0 or lines[above][0].isspace():  # a source line of MindSpore's own call stack
         return None
     end = index + 1
     while end < min(len(lines), index + 3 * FRAMES) and not _RULED.match(lines[end - 2]):
@@ -206,9 +206,16 @@ def _mindspore(lines: Sequence[str], index: int, _match: re.Match[str]) -> Trace
     return _of(lines, above, end - above, lines[above])
 
 
+def _compiler(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
+    """Read the first error of a compiler; those below it are often its consequences."""
+    end = next((at for at in range(index, min(len(lines), index + ABORT_GAP)) if _BUILT.match(lines[at])), index) + 1
+    return attrs.evolve(_of(lines, index, FRAMES // 4, match[0]), end=end)
+
+
+_BUILT: Final = re.compile(r"ninja: build stopped|compilation terminated|make(?:\[\d\])?: \*\*\*|\d+ errors? generated")
 _RULED: Final = re.compile(r"- C\+\+ Call Stack")
 # Most lines match neither. Without anchors, a search can skip to the first letters of the alternatives.
-_HINT_AT_START: Final = re.compile(r"- [A-Z]|F\d{4}|OMP|libgomp|Intel |<jemalloc>|FAILED |ERROR |Timeout \(")
+_HINT_AT_START: Final = re.compile(r"- [A-Z]|F\d{4}|OMP|OpenBLAS|libgomp|Intel |<jemalloc>|FAILED |ERROR |Timeout \(")
 _HINT: Final = re.compile(
     r"Fatal Python error|terminate called|\*\*\*|\[F\d{4}|Check failed|p(?:anic|ure virtual)|Exception in thread"
     r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Seg(?:mentation|fault enc)"
@@ -251,6 +258,8 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"^\S+: (?:line \d+: |\d+: )?\S+: command not found", _line),
         (rf"^{_SHELL}: .+: (?:unbound variable|Permission denied|cannot execute.+|No such file or directory)$", _line),
         (rf"^{_SHELL}: [Ss]yntax error.+", _line),
+        (r"^\S+\.\w+(?::\d+:\d+|\(\d+\)): (?:fatal )?error: .+", _compiler),
+        (r"^OpenBLAS blas_thread_init: pthread_create failed .+", _line),
         (r"^(?:FAILED|ERROR) \S+\.py::\S+ - .+", _line),  # of pytest
         (r"^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!$", _line),  # of faulthandler.dump_traceback_later
         (r"(?P<text>Process name: \[\[\d+,\d+\],\d+\])", _line),

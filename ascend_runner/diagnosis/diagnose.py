@@ -84,9 +84,12 @@ _PACKAGE: Final = re.compile(r"No module named '?([\w.]+)", re.IGNORECASE)
 
 
 def _meaning(death: Death, circumstances: Circumstances) -> str:
-    """Explain how a rank ended; of one that was stopped, only a crash that had begun before."""
+    """Explain how a rank ended.
+
+    That of one that was stopped, or that has an exit status, is the crash that it reports, which may be its child's.
+    """
     evidence, ending = death.evidence, death.ending
-    if death.is_stopped and ending.signum not in endings.CRASHES:
+    if not endings.signal_behind(ending) or (death.is_stopped and ending.signum not in endings.CRASHES):
         ending = Ending(signum=next((signum for form, signum in _CRASHES if form.match(evidence.exception)), 0))
     is_consequence = evidence.kind is Kind.SECONDARY
     return endings.meaning(
@@ -103,11 +106,8 @@ _CRASHES: Final = tuple(
     for pattern, signum in (
         (r"(?:Fatal Python error|Signal): Segmentation fault|SIGSEGV|Caught signal 11\b|Segfault", SIGSEGV),
         (r"(?:Fatal Python error|Signal): Bus error|SIGBUS|Caught signal 7\b", SIGBUS),
-        (
-            r"(?:Fatal Python error|Signal): Aborted|SIGABRT|(?:std|c10)::\w+|.*(?:\(\): |Check failed)|double|corrup",
-            SIGABRT,
-        ),
-        (r"terminate called|pure virtual", SIGABRT),
+        (r"(?:Fatal Python error|Signal): Aborted|SIGABRT|(?:std|c10)::\w+", SIGABRT),
+        (r"\w+\(\): |(?:\S+:\d+\] )?Check failed|double|corrupt|terminate called|pure virtual", SIGABRT),
         (r"(?:Fatal Python error|Signal): Illegal instruction|SIGILL", SIGILL),
         (r"(?:Fatal Python error|Signal): Floating point exception|SIGFPE", SIGFPE),
         (r"Fatal Python error: ", SIGABRT),

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 OWN: Final = r"""
-# HCCL (EJ0001); torch_npu NPUException.cpp; CUDA driver API, cudaErrorDevicesUnavailable
+# HCCL (EJ0001); torch_npu NPUException.cpp; CUDA driver API, cudaErrorDevicesUnavailable; DCMI (-8020)
 root the last training process is running = device still in use by a job that was just killed
     the last training process is running
 root other processes occupying this card = device in use by another process
     other processes occupying this card
 root device busy or unavailable = device in use by another process
-    device\(s\) is/are busy or unavail
+    device\(s\) is/are busy or unavail|initialized failed, because the device is used
 # MindSpore ascend_memory_adapter.cc; vLLM worker/worker_base.py, gpu_worker.py and kv_cache_utils.py; TensorFlow
 # bfc_allocator.cc; torch_npu NPUCachingAllocator.cpp; torch CUDACachingAllocator.cpp; cuBLAS and CUDA status names;
 # NCCL checks.h; CANN npu_driver.cc
@@ -39,13 +39,15 @@ root CUDA error: out of memory = out of memory on the device: use a smaller batc
     |CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation
 root malloc device memory failed = out of memory on the device: use a smaller batch, or stop other processes on it
     (?:malloc|alloc\w*) (?:\w+ )?device memory failed|memory not enough
-# CUDA error strings; CANN task scheduler (RTS_HWTS)
+# CUDA error strings; CANN task scheduler (RTS_HWTS); MindSpore ascend_kernel_runtime.cc and CANN's AICPU
 root device-side assert = an index is out of range or an assertion failed in a kernel
     device-side assert(?!ions)
 root aicore exception = exception in a kernel on the AI core
     \baicore (?:exception|error)
 root aivec exception = exception in a kernel on the vector core
     \bai(?:vec|vector) error|vector core exception
+root getnext timeout = the input data came too late: see the speed of data loading, or set dataset_sink_mode=False
+    getnext timeout|GetNext error may be caused
 # Linux mm/oom_kill.c; Kubernetes; ray memory_monitor
 root Memory cgroup out of memory = a process was killed by the OOM killer
     Memory cgroup out of memory|OOMKilled
@@ -101,20 +103,25 @@ root Read-only file system = a file cannot be written: its file system is mounte
     Read-only file system
 root PermissionError = no permission to use a file or device
     PermissionError: \[Errno 13?\]
-# torch PyTorchFileReader and _weights_only_unpickler.py; safetensors SafeTensorError; CPython pickle, zipfile and gzip
+# torch PyTorchFileReader and _weights_only_unpickler.py; safetensors SafeTensorError; CPython pickle, zipfile and gzip;
+# torch module.py and distributed/checkpoint/default_planner.py; MindSpore train/serialization.py
 root incomplete file = a file is incomplete or damaged: copy or download it again
     PytorchStreamReader failed|deserializing header|HeaderTooLarge|MetadataIncompleteBuffer|invalid load key
     |Ran out of input|pickle data was truncated|BadZipFile|File is not a zip file|Compressed file ended before
+    |The file may be corrupted, and the content cannot be parsed|crc check is failed
 root Weights only load failed = torch.load refuses an object in a checkpoint: see its argument weights_only
     Weights only load failed
 root Error(s) in loading state_dict = a checkpoint does not match the model
-    Error\(s\) in loading state_dict
+    Error\(s\) in loading state_dict|Missing key in checkpoint state_dict|Size mismatch between saved
+    |load_param_into_net'.* should have the same
 # slurmstepd; huggingface_hub; OpenSSL; urllib3; CPython signal handling; CUDA error strings; CPython _thread; fork(2),
 # pthread_create(3); CPython input()
 root DUE TO TIME LIMIT = the job reached the platform's time limit
     DUE TO TIME LIMIT
 root gated repo = a model or dataset needs access rights: request access on its page, then log in or set HF_TOKEN
     access (?:a |to a )?gated repo
+root Repository Not Found = no such model or dataset, or no access: check its name, then log in or set HF_TOKEN
+    Repository Not Found for url|is not a valid model identifier
 root certificate = a server's certificate cannot be verified: see REQUESTS_CA_BUNDLE and SSL_CERT_FILE
     CERTIFICATE_VERIFY_FAILED
 root server not reachable = a server cannot be reached: check the network and its proxy, or use local files
@@ -144,7 +151,9 @@ root SIGBUS = killed by SIGBUS, usually because /dev/shm is full
 root oom_kill = a process was killed by the OOM killer
     oom[-_]kill event|Killed process \d+
 # bash execute_cmd.c; glibc ld.so and dlopen(3); torch_npu FunctionLoader.cpp; CANN's set_env.sh; CPython importlib;
-# NumPy's C API
+# NumPy's C API; gcc, clang and nvcc; CANN's op_api
+root end of a command line = a command was cut in two, by a blank after a backslash or by Windows line ends
+    : (?:-{1,2}\w[\w-]*|\$?'?\\r'?): command not found$
 root command not found = a program is not installed or not on PATH
     : command not found$
 root library of the driver = the driver's libraries are not visible: check the mounted driver and LD_LIBRARY_PATH
@@ -159,12 +168,18 @@ root GLIBC not found = a package was built for a newer system library than this 
     version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found
 root static TLS block = a library is loaded too late: add it to LD_PRELOAD
     static TLS block
+root native part of a package = the native part of a package is missing: not built, or hidden by a source directory
+    No module named '?[\w.]+\._C\b
 root No module named = a package is missing in this Python
     No module named '?[\w.]+
 root undefined symbol = incompatible packages: check the versions of torch, torch_npu and CANN
     undefined symbol
 root NumPy's binary interface = incompatible packages: one was built for another version of NumPy
     may indicate binary incompatibility|multiarray failed to import|_ARRAY_API not found
+root extension not built = a native extension cannot be built: see the first error of the compiler
+    \.(?:c|cc|cpp|cu|cxx|h|hpp|cuh|asc)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal )?error:
+root no kernel = no kernel of an operator for this chip: check that CANN's kernels are installed, and their version
+    does not has any binary|Parse dynamic kernel config fail|Cannot parse json for config file
 root not in this CANN = this version of CANN lacks an operator or function: check the versions of CANN and torch_npu
     not in libopapi\.so|Failed to find function \w+
 root driver not visible = the driver is not visible in this container: check its devices and the mounted driver

@@ -1,7 +1,8 @@
 """Recognizes errors that only pass on another one: of launchers, pools and engines about their workers.
 
 Such an error yields to the one that it speaks of, if that is in the same log. The words are those of torch's elastic
-agent and multiprocessing, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, Open MPI, shells and Python's own pools.
+agent, multiprocessing and builds of extensions, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, HF datasets, Open
+MPI, shells and Python's own pools.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _WORDS: Final = re.compile(
     r"|(?:root cause|messages?|trace) above"
     r"|Engine core initialization failed|WorkerProc initialization failed|Background loop has errored already"
     r"|^RuntimeError: Executor failed"
+    r"|Error building extension '\w+'$|An error occurred while generating the dataset$"
     r"|Worker failed with error|Distributed job exited with|scheduler is dead|Engine loop (?:is dead|has died)"
     r"|^RuntimeError: cancelled$"
     r"|error is reported as above|inspect the previous error messages|Received sigquit from a child|Worker exit type: "

@@ -152,6 +152,14 @@ def last(text: str) -> Traceback:
             "query: NPU function error: call aclnnAdd failed, error code is 507018",
             "[E608 07:07:47.727239970 x.ts:4] query: NPU function error: call aclnnAdd failed, error code is 507018",
         ),
+        (
+            "adam.cpp:1:9: fatal error: omp.h: No such file",
+            "adam.cpp:1:9: fatal error: omp.h: No such file\na.cpp:5:1: error: expected ';'\nninja: build stopped",
+        ),
+        (
+            "OpenBLAS blas_thread_init: pthread_create failed for thread 9 of 64: Resource temporarily unavailable",
+        )
+        * 2,
         ("panic: runtime error: index", "panic: runtime error: index\n\ngoroutine 1 [running]:"),
         ("panic: no table", "thread 'main' panicked at src/main.rs:5:9:\nno table"),
         ("panic: no table", "thread 'main' panicked at 'no table', src/main.rs:5:9"),
@@ -171,6 +179,11 @@ def last(text: str) -> Traceback:
 def test_summaries(summary: str, text: str) -> None:
     """Each form is found, and told in one line."""
     assert summary == last(text).exception
+
+
+def test_source_lines_above_a_heading() -> None:
+    """A source line above a heading of MindSpore belongs to the call stack of an exception, and is no message."""
+    assert not find_all(["In file /job/net.py:12", "        x = self.norm(x)", "", "- C++ Call Stack: (For me)"])
 
 
 def test_current_thread_of_a_fatal_error() -> None:

@@ -52,3 +52,19 @@ def test_facts_beside_a_code(error: str, circumstances: Circumstances, fact: str
     meaning = diagnose([death], circumstances, {}).findings[0].code_meaning
 
     assert meaning.endswith(fact)
+
+
+def test_crash_of_a_child() -> None:
+    """The crash that a launcher's log reports is explained, although the launcher has an exit status."""
+    log = b"Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n"
+    death = Death(rank_id=0, ending=Ending(exit_code=1), evidence=log_evidence.read(log))
+
+    assert diagnose([death], Circumstances(), {}).findings[0].meaning.startswith("native code touched memory")
+
+
+def test_message_of_a_python_function() -> None:
+    """A message that names a Python function is no report of the C library."""
+    log = b'Traceback (most recent call last):\n  File "x.py", line 5, in f\nTypeError: f(): incompatible arguments\n'
+    death = Death(rank_id=0, ending=Ending(exit_code=1), evidence=log_evidence.read(log))
+
+    assert "" == diagnose([death], Circumstances(), {}).findings[0].meaning

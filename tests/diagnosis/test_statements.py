@@ -24,6 +24,8 @@ KILLED = traceback("subprocess.CalledProcessError: Command '['x']' died with <Si
 ABOVE = traceback("RuntimeError: Engine failed. See root cause above.")
 QUEUE = traceback("EOFError", '  File "/x/multiprocessing/connection.py", line 383, in _recv', "    raise EOFError")
 SPAWNED = traceback("EOFError: Ran out of input", '  File "/x/multiprocessing/spawn.py", line 1, in spawn_main')
+THREADS = ["OpenBLAS blas_thread_init: pthread_create failed for thread 9 of 64: Resource temporarily unavailable"]
+INTERRUPT = traceback("KeyboardInterrupt")
 STEPS = [f"step {number}" for number in range(400)]
 
 
@@ -49,6 +51,8 @@ def chosen(*parts: list[str], is_late: bool = False) -> str:
             "RuntimeError: [/x/gloo/tcp/pair.cc:9] Connection closed by peer",
             [NAN, STEPS, LOST],
         ),  # it survived the first
+        (*THREADS, [THREADS, INTERRUPT]),  # which OpenBLAS has raised
+        ("KeyboardInterrupt", [NAN, STEPS[:30], INTERRUPT]),
         ("free(): invalid pointer", [NAN, ["free(): invalid pointer"]]),
         ("subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGSEGV: 11>.", [LOST, KILLED]),
         ("ValueError: loss is nan", [LOST, NAN, KILLED]),
@@ -124,6 +128,8 @@ def test_error_record() -> None:
         "ray.exceptions.RayTaskError(ValueError): ray::train() (pid=7, ip=10.0.0.4)",
         "vllm.v1.engine.exceptions.EngineDeadError: See stack trace (above) for the root cause.",
         "RuntimeError: The Inner error is reported as above. The process exits for this inner error",
+        "RuntimeError: Error building extension 'fused_adam'",
+        "datasets.exceptions.DatasetGenerationError: An error occurred while generating the dataset",
         "RuntimeError: cancelled",
         "RuntimeError: Executor failed.",
         "ChildProcessError: worker died",
