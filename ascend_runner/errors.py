@@ -21,6 +21,7 @@ LIMIT_OF_PROCESSES = "(RLIMIT_NPROC, see ulimit -u, or the container's process l
 _LIMITS = {
     errno.E2BIG: " (arguments and environment combined)",
     errno.EAGAIN: f" {LIMIT_OF_PROCESSES}",  # of fork(2)
+    errno.EFBIG: " (RLIMIT_FSIZE, see ulimit -f)",
     errno.ENFILE: " (system-wide)",
     errno.EMFILE: " (RLIMIT_NOFILE, see ulimit -n)",
 }

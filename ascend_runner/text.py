@@ -129,9 +129,11 @@ def clock(at: Optional[float]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a duration in its two largest units: "3.2 s", "2 min 5 s", "2 h 14 min", "3 d 4 h"."""
+    """Write a duration in its two largest units: "40 ms", "3.2 s", "2 min 5 s", "2 h 14 min", "3 d 4 h"."""
+    if 0.0005 <= seconds < 0.0995:  # noqa: PLR2004  it would be "0 s" or "0.1 s"
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:  # noqa: PLR2004  below that, tenths matter
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}".replace(".0", "") + " s"
     whole = round(seconds)
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if days:

@@ -104,7 +104,7 @@ def test_outcome() -> None:
     rows = shown(outcome).rows
 
     assert ["rank", "pid", "state", "ended", "reason", "time", "output", "log"] == rows[0]
-    assert ["1", "42", "failed", "exit status 7", "ValueError: x", "4.0 s"] == rows[1][:6]
+    assert ["1", "42", "failed", "exit status 7", "ValueError: x", "4 s"] == rows[1][:6]
     assert [["0", "stopped"], ["2", "not started"]] == [[row[0], row[2]] for row in rows[2:]]
     assert "<p>rank 1 failed: exit status 7, after 1 min 5 s</p>" in outcome._repr_html_()
     assert "succeeded" in Outcome(cause=None)._repr_html_()

@@ -124,8 +124,14 @@ def test_parse_numbers_refuses(text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0.0, "0.0 s"),
+        (0.0, "0 s"),
+        (0.0004, "0 s"),
+        (0.001, "1 ms"),
+        (0.0994, "99 ms"),
+        (0.0996, "0.1 s"),
+        (6.0, "6 s"),
         (9.94, "9.9 s"),
+        (9.96, "10 s"),
         (10.4, "10 s"),
         (59.4, "59 s"),
         (59.6, "1 min 0 s"),

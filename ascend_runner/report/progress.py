@@ -140,7 +140,8 @@ class Progress:
         if state.killed_by:
             self._messages.info(f"received {signal_name(state.killed_by)}; killing {ranks}")
         elif is_grace_over:
-            self._messages.info(f"grace period of {state.grace:g} s is over; killing {ranks}")
+            over = f"grace period of {state.grace:g} s is over; " if state.grace else ""
+            self._messages.info(f"{over}killing {ranks}")
 
     def _names(self) -> str:
         return screen.names(self._living, self._job)
@@ -151,8 +152,8 @@ class Progress:
             return
         self._has_waited = True  # successful ranks often leave processes that end within moments
         self._messages.info(
-            f"all ranks have ended; stopping processes that {self._names()} left behind,"
-            f" with up to {self._state.grace:g} s to exit ({screen.way_out(None)})"
+            f"all ranks have ended; stopping processes that {self._names()} left behind"
+            f"{screen.time_to_exit(self._state.grace, screen.way_out(None))}"
         )
 
     def _signalled(self, fact: SignalReceived) -> None:
@@ -200,8 +201,8 @@ class Progress:
 
     def _waiting_for_escaped(self, fact: Escaped) -> None:
         self._messages.info(
-            "stopping processes that have left their rank's session,"
-            f" with up to {fact.seconds:.0f} s to exit (Ctrl-C to kill)"
+            f"stopping processes that have left their rank's session"
+            f"{screen.time_to_exit(fact.seconds, 'Ctrl-C to kill')}"
         )
 
     def _swept(self, fact: Swept) -> None:

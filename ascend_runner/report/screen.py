@@ -79,7 +79,12 @@ def stopping(state: State, why: str, living: Collection[int], target: int | None
         ranks = counted(len(living), "rank")
     beginning = f"{why}; stopping" if why else "stopping"
     hint = f"send SIGTERM to pid {target} to kill" if target else way_out(state.cause)
-    return f"{beginning} {ranks}, with up to {state.grace:g} s to exit ({hint})"
+    return f"{beginning} {ranks}{time_to_exit(state.grace, hint)}"
+
+
+def time_to_exit(seconds: float, hint: str) -> str:
+    """Return the part of a sentence on how long processes have to exit before they are killed."""
+    return f", with up to {seconds:g} s to exit ({hint})" if seconds else " without a grace period"
 
 
 def way_out(cause: Cause | None) -> str:

@@ -28,7 +28,7 @@ def test_strips() -> None:
     culprit, one, late = drawn.strips
 
     assert (833, True) == (drawn.failure, drawn.has_activity)
-    assert ["0.0 s", "3.0 s", "6.0 s", "9.0 s", "12 s"] == [text for _place, text in drawn.ticks]
+    assert ["0 s", "3 s", "6 s", "9 s", "12 s"] == [text for _place, text in drawn.ticks]
     assert ("rank 2", "failed (exit status 1)", 0, 833, 0) == (
         culprit.title,
         culprit.words,

@@ -47,7 +47,7 @@ def test_disk_that_fills_up_and_heals(tmp_path: Path, file_limit: Callable[[int]
     assert b"a" * 100 + b"after\n" == path.read_bytes()
     assert [Gap(100, 80)] == log.gaps
     assert [
-        f"cannot write '{path}': file too large; the job continues, but this output is lost",
+        f"cannot write '{path}': file too large (RLIMIT_FSIZE, see ulimit -f); the job continues, but this output is lost",
         f"'{path}' is writable again; 80 bytes were lost",
     ] == warnings
 

@@ -15,10 +15,10 @@ NOT_SAVED = SavedCheckpoint(at=13.0, step=7)
 @pytest.mark.parametrize(
     ("saved", "missing", "failed", "sentence"),
     [
-        ({0: SAVED, 1: SAVED}, (), {}, "checkpoint at step 7 by ranks 0, 1 in 2.0 s"),
-        ({0: SAVED, 1: NOT_SAVED}, (), {}, "checkpoint at step 7 by rank 0 in 2.0 s"),
+        ({0: SAVED, 1: SAVED}, (), {}, "checkpoint at step 7 by ranks 0, 1 in 2 s"),
+        ({0: SAVED, 1: NOT_SAVED}, (), {}, "checkpoint at step 7 by rank 0 in 2 s"),
         ({0: NOT_SAVED, 1: NOT_SAVED}, (), {}, "no rank has reported a checkpoint for step 7"),
-        ({0: NOT_SAVED}, (1,), {}, "rank 1 has not reported a checkpoint within 5.0 s"),
+        ({0: NOT_SAVED}, (1,), {}, "rank 1 has not reported a checkpoint within 5 s"),
         ({1: NOT_SAVED}, (), {0: Ending(1)}, "rank 0 failed before it had saved (exit status 1)"),
         ({}, (), {}, ""),
     ],
@@ -64,7 +64,7 @@ def test_ranks_that_were_not_asked_are_named(unasked: tuple[int, ...], sentence:
     """They are named beside those that have saved."""
     fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, unasked=unasked)
 
-    assert f"checkpoint at step 7 by rank 0 in 2.0 s; {sentence}" == checkpoint.ended(fact)
+    assert f"checkpoint at step 7 by rank 0 in 2 s; {sentence}" == checkpoint.ended(fact)
 
 
 def test_report_has_the_ranks_that_have_saved() -> None:

@@ -109,6 +109,10 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
             [(attrs.evolve(BOTH, phase=phase, cause=FAILURE), 1.0) for phase in (Phase.HOLDING, Phase.TERMINATING)],
         ),
         (
+            ["rank 3 failed (exit status 7); stopping the other 2 ranks without a grace period"],
+            [(attrs.evolve(BOTH, phase=Phase.TERMINATING, cause=FAILURE, grace=0.0), 1.0)],
+        ),
+        (
             [
                 "no rank wrote any output for 60 s (--hang-timeout); collecting the stacks of all ranks",
                 "stopping 2 ranks, with up to 15 s to exit (Ctrl-C again to kill)",

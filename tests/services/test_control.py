@@ -213,7 +213,7 @@ def test_limit_in_the_past(message: dict[str, object], checkpoint_grace: float) 
         refused = str(job.ask(request="limit", **message)["refused"])
 
         assert refused.startswith("the job has already run for ")
-        assert refused.endswith(", longer than 0.0 s; use ascend-job stop to stop it")
+        assert refused.endswith(", longer than 0 s; use ascend-job stop to stop it")
         assert (3600.0, []) == (job.requests.limit, job.wakes + job.told)
 
 
