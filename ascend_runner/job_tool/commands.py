@@ -95,8 +95,9 @@ def _limit_at(seen: Snapshot) -> Optional[float]:
 
 
 def list_jobs(options: Namespace) -> int:
-    """List the jobs of this machine."""
+    """List the jobs of this machine, those that are running first."""
     seen = [snapshot.take(job) for job in jobs.all_jobs(options.environ)]
+    seen.sort(key=lambda one: one.condition is not Condition.RUNNING)
     if options.json:
         write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
     else:
