@@ -176,6 +176,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
     ],
     ids=[
         "consequence",
+        "no grace",
         "hang",
         "signals",
         "signal after the end",
