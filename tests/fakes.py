@@ -397,7 +397,7 @@ class FakeNode:
         self.output = FakeOutput(self.clock)
         self.evidence = FakeEvidence(self.clock)
         self.heartbeats = FakeHeartbeats(self.clock)
-        self.requests = Requests(self.clock.now, self.clock.wake)
+        self.requests = Requests(self.clock)
 
     @property
     def node(self) -> ManagedNode:

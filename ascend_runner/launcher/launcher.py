@@ -53,8 +53,7 @@ class Launcher:
         self.signals = signals
         self.messages = messages
         self.requests = Requests(
-            signals.now,
-            signals.wake,
+            signals,
             None if settings.check else settings.time_limit,
             has_checkpoint_signal=settings.checkpoint_signal != NONE,
             checkpoint_grace=settings.checkpoint_grace,

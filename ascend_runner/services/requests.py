@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Optional
+from typing import Optional, Protocol
 
 from ascend_runner.observations.facts import CheckpointAsked
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
@@ -18,29 +17,37 @@ from ascend_runner.text import duration
 Answer = SimpleQueue[Optional[CheckpointAsked]]  # for one answer
 
 
+class Clock(Protocol):
+    """The clock of the runner's loop."""
+
+    def now(self) -> float:
+        """Return the time in seconds; it never goes back."""
+
+    def wake(self) -> None:
+        """End the current or the next wait of the loop. May be called in any thread."""
+
+
 class Requests:
     """The requests to one job. `limit` is in seconds since its start (None: no limit).
 
-    Every method may be called in any thread. `wake` ends the current or next wait of the runner's loop.
+    Every method may be called in any thread.
     """
 
     def __init__(
         self,
-        now: Callable[[], float],
-        wake: Callable[[], None],
+        clock: Clock,
         limit: Optional[float] = None,
         *,
         has_checkpoint_signal: bool = True,
         checkpoint_grace: float = 0.0,
     ) -> None:
         self.has_checkpoint_signal = has_checkpoint_signal
-        self.began = now()  # the start of the job, in seconds of the manager's clock
+        self.began = clock.now()  # the start of the job, in seconds of the manager's clock
         self.limit = limit
         self.is_running = False  # whether there are ranks to ask; set by the loop
         self.is_being_stopped = False  # by a signal or at the limit, or asked for its last checkpoint before that
         self.is_held = False  # after its failure: no limit counts any more
-        self._now, self._checkpoint_grace = now, checkpoint_grace
-        self._wake = wake
+        self._clock, self._checkpoint_grace = clock, checkpoint_grace
         self._has_new_limit = threading.Event()
         self._checkpoint_requests: deque[Answer] = deque()
         self._unanswered: list[Answer] = []  # requests that the loop has taken
@@ -66,7 +73,7 @@ class Requests:
             raise ValueError("the job has no signal to request checkpoints with (--checkpoint-signal none)")
         answer: Answer = SimpleQueue()
         self._checkpoint_requests.append(answer)
-        self._wake()
+        self._clock.wake()
         return answer
 
     def take_checkpoint_request(self) -> bool:
@@ -91,7 +98,7 @@ class Requests:
     def pass_on(self, finding: NodeFinding) -> None:
         """Pass on a finding about this node."""
         self._findings.append(finding)
-        self._wake()
+        self._clock.wake()
 
     def take_findings(self) -> list[NodeFinding]:
         """Return the findings that were passed on since the last call."""
@@ -115,7 +122,7 @@ class Requests:
             raise ValueError("the job is held after its failure, so no time limit applies; use ascend-job release")
         if self.is_being_stopped:
             raise ValueError("the job is being stopped, so its time limit can no longer be changed")
-        elapsed = self._now() - self.began
+        elapsed = self._clock.now() - self.began
         if seconds is not None and seconds < elapsed:
             run, limit = duration(elapsed), duration(max(0.0, seconds))
             raise ValueError(f"the job has already run for {run}, longer than {limit}; use ascend-job stop to stop it")
@@ -123,7 +130,7 @@ class Requests:
         is_put_off = seconds is not None and bool(self._checkpoint_grace) and seconds < earliest
         self.limit = earliest if is_put_off else seconds
         self._has_new_limit.set()
-        self._wake()
+        self._clock.wake()
         return is_put_off
 
     def change_limit(self, by: float) -> bool:

@@ -69,10 +69,15 @@ class Job:
         self.wakes: list[None] = []
         self.told: list[str] = []
         self.warnings: list[str] = []
-        self.requests = Requests(time.monotonic, self.wake, limit, checkpoint_grace=checkpoint_grace)
+        self.requests = Requests(self, limit, checkpoint_grace=checkpoint_grace)
         self.requests.is_running = True
         self.asked: CheckpointAsked | None = asked({0, 1})
         self.has_loop = True
+
+    @staticmethod
+    def now() -> float:
+        """Return the time."""
+        return time.monotonic()
 
     def wake(self) -> None:
         """Answer requests for a checkpoint like the loop of the runner, if there is one."""
