@@ -24,9 +24,9 @@ class Diagnosis:
     `root` is None where no rank has ended by itself first.
     """
 
-    findings: Mapping[int, Finding] = attrs.field(factory=dict)
-    suspected_peer: Optional[Peer] = None
-    root: Optional[RootCause] = None
+    findings: Mapping[int, Finding]
+    suspected_peer: Optional[Peer]
+    root: Optional[RootCause]
 
 
 def diagnose(

@@ -57,7 +57,7 @@ def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT, stuc
         signal.sigtimedwait({SIGCHLD}, POLL_INTERVAL)
 
 
-def kill_all(keep: frozenset[int] = frozenset()) -> list[Descendant]:
+def kill_all(keep: frozenset[int]) -> list[Descendant]:
     """Send SIGKILL to every living descendant of this process but the subtrees of `keep`; return those found.
 
     The caller must reap and call again until none is left.

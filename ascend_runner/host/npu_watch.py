@@ -42,10 +42,10 @@ class Figures:
     `at` is the time of reading, on the monotonic clock.
     """
 
+    at: float
     temperature: Optional[int] = None
     ai_core: Optional[int] = None
     memory: Optional[int] = None
-    at: float = 0.0
 
 
 class WatchParser:

@@ -44,8 +44,8 @@ class JobReports:
     reports: Mapping[int, Members]
     job: Job
     logs: Mapping[int, str]
-    table: Optional[RankTable] = None
-    left_out: tuple[str, ...] = ()
+    table: Optional[RankTable]
+    left_out: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)

@@ -40,13 +40,13 @@ class Sources:
     """
 
     report: Members
-    command: tuple[str, ...] = ()
-    events: tuple[Members, ...] = ()
-    log_ends: Mapping[int, tuple[str, ...]] = {}
-    made_at: float = 0.0
+    command: tuple[str, ...]
+    events: tuple[Members, ...]
+    log_ends: Mapping[int, tuple[str, ...]]
+    made_at: float
+    table: Optional[RankTable]
     masked: int = 0
     was_killed: bool = False
-    table: Optional[RankTable] = None
     links_logs: bool = False
     is_public: bool = False
 

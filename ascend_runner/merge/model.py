@@ -39,9 +39,9 @@ class Failure:
 
     suspicion: Suspicion
     sentence: str
-    rank_id: Optional[int] = None
-    at: Optional[float] = None
-    is_certain: bool = False
+    rank_id: Optional[int]
+    at: Optional[float]
+    is_certain: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -50,8 +50,8 @@ class Complaint:
 
     rank_id: int
     peer: Peer
-    code: str = ""
-    at: Optional[float] = None
+    code: str
+    at: Optional[float]
 
 
 @attrs.frozen(kw_only=True)
@@ -116,8 +116,8 @@ class Suspect:
     """
 
     node: Node
-    rank_id: Optional[int] = None
-    sentence: str = ""
+    rank_id: Optional[int]
+    sentence: str
     alike: tuple[Node, ...] = ()
 
 

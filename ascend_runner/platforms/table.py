@@ -35,7 +35,7 @@ class TableFacts:
     server_id: str
     server_ids: tuple[str, ...]
     first_address: str
-    first_pod_name: str = ""
+    first_pod_name: str
 
 
 def announced_table(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> str:

@@ -22,13 +22,13 @@ class Preparation:
     """
 
     context: PlanContext
-    plan: JobSpec | None = None
+    plan: JobSpec | None
+    node: Node | None
+    table: RankTable | None
+    why: str
+    share: NodeShare | None = None
     problems: tuple[Problem, ...] = ()
     error: AscendRunnerError | None = None
-    node: Node | None = None
-    share: NodeShare | None = None
-    table: RankTable | None = None
-    why: str = ""
 
     def job(self) -> JobSpec:
         """Return the plan of a job that can be started.

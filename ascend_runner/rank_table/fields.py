@@ -106,7 +106,7 @@ class Fields:
 
         return f"{here}.{key}" if here else key
 
-    def refuse(self, sentence: str, key: str = "", *, code: str = BAD_VALUE) -> None:
+    def refuse(self, sentence: str, key: str, *, code: str = BAD_VALUE) -> None:
         """Record an error of this object, or of one of its keys."""
         self.document.error(sentence, self.path(key), code)
 

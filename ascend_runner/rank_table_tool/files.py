@@ -58,7 +58,7 @@ def read_file(name: str) -> bytes:
         os.close(fd)
 
 
-def read_table(path: str, *, lists_decide: bool = False) -> RankTable:
+def read_table(path: str, *, lists_decide: bool) -> RankTable:
     """Read a table; errors as for `read_bytes` and `codec.loads`."""
     return codec.loads(read_bytes(path), source=name_of(path), lists_decide=lists_decide)
 

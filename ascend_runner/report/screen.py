@@ -65,7 +65,7 @@ def holding(cause: Cause, job: JobSpec) -> str:
     return f"{reason(cause, job)}; waiting up to {HOLD:g} s for other ranks to report the cause"
 
 
-def stopping(state: State, why: str, living: Collection[int], target: int | None = None) -> str:
+def stopping(state: State, why: str, living: Collection[int], target: int | None) -> str:
     """Return the line on ranks that are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks".
 
     `target` is the pid to signal if the process that the user started no longer exists.

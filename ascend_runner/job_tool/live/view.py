@@ -11,7 +11,6 @@ import attrs
 
 from ascend_runner.host.npu_watch import Figures
 from ascend_runner.supervision import odd_ranks
-from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
 
 
@@ -88,9 +87,9 @@ class JobView:
     headline: str
     ranks: tuple[RankView, ...]
     now: float
-    place: str = ""
+    place: str
+    step: Step
     cause: str = ""
-    step: Step = steps.NO_STEP
     is_over: bool = False
     has_npus: bool = False
 

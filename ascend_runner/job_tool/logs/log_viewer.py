@@ -32,10 +32,10 @@ class Query:
     """The logs to show: those of `ranks` (None: all), since a time in seconds since the epoch (None: the beginning)."""
 
     line_filter: LineFilter
-    ranks: Optional[frozenset[int]] = None
-    since: Optional[float] = None
-    follows: bool = False
-    has_colors: bool = False
+    ranks: Optional[frozenset[int]]
+    since: Optional[float]
+    follows: bool
+    has_colors: bool
 
 
 class LogViewer:
