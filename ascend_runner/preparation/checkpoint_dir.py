@@ -20,6 +20,11 @@ def check(path: str, note: Callable[[str], None]) -> None:
     above = file_system.nearest(path)
     if above == os.path.abspath(path):
         raise SettingsError(f"--checkpoint-dir {path!r} is not a directory")
+    if above == os.sep:
+        # A training that runs as root in a container would create it, and lose it with the container.
+        raise SettingsError(
+            f"--checkpoint-dir {path!r} does not exist, nor does any directory above it; create it first"
+        )
     if not os.path.isdir(above):
         raise SettingsError(f"--checkpoint-dir {path!r} cannot be created: {above!r} is not a directory")
     if not os.access(above, os.W_OK | os.X_OK):

@@ -36,6 +36,12 @@ def test_what_cannot_become_a_directory_is_refused(folder: Path, name: str, sent
     assert f"--checkpoint-dir '{folder}/{name}' {sentence.format(folder)}" == str(refused.value)
 
 
+def test_path_of_which_nothing_exists_is_refused() -> None:
+    """It is mistyped or its file system is not mounted; root could create it, and the container would take it along."""
+    with pytest.raises(SettingsError, match="nor does any directory above it"):
+        checkpoint_dir.check("/no-such-directory-of-ascend-runner/a/b", pytest.fail)
+
+
 def test_directory_that_nobody_can_create_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be missing at the first checkpoint, hours after the start."""
     monkeypatch.setattr(os, "access", lambda *_: False)
