@@ -136,10 +136,9 @@ class JobRunner:
                 evidence=recorder.investigation,
                 heartbeats=heartbeats,
                 requests=self._launcher.requests,
-                steps=steps,
             )
             observers = (shown, progress, self.journal, recorder, heartbeats, self._hooks, self._inspector)
-            Manager(spec, node, observers=observers).run()
+            Manager(spec, node, observers=(*observers, steps) if steps else observers).run()
         return self._end_of_attempt(recorder)
 
     def _read_steps(self, beside: ExitStack, shown: board.Board) -> StepReader | None:
@@ -150,7 +149,8 @@ class JobRunner:
         from ascend_runner.services import step_reader  # noqa: PLC0415
 
         spec, environ, warn = self.journal.spec, self._launcher.environ, self._messages.warning
-        reading = step_reader.reading(spec, environ, warn, wake=self._signals.wake, show_step=shown.store_step)
+        pass_on = self._launcher.requests.pass_on
+        reading = step_reader.reading(spec, environ, warn, pass_on=pass_on, show_step=shown.store_step)
         steps = beside.enter_context(reading)
         self.journal.last_step = steps.last_step
         beside.enter_context(summary.writing(spec, shown, steps, self._messages.info))

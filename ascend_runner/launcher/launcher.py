@@ -229,7 +229,7 @@ class Launcher:
         if self.requests.take_limit_change():
             self.journal.observe(LimitChanged(self.requests.limit), self.signals.now())
         is_for_attempt = self.journal.spec.inspect in {InspectAction.CHECKPOINT, InspectAction.STOP}
-        for finding in self.requests.take_precheck() if is_for_attempt else self.requests.take_findings():
+        for finding in self.requests.take_between_attempts(only_precheck=is_for_attempt):
             self.journal.observe(finding, self.signals.now())
             show_finding(finding, self.messages)
 

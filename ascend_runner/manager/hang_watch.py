@@ -1,4 +1,4 @@
-"""Detects hangs and slow training: the part of the manager's loop that watches the progress of the ranks.
+"""Detects hangs: the part of the manager's loop that watches for silence.
 
 At half of the limit of a silence it has the stacks of the ranks read without stopping them, once in each silence, so
 that those at the limit can be compared with them: a rank that was elsewhere then is slow, or goes round in circles.
@@ -14,7 +14,7 @@ import attrs
 from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.observations.facts import Beat, Fact
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.supervision.events import HangDetected, Slowdown
+from ascend_runner.supervision.events import HangDetected
 from ascend_runner.supervision.findings import WatchAction
 from ascend_runner.supervision.silence import Silence
 
@@ -29,7 +29,6 @@ class HangWatch:
         self._job = job
         self._node = node
         self._tell = tell
-        self._steps = node.steps
         self._silence: Optional[Silence] = None  # while it can become a hang
         self._read_in: Optional[float] = None  # the start of the silence in which stacks were read
         self._earlier: tuple[RankStack, ...] = ()  # these stacks
@@ -54,25 +53,12 @@ class HangWatch:
             rank_ids = {spec.rank_id for spec in self._job.processes}
             self._tell_end(self._last_activity(self._node.heartbeats.of(rank_ids)))
             self._hang = None
-        if self._steps:
-            self._steps.stop()
-            self._steps = None
 
-    def look(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected | Slowdown]:
-        """Report hangs and slow training to the observers, and return those that end the job."""
-        return [*self._slowdowns(), *self._hangs(living, is_quiet=is_quiet)]
-
-    def _slowdowns(self) -> list[Slowdown]:
-        """Report that the training has become slow, or no longer is."""
-        found = list(self._steps.take()) if self._steps else []
-        for slow in found:
-            self._tell(slow)
-        return [slow for slow in found if not slow.is_over and self._job.perf_action is not WatchAction.WARN]
-
-    def _hangs(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
+    def look(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
         """Detect that no rank has written for too long, or has sent a heartbeat where any of the living ones has.
 
-        Anything else that has happened (not `is_quiet`) is handled first.
+        A hang is reported to the observers, and returned if it ends the job. Anything else that has happened (not
+        `is_quiet`) is handled first.
         """
         silence, now = self._silence, self._node.clock.now()
         if silence is None or now < silence.next_check:

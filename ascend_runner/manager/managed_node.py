@@ -6,7 +6,7 @@ tests/manager/test_managed_node.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -127,16 +127,6 @@ class Heartbeats(Protocol):
         """Return the ranks of which every process that has announced it has reported a checkpoint since then."""
 
 
-class Steps(Protocol):
-    """The steps of a training, see `services.step_reader`."""
-
-    def take(self) -> Iterable[Slowdown]:
-        """Return what was found since the last call."""
-
-    def stop(self) -> None:
-        """Read no more, because the ranks are stopped or have ended. May be called twice."""
-
-
 class Requests(Protocol):
     """The requests to the job that other threads pass on, see `services.requests`."""
 
@@ -160,8 +150,8 @@ class Requests(Protocol):
     def take_limit_change(self) -> bool:
         """Whether the time limit was changed since the last call."""
 
-    def take_findings(self) -> Sequence[NodeFinding]:
-        """Return the findings about this node that were passed on since the last call."""
+    def take_findings(self) -> Sequence[NodeFinding | Slowdown]:
+        """Return the findings about this node and the training that were passed on since the last call."""
 
 
 class Clock(Protocol):
@@ -212,4 +202,3 @@ class ManagedNode:
     evidence: Callable[[], Evidence]
     heartbeats: Heartbeats
     requests: Requests
-    steps: Steps | None = None

@@ -1,4 +1,4 @@
-"""Handles requests to a running attempt: those of users, of the time limit and of the inspection of this node."""
+"""Handles requests to a running attempt: of users, of the time limit, and those that follow from findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ascend_runner.supervision.events import (
     SignalReceived,
     Slowdown,
 )
-from ascend_runner.supervision.findings import FindingKind, InspectAction, NodeFinding
+from ascend_runner.supervision.findings import FindingKind, InspectAction, NodeFinding, WatchAction
 from ascend_runner.supervision.state import Phase, State
 
 RETRY_EVERY: Final = 0.5  # seconds between two signals to ranks that do not handle it so far
@@ -40,7 +40,7 @@ ASKABLE: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})
 
 
 class RequestWatch:
-    """Watches one attempt for requests, findings about this node and the time limit of the job."""
+    """Watches one attempt for requests, findings about this node and the training, and the time limit of the job."""
 
     def __init__(self, job: JobSpec, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
         self._job = job
@@ -93,8 +93,12 @@ class RequestWatch:
             if state.cause:  # the ranks are saving before a stop, and are not asked again
                 self._node.requests.answer(self._asked(self._reached, state.checkpoint.unreached))
         for finding in self._node.requests.take_findings():
-            self._tell(finding)
-            events += self._consequences(finding, state.phase)
+            if isinstance(finding, NodeFinding):
+                self._tell(finding)
+                events += self._consequences(finding, state.phase)
+            elif not (state.cause or state.is_tearing_down):  # ranks that are stopped are slow
+                self._tell(finding)
+                events += [finding] if self._is_end(finding) else []
         if state.phase in ASKABLE:
             events += self._limits(now)
         if state.phase is Phase.CHECKPOINTING and self._asked_at is not None:
@@ -103,6 +107,9 @@ class RequestWatch:
         if state.late_ranks - saved and now >= self._retry_at:
             events += self._ask_late(state.late_ranks - saved)
         return events
+
+    def _is_end(self, slow: Slowdown) -> bool:
+        return not slow.is_over and self._job.perf_action is not WatchAction.WARN
 
     def _consequences(self, finding: NodeFinding, phase: Phase) -> list[Event]:
         if phase not in ASKABLE or finding.kind is not FindingKind.UNHEALTHY or not finding.is_error:

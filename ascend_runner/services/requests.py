@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import Optional, Protocol
 
 from ascend_runner.observations.facts import CheckpointAsked
+from ascend_runner.supervision.events import Slowdown
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.text import duration
 
@@ -51,7 +52,7 @@ class Requests:
         self._has_new_limit = threading.Event()
         self._checkpoint_requests: deque[Answer] = deque()
         self._unanswered: list[Answer] = []  # requests that the loop has taken
-        self._findings: deque[NodeFinding] = deque()
+        self._findings: deque[NodeFinding | Slowdown] = deque()
 
     @property
     def deadline(self) -> Optional[float]:
@@ -95,20 +96,25 @@ class Requests:
         self._has_new_limit.clear()
         return True
 
-    def pass_on(self, finding: NodeFinding) -> None:
-        """Pass on a finding about this node."""
+    def pass_on(self, finding: NodeFinding | Slowdown) -> None:
+        """Pass on a finding about this node or the training."""
         self._findings.append(finding)
         self._clock.wake()
 
-    def take_findings(self) -> list[NodeFinding]:
+    def take_findings(self) -> list[NodeFinding | Slowdown]:
         """Return the findings that were passed on since the last call."""
         return [self._findings.popleft() for _ in range(len(self._findings))]
 
-    def take_precheck(self) -> list[NodeFinding]:
-        """Return the findings of the check before the start; an attempt takes the others, as they may end it."""
-        found = self.take_findings()
-        self._findings.extendleft(one for one in reversed(found) if one.kind is not FindingKind.PRECHECK)
-        return [one for one in found if one.kind is FindingKind.PRECHECK]
+    def take_between_attempts(self, *, only_precheck: bool) -> list[NodeFinding]:
+        """Return the findings about this node that were passed on since the last call.
+
+        With `only_precheck`, those that may end an attempt are left to the next one. An attempt that has ended is no
+        longer slow.
+        """
+        found = [one for one in self.take_findings() if isinstance(one, NodeFinding)]
+        left = [one for one in found if only_precheck and one.kind is not FindingKind.PRECHECK]
+        self._findings.extendleft(reversed(left))
+        return [one for one in found if one not in left]
 
     def set_limit(self, seconds: Optional[float]) -> bool:
         """Set the time limit of the job, in seconds since its start (None: no limit).

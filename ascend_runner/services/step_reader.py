@@ -20,11 +20,13 @@ import attrs
 from ascend_runner.frameworks import hccl
 from ascend_runner.host import bounded, npu, npu_smi
 from ascend_runner.host.host import Host
+from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
 from ascend_runner.supervision import odd_ranks
 from ascend_runner.supervision.events import Rule, Slowdown
 from ascend_runner.supervision.performance import Performance
+from ascend_runner.supervision.state import State
 from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
 
 # What is searched of the output of all ranks, in bytes a second, and at once after a pause: a flood is read in parts,
@@ -89,9 +91,9 @@ class LineTap:
 
 
 class StepReader:
-    """Reads the steps of one attempt. `wake` and `show_step` are called in a thread.
+    """Reads the steps of one attempt, until its ranks are to be stopped. An observer of the manager's facts.
 
-    `wake` is called when `take` has something to return, and `show_step` with the time and the figures of each step.
+    `pass_on` is called for each finding, and `show_step` with the time and the figures of each step, both in a thread.
     """
 
     def __init__(
@@ -100,16 +102,15 @@ class StepReader:
         devices: Devices,
         warn: Callable[[str], None],
         *,
-        wake: Callable[[], None] = lambda: None,
+        pass_on: Callable[[Slowdown], None] = lambda _slow: None,
         show_step: ShowStep = lambda *_figures: None,
     ) -> None:
-        self._devices, self._wake, self._show_step = devices, wake, show_step
+        self._devices, self._pass_on, self._show_step = devices, pass_on, show_step
         self._specs = {spec.rank_id: spec for spec in job.processes}
         performance = Performance(threshold=job.perf_threshold, drop=job.perf_drop)
         self._performance = performance if job.watches_performance else None
         self._matcher = Matcher(job.perf_patterns, warn)
         self._lines: queue.SimpleQueue[Optional[_Line]] = queue.SimpleQueue()
-        self._found: queue.SimpleQueue[Slowdown] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
         self.pause = PAUSE
@@ -136,11 +137,10 @@ class StepReader:
 
         return LineTap(tuple(dict.fromkeys(literals)), put, 1 / len(self._specs))
 
-    def take(self) -> Iterator[Slowdown]:
-        """Return what was found since the last call."""
-        with suppress(queue.Empty):
-            while True:
-                yield self._found.get_nowait()
+    def observe(self, fact: Fact, _at: float) -> None:
+        """Stop as soon as the ranks are to be stopped, or have ended."""
+        if isinstance(fact, State) and (fact.cause or fact.is_tearing_down):
+            self.stop()
 
     @property
     def waiting(self) -> int:
@@ -182,8 +182,7 @@ class StepReader:
                 if step:
                     self._note(step, line)
                     for slow in self._performance.note(line.rank_id, step, line.at) if self._performance else ():
-                        self._found.put(self._placed(slow))
-                        self._wake()
+                        self._pass_on(self._placed(slow))
 
     def _next_lines(self) -> list[_Line]:
         """Wait for a line, collect others for a moment, and return those that can be read at once."""
@@ -260,7 +259,7 @@ def reading(
     environ: Mapping[str, str],
     warn: Callable[[str], None],
     *,
-    wake: Callable[[], None],
+    pass_on: Callable[[Slowdown], None],
     show_step: ShowStep,
 ) -> Iterator[StepReader]:
     """Read the steps of an attempt while the context lasts.
@@ -269,7 +268,7 @@ def reading(
         AscendRunnerError: The limit of processes is reached.
     """
     devices = Devices(Host(), environ, tuple(hccl.visible_devices(environ)))
-    reader = StepReader(job, devices, warn, wake=wake, show_step=show_step)
+    reader = StepReader(job, devices, warn, pass_on=pass_on, show_step=show_step)
     reader.start()
     try:
         yield reader

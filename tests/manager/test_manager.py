@@ -31,7 +31,9 @@ from ascend_runner.supervision.events import (
     Exited,
     HangDetected,
     LimitReached,
+    Rule,
     SignalReceived,
+    Slowdown,
     Spawned,
     SpawnFailed,
 )
@@ -610,6 +612,45 @@ def test_limit_while_ranks_are_stopped_changes_nothing(node: FakeNode, recording
     state = run(node, 2, recording)
 
     assert (Exited(0, FAILED), 16.0) == (state.cause, node.clock.now())
+
+
+# --- Slow training ----------------------------------------------------------------------------------------------------
+
+SLOW = Slowdown(rule=Rule.DROP, rank_id=0, own=2.0, reference=1.0)
+
+
+@pytest.mark.parametrize(
+    ("action", "ended_at"), [(WatchAction.WARN, 100.0), (WatchAction.RESTART, 10.0), (WatchAction.STOP, 10.0)]
+)
+def test_slow_training(node: FakeNode, recording: Recording, action: WatchAction, ended_at: float) -> None:
+    """It is reported, and ends the attempt if the user has chosen that."""
+    node.processes.behaviours = {0: exits(OK, 100.0)}
+    node.clock.at(10.0, lambda: node.requests.pass_on(SLOW))
+    state = run(node, 1, recording, perf_action=action)
+
+    assert (SLOW if ended_at == 10.0 else None, ended_at) == (state.cause, node.clock.now())
+    assert SLOW in recording.facts
+
+
+@pytest.mark.parametrize("action", WatchAction)
+def test_training_that_is_no_longer_slow(node: FakeNode, recording: Recording, action: WatchAction) -> None:
+    """That is reported, and ends nothing."""
+    over = attrs.evolve(SLOW, is_over=True)
+    node.processes.behaviours = {0: exits(OK, 100.0)}
+    node.clock.at(10.0, lambda: node.requests.pass_on(over))
+
+    assert run(node, 1, recording, perf_action=action).cause is None
+    assert over in recording.facts
+
+
+def test_ranks_that_are_stopped_are_not_slow(node: FakeNode, recording: Recording) -> None:
+    """A finding that comes late is passed over."""
+    node.processes.behaviours = {0: exits(FAILED, 10.0), 1: STUBBORN}
+    node.clock.at(12.0, lambda: node.requests.pass_on(SLOW))
+    state = run(node, 2, recording, perf_action=WatchAction.STOP)
+
+    assert Exited(0, FAILED) == state.cause
+    assert SLOW not in recording.facts
 
 
 # --- Checkpoints ------------------------------------------------------------------------------------------------------

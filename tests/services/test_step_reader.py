@@ -94,11 +94,14 @@ def test_many_ranks_share_the_limits() -> None:
 
 
 @contextmanager
-def reading(ranks: int, devices: Devices | None = None, **perf: object) -> Iterator[tuple[StepReader, list[str]]]:
-    """Read the steps of a job; yield the reader and its warnings."""
+def reading(
+    ranks: int, devices: Devices | None = None, found: list[Slowdown] | None = None, **perf: object
+) -> Iterator[tuple[StepReader, list[str]]]:
+    """Read the steps of a job; yield the reader and its warnings, and append to `found`."""
     warnings: list[str] = []
     job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], **perf)
-    reader = StepReader(job, devices or NO_DEVICES, warnings.append)
+    pass_on = ([] if found is None else found).append
+    reader = StepReader(job, devices or NO_DEVICES, warnings.append, pass_on=pass_on)
     reader.start()
     try:
         yield reader, warnings
@@ -106,25 +109,20 @@ def reading(ranks: int, devices: Devices | None = None, **perf: object) -> Itera
         reader.close()
 
 
-def found_by(reader: StepReader, count: int) -> list[Slowdown]:
-    """Wait until so many reports were found, and return them."""
-    found: list[Slowdown] = []
-
-    def has_enough() -> bool:
-        found.extend(reader.take())
-        return len(found) >= count
-
-    wait_until(has_enough)
+def enough(found: list[Slowdown]) -> list[Slowdown]:
+    """Wait until something was found, and return it."""
+    wait_until(lambda: bool(found))
     return found
 
 
 def test_guide_to_the_letter() -> None:
     """Three lines above the threshold are a slow training."""
-    with reading(1, perf_threshold=0.66) as (reader, _warnings):
+    found: list[Slowdown] = []
+    with reading(1, found=found, perf_threshold=0.66) as (reader, _warnings):
         reader.tap(0)(GUIDE * 3)
 
         assert [(Rule.RATIO, 0, 2.201521, 3.317794921875)] == [
-            (slow.rule, slow.rank_id, slow.own, slow.reference) for slow in found_by(reader, 1)
+            (slow.rule, slow.rank_id, slow.own, slow.reference) for slow in enough(found)
         ]
 
 
@@ -145,12 +143,14 @@ def test_guide_to_the_letter() -> None:
 )
 def test_lines_of_frameworks(line: bytes) -> None:
     """A drop of the speed is found in the lines of each of them, as they come from the ranks."""
-    with reading(1, perf_drop=0.3, perf_patterns=("my step took (?P<seconds>[0-9.]+)",)) as (reader, warnings):
+    found: list[Slowdown] = []
+    patterns = ("my step took (?P<seconds>[0-9.]+)",)
+    with reading(1, found=found, perf_drop=0.3, perf_patterns=patterns) as (reader, warnings):
         take = reader.tap(0)
         for step in range(80):
             seconds = 2.0 if step > 60 else 1.0
             take(line % {b"step": step, b"seconds": seconds, b"ms": 1000 * seconds, b"rate": 1 / seconds})
-        found = found_by(reader, 1)
+        enough(found)
 
     assert [(Rule.DROP, 0)] == [(slow.rule, slow.rank_id) for slow in found]
     assert [1.0] == pytest.approx([slow.own / slow.reference - 1 for slow in found])
@@ -238,12 +238,13 @@ def test_device_and_temperature_of_a_slow_rank(tmp_path: Path) -> None:
     tool.write_text(f"#!/bin/sh\ncat <<'END'\n{SCREEN}END\n")
     tool.chmod(0o755)
     devices = Devices(Host(str(tmp_path)), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    with reading(4, devices, perf_threshold=0.9) as (reader, _warnings):
+    found: list[Slowdown] = []
+    with reading(4, devices, found, perf_threshold=0.9) as (reader, _warnings):
         taps = [reader.tap(rank_id) for rank_id in range(4)]
         for _ in range(70):
             for rank_id, take in enumerate(taps):
                 take(b"hardware time is %d and e2e time is 9999 ms\n" % (200 if rank_id == 3 else 100))
-        found = found_by(reader, 1)
+        enough(found)
 
     assert [(Rule.STRAGGLER, 3, 3, 71)] == [(one.rule, one.rank_id, one.device, one.temperature) for one in found]
 
