@@ -44,10 +44,12 @@ def test_disk_that_fills_up_and_heals(tmp_path: Path, file_limit: Callable[[int]
     log.write(b"after\n")
     log.close()
 
+    limit = "file too large (RLIMIT_FSIZE, see ulimit -f)"
+
     assert b"a" * 100 + b"after\n" == path.read_bytes()
     assert [Gap(100, 80)] == log.gaps
     assert [
-        f"cannot write '{path}': file too large (RLIMIT_FSIZE, see ulimit -f); the job continues, but this output is lost",
+        f"cannot write '{path}': {limit}; the job continues, but this output is lost",
         f"'{path}' is writable again; 80 bytes were lost",
     ] == warnings
 
