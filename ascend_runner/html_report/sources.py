@@ -20,7 +20,8 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.members import Members
 from ascend_runner.rank_table import codec, source
-from ascend_runner.rank_table.model import RankTable, SuperPod
+from ascend_runner.rank_table.masked import masked
+from ascend_runner.rank_table.model import RankTable
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
 from ascend_runner.text import last_lines
@@ -85,7 +86,7 @@ def table_of(report: Members, path: str, masker: Masker) -> Optional[RankTable]:
         beside = os.path.join(os.path.dirname(path), TABLE)
         table = source.read(beside) if os.path.exists(beside) else _read_table(named, os.stat(path).st_uid)
         if table and table.rank_size == report.whole("rank_size") and _has_server(table, report.text("server_id")):
-            return _masked_table(table, masker)
+            return masked(table, masker)
     return None
 
 
@@ -101,25 +102,6 @@ def _read_table(path: str, owner: int) -> Optional[RankTable]:
 
 def _has_server(table: RankTable, server_id: str) -> bool:
     return any(server.server_id == server_id for server in table.servers)
-
-
-def _masked_table(table: RankTable, masker: Masker) -> RankTable:
-    """Return the table with every drawn text masked."""
-    servers = (
-        attrs.evolve(
-            server,
-            server_id=masker.text(server.server_id),
-            devices=tuple(
-                attrs.evolve(device, device_ip=masker.text(device.device_ip), pod_name=masker.text(device.pod_name))
-                for device in server.devices
-            ),
-        )
-        for server in table.servers
-    )
-    pods = (
-        SuperPod(masker.text(pod.super_pod_id), tuple(map(masker.text, pod.server_ids))) for pod in table.super_pods
-    )
-    return attrs.evolve(table, servers=tuple(servers), super_pods=tuple(pods))
 
 
 def _neighbour(name: str, kind: str) -> str:

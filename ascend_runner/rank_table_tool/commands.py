@@ -16,14 +16,15 @@ from ascend_runner.rank_table.checks import chips
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.rank_table.compare import ABSENT, THE_ENTRY, Difference, compare
 from ascend_runner.rank_table.fields import shown
+from ascend_runner.rank_table.masked import masked
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.rank_table.summary import size_of
 from ascend_runner.rank_table_tool import files
 from ascend_runner.rank_table_tool import generate as generation
 from ascend_runner.rank_table_tool import show as showing
 from ascend_runner.rank_table_tool.files import STANDARD, name_of, tell
-from ascend_runner.secrets import Masker
-from ascend_runner.text import format_numbers, printable, rank_list
+from ascend_runner.secrets import MASK, Masker
+from ascend_runner.text import counted, format_numbers, printable, rank_list
 from ascend_runner.tool import write_text
 
 FINE: Final = 0
@@ -41,9 +42,12 @@ def show(options: Namespace) -> int:
     if options.svg and files.identity_of(name) and files.identity_of(name) == files.identity_of(options.svg):
         raise SettingsError(f"--svg {options.svg} would overwrite the table")
 
-    table = _read(options.file)
+    masker = Masker()
+    table, name = masked(_read(options.file), masker), masker.text(name)
     if options.svg:
         files.write_bytes(options.svg, picture.draw(table, name).encode())
+    if masker.count:
+        tell(f"masked as {MASK}: {counted(masker.count, 'secret')}")
     if options.json:
         write_text(showing.facts_of(table))
     elif not options.svg:

@@ -83,6 +83,23 @@ def test_planted_in_a_rank_table(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert [] == [words for words, text in shown.items() if "***" not in text]
 
 
+@pytest.mark.parametrize("secret", SECRETS)
+def test_planted_in_a_complete_rank_table(secret: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table with secrets is shown without them, as text, JSON and picture, and they are counted."""
+    devices = [{"device_id": "0", "device_ip": f"10.0.0.{rank}", "rank_id": str(rank)} for rank in range(2)]
+    names = (f"a {secret}", f"b {secret}")
+    servers = [{"server_id": name, "device": [device]} for name, device in zip(names, devices)]
+    path, picture = tmp_path / "hccl.json", tmp_path / "table.svg"
+    table = {"version": "1.0", "status": "completed", "server_count": "2", "server_list": servers}
+    path.write_text(json.dumps(table))
+    statuses = [rank_tables.main(("show", str(path), *words)) for words in ((), ("--json",), ("--svg", str(picture)))]
+    output = capsys.readouterr()
+
+    assert [0, 0, 0] == statuses
+    assert WORD not in output.out + output.err + picture.read_text()
+    assert 3 == output.err.count("masked as ***: 2 secrets")
+
+
 def written(program: Program) -> list[Path]:
     """Return the logs that are not empty."""
     return [path for path in program.log_dir.glob("*.txt") if path.stat().st_size]

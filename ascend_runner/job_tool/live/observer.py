@@ -27,6 +27,7 @@ from ascend_runner.job_tool.live.view import JobView, RankView, judged
 from ascend_runner.job_tool.logs import log_files
 from ascend_runner.job_tool.processes.process_meter import Usage
 from ascend_runner.job_tool.status import screens
+from ascend_runner.secrets import Masker
 from ascend_runner.text import counted
 from ascend_runner.training import steps
 
@@ -86,7 +87,7 @@ class Observer:
     def _view(self, ranks: tuple[RankView, ...], tails: Mapping[int, Tail], now: float) -> JobView:
         worst = min(self._parts, key=lambda part: (not part.seen.cause, part.is_over))
         return JobView(
-            name=self._job.job_id if len(self._parts) > 1 else self._job.name,
+            name=Masker().text(self._job.job_id if len(self._parts) > 1 else self._job.name),
             headline=worst.headline,
             ranks=ranks,
             now=now,

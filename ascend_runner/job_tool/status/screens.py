@@ -34,7 +34,7 @@ def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
     The lines about ranks, which end with their last output, have at most `width` characters.
     """
     job = snapshot.job
-    lines = [f"{job.name}: {headline(snapshot, now)}"]
+    lines = [f"{Masker().text(job.name)}: {headline(snapshot, now)}"]
     lines += [f"  {label:{LABEL}}{shown(Masker().text(text))}" for label, text in _facts(snapshot, now) if text]
     rows = rank_rows.in_order(snapshot, now)
     if rows:
@@ -50,12 +50,12 @@ def jobs(snapshots: Sequence[Snapshot], now: float) -> str:
     heads = ("job", "state", "pid", "started", "took", "logs")
     rows = [
         (
-            snapshot.job.name,
+            Masker().text(snapshot.job.name),
             _state(snapshot),
             str(snapshot.job.pid) if snapshot.is_alive else "",
             clock(snapshot.job.began),
             duration(_seconds(snapshot, now)) if snapshot.condition not in NOT_KNOWN else "",
-            snapshot.job.log_dir,
+            Masker().text(snapshot.job.log_dir),
         )
         for snapshot in snapshots
     ]

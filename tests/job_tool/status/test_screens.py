@@ -293,3 +293,12 @@ def test_cause_is_not_repeated_as_a_condition() -> None:
 
     assert "hanging" in screens.status(running(conditions=[hang]), BEGAN)
     assert "hanging" not in screens.status(running(conditions=[hang], cause={"sentence": "no output, likely"}), BEGAN)
+
+
+def test_secrets_in_names() -> None:
+    """A secret in the name of a job or in the path of its logs is masked."""
+    job = attrs.evolve(JOB, job_id=f"hf_{WORD}", log_dir=f"/log/hf_{WORD}")
+    seen = Snapshot(job=job, is_alive=True)
+
+    assert WORD not in screens.status(seen, 0.0)
+    assert WORD not in screens.jobs([seen], 0.0)
