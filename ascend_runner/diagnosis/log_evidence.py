@@ -201,7 +201,15 @@ def _excerpt(told: Traceback, found: Found | None) -> list[str]:
 
     frames = trace[: -len(told.message)] if len(told.message) < len(trace) else []
     kept = EXCERPT_LINES - len(message) - len(added) - 1
-    return [*(["  ..."] if frames else []), *frames[-kept:], *message, *added]
+    return [*([_omitted(told, frames[-kept:])] if frames else []), *frames[-kept:], *message, *added]
+
+
+def _omitted(told: Traceback, frames: Sequence[str]) -> str:
+    """Return the line in place of the outer frames, with the innermost one of the user's code unless it is shown."""
+    own = told.place.partition(", called from ")[2]
+    file, _, line = own.partition(" ")[0].rpartition(":")
+    is_shown = any(f'{file}", line {line},' in frame for frame in frames)
+    return "  ..." if is_shown or not own else f"  ... called from {own}"
 
 
 def _up_to(message: Sequence[str], lines: Sequence[str]) -> list[str]:

@@ -229,6 +229,14 @@ root no such network interface = no such network interface: check GLOO_SOCKET_IF
 # HCCL hccl_socket.cc
 root listen on ip = port of HCCL already in use: a leftover process, or two jobs on one server
     listen on ip\[[^\]]+\].{0,20} port\[\d+\] fail
+# torch cuda/__init__.py, distributed_c10d.py and c10 Device.cpp; torch OperatorEntry.cpp (PrivateUse1 is the NPU)
+root torch without CUDA = this torch has no CUDA: use npu and hccl, or import torch_npu.contrib.transfer_to_npu
+    Torch not compiled with CUDA enabled|have NCCL built in|Found no NVIDIA driver
+root torch_npu is not imported = import torch_npu is missing: it must precede the first use of npu or hccl
+    module 'torch' has no attribute 'npu'|Invalid backend: 'hccl'|at start of device string: npu
+    |Invalid device string: 'npu
+root operator not on NPUs = an operator is not supported by this version of torch_npu: run it on the CPU
+    Could not run '\S+' with arguments from the '(?:PrivateUse1|NPU)' backend
 # torch_npu NPUQueue.cpp; CUDA error strings; torch_npu's operators of the transformer library (ATB); torch_npu
 # utils/_error_code.py
 root memory error of the device = uncorrectable memory error of the device: hardware fault

@@ -231,6 +231,13 @@ def test_every_meaning_is_one_line() -> None:
             "RuntimeError: For 'load_param_into_net', w in the argument 'net' should have the same shape as w",
         ),
         ("getnext timeout", Kind.ROOT, "there is an aicpu exception, errcode: 21008, msg: getnext timeout"),
+        ("torch without CUDA", Kind.ROOT, "RuntimeError: Distributed package doesn't have NCCL built in"),
+        ("torch_npu is not imported", Kind.ROOT, "AttributeError: module 'torch' has no attribute 'npu'"),
+        (
+            "operator not on NPUs",
+            Kind.ROOT,
+            "NotImplementedError: Could not run 'aten::_fft' with arguments from the 'PrivateUse1' backend.",
+        ),
         ("no kernel", Kind.ROOT, "        Op Softmax does not has any binary."),
         ("extension not built", Kind.ROOT, "/job/ops/adam.cpp:12:10: fatal error: omp.h: No such file or directory"),
         ("native part of a package", Kind.ROOT, "ModuleNotFoundError: No module named 'torch_npu._C'"),

@@ -333,6 +333,15 @@ def test_innermost_frames_of_a_crash() -> None:
     assert '  File "/job/kernels.py", line 0 in f' in excerpt
 
 
+def test_excerpt_of_a_deep_stack() -> None:
+    """Where only frames of libraries fit, the excerpt begins with the frame of the user's code that called them."""
+    library = '  File "/opt/lib/python3.11/site-packages/torch/nn/module.py", line {}, in call\n    return f(*args)\n'
+    log = "Traceback (most recent call last):\n" + '  File "/job/train.py", line 88, in step\n    loss = model(batch)\n'
+    log += "".join(map(library.format, range(20))) + "RuntimeError: shapes do not match\n"
+
+    assert "  ... called from train.py:88 in step" == read(log.encode(), Ending(exit_code=1)).excerpt[0]
+
+
 def test_excerpt_of_what_was_under_way() -> None:
     """Where a clean-up failed as well, the excerpt ends with what was under way."""
     log = (
