@@ -124,7 +124,7 @@ def write_output(data: bytes) -> None:
         OutputError: Standard output cannot be written.
     """
     if sys.stdout is None:
-        raise OutputError("cannot write standard output: it is closed")
+        raise OutputError("cannot write to standard output: it is closed")
 
     try:
         sys.stdout.flush()
@@ -134,7 +134,7 @@ def write_output(data: bytes) -> None:
         _discard(sys.stdout)
         if isinstance(error, BrokenPipeError):
             raise
-        raise OutputError(f"cannot write standard output: {reason(error)}") from error
+        raise OutputError(f"cannot write to standard output: {reason(error)}") from error
 
 
 def flush() -> None:

@@ -200,7 +200,7 @@ def test_hook_for_the_last_checkpoint_ends_before_the_job(program: Program) -> N
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
-    why = "SIGTERM received; the ranks save a checkpoint first"
+    why = "received SIGTERM; the ranks save a checkpoint first"
     assert (program.log_dir / "saved").read_text().endswith(f"[0,1] [] [{why}]\n")
 
 

@@ -188,7 +188,7 @@ def test_precheck_that_prevents_the_start(program: Program) -> None:
     run = start(program, "--precheck", "stop", script="touch ran")
 
     assert 125 == run.finish()
-    assert "ERROR the pre-check has found 1 error: " + ALARM in run.screen
+    assert "ERROR the pre-check found 1 error: " + ALARM in run.screen
     assert not (program.folder / "ran").exists()
     assert "failed" == program.report()["state"]
     assert ALARM in "".join(str(one["sentence"]) for one in events(program, "precheck"))

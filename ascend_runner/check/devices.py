@@ -118,11 +118,15 @@ def leftovers(context: CheckContext) -> Findings:
             held.setdefault(pid, set()).add(int(node[1]))
     for pid, numbers in sorted(held.items()):
         yield error(
-            f"process {name_of(context.host, pid)} is using davinci {text.format_numbers(sorted(numbers))}",
+            f"process {name_of(context.host, pid)} is using {_npus(numbers)}",
             f"if no other job is running here, kill it (kill -9 {pid}) and wait 10 s; otherwise HCCL reports EJ0001",
         )
     if not held and npu.devices(context.host):
         yield "no process in this container is using an NPU"
+
+
+def _npus(numbers: set[int]) -> str:
+    return f"NPU{'s' if len(numbers) > 1 else ''} {text.format_numbers(sorted(numbers))}"
 
 
 def software(context: CheckContext) -> Findings:
@@ -175,7 +179,7 @@ def health(context: CheckContext) -> Findings:
         return
 
     if answer is None:
-        yield error(f"no answer from {tool} within {context.patience:g} s: the driver hangs", UNUSABLE_NODE)
+        yield error(f"{tool} did not respond within {context.patience:g} s: the driver hangs", UNUSABLE_NODE)
         return
     found = npu_smi.devices(answer.stdout)
     why = failure(answer)

@@ -111,7 +111,8 @@ def findings_of_names(hosts: Sequence[str], answers: Mapping[str, bool], patienc
         )
     if silent:
         yield error(
-            f"no answer from the name server within {patience:g} s for {len(silent)} of {nodes}: {abbreviated(silent)}",
+            f"the name server did not respond within {patience:g} s for {len(silent)} of {nodes}:"
+            f" {abbreviated(silent)}",
             "check the name servers in /etc/resolv.conf",
         )
     if not unknown and not silent:

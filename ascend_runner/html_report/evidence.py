@@ -70,7 +70,7 @@ def _meanings(report: Members, rank: Members) -> Iterator[tuple[str, str]]:
     yield "Meaning", finding.text("meaning")
     label, text = cause_text.explained(code, finding.text("code_kind"), finding.text("code_meaning"))
     yield "Code" if label == "code" else "Meaning", text
-    yield "Points at", ", ".join(filter(None, map(peer, finding.children("points_at"))))
+    yield "Blames", ", ".join(filter(None, map(peer, finding.children("points_at"))))
     yield "Check first", peer(cause.child("suspected_peer"))
     first, culprit = cause.whole("first_exit"), cause.whole("rank_id")
     yield "Ended first", f"rank {first}" if first not in {None, culprit} else ""

@@ -56,7 +56,7 @@ def verdict_of(sources: Sources, culprit: Members) -> Verdict:
 
 
 def seconds_of(sources: Sources) -> float:
-    """Return how long the job has taken so far, or until the last sign of life if the runner was killed."""
+    """Return how long the job has taken so far, or until the last activity if the runner was killed."""
     report = sources.report
     if sources.was_killed:
         return report.number("seconds") or 0.0
@@ -72,7 +72,7 @@ def _remarks(sources: Sources, count: int) -> Iterator[str]:
     report, seconds = sources.report, seconds_of(sources)
     status, attempt = report.whole("status"), report.whole("attempt")
     after = f"after {duration(seconds)}" if seconds else ""
-    yield f"last sign of life {after}" if after and sources.was_killed else after
+    yield f"last activity {after}" if after and sources.was_killed else after
     yield f"exit status {status}" if status else ""
     yield CERTAINTY.get(report.child("cause").text("certainty"), "") if count > 1 else ""
     yield f"attempt {attempt + 1}" if attempt else ""

@@ -73,7 +73,7 @@ class Precheck:
         if self._can_stop and self._errors:
             number = counted(len(self._errors), "error")
             raise AscendRunnerError(
-                f"the pre-check has found {number}: {'; '.join(self._errors)}; no rank was started (--precheck stop)"
+                f"the pre-check found {number}: {'; '.join(self._errors)}; no rank was started (--precheck stop)"
             )
 
     def _wait(self, pause: Callable[[float], None]) -> None:
@@ -81,7 +81,7 @@ class Precheck:
         while self._thread and self._thread.is_alive():
             if time.monotonic() >= ends:
                 self._messages.warning(
-                    f"the pre-check has not ended within {self._limit:g} s; the job starts without its result"
+                    f"the pre-check did not finish within {self._limit:g} s; the job starts without its result"
                 )
                 return
             pause(0.0)

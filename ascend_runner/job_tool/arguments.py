@@ -20,7 +20,7 @@ from ascend_runner.tool import Adder, commands_of
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
 JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of its processes, "
-LOG_DIR_HELP: Final = "or the directory with its logs"
+LOG_DIR_HELP: Final = "or its log directory"
 DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
 REPORT_TEXT: Final = """\
 If the reports of several nodes of a job are in one directory, or are given as several arguments, the report covers all
@@ -75,11 +75,11 @@ def _add_viewers(add: Adder) -> None:
 
 def _add_report(command: ArgumentParser) -> None:
     command.description = f"{command.description} {REPORT_TEXT}"
-    text = f"{JOB_HELP}the directory with its logs, or its JSON report; several are merged as the nodes of one job"
+    text = f"{JOB_HELP}its log directory, or its JSON report; several are merged as the nodes of one job"
     command.add_argument("jobs", metavar="JOB", nargs="*", help=text + DEFAULT_HELP)
     text = "the file to write (default: beside the JSON report; in the current directory if several JOBs are given)"
     command.add_argument("-o", "--output", metavar="OUT.html", help=text)
-    text = "leave out arguments, hosts, output, and all variables except those that number the ranks; requires -o"
+    text = "omit arguments, hosts, output, and all variables except those that number the ranks; requires -o"
     command.add_argument("--public", action="store_true", help=text)
     command.add_argument("--json", action="store_true", help="print the verdict on several nodes as JSON")
 
@@ -99,7 +99,7 @@ def _add_logs(command: ArgumentParser) -> None:
 def _add_stacks(command: ArgumentParser) -> None:
     _add_job(command)
     _add_ranks(command)
-    text = "compare the ranks for at most DURATION, until one stands out; 0 for a single look"
+    text = "compare the ranks for at most DURATION, until one stands out; 0 takes a single sample"
     default = rank_stacks.COMPARED
     help_text = f"{text} (default: {default:g}s)"
     command.add_argument("--for", dest="seconds", metavar="DURATION", type=duration, default=default, help=help_text)

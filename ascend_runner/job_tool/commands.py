@@ -57,7 +57,7 @@ class RefusedError(AscendRunnerError):
 
 
 def status(options: Namespace) -> int:
-    """Show one job, or a line for each of its nodes if the directory with the logs of several is named."""
+    """Show one job, or a line for each of its nodes if the log directory of several is named."""
     nodes = jobs.find_parts(options.job, options.environ)
     if len(nodes) > 1:
         return _status_of_nodes([snapshot.take(node) for node in nodes], options)
@@ -257,7 +257,7 @@ def _ask(options: Namespace, message: Message) -> int:
     except PermissionError:
         raise RefusedError(f"{job.name} belongs to user {job.owner}; only that user and root may change it") from None
     except BlockingIOError:
-        raise RefusedError(f"{job.name} has not answered within {control.PATIENCE:g} s") from None
+        raise RefusedError(f"the runner of {job.name} did not respond within {control.PATIENCE:g} s") from None
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise RefusedError(f"cannot reach the runner of {job.name}: {why}") from None

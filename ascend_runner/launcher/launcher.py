@@ -176,7 +176,7 @@ class Launcher:
         """Create the files of a plan; return the plan as it can be carried out.
 
         Raises:
-            AscendRunnerError: The pre-check has found an error that prevents the start.
+            AscendRunnerError: The pre-check found an error that prevents the start.
             OutputError: A directory or file cannot be made.
             RankTableError: HCCL would not read the rank table where it had to be written.
             StopRequestedError: A stop signal arrived.

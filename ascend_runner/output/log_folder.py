@@ -160,7 +160,7 @@ def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
         raise OutputError(f"cannot move the files of the earlier run in {job.log_dir!r}: {reason(error)}") from error
 
     if left:
-        warn(f"{counted(len(left), 'file')} of the earlier run left in {job.log_dir!r}: moving took too long")
+        warn(f"left {counted(len(left), 'file')} of the earlier run in {job.log_dir!r}: moving them took too long")
 
 
 def _point_at_newest(job: JobSpec) -> None:

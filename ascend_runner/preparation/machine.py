@@ -65,7 +65,7 @@ def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
     """Report facilities that this system or installation lacks for the job."""
     search_path = spec.processes[0].env.get("PATH", os.defpath)
     if spec.hang_timeout is not None and not executables.find_py_spy(search_path):
-        messages.info(f"{executables.NO_PY_SPY}: the stacks of a hang will be the kernel's, not Python's")
+        messages.info(f"{executables.NO_PY_SPY}: stacks of a hang will show kernel frames instead of Python frames")
     if not process_tree.is_proc_ours():
         messages.warning(
             "/proc belongs to another PID namespace: processes that leave their rank's session cannot be found"

@@ -86,7 +86,7 @@ def ask_hccn_tool(
             warn(f"cannot run {tool}: {reason(error)}")
             break
         if answer is None:
-            warn(f"{tool} did not answer within {timeout:g} s")
+            warn(f"{tool} did not respond within {timeout:g} s")
             break
         found[device_id] = parse_tool(answer.stdout)
 

@@ -29,7 +29,7 @@ def asked(fact: CheckpointAsked, state: State) -> str:
 def why(state: State) -> str:
     """Return the reason for a request, for the events, or "" if a user made it."""
     if isinstance(state.cause, SignalReceived):
-        return f"{signal_name(state.cause.signum)} received; the ranks save a checkpoint first"
+        return f"received {signal_name(state.cause.signum)}; the ranks save a checkpoint first"
     if isinstance(state.cause, (NodeFinding, Slowdown)):
         return f"{state.cause}; the ranks save a checkpoint first"
     is_near = state.checkpoint.before_limit

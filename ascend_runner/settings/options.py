@@ -289,7 +289,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="DURATION",
             parse=parsing.seconds,
             default=15.0,  # the platforms' own scripts wait 1 + 2 + 4 + 8 s
-            help="time that the ranks have to stop before they are killed",
+            help="time to wait for the ranks to exit before they are killed",
             is_common=True,
         ),
     ),
@@ -328,7 +328,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="DURATION",
             parse=parsing.seconds,
             default=0.0,
-            help="time that the ranks have to save a checkpoint before SIGTERM, --time-limit, --inspect stop or"
+            help="time to wait for the ranks to save a checkpoint before SIGTERM, --time-limit, --inspect stop or"
             " --perf-action stops them; 0 disables this",
         ),
         Option(

@@ -146,7 +146,7 @@ def test_leftover_process(tmp_path: Path) -> None:
 
     assert isinstance(problem, Problem)
     assert f"process {held.pid} (" in problem.sentence
-    assert problem.sentence.endswith(" is using davinci 0, 2")
+    assert problem.sentence.endswith(" is using NPUs 0, 2")
     assert f"kill -9 {held.pid}" in problem.remedy
 
 
@@ -287,7 +287,7 @@ def test_npu_smi_hangs(tmp_path: Path) -> None:
     """An npu-smi that does not answer is an error of the driver."""
     environ = with_npu_smi(tmp_path, "exec sleep 1000")
 
-    assert [("error", f"no answer from {tmp_path}/bin/npu-smi within 0.1 s: the driver hangs")] == look_at(
+    assert [("error", f"{tmp_path}/bin/npu-smi did not respond within 0.1 s: the driver hangs")] == look_at(
         devices.health, attrs.evolve(context(str(tmp_path), environ), patience=0.1)
     )
 

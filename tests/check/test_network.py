@@ -147,7 +147,7 @@ def test_no_answer() -> None:
 
     assert [
         ("error", "cannot resolve 1 of 3 nodes: b"),
-        ("error", "no answer from the name server within 10 s for 1 of 3 nodes: c"),
+        ("error", "the name server did not respond within 10 s for 1 of 3 nodes: c"),
     ] == list(map(pair_of, problems))
 
 

@@ -57,7 +57,7 @@ def test_check_that_takes_too_long_is_told() -> None:
     precheck.end(go_on)
     is_over.set()
 
-    assert ["the pre-check has not ended within 0.2 s; the job starts without its result"] == told.warnings
+    assert ["the pre-check did not finish within 0.2 s; the job starts without its result"] == told.warnings
 
 
 def test_error_prevents_the_start() -> None:

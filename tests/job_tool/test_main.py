@@ -620,7 +620,7 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
             4,
             "no job 'nothing' on this machine; see ascend-job list, or specify its log directory\n",
         ),
-        (("status", "/no/where"), 4, "'/no/where' is not a directory with the logs of a job"),
+        (("status", "/no/where"), 4, "'/no/where' is not the log directory of a job"),
         (("limit", "soon"), 2, "invalid value 'soon': expected a duration such as 72h, a change such as +12h or -90m"),
         (("limit", "job", "-1x"), 2, "invalid value '-1x': expected a duration"),
         (("--help", "console"), 2, "unknown command 'console'; the commands are status, top, list, logs"),
@@ -628,7 +628,7 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
         (("metrics", "--listen", "x"), 2, "invalid value 'x': expected PORT or ADDRESS:PORT"),
         (("limit",), 2, "the following arguments are required: LIMIT"),
         (("status", ""), 2, "job name is empty"),
-        ((), 4, "no job of this user on this machine; specify the directory with its logs"),
+        ((), 4, "no jobs of this user on this machine; specify the log directory of the job"),
     ],
 )
 def test_wrong_words(tool: Tool, words: tuple[str, ...], expected: int, sentence: str) -> None:

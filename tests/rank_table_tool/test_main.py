@@ -506,12 +506,12 @@ def test_reader_that_leaves() -> None:
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [
-        (f"show {PLAIN} >/dev/full", 2, "cannot write standard output: no space left on device"),
-        (f"show {PLAIN} --json >/dev/full", 2, "cannot write standard output: no space left on device"),
-        ("show --help >/dev/full", 2, "cannot write standard output: no space left on device"),
-        (f"convert {PLAIN} >/dev/full", 2, "cannot write standard output: no space left on device"),
+        (f"show {PLAIN} >/dev/full", 2, "cannot write to standard output: no space left on device"),
+        (f"show {PLAIN} --json >/dev/full", 2, "cannot write to standard output: no space left on device"),
+        ("show --help >/dev/full", 2, "cannot write to standard output: no space left on device"),
+        (f"convert {PLAIN} >/dev/full", 2, "cannot write to standard output: no space left on device"),
         (f"convert {PLAIN} -o /dev/full", 2, "cannot write /dev/full: no space left on device"),
-        (f"show {PLAIN} >&-", 2, "cannot write standard output: it is closed"),
+        (f"show {PLAIN} >&-", 2, "cannot write to standard output: it is closed"),
         ("convert - <&-", 2, "cannot read standard input: it is closed"),
         (f"show {WARNED} >/dev/null 2>&-", 0, ""),
         (f"show {WARNED} >/dev/null 2>/dev/full", 0, ""),

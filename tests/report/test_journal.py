@@ -254,7 +254,7 @@ def test_reason_for_a_last_checkpoint(tmp_path: Path) -> None:
     journal.flush(LIMIT)
     last = json.loads((tmp_path / "job-events.jsonl").read_bytes().splitlines()[-1])
 
-    assert "SIGTERM received; the ranks save a checkpoint first" == last["data"]["sentence"]
+    assert "received SIGTERM; the ranks save a checkpoint first" == last["data"]["sentence"]
 
 
 def test_cause_for_kubernetes_is_cut(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class BatchFile:
         return {LOG_DIR: f"{base}-{number}", JOB_NAME: name}
 
     def log_dir(self, entry: Entry, environ: Mapping[str, str]) -> str:
-        """Return the directory with the logs of a command, without the path if it is beside the file."""
+        """Return the log directory of a command, without the path if it is beside the file."""
         own = self.variables(entry.number)
         log_dir = decode(command_line.parse(entry.words).values, {**environ, **own}).log_dir or ""
         return os.path.basename(log_dir) if log_dir == own[LOG_DIR] else log_dir

@@ -134,7 +134,7 @@ def _meant(word: Optional[str], environ: Mapping[str, str]) -> list[FoundJob]:
     if not named and (os.path.isdir(word) or os.sep in word or word.endswith(".json")):
         named = at_path(word)
         if not named:
-            raise UnknownJobError(f"{word!r} is not a directory with the logs of a job")
+            raise UnknownJobError(f"{word!r} is not the log directory of a job")
     if not named and is_whole_number(word, PID_DIGITS):
         named = _of_process(int(word), found)
     named = named or [job for job in found if job.name.startswith(word)]
@@ -151,7 +151,7 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
         UnknownJobError: There is none.
     """
     if not found:
-        raise UnknownJobError("no job of this user on this machine; specify the directory with its logs")
+        raise UnknownJobError("no jobs of this user on this machine; specify the log directory of the job")
     running = [job for job in found if job.is_alive()]
     if len(running) > 1:
         names = abbreviated([f"{job.name} (pid {job.pid})" for job in running])

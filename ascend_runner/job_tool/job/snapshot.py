@@ -138,7 +138,7 @@ class Snapshot:
 
     @property
     def complete_report(self) -> Members:
-        """The report with the ranks as the board shows them; if the runner was killed, up to the last sign of life.
+        """The report with the ranks as the board shows them; if the runner was killed, up to the last activity.
 
         The end of the ranks was not observed then, so their times stop at their start or their last output.
         """

@@ -170,7 +170,7 @@ class Top(App[None]):
             with self.suspend():
                 self._note = act(rank_id)
         except SuspendNotSupported:
-            self._note = "this terminal cannot leave the live view to show anything else"
+            self._note = "cannot suspend the live view on this terminal"
         self._draw()
 
     def _draw(self) -> None:

@@ -27,7 +27,7 @@ LETTERS: Final = {
 
 
 def lines(ranks: Sequence[RankView], room: int, columns: int) -> list[Line]:
-    """Draw ranks in the order of their numbers. Without room for all lines, those with an odd rank are preferred."""
+    """Draw ranks in the order of their numbers. Without room for all lines, those with an outlier are preferred."""
     ordered = sorted(ranks, key=lambda rank: rank.rank_id)
     rows = [ordered[first : first + WIDTH] for first in range(0, len(ordered), WIDTH)]
     if len(rows) <= room:
@@ -35,7 +35,7 @@ def lines(ranks: Sequence[RankView], room: int, columns: int) -> list[Line]:
     odd = [row for row in rows if any(rank.state in ODD for rank in row)]
     chosen = sorted((odd + [row for row in rows if row not in odd])[: room - 1], key=rows.index)
     hidden = len(rows) - len(chosen)
-    without = "" if len(odd) > len(chosen) else " without an odd rank"
+    without = "" if len(odd) > len(chosen) else " without outliers"
     rest = f"{'...':>{LABEL}} {counted(hidden, 'more line')}{without} (a: all ranks)"
     return [*(_line(row, columns) for row in chosen), ((rest, Style.DIM),)]
 

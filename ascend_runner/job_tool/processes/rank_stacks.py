@@ -1,7 +1,7 @@
 """Reads the stacks of the ranks of a running job, without pausing them, and finds the rank that the others wait for.
 
-In a job that makes progress, a single look shows little: for most of a step all ranks compute, and whichever reaches a
-collective first looks like an outlier. So the stacks are read repeatedly, until a rank has stood out often enough.
+In a job that makes progress, a single sample shows little: for most of a step all ranks compute, and whichever reaches
+a collective first looks like an outlier. So the stacks are sampled until a rank has stood out often enough.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ascend_runner.observations.facts import HangSeen
 from ascend_runner.report import stacks
 from ascend_runner.text import duration, rank_list
 
-LIMIT: Final = 60.0  # seconds for one look at all ranks; only the user waits for them
+LIMIT: Final = 60.0  # seconds for one sample of all ranks; only the user waits for them
 COMPARED: Final = 10.0  # seconds for which the ranks are compared unless the user says otherwise
-PAUSE: Final = 0.1  # seconds between two looks, at least; as long as a look took, to leave the ranks their cores
-ENOUGH: Final = 6  # looks at which a rank has stood out
+PAUSE: Final = 0.1  # seconds between two samples, at least; as long as a sample took, to leave the ranks their cores
+ENOUGH: Final = 6  # samples in which a rank has stood out
 FEWEST: Final = 3  # likewise, before it is named; fewer are chance
 
 
@@ -38,58 +38,58 @@ def leaders(seen: Snapshot) -> dict[int, int]:
 
 
 def text(pids: Mapping[int, int], search_path: str, seconds: float) -> str:
-    """Show the stacks of these ranks at one of the looks within so many seconds, and which ranks stood out.
+    """Show the stacks of these ranks in one of the samples taken within so many seconds, and which ranks stood out.
 
     Their processes are not paused, so the stacks of those that run may be inexact.
     """
     collector = StackCollector(executables.find_py_spy(search_path), may_pause=False)
     begin = time.monotonic()
-    looks = [_look(collector, pids)]
+    samples = [_sample(collector, pids)]
     pause = max(PAUSE, time.monotonic() - begin)
-    while not (collector.refusal or max(_times(looks).values(), default=0) >= ENOUGH):
+    while not (collector.refusal or max(_times(samples).values(), default=0) >= ENOUGH):
         if time.monotonic() + 2 * pause > begin + seconds:
             break
         time.sleep(pause)
-        look = _look(collector, pids)
-        if any(not group.frames for group in look):  # a rank has ended
+        sample = _sample(collector, pids)
+        if any(not group.frames for group in sample):  # a rank has ended
             break
-        looks.append(look)
-    verdict, groups = compared(looks)
+        samples.append(sample)
+    verdict, groups = compared(samples)
     title = f"stacks of {rank_list(pids)}, outliers first:"
     if verdict:
         title = f"{verdict} ({duration(time.monotonic() - begin)})\n{title}"
     return stacks.text(HangSeen(groups, collector.refusal), title)
 
 
-def _look(collector: StackCollector, pids: Mapping[int, int]) -> tuple[StackGroup, ...]:
+def _sample(collector: StackCollector, pids: Mapping[int, int]) -> tuple[StackGroup, ...]:
     return stack_groups.group(collector.collect(pids, LIMIT))
 
 
-def compared(looks: Sequence[tuple[StackGroup, ...]]) -> tuple[str, tuple[StackGroup, ...]]:
-    """Say which ranks stood out at these looks, and return the stacks at the one that shows it best.
+def compared(samples: Sequence[tuple[StackGroup, ...]]) -> tuple[str, tuple[StackGroup, ...]]:
+    """Return a sentence on the ranks that stood out in these samples, and the sample that shows it best.
 
-    Of a few looks, nothing is said, and the last one is returned.
+    With only a few samples, the sentence is "" and the last sample is returned.
     """
-    if len(looks) < FEWEST:
-        return "", looks[-1]
-    times = _times(looks)
+    if len(samples) < FEWEST:
+        return "", samples[-1]
+    times = _times(samples)
     most = max(times.values(), default=0)
     named = sorted(rank_id for rank_id, count in times.items() if 3 * count > 2 * most)
     if most < FEWEST or len(named) > stacks.MOST_SUSPECTS:
-        return f"no rank stood out at {len(looks)} looks", looks[-1]
-    shown = min(looks, key=lambda look: len(_standing_out(look).symmetric_difference(named)))
+        return f"no rank stood out in {len(samples)} samples", samples[-1]
+    shown = min(samples, key=lambda sample: len(_standing_out(sample).symmetric_difference(named)))
     are_waiting = all(stacks.is_in_collective(group) for group in shown if not set(named).issuperset(group.rank_ids))
     others = ", and the others were waiting" if are_waiting else ""
-    return f"{rank_list(named)} stood out at {most} of {len(looks)} looks{others}", shown
+    return f"{rank_list(named)} stood out in {most} of {len(samples)} samples{others}", shown
 
 
-def _times(looks: Sequence[tuple[StackGroup, ...]]) -> Counter[int]:
-    """Count for each rank at how many looks it stood out."""
-    return Counter(rank_id for look in looks for rank_id in _standing_out(look))
+def _times(samples: Sequence[tuple[StackGroup, ...]]) -> Counter[int]:
+    """Count for each rank in how many samples it stood out."""
+    return Counter(rank_id for sample in samples for rank_id in _standing_out(sample))
 
 
-def _standing_out(look: Sequence[StackGroup]) -> frozenset[int]:
+def _standing_out(sample: Sequence[StackGroup]) -> frozenset[int]:
     """Return the few ranks that are elsewhere than all others and do not wait for them."""
     return frozenset(
-        rank_id for group in stacks.suspects(look) if not stacks.is_in_collective(group) for rank_id in group.rank_ids
+        rank_id for group in stacks.suspects(sample) if not stacks.is_in_collective(group) for rank_id in group.rank_ids
     )

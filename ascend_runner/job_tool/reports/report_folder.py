@@ -220,7 +220,7 @@ def _logs(found: Mapping[int, _Found], job_id: str) -> dict[int, str]:
 def _better_reports(reports: Mapping[int, Members], parts: Mapping[int, FoundJob]) -> Iterator[tuple[int, Members]]:
     """Yield the reports of nodes that have ended without a final one beside the logs.
 
-    That is the final report in the run directory, or, if the runner was killed, the one up to the last sign of life.
+    That is the final report in the run directory, or, if the runner was killed, the one up to the last activity.
     """
     for number, part in parts.items():
         if snapshot.is_final(reports[number].text("state")) or part.is_alive() is not False:

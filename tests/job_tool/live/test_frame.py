@@ -165,13 +165,13 @@ def test_map_of_many_ranks() -> None:
 
 
 def test_map_without_room() -> None:
-    """If the map has more lines than there is room for, those with an odd rank are among them."""
+    """If the map has more lines than there is room for, those with an outlier are among them."""
     lines = drawn(THOUSAND, columns=80, rows=16)
 
     found = [line.split()[0] for line in lines if "···" in line]
 
     assert {"128", "192", "256"} <= {*found}
-    assert any(f"... {16 - len(found)} more lines without an odd rank" in line for line in lines)
+    assert any(f"... {16 - len(found)} more lines without outliers" in line for line in lines)
 
 
 def test_cursor_stays_in_view() -> None:

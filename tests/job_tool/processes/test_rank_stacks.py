@@ -44,7 +44,7 @@ def test_outlier_comes_first(program: Program, start: Start, tool: Tool) -> None
 
     assert 0 == status
     assert screen.startswith("stacks of ranks 0-2, outliers first:\n  rank 2 (")
-    assert compared_ranks.startswith("rank 2 stood out at 6 of 6 looks")
+    assert compared_ranks.startswith("rank 2 stood out in 6 of 6 samples")
     assert screen.index("elsewhere") < screen.index("ranks 0, 1 (") < screen.index("in_collective")
     assert (True, False) == ("in_collective" in chosen[1], "elsewhere" in chosen[1])
     assert (2, "ascend-job: job has no ranks 7, 8 on this node; it has ranks 0-2\n") == wrong
@@ -76,11 +76,11 @@ def look(*slow: int, early: tuple[int, ...] = ()) -> tuple[StackGroup, ...]:
 
 COMPARISONS = [
     pytest.param([look(5)] * 2, "", id="a few looks say nothing"),
-    pytest.param([look(5), look(), look(early=(6,))] * 3, "rank 5 stood out at 3 of 9 looks", id="slow"),
-    pytest.param([look(early=(6,))] * 9, "no rank stood out at 9 looks", id="first in the collective"),
-    pytest.param([look(rank_id) for rank_id in range(8)], "no rank stood out at 8 looks", id="each one once"),
-    pytest.param([look(5), look(5, 6), look(5), look()], "rank 5 stood out at 3 of 4 looks", id="also another one"),
-    pytest.param([look(2, 3)] * 3, "ranks 2, 3 stood out at 3 of 3 looks", id="two"),
+    pytest.param([look(5), look(), look(early=(6,))] * 3, "rank 5 stood out in 3 of 9 samples", id="slow"),
+    pytest.param([look(early=(6,))] * 9, "no rank stood out in 9 samples", id="first in the collective"),
+    pytest.param([look(rank_id) for rank_id in range(8)], "no rank stood out in 8 samples", id="each one once"),
+    pytest.param([look(5), look(5, 6), look(5), look()], "rank 5 stood out in 3 of 4 samples", id="also another one"),
+    pytest.param([look(2, 3)] * 3, "ranks 2, 3 stood out in 3 of 3 samples", id="two"),
 ]
 
 

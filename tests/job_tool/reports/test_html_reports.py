@@ -106,7 +106,7 @@ def test_killed_runner(tmp_path: Path, tool: Tool, state: str, doing: str) -> No
 
 @pytest.mark.parametrize("has_board", [True, False])
 def test_last_sign_of_life(start: Start, tool: Tool, program: Program, has_board: object) -> None:
-    """The page about a job whose runner was killed ends with the last sign of life: of its board, or else its logs."""
+    """The page about a job whose runner was killed ends with the last activity: of its board, or else its logs."""
     run = running(start, tool)
     job = jobs.find("job", os.environ)
     logs = list(program.log_dir.glob("job-proc-*"))
@@ -123,7 +123,7 @@ def test_last_sign_of_life(start: Start, tool: Tool, program: Program, has_board
 
     assert (True, False) == ("<td>ended" in page, "still running" in page)
     assert 2 == page.count("<td>6 B</td>")
-    assert (not has_board) == ("last sign of life after 1 h 23 min" in page)
+    assert (not has_board) == ("last activity after 1 h 23 min" in page)
 
 
 def test_usage(tool: Tool, tmp_path: Path) -> None:
