@@ -75,11 +75,11 @@ def test_line_of_100_mb(program: Program) -> None:
 # --- Consoles ---------------------------------------------------------------------------------------------------------
 
 
-def talkative(program: Program, ranks: int = 2) -> list[str]:
+def talkative(program: Program) -> list[str]:
     """Return a command whose ranks write more than any pipe holds, then exit with 3 (rank 0) or sleep."""
     (program.folder / "output").write_bytes((b"x" * 99 + b"\n") * 30_000)
     script = "cat output; [ $RANK_ID = 0 ] && exit 3; exec sleep 1000"
-    options = ("--nproc-per-node", str(ranks), "--log-dir", str(program.log_dir))
+    options = ("--nproc-per-node", "2", "--log-dir", str(program.log_dir))
     return [sys.executable, "-m", "ascend_runner", *options, "sh", "-c", script]
 
 

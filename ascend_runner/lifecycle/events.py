@@ -15,7 +15,6 @@ from typing import Final
 import attrs
 
 from ascend_runner.lifecycle.machine import Event, Job, Verdict
-from ascend_runner.supervision.findings import FindingKind
 
 LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
 TYPE: Final = "io.ascend-runner.job.%s.v1"  # % the state
@@ -27,10 +26,6 @@ SLOW: Final = "slow"
 HANGING: Final = "hanging"
 OVER: Final = "%s-over"  # % a condition that has ended
 STOP_PENDING: Final = "stop-pending"  # once the ranks have saved, which they were asked for already
-WITHOUT_STATE: Final = {
-    *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING),
-    *(kind.value for kind in FindingKind),
-}
 _NO_RESTART: Final = {  # why a job is not restarted, "" if no reason is needed
     Verdict.RESTART: "",
     Verdict.NOT_WANTED: "",
@@ -89,7 +84,7 @@ def encode(job: Job, event: Event | None, origin: Origin, *, number: int, at: st
 
 
 def encode_note(name: str, data: Mapping[str, object], origin: Origin, *, number: int, at: str) -> bytes:
-    """Encode something that changes no state, one of `WITHOUT_STATE`, as a line."""
+    """Encode something that changes no state, such as RESIZED or the kind of a finding, as a line."""
     return _line(_document(name, {**data, "event": name}, origin, number=number, at=at))
 
 

@@ -51,9 +51,9 @@ class Shown:
         """Count the output of a rank."""
         self.board.activities[rank_id].add(data, self.began + after)
 
-    def view(self, after: float = 100.0) -> View:
-        """Decode it."""
-        return reader.decode(bytes(self.room), self.began + after)
+    def view(self) -> View:
+        """Decode it, 100 s after the start."""
+        return reader.decode(bytes(self.room), self.began + 100.0)
 
 
 @pytest.fixture(name="shown")

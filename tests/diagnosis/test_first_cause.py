@@ -17,9 +17,9 @@ FAILED = Ending(exit_code=1)
 PLACES = {0: Place("10.0.0.4", 0), 1: Place("10.0.0.4", 1), 2: Place("10.0.0.5", 0), 3: Place("10.0.0.5", 1)}
 
 
-def by_itself(rank_id: int, ending: Ending = FAILED) -> Death:
+def by_itself(rank_id: int) -> Death:
     """Make a rank whose log explains its end."""
-    return Death(rank_id=rank_id, ending=ending, evidence=Evidence(exception="ValueError: loss is nan"))
+    return Death(rank_id=rank_id, ending=FAILED, evidence=Evidence(exception="ValueError: loss is nan"))
 
 
 def reporting(rank_id: int, *peers: Peer, code: str = "EI0006") -> Death:

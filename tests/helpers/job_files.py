@@ -9,13 +9,13 @@ from typing import Any
 from tests.helpers.replay import replay
 
 
-def contradictions(folder: Path, job_id: str = "job") -> list[str]:
+def contradictions(folder: Path) -> list[str]:
     """Return what is wrong with the events and the report in a log directory: nothing, if all is well.
 
     Every line is whole and leads to the state that it tells of. The report is written behind the event of a change, so
     that it is never ahead of them; one with an exit status is the last.
     """
-    path = folder / f"{job_id}-events.jsonl"
+    path = folder / "job-events.jsonl"
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     wrong = [f"line {number} is cut off" for number, line in enumerate(lines) if not line.endswith(b"\n")]
     if wrong:
@@ -29,7 +29,7 @@ def contradictions(folder: Path, job_id: str = "job") -> list[str]:
             wrong.append(f"line {number} has the id {event['id']}")
         if job is None or (job.state.value, job.attempt) != told[-1]:
             wrong.append(f"line {number} tells of {told[-1]}, but leads to {job}")
-    report = folder / f"{job_id}-report.json"
+    report = folder / "job-report.json"
     if report.exists():
         document = json.loads(report.read_bytes())
         newest = (document["state"], document["attempt"])

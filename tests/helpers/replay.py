@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Optional
+from typing import Any, Final, Optional
 
 import attrs
 
 from ascend_runner.lifecycle import machine
-from ascend_runner.lifecycle.events import BEGUN, WITHOUT_STATE
+from ascend_runner.lifecycle.events import BEGUN, HANGING, LIMIT_CHANGED, OVER, RESIZED, SLOW, STOP_PENDING
 from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart
+from ascend_runner.supervision.findings import FindingKind
+
+WITHOUT_STATE: Final = {
+    *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING),
+    *(kind.value for kind in FindingKind),
+}
 
 
 def replay(lines: Iterable[bytes]) -> Job | None:

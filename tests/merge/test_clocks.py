@@ -27,9 +27,9 @@ def logged(ahead: float) -> dict[int, float]:
     return {step: 900.0 + 2 * step + ahead for step in range(10)}
 
 
-def disk(offset: float, round_trip: float = 0.1) -> Clock:
+def disk(offset: float) -> Clock:
     """Return a clock that is behind that of the disk."""
-    return Clock(disk_offset=offset, round_trip=round_trip)
+    return Clock(disk_offset=offset, round_trip=0.1)
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def _plan(
     return plan_ranks(Command("/bin/python", ("python", "train.py")), share, context, file)
 
 
-def _env(environ: Mapping[str, str], share: NodeShare = SHARE, *, local_rank: int = 0) -> Mapping[str, str]:
-    return _plan(environ, share=share).ranks[local_rank].env
+def _env(environ: Mapping[str, str]) -> Mapping[str, str]:
+    return _plan(environ).ranks[0].env
 
 
 # --- The whole --------------------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ def _differences(first: bytes, second: bytes) -> list[Difference]:
     return list(compare(codec.loads(first), codec.loads(second)))
 
 
-def _moved(name: str, path: str, *, key: str = "") -> bytes:
+def _moved(path: str, *, key: str = "") -> bytes:
     """Return a fixture with a list turned around."""
-    document = json.loads(valid(name))
+    document = json.loads(valid(PODS))
     holder = document[path][0] if key else document
     holder[key or path].reverse()
 
@@ -104,7 +104,7 @@ def test_values_inside_of_a_rank() -> None:
 )
 def test_order_of_a_list(path: str, key: str, expected: tuple[str, str, str, str]) -> None:
     """A different order is reported by the first entry that differs, not entry by entry."""
-    found = _differences(valid(PODS), _moved(PODS, path, key=key))
+    found = _differences(valid(PODS), _moved(path, key=key))
 
     assert Difference(*expected) == found[0]
     assert (1 if key != "server_list" else 2) == len(found)
@@ -112,7 +112,7 @@ def test_order_of_a_list(path: str, key: str, expected: tuple[str, str, str, str
 
 def test_order_beside_other_differences() -> None:
     """The order of the common entries is reported where it starts to differ."""
-    document = json.loads(_moved(PODS, "server_list"))
+    document = json.loads(_moved("server_list"))
     document["server_list"][0]["server_id"] = "node-9"
     found = _differences(valid(PODS), json.dumps(document).encode())
 
