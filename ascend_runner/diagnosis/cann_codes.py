@@ -138,7 +138,7 @@ E22001 root a process of the operator compiler crashed
 E30003 root too many processes on the device: wait 10 s, kill leftover processes
 E30004 root a program on the device is damaged: hardware fault (ECC)
 E30005 root no connection to the device: reset the device
-E30006 root CANN's operators failed verification: install them anew
+E30006 root CANN's operators failed verification: reinstall them
 E30007 root the AICPU scheduler cannot join its cgroup
 E30008 either an AICPU operator timed out
 E30009 root a package failed verification on the device
@@ -157,7 +157,7 @@ E40021 root an operator cannot be compiled: see the Python stack in the plog
 E40022-E40023 root the operator compiler was called with an invalid value or path
 E40024 root a Python function of the operator compiler failed: check numpy and the packages that CANN requires
 E76002 root an operator of the ONNX model is not supported
-E80001 root CANN's operators are incomplete: install them anew
+E80001 root CANN's operators are incomplete: reinstall them
 EB0000 root an operator cannot be compiled for this shape: it exceeds a limit of the chip
 EB0500 root an operator cannot be compiled: see the message
 EB1000 root an operator cannot be compiled: its schedule is invalid

@@ -46,7 +46,7 @@ root aicore exception = exception in a kernel on the AI core
     \baicore (?:exception|error)
 root aivec exception = exception in a kernel on the vector core
     \bai(?:vec|vector) error|vector core exception
-root getnext timeout = the input data came too late: see the speed of data loading, or set dataset_sink_mode=False
+root getnext timeout = the input data arrived too late: check the speed of data loading, or set dataset_sink_mode=False
     getnext timeout|GetNext error may be caused
 # Linux mm/oom_kill.c; Kubernetes; ray memory_monitor
 root Memory cgroup out of memory = a process was killed by the OOM killer
@@ -91,7 +91,7 @@ root Out of memory = not enough memory
 # errno(3): ENOSPC, EDQUOT, EIO, ESTALE, EMFILE, EROFS, EACCES; torch inline_container.cc, multiprocessing/reductions.py
 root No space left on device = a disk or /dev/shm is full
     No space left on device
-root Disk quota exceeded = a disk is over quota: free space, or ask for more
+root Disk quota exceeded = a disk is over quota: free some space, or request a higher quota
     Disk quota exceeded
 root file write failed = a file cannot be written, usually because its disk is full or over quota
     PytorchStreamWriter failed|iostream error|inline_container\.cc:\d+\] \. unexpected pos
@@ -118,7 +118,7 @@ root Error(s) in loading state_dict = a checkpoint does not match the model
 # pthread_create(3); CPython input()
 root DUE TO TIME LIMIT = the job reached the platform's time limit
     DUE TO TIME LIMIT
-root gated repo = a model or dataset needs access rights: request access on its page, then log in or set HF_TOKEN
+root gated repo = a model or dataset is restricted: request access on its page, then log in or set HF_TOKEN
     access (?:a |to a )?gated repo
 root Repository Not Found = no such model or dataset, or no access: check its name, then log in or set HF_TOKEN
     Repository Not Found for url|is not a valid model identifier
@@ -152,7 +152,7 @@ root oom_kill = a process was killed by the OOM killer
     oom[-_]kill event|Killed process \d+
 # bash execute_cmd.c; glibc ld.so and dlopen(3); torch_npu FunctionLoader.cpp; CANN's set_env.sh; CPython importlib;
 # NumPy's C API; gcc, clang and nvcc; CANN's op_api
-root end of a command line = a command was cut in two, by a blank after a backslash or by Windows line ends
+root end of a command line = a command was split by a blank after a backslash, or by Windows line endings
     : (?:-{1,2}\w[\w-]*|\$?'?\\r'?): command not found$
 root command not found = a program is not installed or not on PATH
     : command not found$
@@ -168,7 +168,7 @@ root GLIBC not found = a package was built for a newer system library than this 
     version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found
 root static TLS block = a library is loaded too late: add it to LD_PRELOAD
     static TLS block
-root native part of a package = the native part of a package is missing: not built, or hidden by a source directory
+root native part of a package = the native part of a package is missing: not built, or shadowed by a source directory
     No module named '?[\w.]+\._C\b
 root No module named = a package is missing in this Python
     No module named '?[\w.]+
@@ -224,7 +224,7 @@ root Cannot assign requested address = an address is not one of this server's: c
     Cannot assign requested address|EADDRNOTAVAIL
 root Address already in use = the port is taken: a leftover process, or two jobs on one server
     address already in use|EADDRINUSE
-root no such network interface = no such network interface: check GLOO_SOCKET_IFNAME and its like
+root no such network interface = no such network interface: check GLOO_SOCKET_IFNAME and similar variables
     Unable to find address for: |no socket interface found
 # HCCL hccl_socket.cc
 root listen on ip = port of HCCL already in use: a leftover process, or two jobs on one server

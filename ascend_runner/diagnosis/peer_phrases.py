@@ -31,7 +31,7 @@ peer another rank's dump signal = another rank has reported a timeout or an erro
     |a collective timeout on some other rank
 # CANN runtime device_error_proc.cc; torch_npu NPUQueue.cpp; TensorFlow base_collective_executor.cc; XLA
 # coordination_service_agent.cc
-either event wait timeout = a device task waited in vain, usually for a peer
+either event wait timeout = timeout waiting for an event, usually for a peer
     event wait timeout occurred
 either link between devices = a link to another device failed: network fault, or the peer exited
     HCCS LINK ERROR|HCCL OP RETRY FAILED
@@ -44,7 +44,7 @@ peer Collective ops is aborted by = a peer exited, or the network failed
 peer coordination service = a peer exited, or the network failed
     distributed service detected fatal errors|coordination service has returned error
 # CPython faulthandler.c (dump_traceback_later)
-either limit of faulthandler = the program was not done within its own limit, perhaps because it waits for a peer
+either limit of faulthandler = the program did not finish within its own limit, perhaps because it waits for a peer
     ^Timeout \(\d+:\d\d:\d\d
 # Horovod common/common.h (SHUT_DOWN_ERROR)
 peer Horovod has been shut down = another rank has failed or ended

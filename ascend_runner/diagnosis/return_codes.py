@@ -149,11 +149,11 @@ RETURNED: Final = """
 561103 root internal failure of an operator: check the versions of CANN, its kernels and torch_npu
 561104-561106 root an operator does not match its kernel: check the versions of CANN and its kernels
 561107 root CANN's operators are not installed or ASCEND_OPP_PATH is not set
-561108-561111 root CANN's list of kernels is missing or damaged: install CANN's kernels anew
+561108-561111 root CANN's list of kernels is missing or damaged: reinstall CANN's kernels
 561112 root CANN's kernels for this chip are not installed
-561113 root CANN's list of kernels is missing or damaged: install CANN's kernels anew
+561113 root CANN's list of kernels is missing or damaged: reinstall CANN's kernels
 561114-561116 root an operator does not match its kernel: check the versions of CANN and its kernels
-561117-561119 root CANN's list of kernels is missing or damaged: install CANN's kernels anew
+561117-561119 root CANN's list of kernels is missing or damaged: reinstall CANN's kernels
 574006-574009 root the device failed a stress test: hardware fault
 576000 root* a kernel cannot be compiled at run time
 """
