@@ -2,7 +2,7 @@
 
 Sizes are in bytes, durations in seconds of the monotonic clock; values that do not apply are null or "". Times are ISO
 8601 with an offset: the wall clock at the start of the job plus monotonic seconds, so that a change of the clock in
-between does not distort them. Values of variables that look secret are masked.
+between does not distort them. Values of variables whose names look like secrets are masked.
 """
 
 from __future__ import annotations
