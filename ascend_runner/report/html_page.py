@@ -7,6 +7,7 @@ of a long job; jinja2 and the templates only when the ranks have been asked to s
 
 from __future__ import annotations
 
+import os.path
 import shlex
 import threading
 from contextlib import suppress
@@ -79,7 +80,8 @@ class PageWriter:
             try:
                 files.write_atomically(spec.html_path, content)
             except OutputError as error:
-                hint = f"; run {_command(reports)} -o OUT.html to write it elsewhere" if reports.place else ""
+                here = shlex.quote(os.path.basename(spec.html_path))
+                hint = f"; run {_command(reports)} -o {here} elsewhere to write it there" if reports.place else ""
                 raise OutputError(f"{error}{hint}") from error
             written.append(spec.html_path)
 

@@ -121,8 +121,9 @@ def test_completions(shell: Terminal, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", LISTED)
 def test_list_of_jobs(shell: Terminal, tmp_path: Path, words: str) -> None:
-    """TAB lists each job once, however often it has run."""
+    """TAB lists each job once, however often it has run, and whatever directory has its name."""
     line = tmp_path / "home" / "line"
+    (tmp_path / "other-3").mkdir()
     for number in range(3):
         add_job(tmp_path / "run" / f"earlier-{number}", "pretraining-7", "-node-1")
         add_job(tmp_path / "run" / f"other-{number}", "other-3")

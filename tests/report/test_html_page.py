@@ -107,7 +107,7 @@ def test_page_that_cannot_be_written(tmp_path: Path) -> None:
         html_page.PageWriter(Disk(warnings.append)).write(spec, reports, pytest.fail, LIMIT)
 
     without, with_hint = warnings
-    assert f"{without}; run ascend-job report {spec.report_path} -o OUT.html to write it elsewhere" == with_hint
+    assert f"{without}; run ascend-job report {spec.report_path} -o job-report.html elsewhere to write it there" == with_hint
 
 
 def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
