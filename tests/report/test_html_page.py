@@ -107,7 +107,9 @@ def test_page_that_cannot_be_written(tmp_path: Path) -> None:
         html_page.PageWriter(Disk(warnings.append)).write(spec, reports, pytest.fail, LIMIT)
 
     without, with_hint = warnings
-    assert f"{without}; run ascend-job report {spec.report_path} -o job-report.html elsewhere to write it there" == with_hint
+    command = f"ascend-job report {spec.report_path} -o job-report.html"
+
+    assert f"{without}; run {command} elsewhere to write it there" == with_hint
 
 
 def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
