@@ -168,7 +168,7 @@ def _value(host: Host, path: str, *keys: str) -> str:
 
 
 def health(context: CheckContext) -> Findings:
-    """Report the health of the NPUs by npu-smi; nothing if there is no npu-smi."""
+    """Report the health of the NPUs as npu-smi shows it; nothing without npu-smi."""
     tool = npu_smi.find(context.host, context.environ)
     if not tool:
         return

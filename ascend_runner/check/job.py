@@ -138,7 +138,7 @@ def engine(context: CheckContext) -> Findings:
 
 
 def folders(context: CheckContext) -> Findings:
-    """Report directories that cannot be made, and a log directory that a running job of the same name writes to."""
+    """Report directories that cannot be created, and a log directory that a running job of the same name writes to."""
     plan = context.prepared.plan
     for folder in plan.folders if plan else ():
         try:

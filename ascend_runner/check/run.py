@@ -20,7 +20,7 @@ from ascend_runner.secrets import Masker
 from ascend_runner.settings.model import Settings
 from ascend_runner.text import counted, printable
 
-# From what decides on the job to what surrounds it. A subject to which nothing applies yields nothing.
+# From the job itself to its surroundings. A subject to which nothing applies yields nothing.
 SUBJECTS: Final[Mapping[str, Callable[[CheckContext], Findings]]] = {
     "rank table": job.rank_table,
     "this node": job.this_node,

@@ -18,7 +18,7 @@ from ascend_runner.text import counted, size
 
 @attrs.define
 class Answer:
-    """What was found of a data set within the time for it."""
+    """What was found out about a data set within the time limit."""
 
     survey: Survey = attrs.field(factory=Survey)
     is_whole: bool = False
@@ -51,7 +51,7 @@ def _look(stage: Stage, answer: Answer, seconds: float) -> None:
 
 
 def _sentence(stage: Stage, answer: Answer, seconds: float) -> str:
-    """Say how much of a data set is to be copied; it was listed for these `seconds` unless the answer is whole."""
+    """Describe how much of a data set is to be copied; it was listed for `seconds` unless the answer is complete."""
     missing = answer.survey.missing
     title = f"{stage.source} to {stage.place}"
     text = f"{counted(missing.files, 'file')} ({size(missing.size)}) to copy" if missing.entries else "nothing to copy"

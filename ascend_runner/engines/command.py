@@ -118,7 +118,7 @@ def calls(argv: Sequence[str], program: str, module: str) -> bool:
 
 
 def engine_in(argv: Sequence[str]) -> str:
-    """Return the engine that a command runs, also behind a wrapper such as `env`, or ""."""
+    """Return the engine that a command runs, also after a wrapper such as `env`, or ""."""
     command = without_wrappers(argv)
     if not command:
         return ""

@@ -29,7 +29,7 @@ def rewrite_for_torchrun(request: Request) -> Handover:
     if isinstance(command, Handover):
         return command
 
-    # A Python with a path must run, not the one that the torchrun in PATH belongs to.
+    # A Python given by its path is used, not the one that the torchrun in PATH belongs to.
     engine = (command.interpreter, "-m", TORCHRUN_MODULE) if "/" in command.interpreter else ("torchrun",)
     return Handover(argv=(*engine, *_arguments(request), *command.words), note="running the command with torchrun")
 
@@ -97,7 +97,7 @@ def _to_hand_over(request: Request) -> PythonCommand | Handover:
 
 
 def _arguments(request: Request) -> tuple[str, ...]:
-    """Return the engine's arguments: on one node the number of processes, else also the nodes and the meeting point.
+    """Return the engine's arguments: on one node the number of processes, else also the nodes and the rendezvous.
 
     The task-training platform always passes all of them, and calls node 0 localhost on node 0 itself.
     """

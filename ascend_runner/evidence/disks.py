@@ -19,7 +19,7 @@ def full(paths: Iterable[str], scarce: int = SCARCE, *, is_cut: Callable[[], boo
 
     def work() -> None:
         for path in paths:
-            with suppress(OSError, ValueError):  # missing, not ours to see, or no path
+            with suppress(OSError, ValueError):  # missing, not accessible, or not a path
                 if _is_full(path, scarce):
                     found.setdefault(os.stat(path).st_dev, path)
 

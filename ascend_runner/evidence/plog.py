@@ -57,7 +57,7 @@ def _newest_file(folder: str, pids: frozenset[int], since: float) -> str:
                 if match and (not pids or int(match[1]) in pids) and entry.is_file(follow_symlinks=False):
                     found.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
     except OSError:
-        return ""  # missing or not readable: the report does without a plog
+        return ""  # missing or not readable: the report then has no plog
 
     return max((candidate for candidate in found if candidate[0] >= since), default=(0.0, ""))[1]
 

@@ -2,7 +2,7 @@
 
 py-spy (the extra `debug`) reads the memory of another process, which requires ptrace(2): a parent may trace its
 children unless a container forbids it. /proc/PID/{status,wchan,syscall} are always readable, /proc/PID/stack by root
-only. Everything has a time limit: a process stuck in a driver may never respond, and neither does its tracer.
+only. Everything has a time limit: a process stuck in a driver may never respond, and neither may its tracer.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _family(leader: int) -> list[int]:
 
 
 def _leaders_first(families: Iterable[list[int]]) -> list[int]:
-    """Sort all pids so that every rank gets its turn before the time is over, rather than all workers of one."""
+    """Sort all pids so that every rank gets its turn before the time is up, rather than all workers of one."""
     numbered = [(number, pid) for family in families for number, pid in enumerate(family)]
     return [pid for _number, pid in sorted(numbered, key=lambda entry: entry[0])]
 

@@ -11,7 +11,7 @@ from ascend_runner.errors import RUNNER_FAILED
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, Copies
 
-# Seconds for the runner to acknowledge a second stop signal: milliseconds, unless its main thread hangs at a disk.
+# Seconds for the runner to acknowledge a second stop signal: milliseconds, unless its main thread hangs on a disk.
 ANSWER_LIMIT: Final = 1.0
 BUSY_LIMIT: Final = 10.0  # seconds for one whose main thread is running: it does not hang, but the machine is too slow
 KILL_LIMIT: Final = 0.5  # seconds for a runner that gives no answer to die of SIGKILL

@@ -112,7 +112,7 @@ def _freeze(keep: frozenset[int]) -> list[Descendant]:
 def _stop_children(stopped: set[int], ends: float) -> None:
     """Stop all children but those `stopped` already, and add them; reap what has ended.
 
-    A member of a chain lives for less than a millisecond, so there is nothing slow between the look and the signal.
+    A member of a chain lives for less than a millisecond, so nothing slow happens before the signal.
     """
     while time.thread_time() < ends:
         # The last one has come last, and is the most likely to be alive.

@@ -16,7 +16,7 @@ from ascend_runner.host.host import Host
 
 @attrs.frozen
 class Cgroup:
-    """The directories in which one controller has its files: the own cgroup first, then its parents."""
+    """The directories in which one controller has its files: its own cgroup first, then the parents."""
 
     is_v1: bool
     folders: tuple[str, ...]
@@ -46,7 +46,7 @@ def find(host: Host, controller: str, v1_file: str, v2_file: str) -> Cgroup | No
 
 
 def path_of_memory(host: Host) -> str:
-    """Return the path of the own control group for memory as this process sees it, or "" if it is unknown."""
+    """Return the path of this process's control group for memory, as it sees it, or "" if it is unknown."""
     paths = _paths(host.read_bytes("/proc/self/cgroup"), b"memory")
     return paths.get(True) or paths.get(False, "")
 

@@ -14,14 +14,14 @@ NO_PY_SPY: Final = "py-spy is not installed (pip install 'ascend-runner[debug]')
 
 
 def is_relative(name: str) -> bool:
-    """Whether a command is a path that counts from the working directory."""
+    """Whether a command is a path relative to the working directory."""
     return "/" in name and not os.path.isabs(name)
 
 
 def find_executable(name: str, *, cwd: str, search_path: str) -> str:
     """Find the program of a command; `search_path` is the value of PATH.
 
-    A relative directory in PATH counts from `cwd`. A command with a slash is returned as it is.
+    A relative directory in PATH is relative to `cwd`. A command with a slash is returned as it is.
 
     Raises:
         CommandError: The program is not found (exit status 127) or not executable (126).

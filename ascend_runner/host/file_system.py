@@ -29,7 +29,7 @@ def nearest(path: str) -> str:
 
 
 def check_folder(path: str) -> None:
-    """Check that a directory can be made, as far as that is known without making anything; permissions are not checked.
+    """Check that a directory can be created, as far as that is known without creating it; permissions are not checked.
 
     Raises:
         OutputError: The directory must not be used, or a file is in its place.

@@ -1,4 +1,4 @@
-"""The kernel's memory counters: processes killed by the OOM killer, limit and peak of the own cgroup, /dev/shm.
+"""The kernel's memory counters: processes killed by the OOM killer, limit and peak of this cgroup, /dev/shm.
 
 Sampled at the start of a job and at a failure: the difference shows whether a SIGKILL came from the OOM killer. Needs
 no privileges, and tolerates missing files: a counter that cannot be read is None.
@@ -29,7 +29,7 @@ _V2: Final = ("memory.events", "memory.max", "memory.peak")
 class MemorySample:
     """The counters at one moment; sizes in bytes, None: not known.
 
-    `own_oom_kills` counts victims in the own memory cgroup, `machine_oom_kills` those of the whole machine. The limit
+    `own_oom_kills` counts victims in this memory cgroup, `machine_oom_kills` those of the whole machine. The limit
     is the lowest of the cgroup and its visible parents, the peak is that of the cgroup with this limit. The sizes of
     /dev/shm are None if it has no limit.
     """
@@ -43,7 +43,7 @@ class MemorySample:
 
 
 def working_set(host: Host) -> tuple[int | None, int | None]:
-    """Return the memory in use in the own cgroup, without file pages that can be dropped, and its limit; in bytes."""
+    """Return the memory in use in this cgroup, without file pages that can be dropped, and its limit; in bytes."""
     found = cgroup.find(host, "memory", _V1[0], _V2[0])
     if found is None:
         return None, None

@@ -1,4 +1,4 @@
-"""Lists the files that processes have open, by /proc: processes of our pid namespace that this user may inspect."""
+"""Lists the files that processes have open, from /proc: processes of our pid namespace that this user may inspect."""
 
 from __future__ import annotations
 

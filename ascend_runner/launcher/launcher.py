@@ -105,7 +105,7 @@ class Launcher:
         )
 
     def prepare_again(self) -> JobSpec:
-        """Plan the job anew, with its rank table as it is now.
+        """Plan the job again, with its rank table as it is now.
 
         Raises:
             AscendRunnerError: It cannot be started any more.

@@ -52,7 +52,7 @@ class RankOutput:
     After a failure, the output of ranks about to be stopped is also reported beforehand, because later output may be a
     consequence of the stop.
 
-    It begins at the offset `start` of the log, behind that of earlier attempts. The log lacks `lost` of these bytes,
+    It begins at the offset `start` of the log, after that of earlier attempts. The log lacks `lost` of these bytes,
     the first at its offset `lost_from` (None: it lacks none).
     With `is_disk_hung`, its disk did not respond at the end, so that nothing on it should be waited for.
     With `is_cut_off`, the last bytes were still unread when time ran out.

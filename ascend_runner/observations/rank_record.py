@@ -43,7 +43,7 @@ class RankRecord:
     `started_after` is in seconds since the start of the job, `seconds` is how long the rank ran. `max_rss` (bytes) and
     the CPU times include the processes that the leader waited for (getrusage(2)), and are None if unknown. The log
     lacks `log_lost` of the `log_size` bytes that the rank wrote, the first at `log_lost_from`; they begin at
-    `log_start`, behind those of earlier attempts. `rerun` is a shell command that runs the rank again ("" if its script
+    `log_start`, after those of earlier attempts. `rerun` is a shell command that runs the rank again ("" if its script
     was not written), `finding` is why it failed, None if it did not.
 
     The times of the first and the last output (None without output) are in seconds since the start of the job as well,
@@ -141,7 +141,7 @@ class Outcome:
     def is_local(self) -> Optional[bool]:
         """Whether the failure of one node's part of a job was probably caused on this node, or None if that is unknown.
 
-        It was not if all that is known is that ranks have lost a peer, and that peer is none of them.
+        It was not if all that is known is that ranks have lost a peer, and that peer is not among them.
         """
         peer = self.suspected_peer
         if isinstance(self.cause, (HangDetected, Slowdown)):

@@ -32,7 +32,7 @@ _RUN_FOLDER: Final = r"run-([1-9][0-9]{0,8})"
 
 @contextmanager
 def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
-    """Lock the log directory of a job while the context lasts, with the files of earlier runs put aside.
+    """Lock the log directory of a job while the context lasts, with the files of earlier runs moved away.
 
     Raises:
         OutputError: Another job writes to it, or it cannot be used.
@@ -112,10 +112,10 @@ def put_aside(
 
     The directory's number is one above the highest that has any of ours, so that the nodes of a job that share a log
     directory choose the same one for each run. Of the directories that have any of ours, the newest `keep` stay.
-    Returns the names of files that were still in place when the time was over.
+    Returns the names of files that were still in place when the time was up.
 
     Raises:
-        OutputError: The directory cannot be made.
+        OutputError: The directory cannot be created.
         OSError: A file cannot be moved; those that were moved stay where they are.
     """
     earlier = sorted(_ours(log_dir, is_ours), key=lambda name: "-proc-" in name)  # the report before large files

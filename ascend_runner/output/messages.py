@@ -35,7 +35,7 @@ class Messages:
         self._send(Level.INFO, printable(sentence))
 
     def note(self, sentence: str) -> None:
-        """Report a fact about the job once, although each attempt plans the job anew and finds the same facts."""
+        """Report a fact about the job once, although each attempt plans the job again and finds the same facts."""
         if sentence not in self._notes:
             self._notes.add(sentence)
             self.info(sentence)

@@ -71,7 +71,7 @@ class JobSpec:
 
     `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit, or "auto")
     are in seconds; `hang_action` is what a hang leads to, and `perf_action` a slow training; the other `perf_*` say
-    when it is slow, see `supervision.performance`. `folders` must be made and `host_files` (content by path) written
+    when it is slow, see `supervision.performance`. `folders` must be created and `host_files` (content by path) written
     before the first process starts. `beside` holds at most one auxiliary process. `is_passed_through` means that
     another launcher has started this process, and others of the job beside it or on other nodes. `folds_progress_bars`
     limits how often a redrawn line is shown, and with `has_timestamps` each line on the console begins with the time. A
@@ -180,7 +180,7 @@ class JobSpec:
 
     @property
     def html_path(self) -> str:
-        """The report as a page for people."""
+        """The report as an HTML page."""
         return os.path.join(self.log_dir, f"{self.job_id}-report{self.part}.html")
 
     @property

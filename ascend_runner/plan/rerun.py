@@ -1,6 +1,6 @@
 """Writes the shell script that runs one rank again. The runner itself never executes it. Pure.
 
-A rank of a distributed job would wait for the others for ever, so its script asks how it is to be run: with them, or as
+A rank of a distributed job would wait forever for the others, so its script asks how it is to be run: with them, or as
 the only rank of a job.
 """
 

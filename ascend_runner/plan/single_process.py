@@ -62,7 +62,7 @@ def report_of_node_0(context: PlanContext) -> str:
 
 
 def _waiting(job: JobSpec) -> JobSpec:
-    """Return the plan of a process that only waits for node 0, whose silence and whose failure mean nothing."""
+    """Return the plan of a process that only waits for node 0, whose silence and failure have no meaning."""
     return attrs.evolve(job, hang_timeout=None, restarts=attrs.evolve(job.restarts, hold=0.0))
 
 

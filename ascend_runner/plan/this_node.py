@@ -121,7 +121,7 @@ def find_share(table: RankTable, context: PlanContext) -> NodeShare:
     if settings.server_id:
         return _share_of_named_server(table, settings.server_id)
     nodes, nnodes = len(table.pod_names) or len(table.servers_by_rank), settings.nnodes
-    is_smaller = settings.min_nodes is not None and nnodes is not None and nodes < nnodes  # and numbers its nodes anew
+    is_smaller = settings.min_nodes is not None and nnodes is not None and nodes < nnodes  # and renumbers its nodes
     if nnodes is not None and settings.node_rank is not None and not is_smaller:
         return _share_of_number(table, nnodes, settings.node_rank)
     if table.pod_names:

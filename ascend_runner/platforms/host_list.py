@@ -86,7 +86,7 @@ def _with_slots(node: Node, slots: Sequence[int], source: str) -> Node:
 
 
 def _own_index(names: Sequence[str], own_names: Callable[[], Iterable[str]]) -> int | None:
-    """Return the place of this machine, by a whole name or by the first part of one: a pod's name has no domain."""
+    """Return the index of this machine, by its full name or the first part of it: a pod's name has no domain."""
     for own in own_names():
         if own in names:
             return names.index(own)

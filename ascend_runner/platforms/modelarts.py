@@ -31,7 +31,7 @@ def _log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
 def _name_hosts(node: Node, environ: Mapping[str, str]) -> Node:
     """Name the hosts if no variable lists them."""
     if node.nnodes == 1:
-        # VC_TASK_INDEX is 0 by default, and has no meaning on a single node, as the platform's own page says.
+        # VC_TASK_INDEX is 0 by default, and has no meaning on a single node, according to the platform's documentation.
         node = attrs.evolve(node, node_rank=0)
     if node.hosts or not environ.get("MA_VJ_NAME") or not environ.get("MA_TASK_NAME"):
         return node

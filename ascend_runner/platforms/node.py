@@ -10,7 +10,7 @@ import attrs
 LOCALHOST: Final = "127.0.0.1"
 MASTER_PORT: Final = 29500  # torch's default; not one of HCCL's ports
 FREE_PORT: Final = "the first free port"  # the source of a port that was chosen because the default is in use
-ALONE: Final = "or --nnodes 1 to use this node alone"  # the way out of every ambiguity
+ALONE: Final = "or --nnodes 1 to use this node alone"  # the remedy that every ambiguity offers
 
 
 @attrs.frozen(kw_only=True)

@@ -138,7 +138,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
 
     # A host's name starts with its pod's. Every node must find the same address, so this node's own is not used.
     of_first_pod = tuple(host for host in node.hosts if host.partition(".")[0] == table.first_pod_name)
-    # Host names have the platform's order and no other; but if they are addresses of the table, its order counts.
+    # Host names are in the platform's order; but if they are addresses of the table, its order counts.
     in_their_order = hosts if set(table.server_ids).isdisjoint(hosts) else ()
     return attrs.evolve(node, master_addr=(*of_first_pod, *in_their_order, table.first_address)[0])
 

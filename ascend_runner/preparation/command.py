@@ -1,4 +1,4 @@
-"""Questions about the command and its options: whether it runs once, its conda environment, program and directories."""
+"""Checks of the command and its options: whether it runs once, its conda environment, program and directories."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class Preparer:
         self.messages.note(f"--launcher {self.context.settings.launcher}: {engine.note}")
         return self._found.ask(Subject.VARIABLES, single_process.plan_handover, executable, engine, share, self.context)
 
-    # --- Questions ----------------------------------------------------------------------------------------------------
+    # --- Checks -------------------------------------------------------------------------------------------------------
 
     def _find_command(self) -> Command:
         """Find the program of a command; if it is missing, planning continues with its name."""

@@ -1,4 +1,4 @@
-"""Questions about the data sets to stage: whether each can be read, and whether its copy can be where it should."""
+"""Checks of the data sets to stage: whether each can be read, and whether its copy can be where it should."""
 
 from __future__ import annotations
 

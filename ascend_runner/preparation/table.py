@@ -1,4 +1,4 @@
-"""Questions about the rank table: whether one is needed, where it is, and what HCCL would reject; and its writer."""
+"""The rank table of a job: whether one is needed, where it is, what HCCL would reject, and how it is written."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[
 
 
 def read(context: PlanContext) -> RankTable | Problem:
-    """Read the rank table without waiting; one that is not completed yet is a problem that may pass.
+    """Read the rank table without waiting; one that is not completed yet is a transient problem.
 
     Raises:
         RankTableError: Nothing names one, or it is not a rank table.
@@ -117,7 +117,7 @@ def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Probl
 
 
 def missing_nodes(share: NodeShare) -> str:
-    """Say that the rank table has fewer nodes than it could have."""
+    """Return a sentence if the rank table has fewer nodes than it could have."""
     node = share.node
     return (
         f"the rank table has {node.nnodes} of {counted(node.nnodes + node.missing, 'node')}, so the job has"
@@ -126,7 +126,7 @@ def missing_nodes(share: NodeShare) -> str:
 
 
 def refuse_min_nodes(settings: Settings) -> None:
-    """Refuse a least number of nodes for a job without a rank table.
+    """Refuse --min-nodes for a job without a rank table.
 
     Raises:
         SettingsError: It is set.

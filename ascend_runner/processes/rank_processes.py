@@ -25,7 +25,7 @@ class RankProcesses:
     """Starts, watches, signals and reaps ranks. This process must be their subreaper (see `guardian.process_tree`)."""
 
     def __init__(self, *others: Collection[int]) -> None:
-        """`others` are the pids of children that are not the ranks': they and what is below them is left alone."""
+        """`others` are the pids of children that are not the ranks': they and their descendants are left alone."""
         self._other_pids = others
         self._leaders: dict[int, Leader] = {}  # not reaped, so their pids cannot be reused
         self.exits = ExitWatch()

@@ -115,7 +115,7 @@ class Signals:
         return sorted(arrived, key=lambda signum: signum not in STOP_SIGNALS)
 
     def wait_unless_stopped(self, seconds: float) -> None:
-        """Wait until any signal arrives, also that of a child that has ended, at most so long.
+        """Wait at most `seconds` until any signal arrives, including that of a child that has ended.
 
         Raises:
             StopRequestedError: A stop signal arrived.

@@ -35,7 +35,7 @@ CARD: Final = "#f3f5f7"
 EDGE: Final = "#d3dae0"
 POD: Final = "#fbf8ef"
 POD_EDGE: Final = "#dccf9f"
-DECISIVE: Final = ("cause", "failed")  # the classes of ranks that decide on that of a tile, the first one most
+DECISIVE: Final = ("cause", "failed")  # the classes of ranks that determine the class of a tile, the first one most
 FIRST: Final = "#b4480a"  # the outline of rank 0
 # The shades of the first and the last rank, as red, green and blue: light enough for dark figures on them.
 SHADES: Final = ((0xE4, 0xF2, 0xF5), (0x79, 0xB8, 0xC6))
@@ -60,7 +60,7 @@ SCALES: Final = (
     Scale(most_devices=4096, width=34, height=23, name=12, rank=12),
 )
 MOST_CELLS: Final = SCALES[-1].most_devices
-MOST_CELLS_OF_A_PAGE: Final = 256  # which has much else
+MOST_CELLS_OF_A_PAGE: Final = 256  # whose other sections take space as well
 TILE: Final = Scale(most_devices=1 << 30, width=96, height=22, name=11, rank=11)
 
 

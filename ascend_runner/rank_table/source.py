@@ -2,9 +2,9 @@
 
 The only module of this package that does I/O. `codec` interprets the content.
 
-The wait reads the file anew at each poll (on NFS an open asks the server, while a stat may be answered from a cache for
-a minute); only changed content is parsed. inotify is not used: it does not work on NFS, and a ConfigMap changes when a
-symlink beside the file is swapped.
+The wait reads the file again at each poll: on NFS, an open asks the server, while a stat may be answered from a cache
+for a minute. Only changed content is parsed. inotify is not used: it does not work on NFS, and a ConfigMap changes when
+a symlink beside the file is swapped.
 """
 
 from __future__ import annotations
@@ -122,10 +122,10 @@ def read_all(fd: int, path: str, *, largest: int = LARGEST_FILE) -> bytes:
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Make `path` a regular file with this content, by `files.write_atomically`. Missing directories are made.
+    """Make `path` a regular file with this content, by `files.write_atomically`. Missing directories are created.
 
     Raises:
-        OutputError: The directory or the file cannot be made; nothing is left behind.
+        OutputError: The directory or the file cannot be created; nothing is left behind.
     """
     target = os.fspath(path)
     files.make_folder(os.path.dirname(target) or os.curdir)

@@ -9,10 +9,10 @@ from ascend_runner.text import printable
 
 SANS: Final = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
 MONOSPACE: Final = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-ADVANCE: Final = 0.62  # width of a monospaced or bold character over its size, rather too much than too little
+ADVANCE: Final = 0.62  # width of a monospaced or bold character over its size, an overestimate
 INK: Final = "#16232e"
 FAINT: Final = "#5d6b78"
-# What a text may be, by letter: monospaced, centred on its position instead of starting there, bold, faint.
+# What a text may be, by letter: monospaced, centered on its position instead of starting there, bold, faint.
 STYLES: Final = (
     f"text{{fill:{INK}}}.m{{font-family:{MONOSPACE}}}.c{{text-anchor:middle}}.b{{font-weight:600}}.f{{fill:{FAINT}}}"
 )

@@ -15,7 +15,7 @@ from ascend_runner.text import is_whole_number
 
 PROGRAM: Final = "ascend-rank-table"
 STANDARD: Final = "-"
-DESCRIPTOR_DIGITS: Final = 9  # more than there are
+DESCRIPTOR_DIGITS: Final = 9  # more than any descriptor has
 READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
 
 
@@ -88,7 +88,7 @@ def regular_path(path: str) -> str:
 def write_bytes(path: str, data: bytes) -> None:
     """Write a regular file atomically, and a pipe, a device or a standard stream directly.
 
-    A symlink is followed. Missing directories are not made, as the name may be mistyped.
+    A symlink is followed. Missing directories are not created, as the name may be mistyped.
 
     Raises:
         BrokenPipeError: The reader of standard output has closed the pipe.

@@ -20,7 +20,7 @@ ADDRESS_LINE: Final = re.compile(r"\s*address_(\d{1,4})\s*=\s*(\S+)\s*", re.ASCI
 TOOL_LINE: Final = re.compile(r"\s*ipaddr\s*:\s*(\S+)\s*", re.ASCII)
 HCCN_TOOLS: Final = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
 TOOL_TIMEOUT: Final = 10.0  # seconds; it asks the driver, which may hang
-# An address of a documentation network (RFC 5737). Nothing is sent: connecting a datagram socket only asks the routes.
+# An address of a documentation network (RFC 5737). Nothing is sent: connecting a datagram socket only selects a route.
 ANYWHERE: Final = ("192.0.2.1", 9)
 
 

@@ -178,7 +178,7 @@ def _rank(
 
     `device_id` is the physical number of its NPU (null: unknown). Resources are those of the leader and of the
     processes it waited for (getrusage(2); `max_rss` is null if it is not above that of the runner). The first byte that
-    the log lacks is at `log_lost_from`; the output begins at `log_start`, behind that of earlier attempts. `variables`
+    the log lacks is at `log_lost_from`; the output begins at `log_start`, after that of earlier attempts. `variables`
     are those that the runner set or changed, `rerun` is a shell command that runs the rank again ("" if no script was
     written), `finding` explains its failure.
     """

@@ -103,7 +103,7 @@ class Disk:
 
 
 def write_last_cause(path: str, sentence: str) -> None:
-    """Replace the content of a file by the cause of a job's end, if the file exists and can be written."""
+    """Replace the content of a file with the cause of a job's end, if the file exists and can be written."""
     content = sentence.encode(errors="backslashreplace")[:LONGEST_CAUSE].decode(errors="ignore").encode()
     with suppress(OSError), open(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "wb", buffering=0) as file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):

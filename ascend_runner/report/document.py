@@ -16,7 +16,7 @@ _KEPT: Final = frozenset({"job_id", "log_dir", "rank_table", "ranks"})  # those 
 
 
 def encode(document: Mapping[str, object]) -> bytes:
-    """Encode the document for people, grep and jq alike: a line for each member and each item of an array."""
+    """Encode the document for readers, grep and jq alike: a line for each member and each item of an array."""
     lines = []
     for name, value in document.items():
         text = orjson.dumps(value)

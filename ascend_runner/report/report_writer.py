@@ -67,7 +67,7 @@ class ReportWriter:
 
     def _write(self, path: str, report: Mapping[str, object]) -> None:
         if report is not self.newest:
-            return  # a newer one follows, behind its event
+            return  # a newer one follows, after its event
         try:
             files.write_atomically(path, document.encode(report))
         except OutputError as error:

@@ -179,7 +179,7 @@ def suggestion_for_script(program: str) -> str:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each variable that looks like an option but is none."""
+    """Yield a sentence for each unknown variable whose name begins like that of an option."""
     for name in sorted(environ):
         if (
             name.startswith(VARIABLE_PREFIX)
@@ -191,7 +191,7 @@ def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def misplaced_options(command: Sequence[str]) -> str:
-    """Return a sentence about the runner's options behind a command, or "" if there are none.
+    """Return a sentence about the runner's options after a command, or "" if there are none.
 
     An engine, or another runner, has options of the same names.
     """
@@ -206,7 +206,7 @@ def misplaced_options(command: Sequence[str]) -> str:
 
 
 def _near_variable(name: str) -> str:
-    flag = "--" + _spelled(name[len(VARIABLE_PREFIX) :]).lower()  # the common prefix would make all of them near
+    flag = "--" + _spelled(name[len(VARIABLE_PREFIX) :]).lower()  # with the common prefix, all would be near matches
     near = nearest(flag, (option.flag for option in OPTIONS if option.variable))
     return f" (did you mean {VARIABLE_PREFIX}{near[2:].replace('-', '_').upper()}?)" if near else ""
 

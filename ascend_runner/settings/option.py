@@ -31,7 +31,7 @@ class Topic(enum.Enum):
     CHECKS = "checks", "dry run and checks"
 
     def __init__(self, word: str, title: str) -> None:
-        """`word` is that of `--help TOPIC`, `title` the heading."""
+        """`word` is the TOPIC of `--help TOPIC`, `title` the heading."""
         self.word = word
         self.title = title
 

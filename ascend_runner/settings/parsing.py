@@ -99,14 +99,14 @@ def seconds_or_auto(text: str) -> float | str | None:
 
 
 def number(text: str) -> int:
-    """Read a number from 0 on."""
+    """Read a whole number, 0 or more."""
     if not is_whole_number(text, RANK_DIGITS):
         raise ValueError(f"a whole number from 0 to {MOST_NUMBERS - 1}")
     return int(text)
 
 
 def count(text: str, most: int = MOST_NUMBERS - 1) -> int:
-    """Read a number from 1 on."""
+    """Read a whole number, 1 or more."""
     if not is_whole_number(text, RANK_DIGITS) or not 1 <= int(text) <= most:
         raise ValueError(f"a whole number from 1 to {most}")
     return int(text)

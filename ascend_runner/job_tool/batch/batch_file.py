@@ -1,6 +1,6 @@
 """A file of commands to run one after the other, and the file beside it that has the result of each command.
 
-A command is known by its words, so that the file may be edited between two runs: what has succeeded stays so.
+A command is identified by its words, so the file may be edited between two runs: what has succeeded stays so.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Entry:
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether it needs not run again."""
+        """Whether it need not run again."""
         return self.result is not None and self.result.status == 0
 
 

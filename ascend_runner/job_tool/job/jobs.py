@@ -1,6 +1,6 @@
-"""Finds jobs of this machine and in directories with logs: where they run, where their files are, if they are alive.
+"""Finds the jobs of this machine and of log directories: where they run, where their files are, whether they are alive.
 
-Reads what runners have written, and grants it no more trust than its owner has.
+Reads what runners have written, and trusts it no more than its owner.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ascend_runner.text import abbreviated, is_whole_number, number_within
 
 LARGEST: Final = 1 << 20  # bytes of a run file
 NEWEST_LINK: Final = os.path.join("logs", "latest")  # what a job off the platforms makes in its working directory
-PID_DIGITS: Final = 9  # more than there are
+PID_DIGITS: Final = 9  # more than any pid has
 
 
 class UnknownJobError(AscendRunnerError):

@@ -1,4 +1,4 @@
-"""Waits for changes: of the files in a directory by inotify(7), of a job's life by the lock of its runner.
+"""Waits for changes: of the files in a directory by inotify(7), and of a job's end by the lock of its runner.
 
 Where the kernel cannot tell, as on a disk that other machines write to, the waiting ends after `INTERVAL`.
 """

@@ -154,7 +154,7 @@ def _states(job: JobView) -> Line:
 
 
 def _odd(ranks: Sequence[RankView]) -> str:
-    """Say in a sentence what is odd: "rank 5 has been quiet for 4 min 12 s, the others for at most 2 s"."""
+    """Describe the outliers in a sentence: "rank 5 has been quiet for 4 min 12 s, the others for at most 2 s"."""
     failed = [rank.rank_id for rank in ranks if rank.state is State.FAILED]
     if failed:
         return f"{rank_list(failed)} failed"

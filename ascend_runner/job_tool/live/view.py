@@ -126,7 +126,7 @@ def last_steps(ranks: Iterable[RankView]) -> dict[int, int]:
 
 
 def in_order(ranks: Sequence[RankView]) -> list[RankView]:
-    """Return ranks in the order in which they are shown: the culprit, the odd ones, and the others by their numbers.
+    """Return ranks in the order in which they are shown: the culprit, the outliers, and the others by number.
 
     Of ranks that have ended with the job, those come first that were behind.
     """

@@ -63,7 +63,7 @@ def check_version(table: RankTable, found: Document, chip: str | None) -> None:
 
 
 def check_910(table: RankTable, found: Document) -> None:
-    """Check that all servers have equally many devices, and sets of devices that the rings of a 910 connect."""
+    """Check that all servers have the same number of devices, and sets of devices that the rings of a 910 connect."""
     servers = [server for server in table.servers if server.devices]
     expected = len(servers[0].devices) if servers else 0
     for server in servers:

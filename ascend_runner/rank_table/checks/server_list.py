@@ -75,11 +75,11 @@ class _Addresses:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is only one server, where HCCL ignores families."""
+        """Whether there is only one server, in which case HCCL ignores families."""
         return len(self.table.servers) == 1
 
     def check_device_ip(self, device: Device, *, needs_none: bool) -> None:
-        """Check a device's addresses, which need not be there with `needs_none`."""
+        """Check a device's addresses, which may be absent with `needs_none`."""
         path = self.table.layout.path(device, "device_ip")
         is_there = bool(device.device_ip) and device.device_ip not in PLACEHOLDERS
         # Split as HCCL does: nothing follows a last comma. HCCL counts a missing address, too.
