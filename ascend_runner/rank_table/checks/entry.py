@@ -1,8 +1,8 @@
 """Reports before the launch whatever HCCL would reject up to half an hour after it.
 
 Pure: a table in, all its problems out. The rules are HCCL's own (hcomm: config.cc, topoinfo_ranktable*.cc,
-rank_table_info.cc) and those of CANN's documentation; what only the documentation forbids is a warning. `model.find_errors`
-finds what prevents a document from being a table at all.
+rank_table_info.cc) and those of CANN's documentation; what only the documentation forbids is a warning.
+`model.find_errors` finds what prevents a document from being a table at all.
 """
 
 from __future__ import annotations
