@@ -26,6 +26,7 @@ sweep.kill_all = kill_all
 print(len(sweep.sweep(seconds=1e-9)))
 for pid in process_tree.children(os.getpid()):
     os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 """
 
 
