@@ -145,6 +145,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("launcher.job_runner", "board.summary"): "as above, with the decoder of boards",
     ("preparation.inspection", "inspection.inspector"): "10 to 15 ms; only an inspection needs it",
     ("host.network", "psutil"): "most nodes are found in their rank table without their addresses",
+    ("guardian.own_children", "threading"): "only without /proc; the guardian must stay small",
     ("guardian.process_tree", "ctypes"): "only for prctl(2), which most modules that look at processes never call",
 }
 
@@ -160,6 +161,7 @@ GUARDIAN_OWN: Final = {
     "errors",
     "guardian",
     "guardian.guard",
+    "guardian.own_children",
     "guardian.process_tree",
     "guardian.runner",
     "guardian.signal_sets",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 from typing import Final
 
@@ -128,33 +127,3 @@ def test_first_process_of_a_container_reaps_all_orphans(program: Program) -> Non
 
     assert run.finish() == 0
     assert program.log(0) == b"all are reaped\n"
-
-
-def test_proc_of_another_namespace_is_seen(program: Program) -> None:
-    """The job runs and ends as usual, after one warning."""
-    run = program.act(2, "say=ready", "sleep", under=permitted("unshare", "--pid", "--fork", "--kill-child"))
-    run.wait_for("ready", times=2)
-    (first,) = process_tree.children(run.popen.pid)
-    os.kill(first, signal.SIGTERM)
-
-    assert run.finish() == 143
-    assert 1 == run.screen.count("WARNING /proc belongs to another PID namespace: ")
-
-
-def test_no_proc_at_all(program: Program) -> None:
-    """Without /proc the job runs and ends as usual, and the descriptors of its caller stay open."""
-    hidden = permitted("unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@" 7</dev/null', "sh")
-    run = program.start("--nproc-per-node", "1", "sh", "-c", "( : <&7 ) || echo closed; exit 3", under=hidden)
-
-    assert run.finish() == 3
-    assert program.log(0).endswith(b"\nclosed\n")
-
-
-def test_proc_of_another_namespace_is_not_believed(program: Program) -> None:
-    """A process with our pid in another PID namespace is not ours, and its children must not be killed."""
-    outer = permitted("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-    code = "from ascend_runner.guardian import process_tree, sweep; print(process_tree.children(1), sweep.kill_all())"
-    inner = shlex.join(["unshare", "--pid", "--fork", program.python, "-c", code])
-    ended = program.shell(shlex.join([*outer, "sh", "-c", f"sleep 1000 & {inner}; kill $!"]))
-
-    assert ended.stdout == b"[] []\n"

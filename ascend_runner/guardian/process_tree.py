@@ -1,7 +1,8 @@
 """The descendants of a process, read from /proc, and how they are signalled.
 
 Every process started by a rank stays below a child subreaper (prctl(2)), however it detaches: when its parent dies, it
-becomes a child of the subreaper. So the tree below this process is complete, including other sessions.
+becomes a child of the subreaper. So the tree below this process is complete, including other sessions. Without a /proc
+of its own, a process sees only its children, see `own_children`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 import signal
 from signal import SIGCONT, SIGTERM
 from typing import TYPE_CHECKING, NamedTuple
+
+from ascend_runner.guardian import own_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,14 +74,14 @@ def is_proc_ours() -> bool:
 def children(pid: int) -> list[int]:
     """Return the pids of the children of `pid`, zombies included; none for a process that has ended or is hidden.
 
-    None either if /proc is not ours: its processes with these numbers are others, and must not be killed.
+    If /proc is not ours, only those of this process are known.
     """
     if not is_proc_ours():
-        return []
+        return own_children.find() if pid == os.getpid() else []
     found: list[int] = []
     try:
         for tid in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, _read(f"/proc/{pid}/task/{tid}/children").split())
+            found += map(int, read(pid, f"task/{tid}/children").split())
     except PermissionError:
         return []
     except _GONE:
@@ -119,7 +122,7 @@ def is_alive(pid: int) -> bool:
 def look(pid: int) -> Descendant | None:
     """Return a process, or None if it has ended."""
     try:
-        stat = _read(f"/proc/{pid}/stat")
+        stat = read(pid, "stat")
     except (*_GONE, PermissionError):  # it has ended, or it is hidden
         return _look_without_proc(pid)
 
@@ -141,9 +144,11 @@ def look(pid: int) -> Descendant | None:
 
 def _look_without_proc(pid: int) -> Descendant | None:
     try:
-        return Descendant(pid, "?", "?", 0, os.getpgid(pid), os.getsid(pid), 1, 0, 0)
+        pgid, session = os.getpgid(pid), os.getsid(pid)
     except ProcessLookupError:
         return None
+    state, wait_status = own_children.state(pid)
+    return Descendant(pid, "?", state, 0, pgid, session, 1, 0, wait_status)
 
 
 def describe(found: Descendant) -> str:
@@ -160,10 +165,28 @@ def describe(found: Descendant) -> str:
 def wchan(pid: int) -> str:
     """Return the kernel function in which a process sleeps (proc(5)), or "" if it is unknown."""
     try:
-        name = _read(f"/proc/{pid}/wchan").decode(errors="replace").strip()
+        name = read(pid, "wchan").decode(errors="replace").strip()
     except OSError:
         return ""  # the process has ended, or the file is not readable
     return "" if name == "0" else name
+
+
+def read(pid: int, name: str) -> bytes:
+    """Return the content of a file of a process in /proc.
+
+    Raises:
+        OSError: The process has ended or hides this file, or /proc is not ours: its number means another process there.
+    """
+    if not is_proc_ours():
+        raise FileNotFoundError
+    fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces = []
+        while piece := os.read(fd, 65536):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(fd)
 
 
 def open_pidfd(pid: int) -> int:
@@ -231,14 +254,3 @@ def _numbers(folder: str) -> list[int]:
         return [int(name) for name in os.listdir(folder) if name.isdigit()]
     except OSError:
         return []
-
-
-def _read(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        pieces = []
-        while piece := os.read(fd, 65536):
-            pieces.append(piece)
-        return b"".join(pieces)
-    finally:
-        os.close(fd)

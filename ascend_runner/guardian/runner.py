@@ -110,9 +110,9 @@ class Runner:
 
     def _look(self) -> None:
         """Reap every child that has ended, and record new ones and the runner's end."""
-        found = process_tree.children(os.getpid()) if self._is_alive() else []
         # After its end, new children may be processes that it has left. The kernel passes these on once its main thread
-        # has ended, when it cannot be reaped yet if other threads are still ending.
+        # has ended, when it cannot be reaped yet if other threads are still ending; only /proc tells that.
+        found = process_tree.children(os.getpid()) if process_tree.is_proc_ours() and self._is_alive() else []
         if self._is_alive():
             self._strangers.update(found)
             self._strangers.discard(self.pid)
@@ -158,8 +158,7 @@ def _schedule(pid: int) -> str:
     if found and found.state == "R":
         return str(time.monotonic_ns())
     try:
-        with open(f"/proc/{pid}/schedstat") as file:
-            return file.read()
+        return process_tree.read(pid, "schedstat").decode()
     except OSError:
         return ""
 

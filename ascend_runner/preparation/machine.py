@@ -68,6 +68,7 @@ def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
         messages.info(f"{executables.NO_PY_SPY}: stacks of a hang will show kernel frames instead of Python frames")
     if not process_tree.is_proc_ours():
         messages.warning(
-            "/proc belongs to another PID namespace: processes that leave their rank's session cannot be found"
-            " and stopped (use unshare --mount-proc)"
+            "/proc is missing or belongs to another PID namespace: stop signals go to whole process groups instead of"
+            " to the processes that handle them, and SIGUSR1 and SIGUSR2 are not forwarded (mount /proc, or use"
+            " unshare --mount-proc)"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from signal import SIGCONT
+from signal import SIGCONT, SIGKILL
 from typing import Union
 
 from ascend_runner.guardian import process_tree, sweep
@@ -30,6 +30,8 @@ class RankProcesses:
         self._leaders: dict[int, Leader] = {}  # not reaped, so their pids cannot be reused
         self.exits = ExitWatch()
         self._asked: set[Identity] = set()  # processes that were asked to stop
+        self._asked_groups: set[int] = set()  # likewise, where /proc does not show their processes
+        self._killed: set[int] = set()  # sessions that were sent SIGKILL
         self._with_stragglers: set[int] = set()  # ranks whose leader has ended before the rest of their session
         self._tree: tuple[RankProcess, ...] | None = None  # as read since the last look
 
@@ -78,6 +80,8 @@ class RankProcesses:
         needed = {self._leaders[rank_id].pid for rank_id in (*endings, *self._with_stragglers)}
         living = [found for found in self._descendants() if not found.is_zombie]
         for found in living:
+            if found.session in self._killed:  # it was forked meanwhile, or could not be seen without /proc
+                process_tree.send(found.identity, SIGKILL)
             if found.session in needed and found.parent != os.getpid():  # no SIGCHLD will report its end
                 self.exits.add(found.pid)
         return {found.session for found in living}
@@ -85,8 +89,11 @@ class RankProcesses:
     def ask_to_stop(self, signums: Mapping[int, int]) -> None:
         """Ask the processes of each rank (by rank id) that are due to stop, see `signal_targets.to_stop`."""
         for rank_id, tops in self._tops(signums).items():
+            leader = self._leaders[rank_id]
+            if not process_tree.is_proc_ours():
+                self._ask_group(leader, tops, signums[rank_id])
             self._ask(tops, signums[rank_id])
-            self._leaders[rank_id].signal_group(SIGCONT)  # a stopped process cannot act on the signal
+            leader.signal_group(SIGCONT)  # a stopped process cannot act on the signal
 
     def notify(self, signums: Mapping[int, int]) -> Collection[int]:
         """Send each rank (by rank id) a signal, only to processes that handle it; return the ranks that have any."""
@@ -104,6 +111,14 @@ class RankProcesses:
         """Ask the processes outside the ranks' own sessions to stop."""
         sessions = {leader.pid for leader in self._leaders.values()}
         self._ask([top for top in self._children() if top.session not in sessions], signum)
+
+    def _ask_group(self, leader: Leader, tops: Sequence[RankProcess], signum: int) -> None:
+        """Ask all of a rank's process group, once: what is below its topmost processes cannot be seen."""
+        if leader.pid not in self._asked_groups:
+            self._asked_groups.add(leader.pid)
+            leader.signal_group(signum)
+        members = (top for top in tops if (found := process_tree.look(top.pid)) and found.pgid == leader.pid)
+        self._asked.update(member.identity for member in members)
 
     def _ask(self, tops: Sequence[RankProcess], signum: int) -> None:
         for process, its_signum in signal_targets.to_stop(tops, signum, self._asked):
@@ -133,6 +148,7 @@ class RankProcesses:
             leader = self._leaders[rank_id]
             leader.signal_group(signum)
             by_session[leader.pid] = signum
+        self._killed.update(session for session, signum in by_session.items() if signum == SIGKILL)
         # A session may hold more groups than its leader's: the jobs of a shell, timeout(1).
         for found in self._descendants():
             if found.session in by_session and found.pgid != found.session and not found.is_zombie:
@@ -140,7 +156,9 @@ class RankProcesses:
 
     def reap(self, rank_id: int) -> RankReaped:
         """Reap a rank whose processes have all ended, which frees its pid."""
-        return self._leaders.pop(rank_id).reap()
+        leader = self._leaders.pop(rank_id)
+        self._killed.discard(leader.pid)  # the number may be used again
+        return leader.reap()
 
     def pids(self) -> Mapping[int, int]:
         """Return the pid of each rank whose leader is alive, by rank id."""

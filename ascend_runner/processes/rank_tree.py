@@ -72,8 +72,7 @@ def _awaited(pid: int) -> frozenset[int]:
 
 
 def _text(pid: int, name: str) -> str:
-    with open(f"/proc/{pid}/{name}", "rb") as file:
-        return file.read().decode(errors="replace")
+    return process_tree.read(pid, name).decode(errors="replace")
 
 
 def _signals(mask: int) -> frozenset[int]:
