@@ -1,1 +1,1 @@
-"""The board of a running job: what the runner shows to other processes. See README.md."""
+"""The board of a running job: the state that the runner shows to other processes. See README.md."""

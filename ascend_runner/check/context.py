@@ -26,7 +26,7 @@ class CheckContext:
     """The facts that are known before the first subject is checked.
 
     `prepared` holds the findings of the launcher; `command` is empty if none was given. `patience` is the number of
-    seconds that a tool, a name server or a disk has for its answer; a healthy npu-smi takes 1 s for 8 NPUs.
+    seconds that a tool, a name server or a disk has to respond; a healthy npu-smi takes 1 s for 8 NPUs.
     """
 
     prepared: Preparation

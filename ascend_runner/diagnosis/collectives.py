@@ -1,7 +1,7 @@
 """Decides whether an error was raised where ranks communicate, so that a peer may be at fault.
 
-By the names of the libraries and calls in a traceback, and by the words of its message. An error in the arguments of
-such a call is the caller's own: it has another class or speaks of no connection, wait or failed call.
+It judges by the names of libraries and calls in a traceback, and by the words of its message. An error in the arguments
+of such a call is the caller's own: it has another class, or mentions no connection, wait or failed call.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def meaning(
     return f"{child}: {sentence}" if sentence else child
 
 
-CRASHES: Final = frozenset({SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})  # what native code dies of
+CRASHES: Final = frozenset({SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})  # signals of a crash in native code
 
 _MEANINGS: Final[Mapping[int, str]] = {
     SIGSEGV: "native code touched memory that it must not access, usually an extension built for another version of"
@@ -147,7 +147,7 @@ def _memory(circumstances: Circumstances) -> str:
 
 
 def beside(code: str, circumstances: Circumstances) -> str:
-    """Return what the present state of the machine says about an error, such as a full disk, or "" if nothing."""
+    """Return how the present state of the machine explains an error, such as a full disk, or "" if it does not."""
     if code in _OF_DISKS and circumstances.full_disks:
         return f"full now: {', '.join(circumstances.full_disks)}"
     usage = _shm_usage(circumstances)

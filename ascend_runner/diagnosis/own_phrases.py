@@ -1,4 +1,4 @@
-"""The rules of `phrases` for what a rank does wrong itself, or what its machine lacks.
+"""The rules of `phrases` for errors of a rank itself or of its machine.
 
 Above each group is the source whose messages it knows; the first rule that matches counts.
 """

@@ -1,4 +1,4 @@
-"""The rules of `phrases` for what a rank notices of others, in the form of `own_phrases`.
+"""The rules of `phrases` for errors that a rank reports about others, in the form of `own_phrases`.
 
 The kind "lost" is a lost connection, which in a collective is a lost peer.
 """

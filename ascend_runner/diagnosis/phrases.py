@@ -21,8 +21,8 @@ def first_phrase(lines: Sequence[str]) -> Found | None:
     return None
 
 
-# A rule takes two lines: kind, name and meaning, then the pattern. The first rule that matches counts: what a rank does
-# wrong itself precedes what it notices of others.
+# A rule takes two lines: kind, name and meaning, then the pattern. The first rule that matches counts: errors of a rank
+# itself precede those that it reports about others.
 def _parsed() -> Iterator[tuple[re.Pattern[str], Code]]:
     rules = re.findall(r"^(\w+) (.+?) = (.+)\n((?: {4}.+\n)+)", OWN + PEERS, re.MULTILINE)
     for kind, name, meaning, pattern in rules:

@@ -12,7 +12,7 @@ import attrs
 from ascend_runner.host import file_system
 
 # The kernel lets the error of a clock that nothing sets grow by 500 ppm, up to 16 s (adjtimex(2), NTP_PHASE_LIMIT). Its
-# flag STA_UNSYNC says less: some programs that set the clock never clear it.
+# flag STA_UNSYNC is less reliable: some programs that set the clock never clear it.
 LARGEST_ERROR: Final = 16.0
 
 

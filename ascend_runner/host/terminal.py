@@ -1,4 +1,4 @@
-"""The terminal that this process may have: its width, its colors, and whether this process is in its foreground."""
+"""The terminal of this process, if it has one: its width, its colors, and whether this process is in its foreground."""
 
 from __future__ import annotations
 

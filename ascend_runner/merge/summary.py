@@ -51,7 +51,7 @@ def sentence_of(node: Node) -> str:
 
 
 def kind_of(node: Node) -> str:
-    """Return what nodes that ended alike share: their sentences differ at most in numbers."""
+    """Return a key that nodes that ended alike share: their sentences differ at most in numbers."""
     return re.sub(r"\d+", "0", sentence_of(node))
 
 

@@ -1,1 +1,1 @@
-"""What is observed of a job: the facts, and the record of each rank. See README.md."""
+"""The observations of a job: its facts, and the record of each rank. See README.md."""

@@ -123,7 +123,7 @@ class Outcome:
 
     @property
     def status(self) -> int:
-        """The exit status of the job: that of its cause, 0 without one. What other ranks did later never counts."""
+        """The exit status of the job: that of its cause, 0 without one. Later exits are ignored."""
         return self.cause.exit_status if self.cause else 0
 
     @property

@@ -139,7 +139,7 @@ def plan_job(
 
 
 def _with_supervision(job: JobSpec, settings: Settings) -> JobSpec:
-    """Return the plan with what can end a job or ask it for a checkpoint, and with what is reported of it."""
+    """Return the plan with the settings that end a job, ask it for a checkpoint or select its reports."""
     return attrs.evolve(
         job,
         framework=settings.framework,

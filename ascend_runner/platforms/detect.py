@@ -53,7 +53,7 @@ def job_id_variable(environ: Mapping[str, str]) -> str:
 
 
 def log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the platform's log directories: the first that exists counts, else the last."""
+    """Return the platform's log directories: the first that exists is used, else the last."""
     return tuple(dict.fromkeys(folder for spec in PLATFORMS for folder in spec.log_dirs(environ)))
 
 

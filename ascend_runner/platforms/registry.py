@@ -1,4 +1,4 @@
-"""The platforms, in the order in which they are tried: the first that is detected counts.
+"""The platforms, in the order in which they are tried: the first one detected is used.
 
 Launchers of this process precede platforms of its container, and a platform with its own variables precedes one whose
 variables it shares: ModelArts, Octopus and the task-training platform run on Volcano. Platforms that need no code are

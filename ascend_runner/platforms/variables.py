@@ -23,7 +23,7 @@ POD_ADDRESSES: Final = ("POD_IP", "XDL_IP")
 
 
 class Variables:
-    """Reads facts, and records in `sources` which variable gave each. Of several names the first that is set counts.
+    """Reads facts, and records in `sources` which variable gave each. The first name that is set is used.
 
     A fact that the user has set is not read: the variable behind it may be broken.
     """

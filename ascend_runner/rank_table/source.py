@@ -48,7 +48,7 @@ def read(path: str | os.PathLike[str], *, lists_decide: bool = False) -> RankTab
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> RankTable:
     """Read the table at `source`, write it to `target` in the form that HCCL reads, and return the table.
 
-    A table that HCCL reads as it is is copied byte for byte.
+    A table that HCCL can read is copied byte for byte.
 
     Raises:
         RankTableError: As `read`.

@@ -1,4 +1,4 @@
-"""The sentences about what follows a failed attempt: another one, or a hold of the node, or neither. Pure."""
+"""The sentences after a failed attempt: about the next one, or a hold of the node, or neither. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What `ascend-job batch` runs."""
+"""`ascend-job batch`: reads a file of commands and runs them."""

@@ -1,1 +1,1 @@
-"""Which jobs there are, what is known about one, and when it changes."""
+"""Finds jobs, takes snapshots of them, and waits for their changes."""

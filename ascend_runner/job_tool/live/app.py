@@ -47,7 +47,7 @@ Look = Callable[[Collection[int]], JobView]
 
 @attrs.frozen(kw_only=True)
 class Actions:
-    """What keys do outside of the screen, with the rank at the cursor. Each returns a note, "" for none."""
+    """The actions of keys outside of the screen, for the rank at the cursor. Each returns a note, or "" for none."""
 
     log: Callable[[int], str]
     stacks: Callable[[int], str]
@@ -123,7 +123,7 @@ class Top(App[None]):
         yield self.picture
 
     def on_mount(self) -> None:
-        """Begin to observe the job. SIGTERM quits, so that the terminal is not left as it is now."""
+        """Begin to observe the job. SIGTERM quits, so that the terminal is restored."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         bounded.start_thread(self._run)
 

@@ -1,4 +1,4 @@
-"""The columns of the table of ranks: what is in them, and which ones fit. Pure."""
+"""The columns of the table of ranks: their contents, and which ones fit. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One frame of `ascend-job top`: what is shown of a job on a terminal of a size, as lines of styled text. Pure."""
+"""One frame of `ascend-job top`: a job as lines of styled text, for a terminal of a given size. Pure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def frame(job: JobView, screen: Screen) -> Frame:
 
 
 def _clipped(line: Line, cells: int) -> Line:
-    """Return what fits of a line."""
+    """Return the part of a line that fits."""
     spans: list[Span] = []
     for text, style in line:
         part = cut(text, cells)
@@ -101,7 +101,7 @@ def _title(job: JobView, screen: Screen) -> Line:
 
 
 def _facts(job: JobView, screen: Screen) -> list[Line]:
-    """Return the lines between the title and the table: the training, the states, and why it failed or what is odd."""
+    """Return the lines between the title and the table: the training, the states, the cause or the outliers."""
     lines = [_step(job, screen), _states(job)]
     steps = last_steps(job.ranks)
     were_behind = odd_ranks.behind_sentence(odd_ranks.behind(steps), steps, is_over=job.is_over)

@@ -1,7 +1,7 @@
 """The ends of logs: when each was last written, its last line, and the last step in it.
 
-A log that has not changed is not opened. Of many logs, only some are examined each time, so that the cost does not
-grow with the job.
+A log that has not changed is not opened. If there are many logs, only some are examined each time, so that the cost
+does not grow with the job.
 """
 
 from __future__ import annotations

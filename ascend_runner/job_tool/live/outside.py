@@ -1,4 +1,4 @@
-"""What `ascend-job top` shows outside of its own screen: a log, stacks or events in the user's pager."""
+"""Shows a log, stacks or events in the user's pager, outside of the screen of `ascend-job top`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ FINAL = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_
 
 
 class Part:
-    """What is known of a part of a job."""
+    """The known facts about a part of a job."""
 
     def __init__(self, job: FoundJob, host: Host) -> None:
         self._job, self._host = job, host
@@ -50,7 +50,7 @@ class Part:
         return [self._with_npu(rank) for rank in rank_views.of_report(self.seen, self._job.host)]
 
     def usages(self, ranks: list[RankView], now: float) -> dict[int, Usage]:
-        """Return what the processes of ranks use."""
+        """Return the resource usage of the processes of ranks."""
         if not self.is_here:
             return {}
         return self._meter.look({rank.rank_id: rank.pid for rank in ranks if rank.state.is_running and rank.pid}, now)
@@ -71,7 +71,7 @@ class Part:
         return screens.headline(self.seen, time.time())
 
     def _new_stamp(self) -> object:
-        """Return what changes if the job or its report does."""
+        """Return a value that changes with the job and with its report."""
         report = None
         with suppress(OSError):
             status = os.stat(self._job.path("report", "json"))

@@ -18,7 +18,7 @@ LOWEST_PRIORITY: Final = 19  # nice(1): the ranks need the processor more
 
 
 def show(job: FoundJob, environ: Mapping[str, str]) -> None:
-    """Show a job until the user quits. The first frame is drawn at the usual priority, so that nobody waits for it."""
+    """Show a job until the user quits. The first frame is drawn at the usual priority, so that it appears soon."""
     looks = itertools.count()
     with closing(Observer(job, environ)) as observer:
 

@@ -1,4 +1,4 @@
-"""What `ascend-job top` knows of a job at a moment, and which of its ranks differ from the others. Pure."""
+"""The state of a job at a moment for `ascend-job top`, and which of its ranks are outliers. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ascend_runner.training.steps import Step
 
 
 class State(enum.Enum):
-    """What is shown as the state of a rank, the one that needs attention most first."""
+    """The state of a rank as it is shown, the one that needs most attention first."""
 
     FAILED = "failed"
     NOT_KILLED = "not killed"

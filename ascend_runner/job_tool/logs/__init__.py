@@ -1,1 +1,1 @@
-"""What `ascend-job logs` shows."""
+"""`ascend-job logs`: finds, reads and shows the logs of ranks."""

@@ -1,1 +1,1 @@
-"""What `ascend-job metrics` gives to Prometheus."""
+"""`ascend-job metrics`: the metrics of a job for Prometheus."""

@@ -1,6 +1,6 @@
 """The metrics of a job as families of prometheus_client. Pure: a snapshot in, metrics out.
 
-A value that is unknown is absent, never 0. Of texts, only names leave: no output of a rank, and of the command only the
+A value that is unknown is absent, never 0. The only texts are names: no output of a rank, and of a command only the
 program.
 """
 

@@ -1,1 +1,1 @@
-"""What the processes of the ranks do at this moment."""
+"""The processes of running ranks: their resource usage and their stacks."""

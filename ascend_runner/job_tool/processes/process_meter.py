@@ -17,7 +17,7 @@ UNINTERRUPTIBLE: Final = "D"  # the state of a process that waits for a disk or 
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """What the processes of a rank use.
+    """The resource usage of the processes of a rank.
 
     `cpu` is in percent of a core since the last measurement, None in the first one. `cpu_seconds` include those of the
     processes that they have waited for, `resident` is in bytes. `uninterruptible` is from the last walk.

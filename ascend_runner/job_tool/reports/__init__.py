@@ -1,1 +1,1 @@
-"""What `ascend-job report` makes of the reports of a job, those of several nodes included."""
+"""`ascend-job report`: the HTML report of a job, and the verdict on the reports of several nodes."""

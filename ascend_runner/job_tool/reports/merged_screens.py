@@ -70,7 +70,7 @@ def ended(node: Node, ahead: Optional[Difference]) -> str:
 
 
 def document(sources: MergedSources) -> dict[str, object]:
-    """Return what `--json` prints of a job."""
+    """Return the JSON of a job (`--json`)."""
     found, verdict = sources.found, sources.verdict
     corrections = summary.corrections(found.job)
     return {

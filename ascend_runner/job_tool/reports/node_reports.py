@@ -33,7 +33,7 @@ _KINDS: Final = {
 
 
 def node_of(report: Members, number: int) -> Node:
-    """Return what a report says of its node."""
+    """Return the record of a node, made from its report."""
     state, ranks = report.text("state"), report.children("ranks")
     node = Node(
         number=number,

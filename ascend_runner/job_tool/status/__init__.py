@@ -1,1 +1,1 @@
-"""What `ascend-job status`, `list` and `events` show."""
+"""`ascend-job status`, `list` and `events`: their text and their JSON."""

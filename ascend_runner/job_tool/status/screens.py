@@ -63,7 +63,7 @@ def jobs(snapshots: Sequence[Snapshot], now: float) -> str:
 
 
 def document(snapshot: Snapshot) -> dict[str, object]:
-    """Return what `--json` prints of a job."""
+    """Return the JSON of a job (`--json`)."""
     job, report = snapshot.job, snapshot.report
     return {
         "job": job.name,

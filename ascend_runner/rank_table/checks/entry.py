@@ -63,7 +63,7 @@ def check(  # noqa: PLR0913  keywords, of which most callers need few
 def check_document(
     table: RankTable, *, path: str = "", chip: str | None = None, is_unconverted: bool = False
 ) -> tuple[Problem, ...]:
-    """Return all problems of what `codec.examine` returns, be it a table or not; keywords as for `check`.
+    """Return all problems of a result of `codec.examine`, whether it is a table or not; keywords as for `check`.
 
     Where it is not a table, warnings are left out: they may be consequences of the errors.
     """
