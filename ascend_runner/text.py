@@ -91,7 +91,7 @@ def format_numbers(numbers: Iterable[int]) -> str:
 
 
 def parse_numbers(text: str) -> tuple[int, ...]:
-    """Read a list of numbers and ranges such as "0,8-15", in the given order. The kernel writes such lists, too.
+    """Read a list of numbers and ranges such as "0,8-15", in the given order. The kernel writes such lists as well.
 
     Raises:
         ValueError: The text is not such a list, or it has more than a million numbers.
@@ -109,7 +109,7 @@ def parse_numbers(text: str) -> tuple[int, ...]:
 
 
 def is_whole_number(text: str, most_digits: int = MOST_DIGITS) -> bool:
-    """Whether a text is a number from 0 on, in ASCII digits and not absurdly many of them.
+    """Whether a text is a number, 0 or more, in ASCII digits and not absurdly many of them.
 
     int() would also accept "+1", " 1", "1_0", and digits of other scripts.
     """

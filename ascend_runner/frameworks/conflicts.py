@@ -174,7 +174,7 @@ _STALE: Final = (
     ),
 )
 
-# HCCL or a framework would refuse it, hang, or take the wrong card.
+# HCCL or a framework would refuse it, hang, or take the wrong device.
 _FORBIDDEN: Final = (
     Conflict(
         lambda context: context.framework == "mindspore" and not context.table_path and context.rank_size > 1,

@@ -1,7 +1,7 @@
-"""Detects that another launcher has already started one process per card, or that this process has no card to use.
+"""Detects that another launcher has already started one process per device, or that this process has no device to use.
 
-Starting one process per card from each of them would give n x n processes. The command then runs once, in the unchanged
-environment, as one supervised rank.
+Starting one process per device from each of them would give n x n processes. The command then runs once, in the
+unchanged environment, as one supervised rank.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Sign:
 
 
 def find(environ: Mapping[str, str], *, names_the_ranks: bool = False) -> SingleProcess | None:
-    """Return why the command must run once, or None if this runner starts one process per card.
+    """Return why the command must run once, or None if this runner starts one process per device.
 
     `names_the_ranks`: the user has set the ranks of this node.
 
@@ -83,12 +83,12 @@ def find(environ: Mapping[str, str], *, names_the_ranks: bool = False) -> Single
 
 
 def _has_device(environ: Mapping[str, str]) -> bool:
-    """Whether RANK_ID and ASCEND_DEVICE_ID are set, unless RANK_SIZE is 1, as in images for one card."""
+    """Whether RANK_ID and ASCEND_DEVICE_ID are set, unless RANK_SIZE is 1, as in images for one device."""
     return all(map(environ.get, ("RANK_ID", "ASCEND_DEVICE_ID"))) and environ.get("RANK_SIZE") != "1"
 
 
 def _has_one_local_rank(environ: Mapping[str, str]) -> bool:
-    """Whether LOCAL_RANK is one process's, not MindCluster's list, which is one number on a node with one card."""
+    """Whether LOCAL_RANK is one process's, not MindCluster's list, which is one number on a node with one device."""
     if not is_whole_number(environ.get("LOCAL_RANK", "")) or not environ.get("RANK") or not environ.get("WORLD_SIZE"):
         return False
     is_mindcluster = environ.get("MINDX_TASK_ID") or environ.get("MINDX_SERVER_IP")
@@ -110,12 +110,12 @@ def _does_not_train(environ: Mapping[str, str]) -> bool:
 
 SIGNS: Final = (
     _Sign(
-        meaning="RANK_ID and ASCEND_DEVICE_ID are set, so the platform's engine starts one process per card",
+        meaning="RANK_ID and ASCEND_DEVICE_ID are set, so the platform's engine starts one process per device",
         is_seen=_has_device,
         variables=("RANK_ID", "ASCEND_DEVICE_ID", "RANK_SIZE"),
     ),
     _Sign(
-        meaning="LOCAL_RANK, RANK and WORLD_SIZE are set, so torchrun or similar starts one process per card",
+        meaning="LOCAL_RANK, RANK and WORLD_SIZE are set, so torchrun or similar starts one process per device",
         is_seen=_has_one_local_rank,
         variables=("RANK", "LOCAL_RANK", "WORLD_SIZE"),
     ),
@@ -138,7 +138,7 @@ SIGNS: Final = (
         precedence=Precedence.NEITHER,
     ),
     _Sign(
-        meaning="MA_RUN_METHOD is set, so the platform's engine starts one process per card",
+        meaning="MA_RUN_METHOD is set, so the platform's engine starts one process per device",
         is_seen=lambda environ: environ.get("MA_RUN_METHOD", "").lower() in ENGINES,
         variables=("RANK", "LOCAL_RANK", "WORLD_SIZE"),
     ),

@@ -1,8 +1,8 @@
 """Finds this node's place in its job: by the user's options, then by the platform's variables.
 
-WORLD_SIZE has three meanings (processes for torchrun, nodes for four platforms, cards for MindCluster) and RANK two, so
-they count only beside another variable. If they hint at other nodes and no platform is detected, the node is ambiguous,
-and a job without a rank table is refused: otherwise each node would assume that it is the only one.
+WORLD_SIZE has three meanings (processes for torchrun, nodes for four platforms, devices for MindCluster) and RANK two,
+so they are used only together with another variable. If they hint at other nodes and no platform is detected, the node
+is ambiguous, and a job without a rank table is refused: otherwise each node would assume that it is the only one.
 """
 
 from __future__ import annotations

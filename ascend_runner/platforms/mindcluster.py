@@ -1,6 +1,6 @@
 """MindCluster's Ascend Operator, whose jobs are called acjob. Each framework gets variables of its own.
 
-They count cards, not nodes: WORLD_SIZE, MS_WORKER_NUM and CM_WORKER_SIZE are those of the job, LOCAL_WORLD_SIZE,
+They count devices, not nodes: WORLD_SIZE, MS_WORKER_NUM and CM_WORKER_SIZE are those of the job, LOCAL_WORLD_SIZE,
 MS_LOCAL_WORKER and CM_LOCAL_WORKER those of a node. RANK, MS_NODE_RANK and CM_RANK are the node's number.
 Source: component/ascend-operator of Ascend/mind-cluster (pkg/controllers/v1/env.go).
 """
@@ -28,11 +28,11 @@ def _spec(detected_by: tuple[str, ...], total: str, local: str, node_rank: str) 
     def count_nodes(node: Node, environ: Mapping[str, str]) -> Node:
         if "nnodes" in node.sources:
             return node
-        cards = whole_number(environ[total], total, at_least=1)
-        cards_per_node = whole_number(environ[local], local)  # of the platform: the user may start fewer ranks
-        nnodes, left_over = divmod(cards, cards_per_node or cards)
+        devices = whole_number(environ[total], total, at_least=1)
+        per_node = whole_number(environ[local], local)  # of the platform: the user may start fewer ranks
+        nnodes, left_over = divmod(devices, per_node or devices)
         if left_over or not nnodes:
-            raise SettingsError(f"{total} ({cards}) is not a multiple of {local} ({cards_per_node})")
+            raise SettingsError(f"{total} ({devices}) is not a multiple of {local} ({per_node})")
         return attrs.evolve(node, nnodes=nnodes, sources={**node.sources, "nnodes": f"{total} and {local}"})
 
     return PlatformSpec(

@@ -68,7 +68,7 @@ class PlatformSpec:
             hosts=variables.hosts(self.hosts),
             master_addr=variables.master_addr(self.master_addr),
             master_port=variables.master_port(self.master_port, default=self.port),
-            # 0 cards: the node has none, or its platform does not count them (MA_NUM_GPUS).
+            # 0 devices: the node has none, or its platform does not count them (MA_NUM_GPUS).
             devices_per_node=variables.whole_number("devices_per_node", self.devices_per_node, default=0) or None,
             address=variables.text("address", self.address),
             sources=variables.sources,

@@ -24,7 +24,7 @@ USUAL_PLACES: Final = ("/user/config/jobstart_hccl.json", "/user/serverid/devind
 class TableFacts:
     """The facts of a rank table about this node. Nodes are pods if the table has pods, else servers (see `unit`).
 
-    `position` is this node's place in the order of ranks, `devices` the number of its cards. `server_ids` has the one
+    `position` is this node's place in the order of ranks, `devices` the number of its devices. `server_ids` has the one
     of rank 0 first, and `first_address` is the address of that server.
     """
 

@@ -1,4 +1,4 @@
-"""The task-training platform: WORLD_SIZE and RANK count nodes, SLOTS the cards of each.
+"""The task-training platform: WORLD_SIZE and RANK count nodes, SLOTS the devices of each.
 
 WORLD_SIZE and RANK alone could be torchrun's, which count processes; SLOTS tells them apart.
 Source: the platform's guide to run commands.

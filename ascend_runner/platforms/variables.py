@@ -12,11 +12,11 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import NOTHING, Overrides
 from ascend_runner.text import is_whole_number
 
-MOST: Final = 65536  # of nodes, cards and ports alike: a mistyped number must not exhaust memory
+MOST: Final = 65536  # of nodes, devices and ports alike: a mistyped number must not exhaust memory
 HIGHEST_PORT: Final = 65535
 HCCL_BASE_PORT: Final = 60000  # the first of HCCL's host ports, unless HCCL_IF_BASE_PORT moves them
 HCCL_PORTS: Final = 32  # 16 before CANN 8.5
-NPU_PORT: Final = 16666  # HCCL's port on the cards
+NPU_PORT: Final = 16666  # HCCL's port on the devices
 # Variables of all platforms with an address of this node: of its machine, and of its pod.
 MACHINE_ADDRESSES: Final = ("MA_CURRENT_IP", "HOST_IP")
 POD_ADDRESSES: Final = ("POD_IP", "XDL_IP")

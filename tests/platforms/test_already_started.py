@@ -1,4 +1,4 @@
-"""Detecting that one process per card runs already."""
+"""Detecting that one process per device runs already."""
 
 from __future__ import annotations
 

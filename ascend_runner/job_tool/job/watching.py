@@ -49,7 +49,7 @@ class FileWatch:
         It also returns when the other end of one of the `others` is closed.
 
         Raises:
-            BrokenPipeError: Nobody reads standard output any more.
+            BrokenPipeError: The reader of standard output has gone.
         """
         poll = select.poll()
         for fd in (STDOUT, *others):

@@ -21,12 +21,12 @@ STATE_WIDTH: Final = max(map(len, STATES))
 
 
 def lines(job: FoundJob, *, follows: bool) -> Iterator[str]:
-    """Yield the events of a job; with `follows` until it has ended, or its runner does not live any more.
+    """Yield the events of a job; with `follows` until it has ended, or its runner is no longer alive.
 
     Raises:
         UnreadableError: They cannot be read.
         UnknownJobError: They have been removed.
-        BrokenPipeError: Nobody reads standard output any more.
+        BrokenPipeError: The reader of standard output has gone.
     """
     path = with_its_logs(job).path("events", "jsonl")
     try:

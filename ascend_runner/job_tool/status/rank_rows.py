@@ -27,7 +27,7 @@ class Row:
         self.quiet = max(0.0, now - last) if last and not is_over else None
 
     def order(self, odd: Collection[int]) -> tuple[bool, int, bool, int]:
-        """Return the key to sort by: the rank that is the cause, others that have failed, then those that are odd."""
+        """Return the key to sort by: the rank that is the cause, others that have failed, then the outliers."""
         place = ORDER.index(self.state) if self.state in ORDER else len(ORDER)
         return not self._is_culprit, place, self.rank_id not in odd, self.rank_id
 

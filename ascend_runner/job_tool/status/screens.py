@@ -175,7 +175,7 @@ def _last_step(snapshot: Snapshot) -> Members:
 
 
 def _is_json(value: object) -> bool:
-    """Whether JSON has this value: not infinity, nor what is not a number."""
+    """Whether JSON has this value: neither infinity nor NaN."""
     return not isinstance(value, float) or math.isfinite(value)
 
 
@@ -228,7 +228,7 @@ def _attempts(snapshot: Snapshot) -> str:
 
 
 def _next_attempt(failed: Members) -> str:
-    """Say when the attempt after a failed one begins: "; the next one starts at 2026-11-22 09:47:36 +0800"."""
+    """Describe when the attempt after a failed one begins: "; the next one starts at 2026-11-22 09:47:36 +0800"."""
     at, delay = failed.moment("ended_at"), failed.seconds("delay")
     return f"; the next one starts at {clock(at + delay)}" if at and delay else "; the next one starts now"
 
