@@ -114,9 +114,11 @@ _OF_STAGES: Final = {
 _STAGE: Final = re.compile(rf"\[({'|'.join(map(re.escape, _OF_STAGES))})\]")
 
 # Return codes are plain numbers, so they count only after a word that announces one: "error code is 507015",
-# "retCode=507015", "runtime result = 507035", "aclrtSetDevice(0) failed: 507033", "failed, return: 507018".
+# "retCode=507015", "runtime result = 507035", "HCCL error: 107002", "aclrtSetDevice(0) failed: 507033", "failed,
+# return: 507018".
 _NUMERIC: Final = re.compile(
-    r"(?:\b(?:error[ _]?(?:code|no)|errcode|ret(?:urn)?(?:_?code)?|result)\b\s*(?:is)?\s*[:=]?\s*\[?|\bfailed[:,]\s*)"
+    r"(?:\b(?:error[ _]?(?:code|no)|errcode|ret(?:urn)?(?:_?code)?|result)\b\s*(?:is)?\s*[:=]?\s*\[?"
+    r"|\bfailed[:,]\s*|\bHCCL error: )"
     r"([1-5][0-9]{5})(?![0-9])",
     re.IGNORECASE,
 )

@@ -102,8 +102,9 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     found = _detailed(_find_code(lines[-NEAR:] if is_stopped and not told else lines, told, plog), lines, told)
     evidence = _evidence(told, lines, found)
     if told is None and found is None:
-        record = shown(statements.error_line(lines, is_stopped=is_stopped))
-        evidence = attrs.evolve(evidence, exception=record, is_weak=is_stopped)
+        record = statements.error_line(lines, is_stopped=is_stopped)
+        words = "" if record or is_late else statements.last_words(lines)
+        evidence = attrs.evolve(evidence, exception=shown(record or words), is_weak=is_stopped or bool(words))
 
     return attrs.evolve(
         evidence,
@@ -255,6 +256,11 @@ def _without_middle(lines: list[str]) -> tuple[str, ...]:
 
 def _bounded(line: str) -> str:
     line = line.lstrip("\0")  # native code may write the end of a C string
+    quoted = _QUOTED.match(line) if ".log" in line else None
+    line = line[quoted.end() :] if quoted else line
     if len(line) <= LONG_LINE:
         return line
     return f"{line[: LONG_LINE // 2]}{CUT}{line[-LONG_LINE // 2 :]}"
+
+
+_QUOTED: Final = re.compile(r"[\w./-]+\.log[-:]\d+[-:]")  # msrun prints its workers' logs with grep -rn

@@ -77,6 +77,9 @@ peer Spawned worker process number is not as expected = a MindSpore worker exite
     Spawned worker process number is not as expected
 peer Timed out waiting for clients = not all ranks joined the rendezvous
     timed out.*(?:waiting for clients|trying to connect to|in store based barrier)|clients joined
+# ray gcs_client and gcs_rpc_client.h
+either ray's head node = ray's head node cannot be reached: not started, ended, or at another address
+    Failed to connect to GCS|Timed out while waiting for GCS
 # errno(3): ECONNRESET, ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, EPIPE; gloo transport/tcp/pair.cc; torch c10d Utils.hpp
 lost Connection closed by peer = the remote side closed the connection
     Connection closed by (?:remote )?peer|Connection was likely closed

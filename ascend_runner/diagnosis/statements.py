@@ -88,6 +88,11 @@ def error_line(lines: Sequence[str], *, is_stopped: bool) -> str:
     return next((line.strip() for line in lines[-count:] if form.search(line)), "")
 
 
+def last_words(lines: Sequence[str]) -> str:
+    """Return the last line of a log if it refuses something, as the message of a program that calls sys.exit does."""
+    return next((line.strip() for line in lines[-1:] if _REFUSAL.search(line)), "")
+
+
 def _is_cut_off(error: Traceback) -> bool:
     """Whether the process at the other end of a pipe has ended (CPython multiprocessing/spawn.py, connection.py)."""
     return bool(_CUT_OFF.match(error.exception)) and any(_PIPE.search(line) for line in error.lines)
@@ -140,4 +145,9 @@ _ERROR_RECORD: Final = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL|Error|error|[\w.]*(?:Error|Exception):)|^(?:Could not|Cannot|Failed to|Unable to)\b"
     r"|(?:No such file|not found|[Pp]ermission denied)|错误|失败|异常|报错|不存在"
     r"|[Ll]oss is (?:nan|inf)\b.*\bstopping\b"
+)
+_REFUSAL: Final = re.compile(
+    r"\b(?:abort\w*|cannot|can't|could not|couldn't|does not|doesn't|must|invalid|missing|not supported|unable|unknown"
+    r"|unsupported)\b|必须|无法|不能|缺少|不支持|未找到",
+    re.IGNORECASE,
 )

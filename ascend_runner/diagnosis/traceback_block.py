@@ -74,7 +74,7 @@ def _short(message: Sequence[tuple[int, str]], source: str) -> str:
 
     As long as a message ends with a colon, it goes on in the next line; an assertion without one has its own words.
     """
-    short = message[0][1].strip()
+    short = _RULED.sub(":", message[0][1].strip())
     if short == "AssertionError" and source.startswith("assert "):
         return f"{short}: {source.removeprefix('assert ')}"
     for text in (text.strip() for _index, text in message[1:] if not _ORNAMENT.match(text)):
@@ -134,6 +134,7 @@ def _message(body: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
     return body[:end]
 
 
+_RULED: Final = re.compile(r":\s*-{3,}$")  # a message of MindSpore may begin with a ruled heading
 _TABLE_RULE: Final = re.compile(r"={10,}\s*$")
 _RULE: Final = re.compile(r"-{10,}\s*$")
 _ORNAMENT: Final = re.compile(r"\s*(?:[-=*]{3,}\s*)?$|- [A-Z]|///-+\[")  # a rule, a heading (MindSpore, Triton-Ascend)

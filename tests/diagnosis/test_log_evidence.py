@@ -175,6 +175,42 @@ def test_heartbeat_of_hccl() -> None:
     assert heartbeat.decode() == evidence.code_line
 
 
+def test_logs_that_msrun_quotes() -> None:
+    """The lines of workers' logs that msrun prints through grep hold the error that its own only passes on."""
+    quoted = b"""\
+out/worker_1.log:110:Traceback (most recent call last):
+out/worker_1.log-111-  File "/job/train.py", line 5, in <module>
+--
+out/worker_1.log-122-  File "/job/net.py", line 9, in build
+out/worker_1.log:123:ImportError: nets>=0.3 is required
+Traceback (most recent call last):
+  File "/opt/lib/python3.9/site-packages/mindspore/parallel/cluster/run.py", line 150, in run
+RuntimeError: Distributed job exited with exception. Please check logs in directory: out.
+"""
+
+    assert "ImportError: nets>=0.3 is required" == read(quoted, Ending(exit_code=1)).exception
+
+
+def test_message_that_begins_with_a_rule() -> None:
+    """A message of MindSpore that begins with a ruled heading is told by what follows it."""
+    rule = "-" * 52
+    log = f'Traceback (most recent call last):\n  File "x.py", line 5, in f\nTypeError: {rule}\n'
+    log += f"- The Type of Inputs Error:\n{rule}\nFailed calling Add.\n"
+
+    assert "TypeError: Failed calling Add." == read(log.encode(), Ending(exit_code=1)).exception
+
+
+def test_last_words() -> None:
+    """The last line of a rank that reports no error is its summary if it refuses something, but weak evidence."""
+    log = b"step 1\nThe directory /data does not exist, exiting\n"
+
+    assert "The directory /data does not exist, exiting" == read(log, Ending(exit_code=1)).summary
+    assert Kind.EITHER is read(log, Ending(exit_code=1)).kind
+    assert "" == read(log, Ending(signum=9)).summary
+    assert "" == read(log, is_stopped=True).summary
+    assert "" == read(log + b"step 2\n", Ending(exit_code=1)).summary
+
+
 def test_phrase_without_a_code() -> None:
     """A telling phrase counts if there is no code."""
     evidence = read(b"OSError: [Errno 28] No space left on device\n")
