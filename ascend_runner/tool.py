@@ -39,7 +39,7 @@ def run(program: str, command: Callable[[], int]) -> int:
     try:
         _prepare_streams()
         status = command()
-        flush()
+        _flush()
     except EndedByParserError as ended:
         return ended.exit_status
     except AscendRunnerError as error:
@@ -99,10 +99,10 @@ def parse(parser: ArgumentParser, parsers: Mapping[str, ArgumentParser], words: 
     try:
         options, unknown = parser.parse_known_args(words)
     except SystemExit as ended:
-        flush()
+        _flush()
         raise EndedByParserError(int(ended.code or 0)) from None
     except OSError:  # of --help, in Python 3.9, where argparse lets it through: reported as for any other output
-        flush()
+        _flush()
         raise
     if unknown:  # argparse would print it without escapes
         kind = "unknown option" if unknown[0].startswith("-") else "unexpected argument"
@@ -137,7 +137,7 @@ def write_output(data: bytes) -> None:
         raise OutputError(f"cannot write to standard output: {reason(error)}") from error
 
 
-def flush() -> None:
+def _flush() -> None:
     """Write the text that is left in the buffer of standard output; errors as for `write_output`."""
     if sys.stdout:
         write_output(b"")

@@ -119,7 +119,7 @@ def calls(argv: Sequence[str], program: str, module: str) -> bool:
 
 def engine_in(argv: Sequence[str]) -> str:
     """Return the engine that a command runs, also after a wrapper such as `env`, or ""."""
-    command = without_wrappers(argv)
+    command = _without_wrappers(argv)
     if not command:
         return ""
     if any(calls(command, program, module) for program, module in ACCELERATE):
@@ -145,7 +145,7 @@ def names_other_nodes(argv: Sequence[str]) -> bool:
     return is_configured or bool(counts - {"1", "1:1"}) or len(workers) > 1
 
 
-def without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:
+def _without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:
     """Return a command without `env A=B`, `numactl -N 0`, `nice -n 5` and the like before it."""
     words = list(argv)
     while words and (wrapper := os.path.basename(words[0])) in WRAPPERS:
@@ -165,7 +165,7 @@ def program_of(argv: tuple[str, ...]) -> str:
     Wrappers, shells and engines do not name the job: `env A=1 python train.py`, `bash -c "cd x && python
     train.py"` and `torchrun --nproc_per_node 2 train.py` all run train.py. If that is unknown, it is the program.
     """
-    command = without_wrappers(argv) or argv
+    command = _without_wrappers(argv) or argv
     python = python_command(command)
     if engine_in(command):
         scripts = [word for word in command if word.endswith(".py")]
@@ -189,7 +189,7 @@ def _run_by_shell(words: Sequence[str]) -> str:
             continue
         while command and (command[0] == "exec" or "=" in command[0]):
             del command[0]
-        inner = without_wrappers(command)
+        inner = _without_wrappers(command)
         if inner and (python_command(inner) or engine_in(inner) or os.path.basename(inner[0]) in SHELLS):
             return program_of(inner)
     return ""

@@ -22,7 +22,7 @@ WORKER: Final = "MS_WORKER"
 OF_A_RANK: Final = frozenset({"MS_NODE_ID", "RANK_ID", "RANK", "LOCAL_RANK", "DEVICE_ID", "ASCEND_DEVICE_ID"})
 
 
-def torch_process_group(context: LaunchContext) -> EnvPatch:
+def _torch_process_group(context: LaunchContext) -> EnvPatch:
     """Return the variables that torch's init_process_group reads with env://, and the libraries that build on it.
 
     RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are torch's own; accelerate and transformers read these
@@ -47,7 +47,7 @@ def torch_process_group(context: LaunchContext) -> EnvPatch:
     )
 
 
-def mindspore_cluster(context: LaunchContext) -> EnvPatch:
+def _mindspore_cluster(context: LaunchContext) -> EnvPatch:
     """Make every rank of MindSpore's dynamic cluster a worker, and add the scheduler, which has no device, on its node.
 
     MS_SCHED_HOST must be an address. A numeric MS_NODE_ID becomes the rank. Sources: MindSpore's tutorial on dynamic
@@ -73,10 +73,10 @@ def mindspore_cluster(context: LaunchContext) -> EnvPatch:
 # The parts of each framework's environment; of two parts that set one variable the later one wins. `auto` gives
 # MindSpore and TensorFlow their rank table, and torch its variables: those of one do not affect the others.
 FRAMEWORKS: Final[Mapping[str, tuple[Part, ...]]] = {
-    AUTO: (hccl.ranks, hccl.table, torch_process_group, hccl.defaults),
+    AUTO: (hccl.ranks, hccl.table, _torch_process_group, hccl.defaults),
     "mindspore": (hccl.ranks, hccl.table, hccl.defaults),
-    "mindspore-cluster": (hccl.ranks, mindspore_cluster, hccl.defaults),
-    "torch": (hccl.ranks, hccl.table, torch_process_group, hccl.defaults),
+    "mindspore-cluster": (hccl.ranks, _mindspore_cluster, hccl.defaults),
+    "torch": (hccl.ranks, hccl.table, _torch_process_group, hccl.defaults),
     "tensorflow": (tensorflow.cluster, hccl.defaults),
     NONE: (hccl.ranks, hccl.table),
 }

@@ -45,7 +45,7 @@ def of_ranks(host: Host, nproc: int, visible: Sequence[str]) -> tuple[int, ...]:
     return tuple(present[index] for index in indices[:nproc] if index < len(present))
 
 
-def holders(host: Host, device_ids: Collection[int]) -> tuple[int, ...]:
+def _holders(host: Host, device_ids: Collection[int]) -> tuple[int, ...]:
     """Return the pids of the other processes that have one of these NPUs open, as far as this user may see that."""
     names = nodes(host)
     files = {f"/dev/{names[device_id]}" for device_id in device_ids if device_id in names}
@@ -55,10 +55,10 @@ def holders(host: Host, device_ids: Collection[int]) -> tuple[int, ...]:
 def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:
     """Wait until no process has one of these NPUs open; return the pids of those that still have after the limit."""
     for _ in range(DEVICE_CHECKS):
-        if not holders(host, device_ids):
+        if not _holders(host, device_ids):
             return ()
         pause(DEVICE_LIMIT / DEVICE_CHECKS)
-    return holders(host, device_ids)
+    return _holders(host, device_ids)
 
 
 def numa_node(host: Host, device_id: int) -> int | None:

@@ -58,7 +58,7 @@ def judge(
 
 
 def _of_rank(ending: Ending, finding: Finding, *, may_import: bool) -> Restart:
-    exception = exception_type(finding.exception)
+    exception = _exception_type(finding.exception)
     is_import = exception in _IMPORT and SHARED_LIBRARY not in finding.exception
     is_wrong_usage = ending.exit_code == USAGE and _shows_usage(finding)
     if exception in _SYNTAX or _SETTINGS.fullmatch(finding.code) or is_wrong_usage or (is_import and not may_import):
@@ -82,7 +82,7 @@ def _shows_usage(finding: Finding) -> bool:
     return any(line.lower().startswith("usage:") for line in (*finding.last_lines, *finding.excerpt))
 
 
-def exception_type(exception: str) -> str:
+def _exception_type(exception: str) -> str:
     """Return the name of an exception's class without its module, or "" if this is not a Python exception."""
     name = exception.partition(":")[0].rpartition(".")[2]
     return name if name.isidentifier() else ""
@@ -105,7 +105,7 @@ def fingerprint(cause: Cause | None, ending: Ending, finding: Finding | None) ->
 
 
 def _of_evidence(finding: Finding, signum: int) -> str:
-    exception = exception_type(finding.exception)
+    exception = _exception_type(finding.exception)
     is_about_a_peer = finding.code and finding.code_kind != Kind.ROOT.value
     if exception and finding.place and not is_about_a_peer:
         return f"{exception} at {finding.place}"

@@ -55,7 +55,7 @@ def kind_of(node: Node) -> str:
     return re.sub(r"\d+", "0", sentence_of(node))
 
 
-def reference(job: Job) -> Optional[Node]:
+def _reference(job: Job) -> Optional[Node]:
     """Return the node whose clock is known best, by which the others are corrected, or None if none is known."""
     known = [node for node in job.nodes if node.has_report]
 
@@ -68,14 +68,14 @@ def reference(job: Job) -> Optional[Node]:
 
 def corrections(job: Job) -> dict[int, Difference]:
     """Return how far the clock of each node is ahead of the reference, for the nodes where that is known."""
-    first = reference(job)
+    first = _reference(job)
     if first is None:
         return {}
     found = {node.number: clocks.difference(node, first) for node in job.nodes if node.has_report}
     return {number: one for number, one in found.items() if one.is_known}
 
 
-def deviating(job: Job) -> list[tuple[Node, Difference]]:
+def _deviating(job: Job) -> list[tuple[Node, Difference]]:
     """Return the nodes whose clocks are certainly wrong, with how far they are ahead, the worst first."""
     found = corrections(job)
     wrong = [(node, found[node.number]) for node in job.nodes if node.number in found]
@@ -83,7 +83,7 @@ def deviating(job: Job) -> list[tuple[Node, Difference]]:
     return sorted(wrong, key=lambda pair: -abs(pair[1].middle))
 
 
-def agreement(nodes: Sequence[Node]) -> Optional[float]:
+def _agreement(nodes: Sequence[Node]) -> Optional[float]:
     """Return by how many seconds the clocks of synchronized nodes may differ, or None if fewer than two are."""
     errors = sorted((node.clock.max_error for node in nodes if node.clock.max_error is not None), reverse=True)
     return errors[0] + errors[1] if len(errors) > 1 else None
@@ -93,12 +93,12 @@ def clock_sentences(job: Job) -> Iterator[str]:
     """Yield sentences on how well the clocks agree: "124 nodes synchronized to within 0.8 s"."""
     nodes = [node for node in job.nodes if node.has_report]
     synchronized = [node for node in nodes if node.clock.max_error is not None]
-    bound = agreement(synchronized)
+    bound = _agreement(synchronized)
     if bound is not None:
         yield f"{counted(len(synchronized), 'node')} synchronized to within {_seconds(bound)}"
     known = corrections(job)
     unknown = [node for node in nodes if node.number not in known]
-    wrong = deviating(job)
+    wrong = _deviating(job)
     for node, ahead in wrong[:MOST_WRONG]:
         direction = "ahead" if ahead.middle > 0 else "behind"
         yield (
@@ -106,7 +106,7 @@ def clock_sentences(job: Job) -> Iterator[str]:
         )
     if len(wrong) > MOST_WRONG:
         yield f"{counted(len(wrong) - MOST_WRONG, 'more clock')} known to be wrong"
-    first = reference(job)
+    first = _reference(job)
     for node in nodes:
         source = clocks.contradiction(node, first) if first else ""
         if source:

@@ -78,7 +78,7 @@ def lock_path(job: JobSpec) -> str:
     return os.path.join(job.log_dir, f"{job.job_id}{job.part}.lock")
 
 
-def is_file_of(job: JobSpec) -> Callable[[str], bool]:
+def _is_file_of(job: JobSpec) -> Callable[[str], bool]:
     """Return a test for the names of files that this part of the job writes to the log directory, in any run.
 
     A job that is the first to wait for a rank table here does not know its part yet: then the files of all parts count.
@@ -155,7 +155,7 @@ def _locked(job: JobSpec) -> int:
 
 def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
     try:
-        left = put_aside(job.log_dir, is_file_of(job), keep=job.log_runs)
+        left = put_aside(job.log_dir, _is_file_of(job), keep=job.log_runs)
     except OSError as error:
         raise OutputError(f"cannot move the files of the earlier run in {job.log_dir!r}: {reason(error)}") from error
 

@@ -52,11 +52,11 @@ def plan_single(command: Command, single: SingleProcess, context: PlanContext, n
 
 def plan_waiting(single: SingleProcess, context: PlanContext, node: Node) -> JobSpec:
     """Plan a process that waits for node 0, instead of a command that starts everything from there."""
-    argv = node_0.wait(report_of_node_0(context)).argv
+    argv = node_0.wait(_report_of_node_0(context)).argv
     return _waiting(plan_single(Command(argv[0], argv), single, context, node))
 
 
-def report_of_node_0(context: PlanContext) -> str:
+def _report_of_node_0(context: PlanContext) -> str:
     """Return the path of the report of node 0 if each node has one process (see `JobSpec.report_path`)."""
     return os.path.join(context.log_dir, f"{context.job_id}-report-node-0.json")
 
@@ -80,7 +80,7 @@ def hand_over(share: NodeShare, context: PlanContext) -> Handover:
             nproc=len(share.rank_ids),
             environ=context.environ,
             log_dir=os.path.join(context.log_dir, context.job_id, settings.launcher),
-            report_of_node_0=report_of_node_0(context),
+            report_of_node_0=_report_of_node_0(context),
             mpi_hostfile=settings.mpi_hostfile,
             mpich_hostfile=settings.mpich_hostfile,
             deepspeed_hostfile=settings.deepspeed_hostfile,

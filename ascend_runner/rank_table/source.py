@@ -40,7 +40,7 @@ def read(path: str | os.PathLike[str], *, lists_decide: bool = False) -> RankTab
         UnreadableError: The file cannot be opened or read.
         RankTableFormatError: The file is not a rank table.
     """
-    document = Document(resolve(os.fspath(path)))
+    document = Document(_resolve(os.fspath(path)))
 
     return codec.loads(_read_file(document), source=document.source, lists_decide=lists_decide)
 
@@ -83,7 +83,7 @@ def wait(  # noqa: PLR0913  most are keywords, each with a default that most cal
     start = now = next_report = clock()
     seen: bytes | None = None
     while True:
-        document, before, seen = Document(resolve(os.fspath(path))), seen, None
+        document, before, seen = Document(_resolve(os.fspath(path))), seen, None
         try:
             seen = _read_file(document)
             if seen != before:
@@ -132,7 +132,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
     files.write_atomically(target, data)
 
 
-def resolve(path: str) -> str:
+def _resolve(path: str) -> str:
     """Return the file that `path` refers to now: itself, or the jobstart_hccl.json of a directory.
 
     A path that does not exist yet is a file if its name ends in ".json", and a directory otherwise.

@@ -32,7 +32,7 @@ STRAGGLER: Final = 0.7  # the part of its own time that the others take; a rank 
 FEWEST_RANKS: Final = 3  # of two that differ, either may be the slow one
 
 
-def median(values: Iterable[float]) -> float:
+def _median(values: Iterable[float]) -> float:
     """Return the median, of an even number of values the higher one of the two in the middle."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2]
@@ -75,7 +75,7 @@ class _Series:
         self.times.append(time)
         if len(self.times) < WINDOW:
             return None
-        now = median(self.times)
+        now = _median(self.times)
         self.best = min(self.best, now)
         return now
 
@@ -117,7 +117,7 @@ class Performance:
         is_breach = hardware / e2e > self.threshold
         if rank.ratio.turns(is_breach=is_breach) and self._is_first_or_last(Rule.RATIO, rank_id, is_breach=is_breach):
             own, reference = rank.usual
-            usual = (median(own), median(reference)) if own and is_breach else None
+            usual = (_median(own), _median(reference)) if own and is_breach else None
             yield Slowdown(
                 rule=Rule.RATIO,
                 rank_id=rank_id,
@@ -163,11 +163,11 @@ class Performance:
         if len(rank.hardware) < WINDOW:
             return
         medians = {
-            number: median(one.hardware) for number, one in self._ranks.items() if len(one.hardware) >= WINDOW / 2
+            number: _median(one.hardware) for number, one in self._ranks.items() if len(one.hardware) >= WINDOW / 2
         }
         if len(medians) < FEWEST_RANKS:
             return
-        reference = median(medians.values())
+        reference = _median(medians.values())
         for number, own in medians.items():
             self._ranks[number].hardware.clear()
             is_breach = reference / own < STRAGGLER

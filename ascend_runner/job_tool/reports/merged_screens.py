@@ -42,7 +42,7 @@ def _lines(sources: MergedSources) -> Iterator[tuple[str, str]]:
         label = ""
         if suspect.alike:
             yield "", f"{summary.nodes_named(suspect.alike)} failed in the same way"
-        yield "", ended(suspect.node, corrections.get(suspect.node.number))
+        yield "", _ended(suspect.node, corrections.get(suspect.node.number))
     if verdict.suspects:
         words = {Certainty.OPEN: "unclear"}.get(verdict.certainty, verdict.certainty.value)
         yield "", f"{words}: {'; '.join(verdict.reasons)}" if verdict.reasons else words
@@ -60,7 +60,7 @@ def _lines(sources: MergedSources) -> Iterator[tuple[str, str]]:
         yield "note", sentence
 
 
-def ended(node: Node, ahead: Optional[Difference]) -> str:
+def _ended(node: Node, ahead: Optional[Difference]) -> str:
     """Say when a node failed, by its own clock, and how far that is ahead of the others."""
     at = node.failure.at if node.failure else None
     if at is None:
