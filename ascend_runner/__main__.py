@@ -7,6 +7,20 @@ import sys
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # Python 3.11: -P
     del sys.path[0]  # the current directory
 
+import os
+
+
+def _end_without_memory(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    """Take the place of a traceback before the runner reports errors by itself: in the imports, and in the guardian."""
+    if not (issubclass(kind, MemoryError) or "failed to map" in str(error)):  # the latter is of dlopen(3)
+        sys.__excepthook__(kind, error, traceback)
+        return
+    os.write(2, b"[ascend-runner] ERROR cannot run: not enough memory (RLIMIT_AS, see ulimit -v)\n")
+    os._exit(125)
+
+
+sys.excepthook = _end_without_memory
+
 from ascend_runner.import_path import put_in_order
 
 put_in_order()
@@ -17,19 +31,19 @@ import signal
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-import errno
 import gc
-import os
 import select
 from typing import TYPE_CHECKING
 
-from ascend_runner.errors import RUNNER_FAILED, reason
+from ascend_runner.errors import RUNNER_FAILED, exhausted, reason
 from ascend_runner.guardian import guard
 from ascend_runner.output.message_format import Level, format_message
 from ascend_runner.text import printable
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
+    from types import TracebackType
 
 LAST_MESSAGE_LIMIT = 1.0  # seconds for stderr to accept a line; a terminal under Ctrl-S must not keep the guardian
 
@@ -65,8 +79,11 @@ def _caller() -> tuple[int, int | None]:
 def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
     try:
         gc.disable()  # modules do not become garbage, so no collection needs to search them, now or later
-        from ascend_runner.cli import main as run  # noqa: PLC0415  after the fork: the guardian stays small
+        import threading  # noqa: PLC0415  after the fork: the guardian stays small
 
+        from ascend_runner.cli import main as run  # noqa: PLC0415  as above
+
+        threading.excepthook = _report_thread
         gc.freeze()
         gc.enable()
         if result_fd is None:
@@ -74,11 +91,20 @@ def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
         from ascend_runner.report import result  # noqa: PLC0415  as above, and only `launch()` needs it
 
         return run(sys.argv[1:], os.environ, answer, lambda ended: result.write(result_fd, ended))
-    except OSError as error:
-        if error.errno not in {errno.ENFILE, errno.EMFILE}:
+    except Exception as error:
+        limit = exhausted(error)
+        if not limit:
             raise
-        _write_final_message(Level.ERROR, f"cannot run: {reason(error)}")
+        _write_final_message(Level.ERROR, f"cannot run: {limit}")
         return RUNNER_FAILED
+
+
+def _report_thread(ended: threading.ExceptHookArgs) -> None:
+    limit = exhausted(ended.exc_value) if ended.exc_value else ""
+    if limit:
+        _write_final_message(Level.WARNING, f"a thread of the runner has ended: {limit}")
+    else:
+        sys.__excepthook__(ended.exc_type, ended.exc_value or ended.exc_type(), ended.exc_traceback)
 
 
 def _write_final_message(level: Level, sentence: str) -> None:

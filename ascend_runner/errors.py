@@ -18,10 +18,12 @@ RETRY_IS_VAIN = 93  # as NVIDIA's ft_launcher
 
 # Details that strerror(3) omits.
 LIMIT_OF_PROCESSES = "(RLIMIT_NPROC, see ulimit -u, or the container's process limit)"
+LIMIT_OF_MEMORY = "(RLIMIT_AS, see ulimit -v, or the container's memory limit)"
 _LIMITS = {
     errno.E2BIG: " (arguments and environment combined)",
     errno.EAGAIN: f" {LIMIT_OF_PROCESSES}",  # of fork(2)
     errno.EFBIG: " (RLIMIT_FSIZE, see ulimit -f)",
+    errno.ENOMEM: f" {LIMIT_OF_MEMORY}",
     errno.ENFILE: " (system-wide)",
     errno.EMFILE: " (RLIMIT_NOFILE, see ulimit -n)",
 }
@@ -30,6 +32,19 @@ _LIMITS = {
 def reason(error: OSError) -> str:
     """Return the cause of an OSError as part of a sentence, with the limit that was reached."""
     return (error.strerror or str(error)).lower() + _LIMITS.get(error.errno or 0, "")
+
+
+def exhausted(error: BaseException) -> str:
+    """Return the limit behind an error as part of a sentence: of memory or of open files; "" if there is none."""
+    cause: BaseException | None = error
+    while cause:
+        # dlopen(3) has no error number, and its text is part of an ImportError.
+        if isinstance(cause, MemoryError) or (isinstance(cause, ImportError) and "failed to map" in str(cause)):
+            return f"not enough memory {LIMIT_OF_MEMORY}"
+        if isinstance(cause, OSError) and cause.errno in {errno.ENOMEM, errno.ENFILE, errno.EMFILE}:
+            return reason(cause)
+        cause = cause.__cause__ or cause.__context__
+    return ""
 
 
 class AscendRunnerError(Exception):

@@ -122,6 +122,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("__init__", "check"): "before the function of that name, which a later import of the package would hide",
     ("__init__", "plan"): "as above",
     ("__main__", "cli"): "behind the fork: the guardian must stay small",
+    ("__main__", "threading"): "as above",
     ("__main__", "report.result"): "as above, and only `launch()` needs it",
     ("rank_table_tool.__main__", "rank_table_tool.main"): "Ctrl-C during the imports must not print a traceback",
     ("job_tool.__main__", "job_tool.main"): "as above",

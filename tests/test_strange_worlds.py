@@ -53,6 +53,15 @@ def test_pump_that_dies(program: Program) -> None:
     )
 
 
+def test_thread_without_memory(program: Program) -> None:
+    """A warning names the limit in place of a traceback."""
+    ended = program.shell(f"{LIBRARY_RUN} lean-thread")
+
+    assert ended.returncode == 0
+    assert b" WARNING a thread of the runner has ended: not enough memory (RLIMIT_AS, " in ended.stdout
+    assert b"Traceback" not in ended.stdout
+
+
 def test_table_that_changes_after_the_start(program: Program) -> None:
     """Ranks read their own copy of the table, so later changes by the platform have no effect."""
     path = program.folder / "jobstart_hccl.json"

@@ -5,6 +5,7 @@ Abandoned work continues in the background: nothing can end a thread or a proces
 
 from __future__ import annotations
 
+import resource
 import signal
 import subprocess
 import threading
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from ascend_runner.errors import LIMIT_OF_PROCESSES, AscendRunnerError
+from ascend_runner.errors import LIMIT_OF_MEMORY, LIMIT_OF_PROCESSES, AscendRunnerError
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -141,7 +142,7 @@ def start_thread(work: Callable[[], object]) -> threading.Thread:
     """Start a thread that the process does not wait for at its end, and that handles no signals.
 
     Raises:
-        AscendRunnerError: The limit of processes is reached.
+        AscendRunnerError: The limit of processes or of memory is reached.
     """
 
     def run_without_signals() -> None:
@@ -152,5 +153,8 @@ def start_thread(work: Callable[[], object]) -> threading.Thread:
     try:
         thread.start()
     except RuntimeError as error:
-        raise AscendRunnerError(f"cannot start a thread: too many processes {LIMIT_OF_PROCESSES}") from error
+        limit = f"too many processes {LIMIT_OF_PROCESSES}"
+        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            limit = f"not enough memory {LIMIT_OF_MEMORY} or {limit}"
+        raise AscendRunnerError(f"cannot start a thread: {limit}") from error
     return thread

@@ -2,6 +2,7 @@
 
 broken-console  showing a rank's lines fails with a MemoryError     ARG... is the command
 wild-clock      the wall clock jumps back and forth at every look   ARG... are the program's own
+lean-thread     a thread of the runner ends for lack of memory      ARG... is ignored
 many-starts     run `true` ARG times; print what is open and allocated after each fifty
 """
 
@@ -15,8 +16,10 @@ import time
 from itertools import cycle
 from typing import TYPE_CHECKING, Callable
 
+from ascend_runner import cli
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
+from ascend_runner.host import bounded
 from ascend_runner.launcher import launching
 from ascend_runner.launcher.launcher import Launcher
 from ascend_runner.output.console import Console
@@ -70,6 +73,21 @@ def run_under_a_wild_clock(_log_dir: str, *args: str) -> int:
     return 0
 
 
+def run_with_a_lean_thread(*_args: str) -> int:
+    def fail() -> None:
+        raise MemoryError
+
+    def run_command_line(*_args: object) -> int:
+        bounded.start_thread(fail).join()
+        return 0
+
+    cli.main = run_command_line  # type: ignore[assignment]  # with fewer parameters
+    from ascend_runner.__main__ import main  # noqa: PLC0415  as above
+
+    main()
+    return 0
+
+
 def run_many_times(log_dir: str, count: str) -> int:
     console = Console(lambda _lines: b"", lambda _error: b"")
     console.start()
@@ -96,6 +114,7 @@ def say_what_there_is() -> None:
 WORLDS: dict[str, Callable[..., int]] = {
     "broken-console": run_with_a_broken_console,
     "wild-clock": run_under_a_wild_clock,
+    "lean-thread": run_with_a_lean_thread,
     "many-starts": run_many_times,
 }
 
