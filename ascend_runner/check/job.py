@@ -128,7 +128,8 @@ def engine(context: CheckContext) -> Findings:
     if answer is None:
         yield warning(f"{' '.join(python)} did not import {module} within {context.patience:g} s")
     elif answer.returncode:
-        last = next(filter(None, map(str.strip, reversed(answer.stderr.splitlines()))), f"status {answer.returncode}")
+        lines = filter(None, map(str.strip, reversed(answer.stderr.splitlines())))
+        last = next(lines, f"exit status {answer.returncode}")
         yield error(
             f"{' '.join(python)} cannot import {module}: {last}",
             "install it, or select its environment with --conda-env",

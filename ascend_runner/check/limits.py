@@ -23,8 +23,8 @@ NEARLY_FULL: Final = 16 * MIB
 ENOUGH_FILES: Final = 10_000  # inodes; a job makes some per rank, a compile cache thousands
 
 MORE_ROOM: Final = {
-    "log directory": "free some space, or choose another directory with --log-dir",
-    "working directory": "free some space, or choose another directory with --workdir",
+    "log directory": "free some space, or use another --log-dir",
+    "working directory": "free some space, or use another --workdir",
     "shared memory": "increase it: mount an emptyDir with medium Memory at /dev/shm, or use docker --shm-size",
 }
 
@@ -120,12 +120,12 @@ def room_problem(name: str, path: str, found: Room | None, patience: float) -> P
     if found is None:
         return error(
             f"{folder}: no response within {patience:g} s",
-            "choose another directory, or repair its file system",
+            "use another directory, or repair its file system",
         )
     if not found.is_writable:
         return error(
             f"{folder}: user {os.geteuid()} has no permission to write to {found.path}",
-            "choose another directory, or change its permissions",
+            "use another directory, or change its permissions",
         )
     if found.size and found.free < ENOUGH:
         make = error if found.free < NEARLY_FULL else warning

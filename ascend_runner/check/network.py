@@ -68,7 +68,7 @@ def _port_problem(found: _Socket, user: str, holder: str) -> Problem:
     if user == HCCL:
         return error(sentence, "kill it if it belongs to an earlier job; HCCL would report EI0019")
     # The port is taken as it is: not every framework listens on it.
-    return warning(sentence, "kill it if it belongs to an earlier job, or set another MASTER_PORT on all nodes")
+    return warning(sentence, "kill it if it belongs to an earlier job, or use another MASTER_PORT on all nodes")
 
 
 def _sockets(host: Host) -> list[_Socket]:

@@ -59,7 +59,7 @@ def find_address(name: str) -> str:
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except UnicodeError:
-        raise SettingsError(f"invalid host name {name!r}; set another with --master-addr") from None
+        raise SettingsError(f"invalid host name {name!r}; use another --master-addr") from None
     # MindSpore accepts an IPv6 address only together with MS_WORKER_IP.
     return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
 
@@ -83,5 +83,5 @@ def await_address(name: str, *, pause: Callable[[float], None], announce: Callab
         pause(1.0)
 
     raise SettingsError(
-        f"cannot resolve host {name!r} after {RESOLVE_LIMIT} s ({failure}); set another with --master-addr"
+        f"cannot resolve host {name!r} after {RESOLVE_LIMIT} s ({failure}); use another --master-addr"
     )

@@ -77,8 +77,8 @@ class PlanContext:
         named = self.settings.job_name or detect.job_id(self.environ)
         if "/" in named or named in {".", ".."} or not named.isprintable():
             raise SettingsError(
-                f"invalid value {named!r} for {detect.job_id_variable(self.environ)}: expected a plain file name; set"
-                " another with --job-name"
+                f"invalid value {named!r} for {detect.job_id_variable(self.environ)}: expected a plain file name; use"
+                " another --job-name"
             )
         return named or self.command_name
 

@@ -208,7 +208,7 @@ class Slowdown:
 
     def _straggler(self) -> str:
         device = "" if self.device is None else f"device {self.device}"
-        degrees = "" if self.temperature is None else f"{self.temperature} C"
+        degrees = "" if self.temperature is None else f"{self.temperature} °C"
         place = ", ".join(filter(None, (device, degrees)))
         rank = f"{self._title} ({place})" if place else self._title
         change = "is no longer slower" if self.is_over else "is slower"

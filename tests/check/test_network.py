@@ -51,7 +51,7 @@ def test_master_port_is_taken(tmp_path: Path) -> None:
     assert [("warning", "port 29500 (MASTER_PORT) is in use: process 4711 (python) listens on it")] == look_at(
         network.ports, given
     )
-    assert ["kill it if it belongs to an earlier job, or set another MASTER_PORT on all nodes"] == remedies(
+    assert ["kill it if it belongs to an earlier job, or use another MASTER_PORT on all nodes"] == remedies(
         network.ports, given
     )
 

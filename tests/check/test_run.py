@@ -141,7 +141,7 @@ def test_each_refusal_is_told(tmp_path: Path) -> None:
     assert ["server_list is 5"] == errors["rank table"]
     assert [
         f"working directory not found: '{tmp_path}/nowhere' (--workdir)",
-        "invalid value 'a/b' for MA_VJ_NAME: expected a plain file name; set another with --job-name",
+        "invalid value 'a/b' for MA_VJ_NAME: expected a plain file name; use another --job-name",
     ] == errors["settings"]
     assert ["port 60005 (MASTER_PORT) is used by HCCL: choose a port other than 60000 to 60031 and 16666"] == errors[
         "variables"

@@ -246,7 +246,7 @@ def test_job_id_that_would_leave_its_folder_is_refused(job_id: str) -> None:
     with pytest.raises(SettingsError) as caught:
         _plan({"BATCH_JOB_ID": job_id})
 
-    assert f"invalid value {job_id!r} for BATCH_JOB_ID: expected a plain file name; set another with --job-name" == str(
+    assert f"invalid value {job_id!r} for BATCH_JOB_ID: expected a plain file name; use another --job-name" == str(
         caught.value
     )
 
