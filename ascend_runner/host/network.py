@@ -82,6 +82,4 @@ def await_address(name: str, *, pause: Callable[[float], None], announce: Callab
             announce(f"cannot resolve host {name!r} yet, retrying for up to {RESOLVE_LIMIT} s: {failure}")
         pause(1.0)
 
-    raise SettingsError(
-        f"cannot resolve host {name!r} after {RESOLVE_LIMIT} s ({failure}); use another --master-addr"
-    )
+    raise SettingsError(f"cannot resolve host {name!r} after {RESOLVE_LIMIT} s ({failure}); use another --master-addr")
