@@ -72,7 +72,7 @@ def _line(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
 
 
 def _block(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
-    """Read a message of several lines; its details stand below the first one."""
+    """Read a message of several lines; its details are below the first one."""
     return _of(lines, index, FRAMES // 2, match["text"])
 
 
@@ -188,13 +188,13 @@ def _java(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
 
 
 def _next_line(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
-    """Read a message that may stand on the next line (Rust)."""
+    """Read a message that may be on the next line (Rust)."""
     text = match["text"] or (lines[index + 1].strip() if index + 1 < len(lines) else "")
     return _of(lines, index, 1 if match["text"] else 2, f"panic: {text}", match["place"])
 
 
 def _mindspore(lines: Sequence[str], index: int, _match: re.Match[str]) -> Traceback | None:
-    """Read an exception of MindSpore that a program has logged: its message stands above the first heading."""
+    """Read an exception of MindSpore that a program has logged: its message is above the first heading."""
     above = index - 1
     while above >= 0 and (not lines[above].strip() or lines[above].startswith("---")):
         above -= 1

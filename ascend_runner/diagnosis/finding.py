@@ -34,7 +34,7 @@ class Certainty(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class RootCause:
-    """The rank that caused a failure, and in one line why.
+    """The rank that caused a failure, with the reason in one line.
 
     With `may_be_a_peer`, its evidence does not exclude that another rank has failed before, here or elsewhere, and with
     `is_a_consequence`, it says so.

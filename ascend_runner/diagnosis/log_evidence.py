@@ -79,7 +79,7 @@ class Evidence:
     def kind(self) -> Kind:
         """The usual place of the cause, by the code, else by where the exception was raised.
 
-        A rank without a code that was not talking to others, and that speaks of no other error, has failed by itself.
+        A rank without a code that was not talking to others, and that refers to no other error, has failed by itself.
         """
         if self.code is None:
             return Kind.EITHER if self.is_in_collective or self.only_passes_on or self.is_weak else Kind.ROOT

@@ -1,6 +1,6 @@
 """Recognizes errors that only pass on another one: of launchers, pools and engines about their workers.
 
-Such an error yields to the one that it speaks of, if that is in the same log. The words are those of torch's elastic
+Such an error yields to the one that it refers to, if that is in the same log. The words are those of torch's elastic
 agent, multiprocessing and builds of extensions, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, HF datasets, Open
 MPI, shells and Python's own pools.
 """
@@ -34,7 +34,7 @@ _WORDS: Final = re.compile(
 
 
 def only_passes_on(message: Sequence[str]) -> bool:
-    """Whether an error, by the first lines of its message, speaks of another one."""
+    """Whether an error, by the first lines of its message, refers to another one."""
     return any(_WORDS.search(line) for line in message[:3])
 
 

@@ -1,4 +1,4 @@
-"""Decides which rank caused the failure of a job, and how sure that is.
+"""Decides which rank caused the failure of a job, and how certain that is.
 
 The first rank to end is not always the first to fail: a rank that fails closes its connections while it still cleans
 up, and a peer that notices ends earlier. So the rank with the strongest evidence is named, also where the runner

@@ -70,7 +70,7 @@ def _at_the_crash(told: Sequence[Traceback], crashed: Sequence[Traceback]) -> li
 
 
 def passes_on(error: Traceback) -> bool:
-    """Whether an error speaks of another one, or of the end of another process of the rank."""
+    """Whether an error refers to another one, or to the end of another process of the rank."""
     return only_passes_on([error.exception, *error.message]) or _is_cut_off(error)
 
 

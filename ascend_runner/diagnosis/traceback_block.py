@@ -72,7 +72,8 @@ def read_block(lines: Sequence[str], start: int, limit: int) -> Block | None:
 def _short(message: Sequence[tuple[int, str]], source: str) -> str:
     """Return the exception in one line.
 
-    As long as a message ends with a colon, it goes on in the next line; an assertion without one has its own words.
+    As long as it ends with a colon, the next line of the message is added. An assertion without a message gets its
+    source line.
     """
     short = _RULED.sub(":", message[0][1].strip())
     if short == "AssertionError" and source.startswith("assert "):

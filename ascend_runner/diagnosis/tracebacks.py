@@ -145,7 +145,7 @@ def _telling(chain: Chain) -> Block:
 
 
 def _passes_on(later: Block, earlier: Block) -> bool:
-    """Whether an exception only speaks of the one before, which is not just how a parent noticed a child's end."""
+    """Whether an exception only refers to the one before, which is not just how a parent noticed a child's end."""
     return only_passes_on(later.message) and not _NOTICED.match(earlier.exception)
 
 

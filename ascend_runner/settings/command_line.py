@@ -241,7 +241,7 @@ def _rows(options: Iterable[Option]) -> list[tuple[str, str]]:
 
 
 def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a heading and its options; a long option stands on a line of its own."""
+    """Return a heading and its options; a long option is on a line of its own."""
     lines = [f"{title}:"]
     for usage, text in rows:
         start = f"  {usage}  ".ljust(_COLUMN)

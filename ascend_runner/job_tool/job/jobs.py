@@ -81,7 +81,7 @@ class FoundJob:
         return (self.host, self.pid_namespace) == (os.uname().nodename, run_folder.pid_namespace())
 
     def has_guardian(self) -> bool:
-        """Whether the first process lives, and not a later one that has its pid, nor one of another user."""
+        """Whether the first process is alive, and its pid is not that of a later process or of another user."""
         found = process_tree.look(self.pid)
         try:
             owner = os.stat(f"/proc/{self.pid}").st_uid

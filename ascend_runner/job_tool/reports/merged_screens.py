@@ -22,7 +22,7 @@ LONGEST: Final = 300  # characters of a sentence
 
 
 def screen(sources: MergedSources, width: Optional[int] = None) -> str:
-    """Describe a job: its state, the cause and how sure it is, what became of the other nodes, and the clocks."""
+    """Describe a job: its state, the cause with its certainty, the ends of the other nodes, and the clocks."""
     job = sources.found.job
     reported = sum(node.has_report for node in job.nodes)
     whole = counted(len(job.nodes), "node")

@@ -155,7 +155,7 @@ def _check_host_ports(table: RankTable, found: Document, server: Server) -> None
 
 
 def _check_ports(table: RankTable, found: Document, device: Device) -> None:
-    """Check the ports of a device, and the addresses that may stand in for its own."""
+    """Check the ports of a device, and the addresses that may replace its own."""
     for key in PORTS:
         port = device.extra_keys.get(key)
         if not isinstance(port, str):
