@@ -5,7 +5,8 @@ from __future__ import annotations
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table.checks.entry import check
 from ascend_runner.rank_table.codec import dumps, loads
-from ascend_runner.rank_table.model import Device, Dialect, RankTable, Server, SuperPod
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Device, Dialect, Server, SuperPod
 from ascend_runner.rank_table.source import convert, read, wait
 
 __all__ = [

@@ -23,7 +23,8 @@ from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.rank_table.dialects import group_list, registry, server_list
 from ascend_runner.rank_table.fields import Document, Fields, shown
-from ascend_runner.rank_table.model import RankTable, find_errors
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.soundness import find_errors
 
 NAME: Final = "the rank table"  # of a document in sentences, unless it has one
 PACKED: Final = b"H4sI"  # base64 of gzip's magic number and method; no JSON begins with it
@@ -150,7 +151,7 @@ def _load(data: bytes, document: Document) -> RankTable:
 
     decode = registry.DECODERS[registry.find_dialect(top, document)]
     draft = decode(Fields(document, top))
-    document.problems += find_errors(draft)
+    document.problems += find_errors(draft.servers, draft.dialect, draft.layout, draft.source)
 
     return attrs.evolve(
         draft,

@@ -8,7 +8,8 @@ import attrs
 
 from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table.dialects.server_list import PLAIN, SUPER_PODS
-from ascend_runner.rank_table.model import NO_EXTRA_KEYS, NO_LAYOUT, Dialect, RankTable, Server, SuperPod
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import NO_EXTRA_KEYS, NO_LAYOUT, Dialect, Server, SuperPod
 from ascend_runner.text import abbreviated
 
 

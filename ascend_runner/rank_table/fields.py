@@ -16,7 +16,7 @@ import attrs
 
 from ascend_runner.errors import RankTableNotReadyError
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
-from ascend_runner.rank_table.model import BAD_TABLE, BAD_VALUE, MISSING_FIELD
+from ascend_runner.rank_table.codes import BAD_TABLE, BAD_VALUE, MISSING_FIELD
 from ascend_runner.secrets import Masker
 from ascend_runner.text import MOST_DIGITS, counted, is_whole_number
 

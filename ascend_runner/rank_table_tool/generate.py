@@ -11,7 +11,8 @@ from typing import Final
 
 from ascend_runner.errors import RankTableError, UnreadableError, reason
 from ascend_runner.host import bounded
-from ascend_runner.rank_table.model import Device, RankTable, Server
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Device, Server
 from ascend_runner.rank_table_tool import files
 from ascend_runner.text import parse_numbers
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from ascend_runner.rank_table.model import RankTable, Server
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Server
 from ascend_runner.rank_table.summary import dialect_of, size_of
 from ascend_runner.text import columns, format_numbers, printable
 

@@ -9,7 +9,8 @@ from typing import Any
 from ascend_runner.problems import Severity
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.rank_table.model import Device, RankTable, Server
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Device, Server
 from tests.rank_table.rank_table_files import valid
 
 ERROR = Severity.ERROR

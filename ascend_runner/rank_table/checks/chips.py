@@ -9,7 +9,8 @@ from typing import Final
 from ascend_runner.rank_table.dialects import rank_list
 from ascend_runner.rank_table.dialects.server_list import MISTAKEN, PLAIN, SUPER_PODS
 from ascend_runner.rank_table.fields import Document
-from ascend_runner.rank_table.model import Dialect, RankTable
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Dialect
 from ascend_runner.text import counted
 
 # The highest device_id of each chip (config.cc), by the names that users know: 910B is the Atlas A2's, A3 the 910_93,

@@ -2,7 +2,7 @@
 
 Pure: a table in, all its problems out. The rules are HCCL's own (hcomm: config.cc, topoinfo_ranktable*.cc,
 rank_table_info.cc) and those of CANN's documentation; what only the documentation forbids is a warning.
-`model.find_errors` finds what prevents a document from being a table at all.
+`soundness.find_errors` finds what prevents a document from being a table at all.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Final
 
 from ascend_runner.problems import Problem, Severity
 from ascend_runner.rank_table.checks import chips, rank_list, server_list
+from ascend_runner.rank_table.codes import BAD_TABLE
 from ascend_runner.rank_table.fields import Document, shown
-from ascend_runner.rank_table.model import BAD_TABLE, Dialect, RankTable, Server
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Dialect, Server
 from ascend_runner.text import counted
 
 LONGEST_SERVER_ID: Final = 64  # bytes

@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from ascend_runner.rank_table.checks.server_list import FAMILIES, LAST_PORT, family_of
+from ascend_runner.rank_table.codes import MISSING_FIELD
 from ascend_runner.rank_table.fields import UNREADABLE, Document, Fields, shown
-from ascend_runner.rank_table.model import MISSING_FIELD, Device, RankTable, Server, first_used
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Device, Server
+from ascend_runner.rank_table.soundness import first_used
 from ascend_runner.text import counted
 
 MOST_RANKS: Final = 65536

@@ -8,18 +8,12 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.rank_table.codes import BAD_ENVIRONMENT, BAD_TABLE, BAD_VALUE, MISSING_FIELD
 from ascend_runner.rank_table.dialects.server_list import PORTS, SUPER_PODS
 from ascend_runner.rank_table.fields import Document, shown
-from ascend_runner.rank_table.model import (
-    BAD_ENVIRONMENT,
-    BAD_TABLE,
-    BAD_VALUE,
-    MISSING_FIELD,
-    Device,
-    RankTable,
-    Server,
-    first_used,
-)
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Device, Server
+from ascend_runner.rank_table.soundness import first_used
 from ascend_runner.text import counted, is_whole_number
 
 # The values that platforms write for a device without an address. On a single server they do no harm.

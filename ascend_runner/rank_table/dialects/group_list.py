@@ -30,7 +30,9 @@ import attrs
 from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table.dialects.server_list import SUPER_PODS
 from ascend_runner.rank_table.fields import UNREADABLE, Fields
-from ascend_runner.rank_table.model import Device, Dialect, Layout, RankTable, Server, first_used
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Device, Dialect, Layout, Server
+from ascend_runner.rank_table.soundness import first_used
 from ascend_runner.text import abbreviated, counted, is_whole_number
 
 LAB_MARK: Final = "deploy_mode"  # HCCL tells the two forms apart by this key, whatever its value

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ascend_runner.rank_table.fields import Fields
-from ascend_runner.rank_table.model import Device, Dialect, Layout, RankTable, Server
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Device, Dialect, Layout, Server
 
 VERSION: Final = "2.0"
 KNOWN_TOP: Final = frozenset({"status", "version", "rank_count", "rank_list"})

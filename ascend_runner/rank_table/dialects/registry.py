@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ascend_runner.rank_table.codes import MISSING_FIELD
 from ascend_runner.rank_table.dialects import group_list, rank_list, server_list
 from ascend_runner.rank_table.fields import Document, Fields, missing, shown
-from ascend_runner.rank_table.model import MISSING_FIELD, Dialect, RankTable
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Dialect
 
 Entries = Mapping[str, "Entries"]
 

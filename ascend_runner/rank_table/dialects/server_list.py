@@ -11,18 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
+from ascend_runner.rank_table.codes import BAD_TABLE, BAD_VALUE
 from ascend_runner.rank_table.fields import Fields, shown
-from ascend_runner.rank_table.model import (
-    BAD_TABLE,
-    BAD_VALUE,
-    NO_EXTRA_KEYS,
-    Device,
-    Dialect,
-    Layout,
-    RankTable,
-    Server,
-    SuperPod,
-)
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import NO_EXTRA_KEYS, Device, Dialect, Layout, Server, SuperPod
 
 PLAIN: Final = "1.0"
 SUPER_PODS: Final = "1.2"

@@ -7,7 +7,7 @@ import pytest
 from ascend_runner.problems import Severity
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.checks import chips
-from ascend_runner.rank_table.model import BAD_VALUE
+from ascend_runner.rank_table.codes import BAD_VALUE
 from tests.rank_table.rank_table_edits import ERROR, WARNING, problems, sentences, servers_with
 from tests.rank_table.rank_table_files import valid
 

@@ -8,7 +8,7 @@ import pytest
 
 from ascend_runner.rank_table import codec
 from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.rank_table.model import BAD_TABLE, BAD_VALUE
+from ascend_runner.rank_table.codes import BAD_TABLE, BAD_VALUE
 from tests.rank_table.rank_table_edits import ERROR, WARNING, edited, problems, sentences, servers_with
 from tests.rank_table.rank_table_files import FIXTURES, valid
 

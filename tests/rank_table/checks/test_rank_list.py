@@ -9,7 +9,9 @@ import pytest
 
 from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.rank_table.checks.rank_list import NET_TYPES
-from ascend_runner.rank_table.model import BAD_TABLE, BAD_VALUE, MISSING_FIELD, Device, Dialect, RankTable, Server
+from ascend_runner.rank_table.codes import BAD_TABLE, BAD_VALUE, MISSING_FIELD
+from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.parts import Device, Dialect, Server
 from tests.rank_table.rank_table_edits import ERROR, GONE, Found, edited, problems
 from tests.rank_table.rank_table_files import valid
 
