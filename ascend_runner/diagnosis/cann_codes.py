@@ -16,10 +16,10 @@ EI0001 root an HCCL environment variable has an invalid value
 EI0002 peer timeout: waited for a peer that died, is slow, or runs a different collective
 EI0003 root a collective was called with an invalid argument
 EI0004 root HCCL cannot parse the rank table
-EI0005 root ranks called the same collective with different arguments
+EI0005 either ranks called the same collective with different arguments
 EI0006 peer no connection to a peer within HCCL_CONNECT_TIMEOUT: not started, exited or unreachable
 EI0007 root HCCL ran out of a resource (memory, streams, notifies or queue pairs)
-EI0008 root ranks run different versions of CANN or HCCL
+EI0008 either ranks run different versions of CANN or HCCL
 EI0009 either no link to a peer: check this device's network (optical module, IP, switch) and the other end
 EI0010 root peer-to-peer access between devices of this server failed
 EI0011 root not enough device memory for HCCL's buffers
