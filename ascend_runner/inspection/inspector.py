@@ -80,7 +80,8 @@ class Inspector:
         for line in lines or ():
             self._pass_on(child.decode(line))
         if self._child:
-            self._pass_on(notice("inspection", "the process that inspects this node has ended", time.time()))
+            sentence = "the inspection process ended unexpectedly; this node is no longer inspected"
+            self._pass_on(notice("inspection", sentence, time.time()))
 
     def close(self) -> None:
         """Kill the process and its tools. Closing it again has no effect."""

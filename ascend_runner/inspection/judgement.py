@@ -80,7 +80,7 @@ def gone_devices(before: Mapping[int, str], now: Mapping[int, str]) -> Iterator[
     """Yield a defect for each NPU whose device node has disappeared."""
     for device_id, node in before.items():
         if device_id not in now:
-            yield Defect(subject=f"device {device_id}: gone", sentence=f"/dev/{node} was gone", is_error=True)
+            yield Defect(subject=f"device {device_id}: gone", sentence=f"/dev/{node} was missing", is_error=True)
 
 
 def fallen(kind: str, before: Mapping[str, bool], now: Mapping[str, bool]) -> Iterator[Defect]:
@@ -139,8 +139,9 @@ def of_pressure(resources: Mapping[str, str]) -> Iterator[Defect]:
     for name, text in resources.items():
         found = _PRESSURE.search(text)
         if found and float(found["percent"]) > STALLED:
-            percent = f"{float(found['percent']):.0f} % of a minute"
-            yield Defect(subject=f"{name} pressure", sentence=f"all processes waited for {name} for {percent}")
+            share = f"{float(found['percent']):.0f} % of the last minute"
+            sentence = f"all processes were stalled waiting for {name} for {share}"
+            yield Defect(subject=f"{name} pressure", sentence=sentence)
 
 
 def unknown_health(found: Sequence[Device]) -> str:

@@ -55,7 +55,7 @@ class Precheck:
                 self._thread = bounded.start_thread(self._run)
             except AscendRunnerError as error:
                 self._is_over = True
-                self._messages.warning(f"this node is not checked before the start: {error}")
+                self._messages.warning(f"pre-check skipped: {error}")
 
     def end(self, pause: Callable[[float], None]) -> None:
         """Return once the ranks may start: at once, or after the check if an error can prevent the start.
@@ -68,7 +68,7 @@ class Precheck:
             self.begin()
             self._wait(pause)
         elif not (self._thread or self._is_over):
-            self._messages.debug("this node is not checked before the start, because the job did not have to wait")
+            self._messages.debug("pre-check skipped, because the job did not have to wait")
         self._is_over = True
         if self._can_stop and self._errors:
             number = counted(len(self._errors), "error")
@@ -92,7 +92,7 @@ class Precheck:
         with suppress(AscendRunnerError):  # the start meets it as well, and reports it
             late = [subject for subject, problems in self._look() if not self._has_checked(subject, problems)]
         if late:
-            self._messages.debug(f"the ranks started before the pre-check had checked {', '.join(late)}")
+            self._messages.debug(f"the ranks started before the pre-check had covered {', '.join(late)}")
 
     def _has_checked(self, subject: str, problems: Iterable[Problem]) -> bool:
         """Check a subject; return whether that was done in time."""

@@ -16,7 +16,7 @@ def asked(fact: CheckpointAsked, state: State) -> str:
     limit = state.checkpoint.before_limit
     if state.cause is None:
         reason = f"the time limit of {duration(limit.seconds)} is near; " if limit else ""
-        later = "" if fact.reached else f"; ranks that handle it within {fact.seconds:g} s are asked then"
+        later = "" if fact.reached else f"; ranks that begin to handle it within {fact.seconds:g} s will be asked"
         return f"{reason}{fact}{later}"
     reason, hint = str(state.cause), "SIGINT to stop them now"
     if isinstance(state.cause, SignalReceived):

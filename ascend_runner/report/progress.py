@@ -219,7 +219,7 @@ class Progress:
 
     def _end(self) -> None:
         if self._is_cut_off:
-            self._messages.warning("the last lines may be missing: some output was still unread at the time limit")
+            self._messages.warning("the last lines may be missing: some output could not be read in time")
         if self._lost:
             self._messages.warning(f"log files are missing {sum(self._lost.values())} bytes of {rank_list(self._lost)}")
 

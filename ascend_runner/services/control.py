@@ -162,7 +162,7 @@ class Control:
             if uid in {os.getuid(), ROOT}:
                 self._receive(fd)
             else:
-                self._drop(fd, f"a message of user {uid}")
+                self._drop(fd, f"a message from user {uid}")
 
     def _receive(self, fd: int) -> None:
         """Answer the message of a connection, if it is there."""
@@ -192,9 +192,7 @@ class Control:
     def _complain(self, why: str) -> None:
         if not self._has_complained:
             self._has_complained = True
-            self._messages.warning(
-                f"ignored on the control socket of the job: {why}; further ones will not be reported"
-            )
+            self._messages.warning(f"ignored {why} on the job's control socket; further ones will not be reported")
 
     # --- Requests -----------------------------------------------------------------------------------------------------
 
@@ -233,7 +231,8 @@ class Control:
         else:
             seconds = message["seconds"]
             is_put_off = self._requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))
-        sentence = self._limit_sentence() + (" (not earlier because of --checkpoint-grace)" if is_put_off else "")
+        why = " (no earlier, to leave time for --checkpoint-grace)" if is_put_off else ""
+        sentence = self._limit_sentence() + why
         self._messages.info(f"ascend-job: {sentence}")
         return sentence
 

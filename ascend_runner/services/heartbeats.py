@@ -55,7 +55,7 @@ def receiving(
                 job = heartbeats.open(job, folder)
             except (OSError, AscendRunnerError) as error:
                 why = reason(error) if isinstance(error, OSError) else str(error)
-                warn(f"heartbeats of the ranks are not received: {why}")
+                warn(f"cannot receive heartbeats from the ranks: {why}")
         yield job, heartbeats
 
 

@@ -472,8 +472,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="precheck",
             choices=PRECHECKS,
             default="warn",
-            help="check this node as --check does if the job has to wait for its rank table; stop: always, and start"
-            " nothing if there is an error",
+            help="check this node as --check does; warn: only while the job waits for its rank table, a host or a data"
+            " set, without delaying the start; stop: always, and start nothing if there is an error",
         ),
         Option(
             name="inspect",

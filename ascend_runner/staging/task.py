@@ -131,7 +131,7 @@ class StageTask:
                 self._report(lambda: f"listing {self.stage.source!r}: {counted(survey.found.files, 'file')} so far")
             manifest.write(self._summary(survey))
         if survey.skipped:
-            self.warn(f"sockets, FIFOs and devices are not staged, such as {survey.skipped!r}")
+            self.warn(f"skipped sockets, FIFOs and devices, such as {survey.skipped!r}")
         return survey
 
     def _replace(self, survey: Survey) -> None:
@@ -185,7 +185,7 @@ class StageTask:
             raise copying.error
         self._check_stop()
         if copying.finished < len(threads):
-            raise OutputError(f"cannot stage {self.stage.source!r}: a thread that copies has ended unexpectedly")
+            raise OutputError(f"cannot stage {self.stage.source!r}: a copying thread ended unexpectedly")
 
     def _files(self) -> Iterator[Entry]:
         """Yield the files; directories and symlinks are made in between, so that the directory of each file exists."""

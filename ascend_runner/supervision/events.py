@@ -140,7 +140,7 @@ class HangDetected:
 
     def __str__(self) -> str:
         if self.is_over:
-            return "the job no longer hangs (--hang-timeout): the ranks are active again"
+            return "the job is no longer hanging (--hang-timeout): the ranks are active again"
         silence = "sent a heartbeat" if self.has_heartbeats else "wrote any output"
         return f"no rank {silence} for {self.seconds:g} s (--hang-timeout)"
 

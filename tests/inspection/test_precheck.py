@@ -78,7 +78,7 @@ def test_start_without_a_wait_is_not_checked() -> None:
     precheck.begin()
 
     assert ([], []) == (told.findings, told.warnings)
-    assert ["this node is not checked before the start, because the job did not have to wait"] == told.details
+    assert ["pre-check skipped, because the job did not have to wait"] == told.details
 
 
 def test_subjects_that_ranks_change() -> None:
@@ -104,7 +104,7 @@ def test_subjects_that_ranks_change() -> None:
     wait_until(lambda: len(told.details) == 2)
 
     assert ["ports: port 1 is in use", "space: the disk is full"] == [found.sentence for found in told.findings]
-    assert "the ranks started before the pre-check had checked ports, health" == told.details[-1]
+    assert "the ranks started before the pre-check had covered ports, health" == told.details[-1]
     assert ["pre-check: space: the disk is full"] == told.warnings
 
 
@@ -123,4 +123,4 @@ def test_check_without_a_thread(monkeypatch: pytest.MonkeyPatch, *, can_stop: bo
     precheck.end(go_on)
 
     assert ([], []) == (told.findings, told.details)
-    assert ["this node is not checked before the start"] == [text.partition(":")[0] for text in told.warnings]
+    assert ["pre-check skipped"] == [text.partition(":")[0] for text in told.warnings]

@@ -112,7 +112,7 @@ def test_device_that_is_gone(tmp_path: Path) -> None:
     assert [] == sentences(probe)
     (tmp_path / "dev/davinci5").unlink()
     (tmp_path / "dev/davinci6").unlink()
-    assert ["/dev/davinci5 was gone"] == sentences(probe)
+    assert ["/dev/davinci5 was missing"] == sentences(probe)
 
 
 def test_link_that_goes_down(tmp_path: Path) -> None:
@@ -202,4 +202,5 @@ def test_pressure(tmp_path: Path) -> None:
     """Without pressure files of the control group, those of the machine count."""
     tree(tmp_path, {"proc/pressure/io": "full avg10=1.00 avg60=75.00 avg300=1.00 total=1\n"})
 
-    assert ["all processes waited for io for 75 % of a minute"] == sentences(Memory(node(tmp_path)))
+    sentence = "all processes were stalled waiting for io for 75 % of the last minute"
+    assert [sentence] == sentences(Memory(node(tmp_path)))

@@ -220,7 +220,7 @@ def asked(*reached: int) -> CheckpointAsked:
                     "warning",
                     (
                         "no rank handles SIGUSR1, so none was asked for a checkpoint;"
-                        " ranks that handle it within 60 s are asked then"
+                        " ranks that begin to handle it within 60 s will be asked"
                     ),
                 ),
                 ("info", "asked rank 1 for a checkpoint, but not rank 0, which does not handle SIGUSR1"),
@@ -233,7 +233,7 @@ def asked(*reached: int) -> CheckpointAsked:
                     "warning",
                     (
                         "the time limit of 10 min 0 s is near; no rank handles SIGUSR1, so none was asked for a"
-                        " checkpoint; ranks that handle it within 60 s are asked then"
+                        " checkpoint; ranks that begin to handle it within 60 s will be asked"
                     ),
                 )
             ],

@@ -205,7 +205,7 @@ def test_limit_leaves_the_time_for_a_checkpoint(message: dict[str, object]) -> N
         assert 600.0 <= job.requests.limit < 3600.0
         later = job.ask(request="limit", seconds=7200)
 
-        assert str(early["answer"]).endswith(" (not earlier because of --checkpoint-grace)")
+        assert str(early["answer"]).endswith(" (no earlier, to leave time for --checkpoint-grace)")
         assert "--checkpoint-grace" not in str(later["answer"])
         assert 7200.0 == job.requests.limit
 
@@ -270,7 +270,7 @@ def test_another_user_is_not_heard(job: Job) -> None:
 
     assert "b''\n" == ended.stdout or "Error" in ended.stderr
     wait_until(lambda: bool(job.warnings))
-    assert f"a message of user {NOBODY}" in job.warnings[0]
+    assert f"a message from user {NOBODY}" in job.warnings[0]
     assert [] == job.wakes
 
 
@@ -290,7 +290,9 @@ def test_silent_connection_is_given_up(job: Job) -> None:
     with job.connect() as connection:
         assert b"" == connection.recv(1)
 
-    assert ["a connection without a message"] == [warning.split(": ")[1].split(";")[0] for warning in job.warnings]
+    assert ["a connection without a message"] == [
+        warning.partition(" on ")[0].partition(" ")[2] for warning in job.warnings
+    ]
 
 
 def test_flood_of_requests_is_answered_in_turn(job: Job) -> None:
@@ -375,4 +377,4 @@ def test_flood_does_not_hold_up_a_job(program: Program) -> None:
         flood.communicate(timeout=LIMIT)
 
     assert 0 == status
-    assert 1 == run.screen.count("ignored on the control socket")
+    assert 1 == run.screen.count("on the job's control socket")

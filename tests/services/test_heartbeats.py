@@ -184,7 +184,7 @@ def test_heartbeats_that_cannot_be_received_are_no_failure(
 
     assert attrs.asdict(job) == attrs.asdict(same)
     why = "cannot start a thread: too many processes" if is_thread else "address already in use"
-    assert warnings[0].startswith(f"heartbeats of the ranks are not received: {why}")
+    assert warnings[0].startswith(f"cannot receive heartbeats from the ranks: {why}")
 
 
 def refuse_thread(_thread: object) -> None:

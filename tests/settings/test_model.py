@@ -26,7 +26,7 @@ COUNT = "a whole number from 1 to 999999"
 DEVICES = "a whole number from 1 to 65536"
 SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
 RANKS = "'all', 'none' or ranks such as '0,8-15'"
-ERROR = "a regular expression, but there is an error in it: "
+ERROR = "a valid regular expression ("
 GROUPS = "a regular expression with one or more of the named groups step, seconds, ms, hardware, e2e and no others"
 FIXED = "a regular expression with at least 3 fixed characters in a row outside of groups, such as 'step time'"
 RATIO = "a number above 0 and below 1, such as 0.3"
@@ -147,8 +147,8 @@ BAD = [
     ("hang_timeout", "3651d", f"'auto', 'off' or {TEN_YEARS}"),
     ("hang_timeout", "never", f"'auto', 'off' or {ABOVE_0}"),
     ("hang_action", "ask", "one of warn, restart, stop"),
-    ("perf_pattern", "step (?P<step>", ERROR + "missing ), unterminated subpattern at position 5"),
-    ("perf_pattern", r"took (?P<ms>\d{99999999999})", ERROR + "the repetition number is too large"),
+    ("perf_pattern", "step (?P<step>", ERROR + "missing ), unterminated subpattern at position 5)"),
+    ("perf_pattern", r"took (?P<ms>\d{99999999999})", ERROR + "the repetition number is too large)"),
     ("perf_pattern", r"step (\d+)", GROUPS),
     ("perf_pattern", r"step (?P<number>\d+)", GROUPS),
     ("perf_pattern", r"(?P<step>\d+) s", FIXED),
