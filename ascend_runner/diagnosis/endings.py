@@ -86,8 +86,10 @@ def meaning(
     if not signum or ending.signum:
         return sentence
 
-    child = f"its child process was killed by {signal_name(signum)}"
-    return f"{child}: {sentence}" if sentence else child
+    killed = f"killed by {signal_name(signum)}"
+    if sentence.startswith(f"{killed}, "):
+        return f"its child process was {sentence}"
+    return f"its child process was {killed}: {sentence}" if sentence else f"its child process was {killed}"
 
 
 CRASHES: Final = frozenset({SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})  # signals of a crash in native code

@@ -176,6 +176,8 @@ root undefined symbol = incompatible packages: check the versions of torch, torc
     undefined symbol
 root NumPy's binary interface = incompatible packages: one was built for another version of NumPy
     may indicate binary incompatibility|multiarray failed to import|_ARRAY_API not found
+root NumPy is too new = a package needs an older version of NumPy
+    was removed in the NumPy \d|module 'numpy' has no attribute '(?:bool|int|float|complex|object|str)\d?'
 root extension not built = a native extension cannot be built: see the first error of the compiler
     \.(?:c|cc|cpp|cu|cxx|h|hpp|cuh|asc)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal )?error:
 root no kernel = no kernel of an operator for this chip: check that CANN's kernels are installed, and their version
@@ -196,9 +198,9 @@ root shared memory segment = NCCL cannot create a segment in /dev/shm, usually b
 root Duplicate GPU detected = two ranks on one device: check LOCAL_RANK and the list of visible devices
     Duplicate GPU detected
 root ncclInvalidArgument = NCCL was called with an invalid argument
-    ncclInvalidArgument
+    ncclInvalidArgument|NCCL error.*invalid argument
 root ncclInvalidUsage = a collective was called incorrectly, for example by two ranks on one device
-    ncclInvalidUsage
+    ncclInvalidUsage|NCCL error.*invalid usage
 root process group not initialized = a collective was called before init_process_group
     process group has not been initialized|trying to initialize the default process group twice
 root mismatch between collectives = ranks run different collectives
@@ -212,11 +214,11 @@ root used before fork = a device was used before a fork: start worker processes 
 root invalid device ordinal = invalid device id: check the list of visible devices
     invalid device ordinal
 either ncclUnhandledCudaError = NCCL reported a device error
-    ncclUnhandledCudaError
+    ncclUnhandledCudaError|NCCL error.*unhandled cuda error
 either ncclSystemError = NCCL reported a system or network error
-    ncclSystemError|NCCL error: unhandled system error
+    ncclSystemError|NCCL error.*unhandled system error
 either ncclInternalError = NCCL reported an internal error, usually after a network error
-    ncclInternalError|NCCL error: internal error
+    ncclInternalError|NCCL error.*internal error
 # getaddrinfo(3); bind(2); c10d socket.cpp; gloo transport/tcp/device.cc; NCCL bootstrap.cc
 root Name or service not known = cannot resolve the host name of node 0: check MASTER_ADDR
     Name or service not known|Temporary failure in name resolution|gai error

@@ -240,6 +240,8 @@ def test_every_meaning_is_one_line() -> None:
             "NotImplementedError: Could not run 'aten::_fft' with arguments from the 'PrivateUse1' backend.",
         ),
         ("ray's head node", Kind.EITHER, "gcs_rpc_client.h:9: Failed to connect to GCS within 60 seconds. GCS may"),
+        ("ncclSystemError", Kind.EITHER, "RuntimeError: NCCL error in: x.cpp:272, unhandled system error"),
+        ("NumPy is too new", Kind.ROOT, "AttributeError: `np.float_` was removed in the NumPy 2.0 release."),
         ("no kernel", Kind.ROOT, "        Op Softmax does not has any binary."),
         ("extension not built", Kind.ROOT, "/job/ops/adam.cpp:12:10: fatal error: omp.h: No such file or directory"),
         ("native part of a package", Kind.ROOT, "ModuleNotFoundError: No module named 'torch_npu._C'"),

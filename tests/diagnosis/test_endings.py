@@ -113,6 +113,11 @@ def test_every_meaning_is_one_line(signum: int) -> None:
     ("words", "ending"),
     [
         (
+            "its child process was killed by SIGKILL, usually by the kernel for lack of memory; this system does not"
+            " report OOM kills",
+            Ending(exit_code=137),
+        ),
+        (
             "its child process was killed by SIGTERM: stopped by SIGTERM from outside, not by the runner",
             Ending(exit_code=143),
         ),
