@@ -92,14 +92,16 @@ def content_of(sources: Sources) -> Content:
         variables=_variables(report, found),
         masked=_masked(sources),
         made_at=clock(sources.made_at),
-        versions=(
-            ("ascend-runner", report.text("runner_version")),
-            ("report format", str(report.whole("schema_version"))),
-        ),
+        versions=_versions(report),
         warnings=report.texts("warnings"),
         links_logs=sources.links_logs and not sources.is_public,
         is_public=sources.is_public,
     )
+
+
+def _versions(report: Members) -> tuple[tuple[str, str], ...]:
+    schema = report.whole("schema_version")
+    return ("ascend-runner", report.text("runner_version")), ("report format", str(schema))
 
 
 def _masked(sources: Sources) -> str:
