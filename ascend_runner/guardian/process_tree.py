@@ -1,4 +1,4 @@
-"""The descendants of a process, read from /proc, and how they are signalled.
+"""The descendants of a process, read from /proc, and how they are signaled.
 
 Every process started by a rank stays below a child subreaper (prctl(2)), however it detaches: when its parent dies, it
 becomes a child of the subreaper. So the tree below this process is complete, including other sessions. Without a /proc

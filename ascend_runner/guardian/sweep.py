@@ -1,6 +1,6 @@
 """How all descendants of this process are killed, also those that fork faster than a walk through the tree.
 
-In a chain, each process starts the next one and exits, so it must be signalled as soon as it is found. All processes
+In a chain, each process starts the next one and exits, so it must be signaled as soon as it is found. All processes
 are therefore stopped first, in rounds until a round finds no new one, and then killed.
 """
 
@@ -63,7 +63,7 @@ def kill_all(keep: frozenset[int]) -> list[Descendant]:
     The caller must reap and call again until none is left.
     """
     handler = signal.getsignal(SIGCHLD)
-    # No pid of `keep` may be reused, and without pidfds none of a process that is about to be signalled.
+    # No pid of `keep` may be reused, and without pidfds none of a process that is about to be signaled.
     may_discard = handler is not None and not keep and _has_pidfds()
     is_urgent = _be_urgent()
     try:

@@ -59,7 +59,7 @@ class Processes(Protocol):
         """Whether any process of the ranks is not allowed to run: stopped, or in a frozen control group."""
 
     def has_escaped(self) -> bool:
-        """Whether any process outside the ranks' own sessions is alive that may be signalled."""
+        """Whether any process outside the ranks' own sessions is alive that may be signaled."""
 
     def kill_escaped(self) -> Mapping[int, str]:
         """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""

@@ -146,10 +146,10 @@ class Manager:
         if notified:
             reached = {rank_id: notified[rank_id] for rank_id in self._processes.notify(notified)}
             self._tell(SignalsSent(reached) if reached else SignalUnhandled(next(iter(notified.values()))))
-        signalled = {action.rank_id: action.signum for action in actions if isinstance(action, SignalGroup)}
-        if signalled:
-            self._processes.signal(signalled)
-            self._tell(SignalsSent(signalled))
+        signaled = {action.rank_id: action.signum for action in actions if isinstance(action, SignalGroup)}
+        if signaled:
+            self._processes.signal(signaled)
+            self._tell(SignalsSent(signaled))
 
     def _spawn(self, spec: RankSpec) -> Union[Spawned, SpawnFailed]:
         try:

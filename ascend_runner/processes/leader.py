@@ -1,7 +1,7 @@
 """Starts, watches, signals and reaps the first process of one rank on Linux.
 
 Deals with pids, groups, sessions and wait statuses. It has no access to rank tables or settings, and makes no decision:
-`supervision.machine` decides which rank is signalled, and when.
+`supervision.machine` decides which rank is signaled, and when.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Leader:
     def peek(self) -> Ending | None:
         """Return how it ended, None while it is alive, without reaping it.
 
-        It does not reap: while the leader stays a zombie, its pid cannot be given to another process, so signalling its
+        It does not reap: while the leader stays a zombie, its pid cannot be given to another process, so signaling its
         group is safe (waitid(2), WNOWAIT). Reaping in a SIGCHLD handler, as most launchers do, opens that race.
         """
         seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -65,7 +65,7 @@ class Leader:
         return Ending(signum=os.WTERMSIG(status), core_dumped=os.WCOREDUMP(status))
 
     def signal_group(self, signum: int) -> None:
-        """Signal its process group, if any process of it is left that may be signalled."""
+        """Signal its process group, if any process of it is left that may be signaled."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signum)
 

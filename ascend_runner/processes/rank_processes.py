@@ -169,7 +169,7 @@ class RankProcesses:
         return self._has_killable_but(self._others)
 
     def has_escaped(self) -> bool:
-        """Whether any process outside the ranks' own sessions is alive that may be signalled. Reaps ended ones."""
+        """Whether any process outside the ranks' own sessions is alive that may be signaled. Reaps ended ones."""
         self._tree = None
         self.exits.take_ended()
         kept = self._kept_pids()

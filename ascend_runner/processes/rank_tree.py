@@ -43,7 +43,7 @@ def read(found: Iterable[Descendant]) -> tuple[RankProcess, ...]:
 def _handled_and_ignored(process: Descendant) -> tuple[frozenset[int], frozenset[int]]:
     """Return the signals that a process handles, and those that it ignores.
 
-    A process that cannot be signalled or inspected counts as handling no signals.
+    A process that cannot be signaled or inspected counts as handling no signals.
     """
     try:
         status = dict(line.split(":\t", 1) for line in _text(process.pid, "status").splitlines() if ":\t" in line)

@@ -135,7 +135,7 @@ class Progress:
         self._messages.info(screen.stopping(state, reason, state.alive | self._living, target))
 
     def _killing(self, state: State, *, is_grace_over: bool) -> None:
-        """Write the line on why ranks are killed, unless no process is left that may be signalled."""
+        """Write the line on why ranks are killed, unless no process is left that may be signaled."""
         ranks = self._names() if state.leaders else f"the remaining processes of {self._names()}"
         if state.killed_by:
             self._messages.info(f"received {signal_name(state.killed_by)}; killing {ranks}")

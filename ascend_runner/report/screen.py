@@ -205,7 +205,7 @@ def _evidence(finding: Finding) -> list[str]:
 
 
 def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, outcome: Outcome) -> list[str]:
-    """Return the labelled lines on the rank that failed and where to read more."""
+    """Return the labeled lines on the rank that failed and where to read more."""
     finding, suspected = failed.finding, outcome.suspected_peer
     device = "" if spec.name else f", device {spec.local_rank}"
     lines = [f"  check  {_suspicion(suspected)}"] if suspected else []

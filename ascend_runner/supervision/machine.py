@@ -16,7 +16,7 @@ The laws, which a test checks in every interleaving:
     for another reason, from the first step of the back-off on (before that it may be about the same event). A SIGTERM
     does not: a platform that stops a job of which a rank has just failed does not mean to cut its grace short.
  5. A job is DONE exactly when no process is alive and no spawn is under way, or `KILL_WAIT` after SIGKILL.
- 6. A process that is gone is never signalled: its pid may belong to another by then.
+ 6. A process that is gone is never signaled: its pid may belong to another by then.
  7. A forwarded SIGUSR1 or SIGUSR2 reaches only processes that handle it: it never kills.
  8. When the first rank to end reports only a lost peer, the others are asked up to `HOLD` later, so that the true
     cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait.
