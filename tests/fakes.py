@@ -80,7 +80,7 @@ class FakeClock:
             self._now = self._happenings[0][0]
             self._let_happen(self._now)
         if not (self._signals or self._is_woken):
-            assert end is not None, "the manager waits for ever"
+            assert end is not None, "the manager waits forever"
             self._now = end + (self.late_by if seconds else 0.0)
             self.late_by = 0.0 if seconds else self.late_by
         self._is_woken = False

@@ -181,7 +181,7 @@ def test_logs_are_rotated(program: Program) -> None:
 
 
 def test_log_folder_removed_while_running(program: Program) -> None:
-    """The training goes on, and the log is laid down anew with all it held."""
+    """The training continues, and the log is created again with its whole content."""
     run = program.act(1, "say=before", f"await={program.folder}/go", "say=after")
     run.wait_for("before")
     os.unlink(program.log_dir / "job-proc-rank-0-device-0.txt")

@@ -141,7 +141,7 @@ def test_stop_signal_ends_a_hook_before_the_start(program: Program) -> None:
 
 @pytest.mark.parametrize("event", ["after-attempt", "before-exit"])
 def test_stop_signal_ends_a_hook_at_the_end(program: Program, event: str) -> None:
-    """A hook that hangs at the end is ended by a stop signal, which is told, and the exit status stays the job's."""
+    """A hook that hangs at the end is ended by a stop signal, and this is reported; the exit status is the job's."""
     options = ("--hook", f"{event}=touch up; trap '' TERM; sleep 60; sleep 60")
     run = program.start("--nproc-per-node", "1", *options, "sh", "-c", "exit 7")
     program.shell("while ! [ -e up ]; do sleep 0.05; done")

@@ -258,7 +258,7 @@ def test_events_of_restarts(program: Program) -> None:
 
 
 def test_facts_about_the_plan_are_told_once(program: Program) -> None:
-    """A job is planned anew before each attempt, which the screen does not repeat."""
+    """A job is planned again before each attempt, which the screen does not report again."""
     run = start(program, "exit 7", "--max-restarts", "2", "--bind", "cores")
 
     assert 7 == run.finish()

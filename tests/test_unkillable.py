@@ -74,7 +74,7 @@ def test_runner_names_whom_it_gives_up(program: Program) -> None:
 
 
 def test_runner_that_does_not_end(program: Program) -> None:
-    """A runner whose thread is stuck at a hanging disk: the guardian soon exits with the status of the job."""
+    """A runner whose thread is stuck on a hanging disk: the guardian soon exits with the status of the job."""
     run = program.act(1, "say=ready", f"await={program.folder}/go", "exit=3")
     run.wait_for("ready")
     runner = run.runner_pid

@@ -62,7 +62,7 @@ def read_conf(path: str, warn: Callable[[str], None]) -> dict[int, str]:
     try:
         text = files.read_file(path).decode("utf-8-sig", errors="replace")
     except FileNotFoundError:
-        warn(f"{path} (the addresses of devices) does not exist; is it mounted?")
+        warn(f"{path}, which has the addresses of devices, does not exist; is it mounted?")
         return {}
     except OSError as error:
         raise UnreadableError(f"cannot read {path}: {reason(error)}") from error

@@ -136,7 +136,7 @@ def test_two_nodes(cluster: Cluster) -> None:
 
 
 # What the manifest starts: it tells who it is. With FAILING set, that rank fails at the first start once rank 0 has
-# opened the named pipe, and the others wait for ever.
+# opened the named pipe, and the others wait forever.
 TRAIN = """
 import os, signal, sys
 place = "{RANK} of {WORLD_SIZE}, node {NODE_RANK}, on {SLURMD_NODENAME}, meets at {MASTER_ADDR}"

@@ -29,7 +29,7 @@ def context(
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return what was set anew, and what was unset."""
+    """Return the variables that were set or changed, and those that were unset."""
     return (
         {name: value for name, value in after.items() if before.get(name) != value},
         sorted(name for name in before if name not in after),

@@ -90,7 +90,7 @@ def test_hostile_texts(tmp_path: Path) -> None:
 
 
 def test_public(tmp_path: Path) -> None:
-    """A page for everybody has numbers instead of names, and types of exceptions instead of messages."""
+    """A public page has numbers instead of names, and types of exceptions instead of messages."""
     node_folders.write(tmp_path, 2, culprit=1)
     page = rendered(tmp_path, is_public=True)
 

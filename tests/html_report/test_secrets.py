@@ -56,7 +56,7 @@ def test_public_page_without_history(write: Write) -> None:
 
 
 def test_public_page_has_nothing_of_the_user(write: Write) -> None:
-    """The page for everybody has neither hosts, paths and arguments nor what ranks have written."""
+    """The public page has neither hosts, paths and arguments nor what ranks have written."""
     text = rendered(write(document(8, WORD), lambda _rank: WORD.encode(), (WORD, WORD)), is_public=True)
 
     assert WORD not in text

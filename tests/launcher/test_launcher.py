@@ -413,7 +413,7 @@ REPORT_OF_NODE: Final = f"job-report-{os.uname().nodename}.json"  # until the ra
 
 
 def report_of_node(program: Program) -> dict[str, Any]:
-    """Read the report of a job that waits, or has waited in vain."""
+    """Read the report of a job that is waiting, or has timed out."""
     report: dict[str, Any] = json.loads((program.log_dir / REPORT_OF_NODE).read_bytes())
     return report
 
@@ -461,7 +461,7 @@ def test_end_of_a_wait_is_reported(
     options: tuple[str, ...],
     expected: tuple[str, int],
 ) -> None:
-    """A job that has waited in vain leaves a report, and runs the hooks for the end of a job."""
+    """A job whose wait has timed out leaves a report, and runs the hooks for the end of a job."""
     hook = 'before-exit=echo "$ASCEND_RUNNER_STATE $ASCEND_RUNNER_STATUS" > told; test -e "$ASCEND_RUNNER_REPORT"'
     run = start_waiting(program, table, *options, "--hook", hook, "touch", "ran")
     end(run, table)

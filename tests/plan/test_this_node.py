@@ -398,7 +398,7 @@ def _node(table: RankTable, environ: dict[str, str], host_name: str = "some-host
 
 @pytest.mark.parametrize("table", [TWO_PODS, TWO_SERVERS])
 def test_node_of_a_smaller_table_is_found_by_its_name(table: RankTable) -> None:
-    """With --min-nodes, a smaller table numbers its nodes anew, so that --node-rank does not identify this one."""
+    """With --min-nodes, a smaller table renumbers its nodes, so that --node-rank does not identify this one."""
     settings = Settings(nnodes=3, node_rank=1, min_nodes=2)
     environ = {"MA_CURRENT_INSTANCE_NAME": "job-worker-0", "MA_CURRENT_HOST_IP": "10.0.0.1"}
     share = find_share(table, _context(environ, settings=settings))

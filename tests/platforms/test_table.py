@@ -106,7 +106,7 @@ def test_number_of_nodes(nodes: int, min_nodes: int | None, expected: str) -> No
 
 
 def test_smaller_table() -> None:
-    """The table numbers the nodes and ranks that take part anew; the platform's first host may not be among them."""
+    """The table renumbers the nodes and ranks that take part; the platform's first host may not be among them."""
     environ = {"VC_TASK_INDEX": "2", "VC_WORKER_HOSTS": "job-0.job,job-1.job,job-2.job"}
     table = attrs.evolve(TABLE, server_ids=("a", "b"), first_address="10.0.0.9", first_pod_name="job-1")
     for first_pod_name, master in (("job-1", "job-1.job"), ("", "10.0.0.9")):

@@ -310,7 +310,7 @@ def test_generate_without_a_conf(tmp_path: Path, capsys: Capture) -> None:
     assert 0 == main(["generate", "--hccn-conf", missing, "--devices", "3,5"])
     out, err = capsys.readouterr()
     assert ["192.168.7.3", "192.168.7.5"] == [device.device_ip for device in codec.loads(out.encode()).devices]
-    assert f"warning: {missing} (the addresses of devices) does not exist" in err
+    assert f"warning: {missing}, which has the addresses of devices, does not exist" in err
 
 
 def test_generate_of_all_devices(tmp_path: Path, capsys: Capture) -> None:

@@ -127,7 +127,7 @@ def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
 
 
 def test_page_of_a_held_job(tmp_path: Path) -> None:
-    """The page tells that a job is held, and is written anew when it is released."""
+    """The page shows that a job is held, and is written again when it is released."""
     told: list[str] = []
     journal = begun(tmp_path, [])
     spec = attrs.evolve(plan(tmp_path), html_states=HTML_STATES["failure"])

@@ -111,7 +111,7 @@ def test_target_that_cannot_be_written(copying: Copying) -> None:
 
 
 def test_leftover_that_is_longer(copying: Copying) -> None:
-    """A neighbour that cannot be the beginning of the file is written anew."""
+    """A partial copy that cannot be the beginning of the file is written again."""
     entry = copying.entry("file")
     (copying.folder / "target" / part_name(entry, "boot")).write_bytes(b"longer than the file")
 

@@ -107,7 +107,7 @@ def test_speed_between_lines() -> None:
 
 
 def test_lines_that_come_in_bursts() -> None:
-    """The speed between lines is not that of a burst, and lines that repeat a step or begin anew tell none."""
+    """The speed between lines is not that of a burst, and lines that repeat a step or start over give none."""
     performance = Performance(drop=0.3)
     lines = [(5 * burst + line, 5.0 * burst + 1e-4 * line) for burst in range(100) for line in range(5)]
     found = [slow for step, at in lines for slow in performance.note(0, Step(step=step), at)]

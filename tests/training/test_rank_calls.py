@@ -33,7 +33,7 @@ WORKER: Final = Path(__file__).parents[1] / "workers" / "asked.py"
 class World:
     """Ranks that train in uneven steps, at most `furthest` apart, on a clock of its own.
 
-    `epoch` is the number of steps after which they are counted anew for the ranks.
+    `epoch` is the number of steps after which the ranks count from 1 again.
     """
 
     def __init__(self, path: Path, seed: int, every: int = 1, furthest: int = 3, epoch: int = 10**9) -> None:

@@ -5,7 +5,7 @@ raise       fail with an exception            stop=N      raise SystemExit(N)
 orphans     leave sleeping processes behind, in the same session, their own, and twice forked; then SIGKILL itself
 signals     print each signal as it comes, until SIGQUIT
 busy=PATH   print "ready", and compute with all signals blocked until that file exists
-hang        print "ready", and wait for ever with all signals blocked, as if at a disk
+hang        print "ready", and wait forever with all signals blocked, as if on a disk
 stop-parent stop the guardian, and return 7
 files=PATH  write there what the fds 0 to 2 are
 group       print whether this process leads a group that is not its parent's

@@ -1,4 +1,4 @@
-"""A rank that trains in short steps for ever, and saves when it is asked: in as many seconds as its argument says.
+"""A rank that trains forever in short steps, and saves when it is asked: in as many seconds as its argument says.
 
 With `deaf`, it handles no signal; with `stuck`, a save never ends; with `full`, it fails; with `last`, it ends after
 the first save. It begins when the file in START exists, if there is one.
