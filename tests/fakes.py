@@ -321,7 +321,7 @@ class FakeEvidence:
         return [*(rank_id for rank_id in self.suspects if rank_id in rank_ids), *rank_ids]
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
-        """Return whether the moment at which the cause is told is yet to come."""
+        """Return whether the moment at which the cause is reported is yet to come."""
         assert living, "no rank is left that could report the cause"
         assert not failure[0].ending.is_success
         return self._clock.now() < self.open_until

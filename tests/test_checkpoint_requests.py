@@ -33,7 +33,7 @@ def events(program: Program) -> list[bytes]:
 
 
 def states(program: Program) -> list[str]:
-    """Return the states that the events tell of."""
+    """Return the states that the events report."""
     return [json.loads(line)["data"]["state"] for line in events(program)]
 
 
@@ -193,7 +193,7 @@ def test_rank_that_fails_while_it_saves_before_a_stop(program: Program) -> None:
 
 
 def test_stop_signal_during_a_save_is_an_event(program: Program) -> None:
-    """The state stays the same until the ranks have saved, but the events tell of the signal, and of no other."""
+    """The state stays the same until the ranks have saved, but the events report the signal, and no other."""
     run = start(program, "2", options=LONG)
     run.wait_for("ready", times=2)
     run.send(signal.SIGUSR1)

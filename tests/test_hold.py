@@ -29,7 +29,7 @@ def hold(program: Program, script: str, *options: str, duration: str = "1h", und
 
 
 def states(program: Program, suffix: str = "") -> list[str]:
-    """Return the states that the events of the job tell of."""
+    """Return the states that the events of the job report."""
     lines = (program.log_dir / f"job-events{suffix}.jsonl").read_bytes().splitlines()
     return [json.loads(line)["data"]["state"] for line in lines]
 

@@ -1,4 +1,4 @@
-"""Hooks of real jobs: when they run, what they are told, and what their failure means."""
+"""Hooks of real jobs: when they run, which facts they get, and what their failure means."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_failing_hook_before_the_start_ends_the_job(program: Program) -> None:
 
 
 def test_failing_hook_before_another_attempt_keeps_the_last_failure(program: Program) -> None:
-    """Screen and report tell of the hook, and of the failure that the job was to be restarted for."""
+    """Screen and report name the hook, and the failure that the job was to be restarted for."""
     hook = ("--hook", "before-start=[ $ASCEND_RUNNER_ATTEMPT = 0 ]")
     run = start(program, "exit 7", "--max-restarts", "1", *hook)
 
@@ -174,7 +174,7 @@ def train(program: Program, *words: str, hook: str, options: tuple[str, ...] = (
 
 
 def test_hook_for_a_checkpoint(program: Program) -> None:
-    """It runs beside the ranks, and is told what was saved; each checkpoint has one."""
+    """It runs beside the ranks, and gets what was saved; each checkpoint has one."""
     run = train(program, hook=f"{TELL_SAVED}; touch up; while ! [ -e down ]; do sleep 0.01; done")
     run.wait_for("ready", times=2)
     run.send(signal.SIGUSR1)
@@ -193,7 +193,7 @@ def test_hook_for_a_checkpoint(program: Program) -> None:
 
 
 def test_hook_for_the_last_checkpoint_ends_before_the_job(program: Program) -> None:
-    """It runs beside the stop, and the job waits for it; it is told why the ranks had to save."""
+    """It runs beside the stop, and the job waits for it; it gets the reason why the ranks had to save."""
     hook = f"while kill -0 $PPID && ! grep -q stopped job-events.jsonl; do sleep 0.01; done; {TELL_SAVED}"
     run = train(program, hook=f'cd "$ASCEND_RUNNER_LOG_DIR"; {hook}', options=("--checkpoint-grace", "600"))
     run.wait_for("ready", times=2)

@@ -49,7 +49,7 @@ def go(program: Program) -> None:
 
 
 def test_finding_before_a_failure(program: Program) -> None:
-    """What was wrong with an NPU is told when it is found, on the failure screen, in the report and the events."""
+    """What was wrong with an NPU is reported when it is found, on the failure screen, in the report and the events."""
     run = start(program, "--inspect", "warn")
     run.wait_for(FOUND)
     go(program)
@@ -97,7 +97,7 @@ def test_checkpoint_before_the_stop(program: Program) -> None:
 
 
 def test_npu_smi_that_prints_what_nobody_knows(program: Program) -> None:
-    """It is told once, and the job goes on."""
+    """It is reported once, and the job goes on."""
     run = start(program, "--inspect", "stop", "--inspect-interval", "0.1", tool="echo nobody knows this")
     run.wait_for("npu-smi info printed no table in a known format")
     go(program)
@@ -108,7 +108,7 @@ def test_npu_smi_that_prints_what_nobody_knows(program: Program) -> None:
 
 
 def test_warning_is_told_again_only_after_a_recovery(program: Program) -> None:
-    """A finding is told when it appears and when it is gone, however many inspections see it."""
+    """A finding is reported when it appears and when it is gone, however many inspections see it."""
     healthy = NPU_SMI.replace("Alarm", "OK")
     run = start(program, "--inspect", "warn", "--inspect-interval", "0.1")
     run.wait_for(FOUND)

@@ -26,7 +26,7 @@ def lines_of(folder: Path) -> list[bytes]:
 
 
 def told(folder: Path) -> list[str]:
-    """Return the states that the events tell of."""
+    """Return the states that the events report."""
     return [json.loads(line)["data"]["state"] for line in lines_of(folder)]
 
 

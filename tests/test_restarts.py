@@ -28,7 +28,7 @@ def start(program: Program, script: str, *options: str, ranks: int = 2, env: dic
 
 
 def states(program: Program) -> list[str]:
-    """Return the states that the events of the job tell of."""
+    """Return the states that the events of the job report."""
     lines = (program.log_dir / "job-events.jsonl").read_bytes().splitlines()
     return [json.loads(line)["data"]["state"] for line in lines]
 

@@ -122,7 +122,7 @@ class Platform:
             self.pods.append(self._program.start(*own, "sh", "-c", script, env=env))
 
     def states(self, node: int) -> list[str]:
-        """Return the states that the events of a node tell of."""
+        """Return the states that the events of a node report."""
         path = self._program.folder / f"log-{node}" / f"job-events-node-{node}.jsonl"
         return [json.loads(line)["data"]["state"] for line in path.read_bytes().splitlines()] if path.exists() else []
 

@@ -102,7 +102,7 @@ def test_checkpoint_before_a_restart(program: Program) -> None:
 
 @pytest.mark.parametrize("ends", ["exit 0", "sleep 1000"])
 def test_pattern_that_never_ends(program: Program, ends: str) -> None:
-    """It is given up, which is told; neither the job nor its end waits for it."""
+    """It is given up, which is reported; neither the job nor its end waits for it."""
     pattern = r"iteration (?P<step>\d+) (a+)+$"
     script = f"echo 'iteration 7 {60 * 'a'}!'; {lines(GUIDE)}; {ends}"
     options = ("--perf-pattern", pattern, "--perf-threshold", "0.6", "--perf-action", "stop")

@@ -1,4 +1,4 @@
-"""The time limit of a job, on real ranks: at every moment of its life, and however it is told."""
+"""The time limit of a job, on real ranks: at every moment of its life, and however it is reported."""
 
 from __future__ import annotations
 

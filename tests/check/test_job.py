@@ -235,7 +235,7 @@ def test_directory_that_cannot_be_made(folder: str, tmp_path: Path) -> None:
 
 
 def test_script_that_is_not_in_the_working_directory(tmp_path: Path) -> None:
-    """A script that is in the current directory only is a problem of the settings, and not told twice."""
+    """A script that is in the current directory only is a problem of the settings, and is reported once."""
     (tmp_path / "train.py").touch()
     argv = (sys.executable, "train.py")
     given = prepared(context(), plan=job_of([0], folder="/", argv=argv))

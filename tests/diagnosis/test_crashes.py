@@ -177,7 +177,7 @@ def last(text: str) -> Traceback:
     ],
 )  # fmt: skip
 def test_summaries(summary: str, text: str) -> None:
-    """Each form is found, and told in one line."""
+    """Each form is found, and reported in one line."""
     assert summary == last(text).exception
 
 

@@ -192,7 +192,7 @@ RuntimeError: Distributed job exited with exception. Please check logs in direct
 
 
 def test_message_that_begins_with_a_rule() -> None:
-    """A message of MindSpore that begins with a ruled heading is told by what follows it."""
+    """A message of MindSpore that begins with a ruled heading is shown by what follows it."""
     rule = "-" * 52
     log = f'Traceback (most recent call last):\n  File "x.py", line 5, in f\nTypeError: {rule}\n'
     log += f"- The Type of Inputs Error:\n{rule}\nFailed calling Add.\n"

@@ -146,7 +146,7 @@ def test_inodes(free: int, whole: int, expected: list[bool]) -> None:
 
 
 def test_memory_and_pressure() -> None:
-    """Memory above 95 % of its limit is told, and a minute of which most was lost to waiting."""
+    """Memory above 95 % of its limit is reported, and a minute of which most was lost to waiting."""
     psi = "some avg10=90.00 avg60=90.00 avg300=9.00 total=1\nfull avg10=80.00 avg60={:.2f} avg300=9.00 total=1\n"
 
     assert 1 == len(list(judgement.of_memory(96, 100)))

@@ -21,5 +21,5 @@ from ascend_runner.inspection.node import LONGEST_ERROR, failure
     ],
 )
 def test_failure_of_a_tool(status: int, stdout: str, stderr: str, expected: str) -> None:
-    """Its last line of error text tells why, masked, printable and not too long."""
+    """Its last line of error text gives the reason, masked, printable and not too long."""
     assert expected == failure(subprocess.CompletedProcess(["tool"], status, stdout, stderr))

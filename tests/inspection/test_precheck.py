@@ -46,7 +46,7 @@ def go_on(_seconds: float) -> None:
 
 
 def test_check_that_takes_too_long_is_told() -> None:
-    """With --precheck stop the job starts if the check takes longer than its limit, which is told."""
+    """With --precheck stop the job starts if the check takes longer than its limit, which is reported."""
     is_over, told = threading.Event(), Told()
 
     def look() -> Subjects:

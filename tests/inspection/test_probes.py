@@ -142,7 +142,7 @@ def test_interface_that_goes_down(tmp_path: Path) -> None:
 
 
 def test_infiniband_port(tmp_path: Path) -> None:
-    """A port that is not active any more is an error, one that lost its link for a moment is told once."""
+    """A port that is not active any more is an error, one that lost its link for a moment is reported once."""
     port = "sys/class/infiniband/mlx5_0/ports/1"
     tree(tmp_path, {f"{port}/state": "4: ACTIVE\n", f"{port}/counters/link_downed": "3\n"})
     probe = InfiniBand(node(tmp_path))

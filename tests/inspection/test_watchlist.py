@@ -15,7 +15,7 @@ def told(findings: list[NodeFinding]) -> list[tuple[str, FindingKind]]:
 
 
 def test_one_finding_per_transition() -> None:
-    """A defect is told when it appears and when it is gone, and again if it comes back."""
+    """A defect is reported when it appears and when it is gone, and again if it comes back."""
     watchlist = Watchlist()
     rounds = [watchlist.note("hccn_tool", found, at) for at, found in enumerate([[], [LINK], [LINK], [], [LINK]])]
 
@@ -29,7 +29,7 @@ def test_one_finding_per_transition() -> None:
 
 
 def test_defect_that_becomes_an_error() -> None:
-    """It is told again, once."""
+    """It is reported again, once."""
     watchlist = Watchlist()
     worse = Defect(subject=LINK.subject, sentence=LINK.sentence, is_error=True)
     rounds = [watchlist.note("hccn_tool", [found], at) for at, found in enumerate([LINK, worse, worse])]
@@ -38,7 +38,7 @@ def test_defect_that_becomes_an_error() -> None:
 
 
 def test_defect_that_often_passes() -> None:
-    """It is told once it has lasted for about a minute, with the time at which it began."""
+    """It is reported once it has lasted for about a minute, with the time at which it began."""
     watchlist = Watchlist()
 
     assert [] == watchlist.note("npu-smi", [PASSING], 100.0)

@@ -1,4 +1,4 @@
-"""What `ascend-job` tells of real jobs, and what it does to them."""
+"""What `ascend-job` reports of real jobs, and what it does to them."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_board_of_an_attempt_that_has_ended(start: Start, run_dir: Path) -> None
 
 
 def test_board_of_another_layout(start: Start, tool: Tool, run_dir: Path) -> None:
-    """A board that cannot be decoded is as none: the report and the logs tell the same as before."""
+    """A board that cannot be decoded is as none: the report and the logs give the same facts as before."""
     run = running(start, tool)
     (board,) = run_dir.glob("*/board")
     board.rename(board.with_name("taken"))
@@ -209,7 +209,7 @@ def test_job_without_a_board(start: Start, tool: Tool, run_dir: Path, program: P
     ],
 )
 def test_ended_job(start: Start, tool: Tool, script: str, expected: int, word: str) -> None:
-    """The exit status tells a success from a failure; the screen names the cause."""
+    """The exit status distinguishes a success from a failure; the screen names the cause."""
     start(script, ranks=1).finish()
     status, screen = tool()
 
@@ -219,7 +219,7 @@ def test_ended_job(start: Start, tool: Tool, script: str, expected: int, word: s
 
 
 def test_job_whose_runner_was_killed(start: Start, tool: Tool) -> None:
-    """Its lock is free and its report has no end, so it is told as dead, and its events do not wait for more."""
+    """Its lock is free and its report has no end, so it is reported as dead, and its events do not wait for more."""
     run = running(start, tool)
     pids = f"pid {run.popen.pid}, child pid {run.runner_pid}"
     while_running = tool()[1]
@@ -439,7 +439,7 @@ def test_release_needs_a_held_job(start: Start, tool: Tool) -> None:
 
 
 def test_names_that_mean_several_jobs(start: Start, tool: Tool) -> None:
-    """Running jobs must be told apart; one word may be the beginning of several names."""
+    """Running jobs must be distinguished; one word may be the beginning of several names."""
     runs = [running(start, tool, "--log-dir", f"log-{name}", name=name, ranks=1) for name in ("train-a", "train-b")]
     several, beginning, one = tool(), tool("status", "train"), tool("status", "train-a")
     for run in runs:

@@ -59,7 +59,7 @@ def test_replay_gives_the_state(happened: list[Event]) -> None:
 
 
 def test_last_line_has_the_exit_status_of_the_job() -> None:
-    """A stop signal during a teardown decides on the exit status; that of the attempt is told as well."""
+    """A stop signal during a teardown decides on the exit status; that of the attempt is reported as well."""
     job = Job(policy=Policy(max_restarts=1), state=JobState.STOPPING)
     ended = Event(kind=Kind.ENDED, status=7, signum=15, restart=Restart.TRANSIENT)
     job, _actions = machine.transition(job, ended)

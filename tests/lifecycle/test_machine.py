@@ -118,7 +118,7 @@ class World:
                     yield after, (attrs.evolve(event, is_clear=not self.alive, is_local=is_local),)
 
     def told_to(self, actions: tuple[Action, ...]) -> World:
-        """Return the world in which the runner does what it was told."""
+        """Return the world in which the runner does what it was asked."""
         if not actions:
             return self
         (action,) = actions

@@ -410,7 +410,7 @@ def test_announced_pause_is_waited_for(node: FakeNode) -> None:
 
 
 def test_hang_that_only_warns(node: FakeNode, recording: Recording) -> None:
-    """With --hang-action warn each silence is told once, with the stacks, and the job goes on."""
+    """With --hang-action warn each silence is reported once, with the stacks, and the job goes on."""
     node.processes.behaviours = {0: exits(OK, 1000.0)}
     node.clock.at(500.0, lambda: node.output.write(0, b"step 1\n"))
     state = run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
@@ -436,7 +436,7 @@ def test_end_of_a_job_that_hangs(node: FakeNode, recording: Recording, *, is_act
 
 
 def test_stacks_are_read_once_at_half_of_the_limit(node: FakeNode, recording: Recording) -> None:
-    """They are read once in each silence, however long that took, and told to nobody; a hang is compared with them."""
+    """They are read once in each silence, however long that took, and not reported; a hang is compared with them."""
     node.processes.behaviours = {0: exits(OK, 1000.0)}
     node.evidence.noting_takes = 20.0
     node.clock.at(55.0, lambda: node.output.write(0, b"step 1\n"))
@@ -755,7 +755,7 @@ def test_request_that_comes_with_the_end_is_answered(node: FakeNode) -> None:
 
 
 def test_request_that_no_rank_handles_names_all_of_them_at_its_end(node: FakeNode, recording: Recording) -> None:
-    """The events then tell why there is no checkpoint."""
+    """The events then give the reason why there is no checkpoint."""
     node.processes.behaviours = {0: exits(OK, 1000.0), 1: exits(OK, 1000.0)}
     node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
     run(node, 2, recording)

@@ -150,7 +150,7 @@ def test_removal_by_another_runner(tmp_path: Path) -> None:
 
 
 def test_failure_is_a_warning(tmp_path: Path) -> None:
-    """An error of the disk is told in one sentence, and the job starts."""
+    """An error of the disk is reported in one sentence, and the job starts."""
     warnings: list[str] = []
     remove_old(job_spec([rank_spec()], log_dir=str(tmp_path / "gone" / "train-1")), warnings.append)
 

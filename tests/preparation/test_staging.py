@@ -134,7 +134,7 @@ def test_copy_of_another_data_set(folder: Path) -> None:
 
 
 def test_copy_whose_manifest_is_lost(folder: Path) -> None:
-    """After a crash of the machine, the lock tells that a directory has a copy."""
+    """After a crash of the machine, the lock shows that a directory has a copy."""
     (folder / "other" / data_sets.LOCK).touch()
     assert place(folder, "data:other").stages
 

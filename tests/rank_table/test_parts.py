@@ -6,7 +6,7 @@ from ascend_runner.rank_table.parts import Device, Layout, Server
 
 
 def test_pods_of_a_server() -> None:
-    """The devices of two pods on one server can be told apart."""
+    """The devices of two pods on one server can be distinguished."""
     devices = [Device(device_id=rank, rank_id=rank, pod_name=f"job-{rank // 2}") for rank in range(4)]
     server = Server(server_id="10.0.0.1", devices=tuple(devices))
 

@@ -345,7 +345,7 @@ def test_merge_and_subset(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_ranks_that_get_other_numbers(tmp_path: Path, capsys: Capture) -> None:
-    """A rank that has another number in the new table is told, and no other."""
+    """A rank that has another number in the new table is reported, and no other."""
     parts = [str(tmp_path / name) for name in ("a.json", "b.json")]
     main(["subset", PODS, "--servers", "node-0,node-1", "-o", parts[0]])
     assert " now " not in capsys.readouterr().err

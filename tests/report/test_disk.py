@@ -1,4 +1,4 @@
-"""Writing in the background: in order, told once what fails, and never waited for longer than a limit."""
+"""Writing in the background: in order, with one report of what fails, and never waited for longer than a limit."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_job_that_is_stopped_between_attempts(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_runner(tmp_path: Path) -> None:
-    """An error of the runner and a stop signal before the first start are told apart."""
+    """An error of the runner and a stop signal before the first start are distinguished."""
     found = []
     for number, error in enumerate((OutputError("no room"), StopRequestedError(15, "SIGTERM"))):
         folder = tmp_path / str(number)

@@ -292,7 +292,7 @@ def test_victim_that_ended_first() -> None:
 
 
 def test_victim_of_a_crash() -> None:
-    """An ending that has a remark of its own is told without a second pair of parentheses."""
+    """An ending that has a remark of its own is reported without a second pair of parentheses."""
     crashed = Ending(signum=SIGSEGV, core_dumped=True)
     root = attrs.evolve(NAN, first_summary=str(crashed), is_first_a_consequence=False)
     outcome = Outcome(cause=Exited(0, crashed), ranks=(rank(0, crashed), rank(1)), root=root)

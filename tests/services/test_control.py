@@ -248,7 +248,7 @@ def test_requests_that_are_refused(job: Job, message: dict[str, object], sentenc
     [b"x", b"[]", b"{}", b'{"request": 7}', b"\xff\xfe", b"[" * 4000, b'{"request": "checkpoint"}' + b" " * 5000],
 )
 def test_messages_that_are_none(job: Job, data: bytes) -> None:
-    """They are ignored, which is told once, and the next request is carried out."""
+    """They are ignored, which is reported once, and the next request is carried out."""
     for _ in range(3):
         with job.connect() as connection:
             connection.send(data)
@@ -310,7 +310,7 @@ def test_flood_of_requests_is_answered_in_turn(job: Job) -> None:
 
 
 def test_end_does_not_wait_for_connections() -> None:
-    """The socket is gone after the end, and those that were connected are told."""
+    """The socket is gone after the end, and those that were connected are reported."""
     with job_with() as job:
         silent = job.connect()
     with closing(silent), suppress(ConnectionResetError):

@@ -1,4 +1,4 @@
-"""Hooks: what they are told, how they end, and that nothing of them is left."""
+"""Hooks: which facts they get, how they end, and that nothing of them is left."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_bytes_that_are_no_text() -> None:
 
 
 def test_search_that_does_not_end() -> None:
-    """The expression is not used again, which is told once, and the others are."""
+    """The expression is not used again, which is reported once, and the others are."""
     with matching(ENDLESS, STEP) as (matcher, warnings):
         line = b"iteration 7 " + b"a" * 60 + b"! step 7 took 12"
         found = [groups(matcher, line), groups(matcher, line)]

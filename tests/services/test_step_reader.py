@@ -158,7 +158,7 @@ def test_lines_of_frameworks(line: bytes) -> None:
 
 
 def test_last_step_of_several_lines() -> None:
-    """Each line tells what it has; the bar of an evaluation does not tell the step of the training."""
+    """Each line gives the figures that it has; the bar of an evaluation does not give the step of the training."""
     lines = (
         b"  3%|3   | 30/1000 [01:00<20:00,  1.20s/it]\n",
         b"{'loss': 0.5, 'grad_norm': 1.0}\n",
@@ -176,7 +176,7 @@ def test_last_step_of_several_lines() -> None:
 
 
 def test_group_that_is_not_a_number() -> None:
-    """That is told once, and the pattern is not used any more."""
+    """That is reported once, and the pattern is not used any more."""
     with reading(1, perf_patterns=("step (?P<step>.+) done",)) as (reader, warnings):
         reader.tap(0)(b"step one done\nstep two done\nX_STEP=7\n")
         wait_until(lambda: reader.last_step() is not None)

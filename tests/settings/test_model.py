@@ -293,7 +293,7 @@ def test_checkpoint_options_that_contradict_each_other(flags: dict[str, str], se
     ],
 )
 def test_options_without_effect(flags: dict[str, str], sentences: list[str]) -> None:
-    """An option that only changes what another one does is told if that one is not set."""
+    """An option that only changes what another one does is reported if that one is not set."""
     assert sentences == list(model.decode(flags, {}).without_effect())
 
 

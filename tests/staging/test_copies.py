@@ -80,7 +80,7 @@ def test_source_that_has_changed(data: bytes, copying: Copying) -> None:
 
 @pytest.mark.parametrize(("release", "named"), [("4.19.90-2107.6.0.0192.8.oe1", 1), ("5.10.0-60.18.0", 0)])
 def test_failure_of_the_disk(release: str, named: int, copying: Copying, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before Linux 5.8, syncfs(2) does not tell that data could not be written: each file is asked for."""
+    """Before Linux 5.8, syncfs(2) does not report that data could not be written: each file is asked for."""
 
     def fail(_fd: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -597,7 +597,7 @@ def test_ctrl_c_while_only_stragglers_are_left() -> None:
 
 
 def test_end_of_the_grace_is_no_signal() -> None:
-    """Whether a signal or the end of the grace has killed can be told apart."""
+    """Whether a signal or the end of the grace has killed can be distinguished."""
     state, _ = started(1, SignalReceived(SIGTERM), STEP, STEP, STEP, STEP)
 
     assert (Phase.KILLING, 0) == (state.phase, state.killed_by)

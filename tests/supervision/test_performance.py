@@ -88,14 +88,14 @@ def test_drop_of_the_speed(seconds: float, *, is_slow: bool) -> None:
     ],
 )
 def test_other_figures_that_tell_the_speed(good: Step, bad: Step, every: float) -> None:
-    """An end-to-end time is that of the step, and a throughput tells the speed as well."""
+    """An end-to-end time is that of the step, and a throughput gives the speed as well."""
     steps = [good] * (WARM_UP + WINDOW) + [bad] * WINDOW
 
     assert [(Rule.DROP, SLOW)] == [report[1:] for report in reports(Performance(drop=0.3), steps, every)]
 
 
 def test_speed_between_lines() -> None:
-    """Of lines that have only the number of a step, the time between them tells the speed."""
+    """Of lines that have only the number of a step, the time between them gives the speed."""
     performance = Performance(drop=0.3)
     at = 0.0
     found: list[Slowdown] = []
@@ -118,7 +118,7 @@ def test_lines_that_come_in_bursts() -> None:
 
 
 def test_bars_of_an_evaluation_are_not_those_of_the_training() -> None:
-    """They are told apart by the number of steps: steps of an evaluation are faster."""
+    """They are distinguished by the number of steps: steps of an evaluation are faster."""
     training = [Step(step=number, steps=1000, seconds=2.0) for number in range(WARM_UP + WINDOW)]
     evaluation = [Step(step=number, steps=50, seconds=0.1) for number in range(WARM_UP + WINDOW)]
 

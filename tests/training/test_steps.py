@@ -1,4 +1,4 @@
-"""Lines of trainings: what they tell of a step, and nothing from lines that only resemble them.
+"""Lines of trainings: their figures of a step, and nothing from lines that only resemble them.
 
 The lines are captured output or follow the statement that prints them:
 
@@ -117,7 +117,7 @@ LINES = [
 @pytest.mark.parametrize(("line", "told"), LINES)
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_lines_of_software(line: str, told: Step, end: str) -> None:
-    """A line tells its figures, whatever ends it."""
+    """A line gives its figures, whatever ends it."""
     found = parse((line + end).encode())
 
     assert repr(told._replace(hardware=None, e2e=None)) == repr(found and found._replace(hardware=None, e2e=None))
@@ -156,7 +156,7 @@ def test_long_redrawn_bar() -> None:
     ],
 )
 def test_other_lines(line: str) -> None:
-    """Lines that only resemble those of a step tell nothing."""
+    """Lines that only resemble those of a step give nothing."""
     assert parse(line.encode()) is None
 
 

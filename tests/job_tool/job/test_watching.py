@@ -68,7 +68,7 @@ def test_directory_that_cannot_be_watched(tmp_path: Path, is_local: bool) -> Non
 
 
 def test_end_of_a_runner(tmp_path: Path) -> None:
-    """It is told when the lock is free."""
+    """It is reported when the lock is free."""
     lock = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     end = JobEnd([attrs.evolve(JOB, run_folder=str(tmp_path))] * 2)

@@ -190,7 +190,7 @@ def test_next_attempt(delay: float, words: str) -> None:
     ],
 )
 def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
-    """The first line tells the state from what is known."""
+    """The first line gives the state from what is known."""
     status = None if state in {"succeeded", "running", "preparing"} else 7
     seen = Snapshot(job=JOB, is_alive=is_alive, report=Members({"state": state, "status": status}))
 
