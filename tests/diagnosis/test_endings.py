@@ -113,8 +113,10 @@ def test_every_meaning_is_one_line(signum: int) -> None:
     ("words", "ending"),
     [
         (
-            "its child process was killed by SIGKILL, usually by the kernel for lack of memory; this system does not"
-            " report OOM kills",
+            (
+                "its child process was killed by SIGKILL, usually by the kernel for lack of memory; this system does"
+                " not report OOM kills"
+            ),
             Ending(exit_code=137),
         ),
         (
