@@ -53,11 +53,11 @@ def _is_near_the_end(lines: Sequence[str], error: Traceback) -> bool:
     return len(lines) - error.end <= EPILOGUE_LINES and sum(1 for _line in following) <= LAST_LINES
 
 
-# wandb's and SwanLab's summaries, c10's warnings and their native stacks, the warnings of Python's own, and glibc's
-# stack and memory map.
+# wandb's and SwanLab's summaries, c10's warnings and their native stacks, the warnings of Python's own, glibc's stack
+# and memory map, and what the compiler processes of CANN print when they notice that their parent has gone.
 _EPILOGUE: Final = re.compile(
     r"\s*$|wandb: |swanlab: |(?:\[rank\d+\]: ?)?(?:\[[IW]\d* |frame #\d+: |Exception raised from )"
-    r"|\S+\.py:\d+: \w*Warning: |  warnings\.warn\(|Extension modules: "
+    r"|(?:\[ERROR\] )?TBE Subprocess\[|\S+\.py:\d+: \w*Warning: |  warnings\.warn\(|Extension modules: "
     r"|======= (?:Backtrace|Memory map)|/\S+\(\S*\)\[0x[0-9a-f]+\]$|[0-9a-f]{6,16}-[0-9a-f]{6,16} [r-][w-][x-][ps] "
 )
 
@@ -85,7 +85,8 @@ def error_line(lines: Sequence[str], *, is_stopped: bool) -> str:
     Of a rank that was stopped, only the very last lines count, and only a record of that level.
     """
     form, count = (_RECORD_OF_LEVEL, LAST_WORDS) if is_stopped else (_ERROR_RECORD, CLUSTER)
-    return next((line.strip() for line in lines[-count:] if form.search(line)), "")
+    found = (line.strip() for line in lines[-count:] if form.search(line) and not _EPILOGUE.match(line))
+    return next(found, "")
 
 
 def last_words(lines: Sequence[str]) -> str:

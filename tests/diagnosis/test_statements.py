@@ -112,6 +112,8 @@ def test_error_record() -> None:
     stopping = "Loss is nan, stopping training"
     assert stopping == statements.error_line([*STEPS, stopping], is_stopped=True)
     assert stopping == statements.error_line([*STEPS, stopping], is_stopped=False)
+    orphan = "[ERROR] TBE Subprocess[task_distribute] raise error[], main process disappeared!"
+    assert "" == statements.error_line([*STEPS, orphan], is_stopped=False)
     structured = '{"level": "error", "msg": "no such table"}'
     assert structured == statements.error_line([*STEPS, structured], is_stopped=True)
     assert "" == statements.error_line([*STEPS, structured.replace("error", "info")], is_stopped=True)
