@@ -58,7 +58,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
 
 
 def _add_viewers(add: Adder) -> None:
-    status = add(DEFAULT, commands.status, "show one job: its state, its ranks, the cause of a failure", "train")
+    status = add(DEFAULT, commands.status, "show one job: its state, its ranks and the cause of a failure", "train")
     _add_job(status)
     _add_job(add("top", commands.top, "show one job and its ranks live, until q is pressed", "train"))
     listed = add("list", commands.list_jobs, "list the jobs of this machine, running and ended", "")

@@ -51,19 +51,19 @@ def _add_readers(add: Adder) -> None:
 
     summary = "wait until a table is completed; exit with 1 if it is not completed in time"
     wait = add("wait", commands.wait, summary, "/user/config --timeout 600 && msrun ...")
-    text = "a rank table or its directory; need not exist yet"
+    text = "a rank table or its directory, which need not exist yet"
     wait.add_argument("file", type=place, metavar="FILE", help=text)
     text = "how long to wait (default: %(default)g, the same as HCCL)"
     wait.add_argument("--timeout", type=seconds, default=TIMEOUT, metavar="DURATION", help=text)
 
-    summary = "list the differences between two tables that HCCL reports as EI0005, by rank; exit with 1 if any"
+    summary = "list by rank the differences for which HCCL would report EI0005; exit with 1 if there are any"
     diff = add("diff", commands.diff, summary, "node-0.json node-1.json")
     diff.add_argument("first", type=file_name, metavar="A", help=FILE_HELP)
     diff.add_argument("second", type=file_name, metavar="B", help="the table to compare with A")
 
 
 def _add_converters(add: Adder) -> None:
-    summary = "write a table in the form that HCCL reads; copied unchanged if HCCL can already read it"
+    summary = "write a table in the form that HCCL reads; a table in such a form is copied unchanged"
     convert = add("convert", commands.convert, summary, "/user/config -o /tmp/hccl.json")
     convert.add_argument("file", type=file_name, metavar="FILE", help=FILE_HELP)
     text = "server-list (template 1) or group-list (template 2) (default: %(default)s)"
@@ -103,12 +103,12 @@ def _add_output(command: ArgumentParser) -> None:
     _add_chip(command)
     text = "the file to write; - for standard output (default: %(default)s)"
     command.add_argument("-o", "--output", type=file_name, metavar="OUT", default=STANDARD, help=text)
-    text = "write the table even if HCCL would reject it; counts that contradict their lists are corrected"
+    text = "write the table even if HCCL would reject it; counts that do not match their lists are corrected"
     command.add_argument("--no-checks", action="store_true", help=text)
 
 
 def _add_chip(command: ArgumentParser) -> None:
-    text = "the chip that the table is for (default: from the table or SOC_VERSION, otherwise any)"
+    text = "the chip that the table is for (default: from the table or SOC_VERSION, else any)"
     command.add_argument("--chip", choices=CHIPS, metavar="|".join(CHIPS), help=text)
 
 

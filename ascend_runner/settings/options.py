@@ -167,7 +167,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="none|RANK",
             parse=parsing.rank_or_none,
             default_text=parsing.NONE,
-            help="rank that reads standard input, for input() and pdb; its output is shown at once and without prefix",
+            help="rank that reads standard input, for input() and pdb; its output is shown at once and without a"
+            " prefix",
         ),
     ),
     Topic.LAUNCHERS: (
@@ -376,7 +377,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="DURATION",
             parse=parsing.seconds,
             default_text="0 at first and after progress, else 10 s, doubled each time up to 300 s",
-            help="time between the end of an attempt and the next one",
+            help="time between the end of an attempt and the start of the next one",
         ),
         Option(
             name="exit_verdict",
@@ -396,8 +397,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="DIR",
             parse=parsing.path,
             default_text="unknown",
-            help="directory where the training saves its checkpoints, which it may create: a newer one is progress, and"
-            " the newest complete one is passed to the ranks in ASCEND_RUNNER_CHECKPOINT",
+            help="directory where the training saves its checkpoints, which need not exist yet; a newer checkpoint is"
+            " progress, and the newest complete one is passed to the ranks in ASCEND_RUNNER_CHECKPOINT",
         ),
     ),
     Topic.PERFORMANCE: (
@@ -487,7 +488,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="DURATION",
             parse=parsing.positive_seconds,
             default=60.0,
-            help="time between two inspections",
+            help="time between inspections",
         ),
     ),
     Topic.CHECKS: (
