@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Final
+from typing import Any, Callable, Final
 
 import pytest
 
@@ -14,6 +15,7 @@ from ascend_runner.job_tool.job.jobs import FoundJob
 from ascend_runner.job_tool.main import main
 from ascend_runner.services import run_folder
 from tests.helpers.program import Program, Run
+from tests.helpers.waiting import wait_until
 
 JOB: Final = FoundJob(
     job_id="job",
@@ -29,6 +31,7 @@ JOB: Final = FoundJob(
     run_folder="/nowhere/run",
     owner=os.getuid(),
 )  # of this process, which is not its first one: it has started at another time
+SLEEPS: Final = "echo ready; exec sleep 60"
 Start = Callable[..., Run]
 Tool = Callable[..., tuple[int, str]]
 
@@ -64,3 +67,23 @@ def fixture_tool(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> Tool:
         return status, shown.out + shown.err
 
     return run
+
+
+def running(start: Start, tool: Tool, *options: str, name: str = "job", ranks: int = 2) -> Run:
+    """Start a job, and wait until all its ranks are running."""
+    run = start(SLEEPS, *options, name=name, ranks=ranks)
+    run.wait_for("ready", times=ranks)
+    wait_until(lambda: state_of(tool, str(run.popen.pid)) == "running")
+    return run
+
+
+def document(tool: Tool, *words: str) -> dict[str, Any]:
+    """Return what `ascend-job status --json` prints."""
+    found: dict[str, Any] = json.loads(tool("status", "--json", *words)[1])
+    return found
+
+
+def state_of(tool: Tool, *words: str) -> str:
+    """Return the state of a job."""
+    state: str = document(tool, *words)["state"]
+    return state

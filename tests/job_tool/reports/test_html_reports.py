@@ -15,8 +15,7 @@ from ascend_runner.board import board
 from ascend_runner.job_tool.job import jobs
 from tests.helpers.program import Program
 from tests.helpers.waiting import LIMIT, wait_until
-from tests.job_tool.conftest import Start, Tool
-from tests.job_tool.test_main import running
+from tests.job_tool.conftest import Start, Tool, running
 
 FAILS = "echo about to fail; exit 3"
 # The program, with all the time that it needs for the page.
