@@ -1,4 +1,4 @@
-"""Builds the report file `<log dir>/<job id>-report.json` of a job on one node. Pure.
+"""Builds the report file `<log dir>/<job>-report.json` of a job on one node. Pure.
 
 Sizes are in bytes, durations in seconds of the monotonic clock; values that do not apply are null or "". Times are ISO
 8601 with an offset: the wall clock at the start of the job plus monotonic seconds, so that a change of the clock in
