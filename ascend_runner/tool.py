@@ -18,6 +18,7 @@ from ascend_runner.secrets import Masker
 from ascend_runner.settings.parsing import did_you_mean
 from ascend_runner.text import printable
 
+DONE: Final = 0
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 

@@ -126,10 +126,13 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("__main__", "report.result"): "as above, and only `launch()` needs it",
     ("rank_table_tool.__main__", "rank_table_tool.main"): "Ctrl-C during the imports must not print a traceback",
     ("job_tool.__main__", "job_tool.main"): "as above",
-    ("job_tool.commands", "job_tool.batch.batch"): "the options of jobs, 50 ms of 190; only one command needs them",
-    ("job_tool.commands", "job_tool.reports.html_reports"): "jinja2, which no other command needs",
-    ("job_tool.commands", "job_tool.metrics.metric_outputs"): "prometheus_client, of the optional extra `view`",
-    ("job_tool.commands", "job_tool.live.show"): "textual, of the optional extra `view`",
+    **{
+        ("job_tool.commands", f"job_tool.commands.{path.stem}"): "only the command that is run: each needs much"
+        for path in (PACKAGE / "job_tool" / "commands").glob("*.py")
+        if path.stem not in {"__init__", "extras", "running"}
+    },
+    ("job_tool.commands.metrics", "job_tool.metrics.metric_outputs"): "prometheus_client, of the optional extra `view`",
+    ("job_tool.commands.top", "job_tool.live.show"): "textual, of the optional extra `view`",
     ("rank_table.model", "html_table"): "only notebooks show a table as HTML",
     ("observations.rank_record", "html_table"): "as above",
     ("cli", "check.run"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",

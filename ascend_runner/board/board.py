@@ -9,51 +9,18 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
 
-from ascend_runner import activity
 from ascend_runner.activity import Activity
+from ascend_runner.board import layout
 from ascend_runner.host import memory
 from ascend_runner.observations.facts import Fact, LimitChanged, RankOutput, SignalsSent
 from ascend_runner.observations.stopped_ranks import StoppedRanks
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import Exited, Spawned
-from ascend_runner.supervision.state import Phase, State
-
-NAME: Final = "board"  # of the file, in the directory of the job
-MAGIC: Final = b"ASCBOARD"
-LAYOUT: Final = 1  # of everything below
-PHASES: Final = tuple(Phase)
-NO_LIMIT: Final = 0.0
-LARGEST_STEP: Final = (1 << 63) - 1
-SIGNALS: Final = 8  # different ones that were sent to a rank
-
-# All times are in seconds of the monotonic clock, except the first one, which is that of the wall clock. In a structure
-# with a time, the time is stored last: a reader that finds it finds the rest.
-HEAD: Final = struct.Struct("=8sIIIII4xdd")  # MAGIC, LAYOUT, RECORD, ranks, attempt, pid of the runner; start, twice
-PHASE: Final = struct.Struct("=I4xd")  # index in PHASES, since when
-LIMIT: Final = struct.Struct("=d")  # the end of the time limit
-PHASE_AT: Final = HEAD.size
-LIMIT_AT: Final = PHASE_AT + PHASE.size
-STEP: Final = struct.Struct("=QQdd")  # of the training, steps until its end, seconds of a step, when; 0: unknown
-STEP_AT: Final = LIMIT_AT + LIMIT.size
-RANKS_AT: Final = STEP_AT + STEP.size
-
-WHO: Final = struct.Struct("=ii32s")  # rank, local rank, name of an auxiliary process
-STARTED: Final = struct.Struct("=I4xd")  # pid
-ENDED: Final = struct.Struct("=iII4xd")  # exit code, signal, whether core was dumped
-STOPPED: Final = struct.Struct("=Q")  # whether it was asked to stop
-SENT: Final = struct.Struct("=I4xd")  # a signal
-STARTED_AT: Final = WHO.size
-ENDED_AT: Final = STARTED_AT + STARTED.size
-STOPPED_AT: Final = ENDED_AT + ENDED.size
-SENT_AT: Final = STOPPED_AT + STOPPED.size
-ACTIVITY_AT: Final = SENT_AT + SIGNALS * SENT.size
-RECORD: Final = ACTIVITY_AT + activity.SIZE  # bytes of a rank
+from ascend_runner.supervision.state import State
 
 
 class Board:
@@ -72,14 +39,16 @@ class Board:
         """Store what is known before ranks start."""
         now = time.monotonic()
         for index, rank in enumerate(spec.processes):
-            place = RANKS_AT + index * RECORD
+            place = layout.RANKS_AT + index * layout.RECORD
             self._places[rank.rank_id], self._sent[rank.rank_id] = place, []
-            self.activities[rank.rank_id] = Activity(now, self._room[place + ACTIVITY_AT : place + RECORD])
-            WHO.pack_into(self._room, place, rank.rank_id, rank.local_rank, rank.name.encode(errors="replace"))
-        PHASE.pack_into(self._room, PHASE_AT, 0, now)
-        LIMIT.pack_into(self._room, LIMIT_AT, self._deadline() or NO_LIMIT)
-        counts = (RECORD, len(self._places), spec.attempt, os.getpid())
-        HEAD.pack_into(self._room, 0, MAGIC, LAYOUT, *counts, time.time(), now)
+            self.activities[rank.rank_id] = Activity(
+                now, self._room[place + layout.ACTIVITY_AT : place + layout.RECORD]
+            )
+            layout.WHO.pack_into(self._room, place, rank.rank_id, rank.local_rank, rank.name.encode(errors="replace"))
+        layout.PHASE.pack_into(self._room, layout.PHASE_AT, 0, now)
+        layout.LIMIT.pack_into(self._room, layout.LIMIT_AT, self._deadline() or layout.NO_LIMIT)
+        counts = (layout.RECORD, len(self._places), spec.attempt, os.getpid())
+        layout.HEAD.pack_into(self._room, 0, layout.MAGIC, layout.LAYOUT, *counts, time.time(), now)
 
     @property
     def content(self) -> bytes:
@@ -90,43 +59,45 @@ class Board:
         """Store one fact."""
         self._stopped.observe(fact)
         if isinstance(fact, State):
-            PHASE.pack_into(self._room, PHASE_AT, PHASES.index(fact.phase), at)
+            layout.PHASE.pack_into(self._room, layout.PHASE_AT, layout.PHASES.index(fact.phase), at)
             for rank_id, place in self._places.items():
-                STOPPED.pack_into(self._room, place + STOPPED_AT, rank_id in self._stopped.rank_ids)
+                layout.STOPPED.pack_into(self._room, place + layout.STOPPED_AT, rank_id in self._stopped.rank_ids)
         elif isinstance(fact, Spawned):
-            STARTED.pack_into(self._room, self._places[fact.rank_id] + STARTED_AT, fact.pid, at)
+            layout.STARTED.pack_into(self._room, self._places[fact.rank_id] + layout.STARTED_AT, fact.pid, at)
         elif isinstance(fact, Exited):
             ending = fact.ending
-            place = self._places[fact.rank_id] + ENDED_AT
-            ENDED.pack_into(self._room, place, ending.exit_code, ending.signum, ending.core_dumped, at)
+            place = self._places[fact.rank_id] + layout.ENDED_AT
+            layout.ENDED.pack_into(self._room, place, ending.exit_code, ending.signum, ending.core_dumped, at)
         elif isinstance(fact, SignalsSent):
             self._store_signals(fact.signums, at)
         elif isinstance(fact, RankOutput):
             self.activities[fact.rank_id].lose(fact.lost)
         elif isinstance(fact, LimitChanged):
-            LIMIT.pack_into(self._room, LIMIT_AT, self._deadline() or NO_LIMIT)
+            layout.LIMIT.pack_into(self._room, layout.LIMIT_AT, self._deadline() or layout.NO_LIMIT)
 
     def store_step(self, at: float, step: int | None, steps: int | None = None, seconds: float | None = None) -> None:
         """Store the last step of the training, the number of steps and the seconds of one. None leaves a figure as is.
 
         Heartbeats give only the step, while lines of the output may give all three.
         """
-        given = step and min(step, LARGEST_STEP), steps and min(steps, LARGEST_STEP), seconds
+        given = step and min(step, layout.LARGEST_STEP), steps and min(steps, layout.LARGEST_STEP), seconds
         self._step = tuple(old if new is None else new for old, new in zip(self._step, given))
-        STEP.pack_into(self._room, STEP_AT, *self._step, at)
+        layout.STEP.pack_into(self._room, layout.STEP_AT, *self._step, at)
 
     def _store_signals(self, signums: Mapping[int, int], at: float) -> None:
         """Store the first time at which each signal was sent to each rank."""
         for rank_id, signum in signums.items():
             sent = self._sent[rank_id]
-            if signum not in sent and len(sent) < SIGNALS:
-                SENT.pack_into(self._room, self._places[rank_id] + SENT_AT + len(sent) * SENT.size, signum, at)
+            if signum not in sent and len(sent) < layout.SIGNALS:
+                layout.SENT.pack_into(
+                    self._room, self._places[rank_id] + layout.SENT_AT + len(sent) * layout.SENT.size, signum, at
+                )
                 sent.append(signum)
 
 
 def size_of(spec: JobSpec) -> int:
     """Return the bytes of the board of a job."""
-    return RANKS_AT + len(spec.processes) * RECORD
+    return layout.RANKS_AT + len(spec.processes) * layout.RECORD
 
 
 def opened(folder: str, spec: JobSpec, deadline: Callable[[], float | None]) -> Board:
@@ -142,7 +113,7 @@ def opened(folder: str, spec: JobSpec, deadline: Callable[[], float | None]) -> 
 def _room(folder: str, size: int) -> memoryview:
     if folder and memory.is_tmpfs(folder):
         with suppress(OSError, ValueError):
-            return _mapped(os.path.join(folder, NAME), size)
+            return _mapped(os.path.join(folder, layout.NAME), size)
     return memoryview(bytearray(size))
 
 

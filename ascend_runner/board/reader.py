@@ -13,7 +13,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import activity
-from ascend_runner.board import board
+from ascend_runner.board import layout
 from ascend_runner.members import LATEST
 from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.secrets import Masker
@@ -54,24 +54,24 @@ def decode(data: bytes, now: float) -> View:
         ValueError: It is not a board of this layout.
     """
     try:
-        magic, *numbers, wall, zero = board.HEAD.unpack_from(data)
-        phase, _since = board.PHASE.unpack_from(data, board.PHASE_AT)
-        (deadline,) = board.LIMIT.unpack_from(data, board.LIMIT_AT)
+        magic, *numbers, wall, zero = layout.HEAD.unpack_from(data)
+        phase, _since = layout.PHASE.unpack_from(data, layout.PHASE_AT)
+        (deadline,) = layout.LIMIT.unpack_from(data, layout.LIMIT_AT)
     except struct.error:
         raise ValueError("the board is too short") from None
-    layout, size, count, attempt, runner_pid = numbers
+    version, size, count, attempt, runner_pid = numbers
     began, start, limit = _number(wall), _number(zero), _after(deadline, zero)
-    if (magic, layout, size) != (board.MAGIC, board.LAYOUT, board.RECORD) or phase >= len(board.PHASES):
+    if (magic, version, size) != (layout.MAGIC, layout.LAYOUT, layout.RECORD) or phase >= len(layout.PHASES):
         raise ValueError("it is not a board, or that of another version")
-    if len(data) != board.RANKS_AT + count * size or began is None or start is None:
+    if len(data) != layout.RANKS_AT + count * size or began is None or start is None:
         raise ValueError("the board is damaged")
 
-    places = range(board.RANKS_AT, len(data), size)
+    places = range(layout.RANKS_AT, len(data), size)
     seconds = max(0.0, now - start)
     ranks = {rank.rank_id: rank for rank in (_rank(data[place : place + size], start, seconds) for place in places)}
-    who = (board.WHO.unpack_from(data, place) for place in places)
+    who = (layout.WHO.unpack_from(data, place) for place in places)
     return View(
-        phase=board.PHASES[phase],
+        phase=layout.PHASES[phase],
         attempt=attempt,
         runner_pid=runner_pid if runner_pid <= LARGEST_PID else 0,
         began=began,
@@ -84,7 +84,7 @@ def decode(data: bytes, now: float) -> View:
 
 
 def _step(data: bytes, began: float, start: float) -> Optional[Mapping[str, object]]:
-    step, steps, seconds, at = board.STEP.unpack_from(data, board.STEP_AT)
+    step, steps, seconds, at = layout.STEP.unpack_from(data, layout.STEP_AT)
     after = _after(at, start)
     if after is None:
         return None
@@ -92,12 +92,12 @@ def _step(data: bytes, began: float, start: float) -> Optional[Mapping[str, obje
 
 
 def _rank(data: bytes, began: float, now: float) -> RankRecord:
-    rank_id, _local_rank, name = board.WHO.unpack_from(data)
-    pid, started_at = board.STARTED.unpack_from(data, board.STARTED_AT)
+    rank_id, _local_rank, name = layout.WHO.unpack_from(data)
+    pid, started_at = layout.STARTED.unpack_from(data, layout.STARTED_AT)
     started = _after(started_at, began)
     ending, ended = _ending(data, began)
-    (stopped,) = board.STOPPED.unpack_from(data, board.STOPPED_AT)
-    output = data[board.ACTIVITY_AT :]
+    (stopped,) = layout.STOPPED.unpack_from(data, layout.STOPPED_AT)
+    output = data[layout.ACTIVITY_AT :]
     first_at, lost, cell_seconds, latest = activity.HEAD.unpack_from(output)
     last_at, size, end = activity.LATEST.unpack(latest)
     counts = struct.unpack_from(f"={activity.CELLS}Q", output, activity.HEAD.size)
@@ -123,7 +123,7 @@ def _rank(data: bytes, began: float, now: float) -> RankRecord:
 
 
 def _ending(data: bytes, began: float) -> tuple[Optional[Ending], Optional[float]]:
-    exit_code, signum, core_dumped, at = board.ENDED.unpack_from(data, board.ENDED_AT)
+    exit_code, signum, core_dumped, at = layout.ENDED.unpack_from(data, layout.ENDED_AT)
     ended = _after(at, began)
     if ended is None or not (0 <= exit_code <= LARGEST_CODE and signum <= LARGEST_SIGNAL):
         return None, None
@@ -131,8 +131,8 @@ def _ending(data: bytes, began: float) -> tuple[Optional[Ending], Optional[float
 
 
 def _signals(data: bytes, began: float) -> tuple[tuple[int, float], ...]:
-    places = range(board.SENT_AT, board.ACTIVITY_AT, board.SENT.size)
-    sent = (board.SENT.unpack_from(data, place) for place in places)
+    places = range(layout.SENT_AT, layout.ACTIVITY_AT, layout.SENT.size)
+    sent = (layout.SENT.unpack_from(data, place) for place in places)
     known = ((signum, _after(at, began)) for signum, at in sent if 0 < signum <= LARGEST_SIGNAL)
     return tuple((signum, after) for signum, after in known if after is not None)
 

@@ -10,15 +10,15 @@ from typing import Final, Optional
 import ascend_runner
 from ascend_runner.job_tool import commands
 from ascend_runner.job_tool.logs.log_lines import EVERYTHING
-from ascend_runner.job_tool.processes import rank_stacks
 from ascend_runner.platforms.node import LOCALHOST
 from ascend_runner.platforms.variables import HIGHEST_PORT
 from ascend_runner.settings import parsing
 from ascend_runner.text import is_whole_number, parse_numbers
-from ascend_runner.tool import Adder, commands_of
+from ascend_runner.tool import commands_of
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
+SHELLS: Final = ("bash", "zsh", "fish")
 JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of its processes, "
 LOG_DIR_HELP: Final = "or its log directory"
 DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
@@ -40,6 +40,9 @@ Each command has its own help with an example: ascend-job status --help
 """
 
 
+Adder = Callable[[str, str, str], ArgumentParser]  # name, summary, example
+
+
 def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     """Return the parser, and that of each command by its name; see `tool.commands_of`."""
     parser = ArgumentParser(
@@ -50,7 +53,11 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")
-    add, parsers = commands_of(parser)
+    add_to_parser, parsers = commands_of(parser)
+
+    def add(name: str, summary: str, example: str) -> ArgumentParser:
+        return add_to_parser(name, commands.named(name), summary, example)
+
     _add_viewers(add)
     _add_changers(add)
     _add_others(add)
@@ -58,19 +65,19 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
 
 
 def _add_viewers(add: Adder) -> None:
-    status = add(DEFAULT, commands.status, "show one job: its state, its ranks and the cause of a failure", "train")
+    status = add(DEFAULT, "show one job: its state, its ranks and the cause of a failure", "train")
     _add_job(status)
-    _add_job(add("top", commands.top, "show one job and its ranks live, until q is pressed", "train"))
-    listed = add("list", commands.list_jobs, "list the jobs of this machine, running and ended", "")
+    _add_job(add("top", "show one job and its ranks live, until q is pressed", "train"))
+    listed = add("list", "list the jobs of this machine, running and ended", "")
     for command in (status, listed):
         command.add_argument("--json", action="store_true", help="print JSON")
-    _add_logs(add("logs", commands.show_logs, "show the logs of the ranks of a job", "train -f -r 0,5"))
-    _add_stacks(add("stacks", commands.stacks, "show where the ranks are, and which one the others wait for", "train"))
-    events = add("events", commands.events, "show each change of the state of a job", "-f train")
+    _add_logs(add("logs", "show the logs of the ranks of a job", "train -f -r 0,5"))
+    _add_stacks(add("stacks", "show where the ranks are, and which one the others wait for", "train"))
+    events = add("events", "show each change of the state of a job", "-f train")
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
-    _add_metrics(add("metrics", commands.metrics, "print or serve the metrics of a job for Prometheus", "train"))
-    _add_report(add("report", commands.report, "write the report of a job as an HTML file", "train -o train.html"))
+    _add_metrics(add("metrics", "print or serve the metrics of a job for Prometheus", "train"))
+    _add_report(add("report", "write the report of a job as an HTML file", "train -o train.html"))
 
 
 def _add_report(command: ArgumentParser) -> None:
@@ -100,9 +107,8 @@ def _add_stacks(command: ArgumentParser) -> None:
     _add_job(command)
     _add_ranks(command)
     text = "compare the ranks for at most DURATION, until one stands out; 0 takes a single sample"
-    default = rank_stacks.COMPARED
-    help_text = f"{text} (default: {default:g}s)"
-    command.add_argument("--for", dest="seconds", metavar="DURATION", type=duration, default=default, help=help_text)
+    help_text = f"{text} (default: 10s)"
+    command.add_argument("--for", dest="seconds", metavar="DURATION", type=duration, help=help_text)
 
 
 def _add_metrics(command: ArgumentParser) -> None:
@@ -112,7 +118,7 @@ def _add_metrics(command: ArgumentParser) -> None:
     ways.add_argument("--listen", metavar="ADDRESS:PORT", type=address, help=text)
     text = "write the metrics to a file in DIR for node-exporter until the job ends"
     ways.add_argument("--textfile", metavar="DIR", help=text)
-    text = f"time between writes of --textfile (default: {commands.DEFAULT_INTERVAL:g}s)"
+    text = "time between writes of --textfile (default: 15s)"
     command.add_argument("--every", metavar="DURATION", type=interval, help=text)
 
 
@@ -121,25 +127,25 @@ def _add_ranks(command: ArgumentParser) -> None:
 
 
 def _add_changers(add: Adder) -> None:
-    _add_job(add("checkpoint", commands.checkpoint, "ask the ranks of a running job for a checkpoint", "train"))
+    _add_job(add("checkpoint", "ask the ranks of a running job for a checkpoint", "train"))
     summary = "change the time limit of a running job, without affecting its ranks"
-    limit = add("limit", commands.limit, summary, "train +12h")
+    limit = add("limit", summary, "train +12h")
     _add_job(limit)
     text = "the limit since the start of the job (72h), a change to it (+12h, -90m), or off"
     limit.add_argument("limit", metavar="LIMIT", type=time_limit, help=text)
-    _add_job(add("stop", commands.stop, "stop a job: send SIGTERM to its first process", "train"))
-    _add_job(add("release", commands.release, "release a job that is held after a failure", "train"))
+    _add_job(add("stop", "stop a job: send SIGTERM to its first process", "train"))
+    _add_job(add("release", "release a job that is held after a failure", "train"))
 
 
 def _add_others(add: Adder) -> None:
     summary = "run the commands of a file one after another; a second run skips those that have succeeded"
-    batch = add("batch", commands.batch, summary, "sweep.txt --keep-going")
+    batch = add("batch", summary, "sweep.txt --keep-going")
     text = "a file with a command on each line, preceded by its options for ascend-runner; # starts a comment"
     batch.add_argument("file", metavar="FILE", help=text)
     batch.add_argument("--keep-going", action="store_true", help="continue after a command has failed")
     summary = "print shell completions for all three programs"
-    completion = add("completion", commands.completion, summary, "bash")
-    completion.add_argument("shell", metavar="bash|zsh|fish", choices=commands.COMPLETIONS, help="the shell")
+    completion = add("completion", summary, "bash")
+    completion.add_argument("shell", metavar="|".join(SHELLS), choices=SHELLS, help="the shell")
 
 
 def _add_job(command: ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from ascend_runner import tool
 from ascend_runner.errors import SettingsError
 from ascend_runner.job_tool.arguments import DEFAULT, PROGRAM, make_parser
-from ascend_runner.job_tool.commands import RefusedError
+from ascend_runner.job_tool.commands.running import RefusedError
 from ascend_runner.job_tool.job import jobs
 from ascend_runner.job_tool.job.jobs import UnknownJobError
 from ascend_runner.settings.parsing import nearest

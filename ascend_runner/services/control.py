@@ -16,14 +16,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from queue import Empty
-from typing import Final, Optional
+from typing import TYPE_CHECKING, Final, Optional
 
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import bounded
-from ascend_runner.observations.facts import Messages
-from ascend_runner.services.requests import Requests
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
+
+if TYPE_CHECKING:
+    from ascend_runner.observations.facts import Messages
+    from ascend_runner.services.requests import Requests
 
 LISTENER: Final = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK
 LONGEST: Final = 4096  # bytes of a message

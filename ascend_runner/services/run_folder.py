@@ -16,14 +16,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import memory
-from ascend_runner.plan.job import JobSpec
 from ascend_runner.secrets import Masker
+
+if TYPE_CHECKING:
+    from ascend_runner.plan.job import JobSpec
 
 RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
 JOB_FILE: Final = "job.json"

@@ -15,7 +15,8 @@ from os.path import dirname, join
 from typing import Final
 from urllib.parse import urlsplit
 
-from ascend_runner.board.board import NAME, opened
+from ascend_runner.board.board import opened
+from ascend_runner.board.layout import NAME
 from ascend_runner.host import memory
 from ascend_runner.plan.job import JobSpec, RankSpec, Rotation
 from ascend_runner.services.run_folder import RUN_DIR_VARIABLE

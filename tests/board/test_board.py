@@ -16,7 +16,7 @@ import attrs
 import pytest
 
 from ascend_runner import activity
-from ascend_runner.board import board, reader
+from ascend_runner.board import board, layout, reader
 from ascend_runner.board.board import Board
 from ascend_runner.board.reader import View
 from ascend_runner.members import LATEST
@@ -40,7 +40,7 @@ class Shown:
         self.limit: float | None = None
         self.board = Board(lambda: self.limit, self.room)
         self.board.begin(JOB)
-        self.began: float = board.HEAD.unpack_from(self.room)[-1]
+        self.began: float = layout.HEAD.unpack_from(self.room)[-1]
 
     def observe(self, after: float, *facts: object) -> None:
         """Store facts."""
@@ -160,7 +160,7 @@ def test_more_signals_than_there_is_room_for(shown: Shown) -> None:
     for signum in range(1, 20):
         shown.observe(1.0, SignalsSent({8: signum}))
 
-    assert list(range(1, board.SIGNALS + 1)) == [signum for signum, _after in shown.view().ranks[1].signals]
+    assert list(range(1, layout.SIGNALS + 1)) == [signum for signum, _after in shown.view().ranks[1].signals]
 
 
 def test_activity_of_a_long_job(shown: Shown) -> None:
@@ -181,7 +181,7 @@ def test_board_is_a_private_file_in_memory(in_memory: Path, tmp_path: Path) -> N
     """It is complete from the start and only its owner can read it; without a tmpfs or room there is none."""
     made = board.opened(str(in_memory), JOB, lambda: None)
     made.observe(Spawned(8, 4711), 0.0)
-    file = in_memory / board.NAME
+    file = in_memory / layout.NAME
     status = file.stat()
     view = reader.decode(file.read_bytes(), 0.0)
     board.opened("", JOB, lambda: None)
@@ -219,7 +219,7 @@ def test_hostile_boards() -> None:
 def damaged(good: bytes, dice: random.Random, number: int) -> bytes:
     """Return a board with random bytes somewhere behind its head, or anywhere, or of another length."""
     data = bytearray(good)
-    first = board.PHASE_AT + board.PHASE.size if number % 4 else 0
+    first = layout.PHASE_AT + layout.PHASE.size if number % 4 else 0
     for _ in range(dice.choice([1, 8, 64])):
         noise = dice.choice([dice.randbytes(8), b"\xff" * 8, struct.pack("=d", float("nan")), b"\x1b]0;\x07\n\r\t"])
         place = dice.randrange(first, len(data) - 8)

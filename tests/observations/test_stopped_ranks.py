@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.board import board, reader
+from ascend_runner.board import board, layout, reader
 from ascend_runner.observations.facts import CheckpointEnded, Fact, RankOutput, SignalsSent
 from ascend_runner.observations.rank_record import RankState
 from ascend_runner.report.recorder import Recorder
@@ -77,9 +77,9 @@ def test_board_and_report_agree(facts: Sequence[Fact], states: str) -> None:
     last = next((fact for fact in reversed(facts) if isinstance(fact, State)), state(Phase.RUNNING))
     outputs = [RankOutput(rank_id=rank_id) for rank_id in range(3)]
     for fact in (state(Phase.STARTING), *spawned, *facts, *outputs, state(Phase.DONE, last.cause, last.stopped)):
-        shown.observe(fact, board.HEAD.unpack_from(shown.content)[-1] + 1.0)
+        shown.observe(fact, layout.HEAD.unpack_from(shown.content)[-1] + 1.0)
         recorder.observe(fact, 1.0)
-    view = reader.decode(shown.content, board.HEAD.unpack_from(shown.content)[-1] + 2.0)
+    view = reader.decode(shown.content, layout.HEAD.unpack_from(shown.content)[-1] + 2.0)
 
     assert [STATES[letter] for letter in states] == [rank.state for rank in view.ranks]
     assert [rank.state for rank in view.ranks] == [rank.state for rank in recorder.finish(pytest.fail).ranks]

@@ -12,7 +12,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner import files, report_file
-from ascend_runner.board import board, reader
+from ascend_runner.board import layout, reader
 from ascend_runner.board.reader import LARGEST_PID, View
 from ascend_runner.errors import UnreadableError
 from ascend_runner.guardian import process_tree
@@ -208,7 +208,7 @@ def _read_report(job: FoundJob) -> tuple[Members, str]:
 def read_board(job: FoundJob) -> Optional[View]:
     """Return the board of a job, or None if it is missing or cannot be read."""
     with suppress(OSError, ValueError):
-        fd = os.open(os.path.join(job.run_folder, board.NAME), files.READ_FLAGS)
+        fd = os.open(os.path.join(job.run_folder, layout.NAME), files.READ_FLAGS)
         with open(fd, "rb", buffering=0) as file:
             size = os.fstat(fd).st_size
             view = reader.decode(file.read(size) if size <= reader.LARGEST else b"", time.monotonic())

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from pkgutil import iter_modules
 
 import attrs
 
+from ascend_runner.job_tool import commands
 from ascend_runner.job_tool.job import jobs
 from ascend_runner.job_tool.live.observer import Observer
 from ascend_runner.job_tool.live.view import JobView, State
@@ -123,10 +125,10 @@ import sys
 sys.modules["textual"] = None
 from argparse import Namespace
 from ascend_runner.errors import SettingsError
-from ascend_runner.job_tool import commands
-commands.terminal.can_move_cursor = lambda environ: True
+from ascend_runner.job_tool.commands import top
+top.terminal.can_move_cursor = lambda environ: True
 try:
-    commands.top(Namespace(job=None, environ={}))
+    top.top(Namespace(job=None, environ={}))
 except SettingsError as error:
     print(error)
 """
@@ -137,7 +139,8 @@ except SettingsError as error:
 
 def test_what_else_needs_the_extra() -> None:
     """No other command loads textual or rich."""
-    script = "import sys, ascend_runner.job_tool.main; print(*sys.modules)"
+    modules = ", ".join(f"ascend_runner.job_tool.commands.{module.name}" for module in iter_modules(commands.__path__))
+    script = f"import sys, ascend_runner.job_tool.main, {modules}; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
 
     assert set() == {"textual", "rich"} & {*shown.stdout.split()}

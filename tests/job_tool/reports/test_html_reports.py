@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner import report_file
-from ascend_runner.board import board
+from ascend_runner.board import layout
 from ascend_runner.job_tool.job import jobs
 from tests.helpers.program import Program
 from tests.helpers.waiting import LIMIT, wait_until
@@ -116,7 +116,7 @@ def test_last_sign_of_life(start: Start, tool: Tool, program: Program, has_board
     for path in logs:
         os.utime(path, (began, began + 5000))
     if not has_board:
-        os.remove(f"{job.run_folder}/{board.NAME}")
+        os.remove(f"{job.run_folder}/{layout.NAME}")
     assert 0 == tool("report", "job")[0]
     page = (program.log_dir / "job-report.html").read_text()
 
