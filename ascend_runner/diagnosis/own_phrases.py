@@ -180,7 +180,7 @@ root NumPy is too new = a package needs an older version of NumPy
     was removed in the NumPy \d|module 'numpy' has no attribute '(?:bool|int|float|complex|object|str)\d?'
 root extension not built = a native extension cannot be built: see the first error of the compiler
     \.(?:c|cc|cpp|cu|cxx|h|hpp|cuh|asc)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal )?error:
-root no kernel = no kernel of an operator for this chip: check that CANN's kernels are installed, and their version
+root no kernel = an operator has no kernel for this chip: check the installation and the version of CANN's kernels
     does not has any binary|Parse dynamic kernel config fail|Cannot parse json for config file
 root not in this CANN = this version of CANN lacks an operator or function: check the versions of CANN and torch_npu
     not in libopapi\.so|Failed to find function \w+
@@ -232,7 +232,7 @@ root no such network interface = no such network interface: check GLOO_SOCKET_IF
 root listen on ip = port of HCCL already in use: a leftover process, or two jobs on one server
     listen on ip\[[^\]]+\].{0,20} port\[\d+\] fail
 # torch cuda/__init__.py, distributed_c10d.py and c10 Device.cpp; torch OperatorEntry.cpp (PrivateUse1 is the NPU)
-root torch without CUDA = this torch has no CUDA: use npu and hccl, or import torch_npu.contrib.transfer_to_npu
+root torch without CUDA = torch was built without CUDA: use npu and hccl, or import torch_npu.contrib.transfer_to_npu
     Torch not compiled with CUDA enabled|have NCCL built in|Found no NVIDIA driver
 root torch_npu is not imported = import torch_npu is missing: it must precede the first use of npu or hccl
     module 'torch' has no attribute 'npu'|Invalid backend: 'hccl'|at start of device string: npu
