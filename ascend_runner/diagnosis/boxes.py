@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-BOX_LIMIT: Final = 400  # lines
+BOX_LIMIT: Final = 2000  # lines: a frame may have a hundred local variables
 _TOP: Final = re.compile(r"[╭┌+][─━-]+ Traceback \(most recent call last\) [─━-]+[╮┐+]?\s*$")
 _BOTTOM: Final = re.compile(r"[╰└+][─━-]{20,}[╯┘+]?\s*$")
 _SIDE: Final = re.compile(r"[│|] ?(.*?)\s*[│|]?\s*$")
 _FRAME: Final = re.compile(r"(?P<file>\S.*?):(?P<line>\d+) in (?P<name>.+)$|in (?P<name2>\S+):(?P<line2>\d+)$")
+_INNER_BOX: Final = re.compile(r"[╭┌│╰└]|\+-|\| ")  # of local variables, which typer shows
 _MARKED: Final = re.compile(r"\s*[❱>] ?\d+ [│|]?(.*)")
 
 
@@ -50,6 +51,8 @@ def _frames(box: Sequence[str]) -> list[str]:
     for line in box:
         side = _SIDE.match(line)
         inner = side[1] if side else ""
+        if _INNER_BOX.match(inner):
+            continue
         marked = _MARKED.match(inner)
         if marked:
             found.append(f"    {re.sub('│   ?', '    ', marked[1]).strip()}")

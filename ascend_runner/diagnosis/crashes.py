@@ -220,8 +220,9 @@ _HINT: Final = re.compile(
     r"Fatal Python error|terminate called|\*\*\*|\[F\d{4}|Check failed|p(?:anic|ure virtual)|Exception in thread"
     r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Seg(?:mentation|fault enc)"
     r"|Bus error|Killed|Aborted|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots"
-    r"|command not found|FatalError|detected by the|Worker exit type|function error: |Unhandled exception|has lost comm"
-    r"|HYDRA_FULL_ERROR|was unable to |unbound var|Permission denied|cannot exec|No such file or dir|yntax error"
+    r"|command not found|FatalError|detected by the|Worker exit type|function error: |call acl|Unhandled exception"
+    r"|has lost comm|HYDRA_FULL_ERROR|was unable to |unbound var|Permission denied|cannot exec|No such file or dir"
+    r"|yntax error"
 )
 _SHELL: Final = r"(?:\S+: line \d+|(?:\S*/)?(?:ba|da)?sh(?:: \d+)?|(?:\S*/)?env)"
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
@@ -273,7 +274,10 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
             _block,
         ),
         (r"^Set the environment variable HYDRA_FULL_ERROR=1", _hydra),
-        (r"\[E\d{3,4} [\d:.]+ \S+\] (?P<text>.*\b(?:NPU|HCCL|OPS) function error: .+)", _line),  # of torch_npu
+        (
+            r"\[E(?:\d{3,4} [\d:.]+)? \S+\] (?P<text>.*\b(?:(?:NPU|HCCL|OPS) function error: |call acl\w+ failed).+)",
+            _block,  # of torch_npu
+        ),
         (r"MPI_ABORT was invoked on rank \d+.*", _line),
     )
 )

@@ -31,6 +31,16 @@ def test_box_is_read_like_a_traceback() -> None:
     assert '    raise ValueError("no data")' in found.lines
 
 
+def test_boxes_of_local_variables() -> None:
+    """The local variables that typer draws below each frame are no frames, whatever they contain."""
+    inner = ["│ ╭─── locals ───╮ │", "│ │ at = '/a.py:12 in x' │ │", "│ ╰──────────────╯ │"]
+    lines = BOX.splitlines()
+    (found,) = find_all(unboxed([*lines[:6], *inner, *lines[6:-3], *inner, *lines[-3:]]))
+
+    assert ("ValueError: no data", "terminal.py:7 in main") == (found.exception, found.place)
+    assert 2 == sum('File "' in line for line in found.lines)
+
+
 def test_tag_before_a_box() -> None:
     """A tag before every line, such as a log record's, changes nothing."""
     (found,) = find_all(unboxed([f"2026-01-02 03:04:05 | ERROR | stderr | {line}" for line in BOX.splitlines()]))

@@ -153,6 +153,10 @@ def last(text: str) -> Traceback:
             "[E608 07:07:47.727239970 x.ts:4] query: NPU function error: call aclnnAdd failed, error code is 507018",
         ),
         (
+            "call aclnnSort failed, detail:EZ9999: Inner Error!",
+            "[E OpParamMaker.cpp:9] call aclnnSort failed, detail:EZ9999: Inner Error!\nEZ9999: no such kernel",
+        ),
+        (
             "adam.cpp:1:9: fatal error: omp.h: No such file",
             "adam.cpp:1:9: fatal error: omp.h: No such file\na.cpp:5:1: error: expected ';'\nninja: build stopped",
         ),
