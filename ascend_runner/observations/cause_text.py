@@ -9,6 +9,7 @@ from typing import Final
 from ascend_runner.members import Members
 
 CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
+CAUSED: Final = " caused the failure: "
 _CODE: Final = r"E[A-Z0-9]\d{4}|[1-5]\d{5}|(?:HCCL|driver) \d+"
 _ROOT: Final = "usually the root cause"  # of a phrase, whose meaning says so
 
@@ -24,10 +25,17 @@ def doubt_of(cause: Members, ranks: int) -> str:
     return doubt(cause.text("certainty"), is_alone=ranks == 1 and not cause.wholes("candidates"))
 
 
+def with_doubt(sentence: str, note: str) -> str:
+    """Add a note on the certainty to the sentence about a cause, which may already say that it is the cause."""
+    if note == f" ({CERTAINTY['likely']})" and CAUSED in sentence:
+        return sentence.replace(CAUSED, " caused the failure (likely): ", 1)
+    return f"{sentence}{note}"
+
+
 def of_attempt(attempt: Members) -> str:
     """Return why an attempt failed, with the same note, or "" if it did not; `attempt` is its record in a report."""
     cause, ranks = attempt.child("cause"), len(attempt.child("log_starts").members)
-    return f"{cause.text('sentence')}{doubt_of(cause, ranks)}" if cause.text("sentence") else ""
+    return with_doubt(cause.text("sentence"), doubt_of(cause, ranks)) if cause.text("sentence") else ""
 
 
 def explained(code: str, kind: str, meaning: str) -> tuple[str, str]:

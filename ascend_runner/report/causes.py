@@ -74,7 +74,7 @@ def sentence(outcome: Outcome) -> str:
     cause, root = outcome.cause, outcome.root
     if root and root.summary not in str(cause):
         if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
-            return f"rank {root.rank_id} caused the failure: {root.summary}"
+            return f"rank {root.rank_id}{cause_text.CAUSED}{root.summary}"
         return f"{cause} ({root.summary})"
     likely = "".join(of_hang(outcome, ", likely because of ", "; the cause may be "))
     return "; ".join([f"{cause}{likely}", *checkpoint.failed(outcome.unsaved)]) if cause else ""
@@ -82,7 +82,7 @@ def sentence(outcome: Outcome) -> str:
 
 def sentence_with_doubt(outcome: Outcome) -> str:
     """Return the sentence on why the job failed, with a note on the certainty."""
-    return f"{sentence(outcome)}{doubt(outcome)}"
+    return cause_text.with_doubt(sentence(outcome), doubt(outcome))
 
 
 def of_hang(outcome: Outcome, likely: str, possible: str) -> list[str]:

@@ -27,6 +27,7 @@ from ascend_runner.job_tool.live.view import JobView, RankView, judged
 from ascend_runner.job_tool.logs import log_files
 from ascend_runner.job_tool.processes.process_meter import Usage
 from ascend_runner.job_tool.status import screens
+from ascend_runner.observations import cause_text
 from ascend_runner.secrets import Masker
 from ascend_runner.text import counted
 from ascend_runner.training import steps
@@ -92,7 +93,7 @@ class Observer:
             ranks=ranks,
             now=now,
             place=self._place(),
-            cause=f"{worst.seen.cause}{worst.seen.doubt}",
+            cause=cause_text.with_doubt(worst.seen.cause, worst.seen.doubt),
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),
             has_npus=self._has_npus,

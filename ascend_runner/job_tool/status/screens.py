@@ -152,7 +152,7 @@ def _cause(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Describe why a job failed, with the certainty, as its last screen did."""
     cause, ranks = snapshot.report.child("cause"), snapshot.report.children("ranks")
     candidates = cause.wholes("candidates")
-    yield "cause", f"{snapshot.cause}{snapshot.doubt}"
+    yield "cause", cause_text.with_doubt(snapshot.cause, snapshot.doubt)
     yield "candidates", rank_list(candidates) if len(candidates) > 1 or cause.text("certainty") == "likely" else ""
     for rank in ranks:
         if rank.whole("rank_id") == cause.whole("rank_id") is not None:
@@ -222,7 +222,8 @@ def _attempts(snapshot: Snapshot) -> str:
     if attempt is None or not (attempt or is_restarting):
         return ""
     failed = [why for why in map(cause_text.of_attempt, ended) if why]
-    whole = f"{snapshot.cause}{snapshot.doubt}"  # of a job that was ended later, it has that of the attempt
+    # That of a job that was ended later has that of the attempt.
+    whole = cause_text.with_doubt(snapshot.cause, snapshot.doubt)
     last = f"; the previous attempt failed: {failed[-1]}" if failed and not whole.endswith(failed[-1]) else ""
     return f"{attempt + 1:.0f}{_next_attempt(ended[-1]) if is_restarting and ended else ''}{last}"
 
