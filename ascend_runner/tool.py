@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from io import TextIOWrapper
 from typing import Final, TextIO
 
 from ascend_runner.errors import AscendRunnerError, OutputError, SettingsError, reason
 from ascend_runner.secrets import Masker
+from ascend_runner.settings import parsing
 from ascend_runner.settings.parsing import did_you_mean
 from ascend_runner.text import printable
 
@@ -110,6 +111,18 @@ def parse(parser: ArgumentParser, parsers: Mapping[str, ArgumentParser], words: 
         near = did_you_mean(unknown[0], re.findall(r"--[a-z-]+", parsers[name].format_help()))
         raise SettingsError(f"{kind} {unknown[0]!r}{near}; see {parser.prog} {name} --help")
     return options
+
+
+def duration(text: str, parse: Callable[[str], float] = parsing.seconds) -> float:
+    """Return an argument that is a duration, in seconds.
+
+    Raises:
+        ArgumentTypeError: `parse` rejects it.
+    """
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"invalid value {text!r}: expected {error}") from None
 
 
 def write_text(text: str) -> None:

@@ -14,7 +14,7 @@ from ascend_runner.platforms.node import LOCALHOST
 from ascend_runner.platforms.variables import HIGHEST_PORT
 from ascend_runner.settings import parsing
 from ascend_runner.text import is_whole_number, parse_numbers
-from ascend_runner.tool import commands_of
+from ascend_runner.tool import commands_of, duration
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
@@ -169,21 +169,9 @@ def line_count(text: str) -> int:
     raise ArgumentTypeError(f"invalid value {text!r}: expected a number of lines or {parsing.ALL}")
 
 
-def duration(text: str) -> float:
-    """Return a duration in seconds."""
-    return _seconds(text, parsing.seconds)
-
-
 def interval(text: str) -> float:
     """Return a duration in seconds that is not zero."""
-    return _seconds(text, parsing.positive_seconds)
-
-
-def _seconds(text: str, parse: Callable[[str], float]) -> float:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"invalid value {text!r}: expected {error}") from None
+    return duration(text, parsing.positive_seconds)
 
 
 def address(text: str) -> tuple[str, int]:

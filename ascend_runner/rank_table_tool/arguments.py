@@ -15,8 +15,7 @@ from ascend_runner.rank_table.source import TIMEOUT
 from ascend_runner.rank_table_tool import commands
 from ascend_runner.rank_table_tool.files import PROGRAM, STANDARD
 from ascend_runner.rank_table_tool.generate import parse_devices
-from ascend_runner.settings import parsing
-from ascend_runner.tool import Adder, commands_of
+from ascend_runner.tool import Adder, commands_of, duration
 
 FILE_HELP: Final = "a rank table in any dialect, a directory with jobstart_hccl.json, or - for standard input"
 DEVICES_HELP: Final = "physical device ids, such as 0-7 or 0,2,4-6"
@@ -54,7 +53,7 @@ def _add_readers(add: Adder) -> None:
     text = "a rank table or its directory, which need not exist yet"
     wait.add_argument("file", type=place, metavar="FILE", help=text)
     text = "how long to wait (default: %(default)g, the same as HCCL)"
-    wait.add_argument("--timeout", type=seconds, default=TIMEOUT, metavar="DURATION", help=text)
+    wait.add_argument("--timeout", type=duration, default=TIMEOUT, metavar="DURATION", help=text)
 
     summary = "list by rank the differences for which HCCL would report EI0005; exit with 1 if there are any"
     diff = add("diff", commands.diff, summary, "node-0.json node-1.json")
@@ -152,11 +151,3 @@ def devices(text: str) -> tuple[int, ...]:
         return parse_devices(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
-
-
-def seconds(text: str) -> float:
-    """Return a duration in seconds."""
-    try:
-        return parsing.seconds(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"invalid value {text!r}: expected {error}") from None
