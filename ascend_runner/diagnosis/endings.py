@@ -111,7 +111,7 @@ _ABORTS: Final = tuple(
     (re.compile(pattern), f"native code gave up and aborted: {reason}")
     for pattern, reason in (
         (
-            r"^\w+\(\): |double free|corrupted |smashing|overflow detected",
+            r"^\w+\(\): |double free|corrupted (?:size|double)|smashing|overflow detected",
             "a corrupted heap or stack",
         ),
         (r"Assertion|Check failed", "a failed assertion"),

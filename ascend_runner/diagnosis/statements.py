@@ -14,7 +14,6 @@ from ascend_runner.diagnosis.tracebacks import Traceback
 from ascend_runner.text import LAST_LINES
 
 FAR: Final = 200  # lines between two errors that belong together: other ranks of a launcher write in between
-SHORTLY: Final = 10  # lines between an error and the interrupt that it raises
 LAST_WORDS: Final = 4  # last lines in which the same may explain the end of a rank that was stopped
 EPILOGUE_LINES: Final = 400  # lines after an error that libraries may print on the way out
 CLUSTER: Final = 40  # last lines in which an ERROR record may explain an end without any other sign
@@ -36,7 +35,8 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
         told = told if late and all(map(passes_on, late)) else late
     together = _last_together(told)
     own = [error for error in together if not passes_on(error)]
-    if len(own) > 1 and own[-1].exception.startswith("KeyboardInterrupt") and own[-1].start - own[-2].end < SHORTLY:
+    is_interrupted = bool(own) and own[-1].exception.startswith("KeyboardInterrupt")
+    if is_interrupted and any(error.exception.startswith("OpenBLAS ") for error in own[-2:]):
         own.pop()  # OpenBLAS raises SIGINT where it cannot start its threads (driver/others/blas_server.c)
     roots = [error for error in own if _kind(error) is Kind.ROOT]
     if own and own[-1] not in roots and roots:

@@ -52,7 +52,7 @@ def chosen(*parts: list[str], is_late: bool = False) -> str:
             [NAN, STEPS, LOST],
         ),  # it survived the first
         (*THREADS, [THREADS, INTERRUPT]),  # which OpenBLAS has raised
-        ("KeyboardInterrupt", [NAN, STEPS[:30], INTERRUPT]),
+        ("KeyboardInterrupt", [NAN, INTERRUPT]),
         ("free(): invalid pointer", [NAN, ["free(): invalid pointer"]]),
         ("subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGSEGV: 11>.", [LOST, KILLED]),
         ("ValueError: loss is nan", [LOST, NAN, KILLED]),
