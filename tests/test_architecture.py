@@ -16,6 +16,7 @@ import pytest
 
 from tests.helpers.package_source import MODULES, PACKAGE, Module, circles
 from tests.helpers.surroundings import CLEAN
+from tests.helpers.waiting import LIMIT
 
 # Imports go down only. "" is `ascend_runner/__init__.py`: the public names, of which the package itself reads only
 # `__version__`, in its entrances.
@@ -320,7 +321,7 @@ def _is_condition_on_the_start(node: ast.stmt) -> bool:
     return test in {"TYPE_CHECKING", "not TYPE_CHECKING"} or test.startswith("__name__ == '__main__'")
 
 
-def test_importing_leaves_no_trace() -> None:
+def test_importing_leaves_no_trace(tmp_path: Path) -> None:
     """Importing the modules (but `__main__`) opens no file, starts no thread, and changes no signal or variable."""
     script = """
 import importlib, os, signal, sys, threading
@@ -335,8 +336,9 @@ for name in sys.argv[1:]:
 print(before == trace() or (before, trace()))
 """
     names = [f"ascend_runner.{module.name}".rstrip(".") for module in MODULES if module.name != "__main__"]
-    command = [sys.executable, "-B", "-c", script, *names]
-    shown = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=30).stdout
+    command = [sys.executable, "-B", "-c", f"import sys; sys.path.append({str(PACKAGE.parent)!r})\n{script}", *names]
+    # An empty directory: beside the package, other tests write files meanwhile.
+    shown = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, check=True, timeout=LIMIT).stdout
 
     assert b"True\n" == shown
 
@@ -345,7 +347,7 @@ def test_jobs_start_without_what_only_others_need() -> None:
     """A job that succeeds pays neither for a diagnosis nor for `--check` nor for modules of one of their functions."""
     rare = "check evidence diagnosis report.investigation services.step_reader training.steps board.reader".split()
     script = "import sys, ascend_runner.cli; print(*sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=30)
+    shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
     loaded = shown.stdout.split()
 
     assert [] == [name for name in loaded if name == "psutil" or name.removeprefix("ascend_runner.") in rare]
@@ -399,7 +401,7 @@ main()
     options = ["--nproc-per-node", "1", "--log-dir", str(folder / "log"), "--workdir", "inherit"]
     # Without site: a .pth file of this environment may import anything.
     command = [sys.executable, "-S", "-c", script, *options, "true"]
-    ended = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=LIMIT)
     if not seen.exists():
         pytest.fail(f"the program did not fork: {ended.stderr}")
     return set(ast.literal_eval(seen.read_text()))

@@ -146,8 +146,8 @@ def test_ranks_that_are_told_to_stop_do_not_hang(program: Program) -> None:
 
 def test_output_keeps_a_job_from_hanging(program: Program) -> None:
     """Output of any rank keeps the job from counting as hung."""
-    script = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done"
-    run = program.start("--nproc-per-node", "1", "--hang-timeout", "1", "sh", "-c", script)
+    script = "for i in $(seq 12); do echo $i; sleep 0.3; done"
+    run = program.start("--nproc-per-node", "1", "--hang-timeout", "3", "sh", "-c", script)
 
     assert run.finish() == 0
 

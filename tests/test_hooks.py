@@ -179,8 +179,8 @@ def test_hook_for_a_checkpoint(program: Program) -> None:
     run.wait_for("ready", times=2)
     run.send(signal.SIGUSR1)
     program.shell("while ! [ -e up ]; do sleep 0.01; done")
+    wait_until(lambda: program.report()["last_checkpoint"] and program.report()["state"] == "running")
     last = program.report()["last_checkpoint"]
-    assert "running" == program.report()["state"]
     run.send(signal.SIGUSR1)
     run.wait_for("by ranks 0, 1 in ", times=2)
     program.shell("touch down; while ! [ 2 = $(wc -l < saved) ]; do sleep 0.01; done")
@@ -212,7 +212,7 @@ def test_hook_for_a_checkpoint_fails_or_leaves_processes(program: Program) -> No
     run.wait_for("WARNING hook checkpoint failed: exit status 3 (no room); see ")
     pid = int((program.folder / "left").read_text())
     wait_until(lambda: is_gone(pid))
-    assert "running" == program.report()["state"]
+    wait_until(lambda: program.report()["state"] == "running")
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()

@@ -13,7 +13,7 @@ import pytest
 from ascend_runner.guardian import process_tree
 from tests.helpers import disk
 from tests.helpers.program import Program, Run
-from tests.helpers.waiting import is_pending, wait_until
+from tests.helpers.waiting import LIMIT, is_gone, is_pending, wait_until
 
 TABLE = Path(__file__).parents[1] / "fixtures" / "valid" / "group_list_8_devices.json"
 MODULE = (sys.executable, "-I", "-m", "ascend_runner")  # -I: Python itself would look into the working directory
@@ -74,7 +74,7 @@ def test_second_signal_ends_a_start_that_hangs(
     wait_until(lambda: not is_pending(run.popen.pid, signal.SIGTERM))
     run.send(signal.SIGINT)  # not SIGTERM, which would be a copy of the first one so soon
 
-    assert 143 == run.finish()
+    assert 143 == status(run, hung)
 
 
 def test_disk_that_hangs_stops_no_job(program: Program, hung: disk.Disk) -> None:
@@ -86,9 +86,19 @@ def test_disk_that_hangs_stops_no_job(program: Program, hung: disk.Disk) -> None
     hung.strike("HANG")
     (program.folder / "go").touch()
 
-    assert 7 == run.finish()
+    assert 7 == status(run, hung)
     assert "ERROR rank " in run.screen
     assert re.search(r"WARNING events missing from '.*/log/job-events.jsonl': \d+ of \d+\n", run.screen)
+
+
+def status(run: Run, hung: disk.Disk) -> int:
+    """Return the status of the guardian, once the runner has ended too: only the disk's end ends each call on it."""
+    pids = [found.pid for found in process_tree.descendants(run.popen.pid)]
+    found = run.popen.wait(LIMIT)
+    hung.unmount()
+    wait_until(lambda: all(map(is_gone, pids)))
+    run.finish()
+    return found
 
 
 def is_hanging(run: Run) -> bool:

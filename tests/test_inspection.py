@@ -149,7 +149,7 @@ def test_no_inspection_without_npus(program: Program) -> None:
 
     run = start(program, "--inspect", "warn")
     run.wait_for(FOUND)
-    assert 2 == len(process_tree.children(run.runner_pid))
+    wait_until(lambda: len(process_tree.children(run.runner_pid)) == 2)
     run.send(signal.SIGTERM)
     assert 143 == run.finish()
     assert "killed processes" not in run.screen
@@ -162,7 +162,7 @@ def test_held_job_is_not_inspected(program: Program) -> None:
     go(program)
     run.wait_for("release with")
 
-    assert [] == process_tree.children(run.runner_pid)
+    wait_until(lambda: not process_tree.children(run.runner_pid))
     run.send(signal.SIGTERM)
     assert 7 == run.finish()
 
@@ -172,8 +172,8 @@ def test_inspection_ends_with_a_killed_runner(program: Program, *, with_guardian
     """The process that inspects the node ends after SIGKILL to the runner, with or without its guardian."""
     run = start(program, "--inspect", "warn", "--inspect-interval", "3600")
     run.wait_for(FOUND)
+    wait_until(lambda: len(process_tree.children(run.runner_pid)) == 2)
     runner, children = run.runner_pid, process_tree.children(run.runner_pid)
-    assert 2 == len(children)
     if with_guardian:
         run.send(signal.SIGKILL)
     os.kill(runner, signal.SIGKILL)

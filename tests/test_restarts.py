@@ -319,7 +319,7 @@ def test_other_signals_do_not_end_the_delay(program: Program) -> None:
 
 def test_stop_signal_during_the_teardown(program: Program) -> None:
     """A signal while the other ranks of a failed attempt are being stopped prevents the next attempt."""
-    run = start(program, FAIL_BESIDE_A_DEAF_RANK, "--grace", "2")
+    run = start(program, FAIL_BESIDE_A_DEAF_RANK, "--grace", "60")
     run.wait_for("stopping the other rank")
     run.send(signal.SIGTERM)
 

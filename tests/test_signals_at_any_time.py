@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM
 
 import pytest
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from tests.helpers.program import WORKERS, Program, Run
 from tests.helpers.waiting import is_pending, wait_until
 
@@ -52,8 +50,8 @@ def test_runner_that_hangs_at_a_disk(program: Program) -> None:
     """While the runner can take note of nothing, the second signal ends it: the guardian kills it."""
     run = start_held(program, "ascend_runner.cli", "/bin/sleep", "1000")
     run.send(SIGTERM)
-    time.sleep(2 * ONE_SIGNAL)
-    run.send(SIGTERM)
+    wait_until(lambda: is_pending(run.runner_pid, SIGTERM))
+    run.send(SIGINT)
 
     assert 143 == run.finish()
 
@@ -70,8 +68,8 @@ def test_second_signal_while_stacks_are_collected(program: Program) -> None:
     run = program.run(command, {"MA_VJ_NAME": "job", "PYTHONPATH": os.pathsep.join(sys.path)})
     wait_until(spied.exists)
     run.send(SIGTERM)
-    time.sleep(2 * ONE_SIGNAL)
-    run.send(SIGTERM)
+    wait_until(lambda: not is_pending(run.popen.pid, SIGTERM))
+    run.send(SIGINT)
 
     assert 124 == run.finish()
     assert "the runner did not respond" not in run.screen

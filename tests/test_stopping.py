@@ -12,7 +12,7 @@ from signal import SIGINT, SIGTERM, SIGUSR1, SIGUSR2
 import pytest
 
 from ascend_runner.guardian import process_tree
-from tests.helpers.program import Program, Run
+from tests.helpers.program import PATIENT, Program, Run
 
 # Saves for 3.9 of the 8 seconds of grace: all steps of the back-off (0.5, 1.6 and 3.7 s) fall into it, and a machine
 # that is slow has as much time again.
@@ -129,9 +129,10 @@ def test_daemon_of_its_own_session_has_the_grace(program: Program) -> None:
 
 def test_signal_to_guardian_and_runner_alike(program: Program) -> None:
     """pkill(1), systemd and Slurm signal all processes of ours, also those of a runner under a runner: one request."""
-    inner = (program.python, "-m", "ascend_runner", "--nproc-per-node", "1", "--nnodes", "1", "--no-prefix", *GRACE)
-    logs = ("--log-dir", str(program.folder / "inner"))
-    run = start(program, *inner, "--grace", "60", *logs, program.python, "-c", SAVES + WAITS, options=("--grace", "60"))
+    options = ("--nproc-per-node", "1", "--grace", "60")
+    inner = (program.python, str(PATIENT), "--nnodes", "1", "--no-prefix", "--log-dir", str(program.folder / "inner"))
+    run = program.start_patient(*options, *inner, *options, program.python, "-c", SAVES + WAITS)
+    run.wait_for("ready")
     ours = [run.popen.pid]
     while below := process_tree.children(ours[-1]):
         ours += below
@@ -215,11 +216,11 @@ def test_end_of_the_grace_is_announced(program: Program) -> None:
     script = '[ $RANK = 0 ] || trap "" TERM; touch ready$RANK; while :; do sleep 0.01; done'
     fails = "until [ -e ready0 ] && [ -e ready1 ]; do sleep 0.01; done; exit 7"
     run = program.start(
-        "--nproc-per-node", "3", "--grace", "1", "sh", "-c", f"[ $RANK = 2 ] && {{ {fails}; }}; {script}"
+        "--nproc-per-node", "3", "--grace", "3", "sh", "-c", f"[ $RANK = 2 ] && {{ {fails}; }}; {script}"
     )
 
     assert 7 == run.finish()
-    assert 1 == run.screen.count("INFO grace period of 1 s is over; killing rank 1\n")
+    assert 1 == run.screen.count("INFO grace period of 3 s is over; killing rank 1\n")
 
 
 def test_ctrl_c_after_a_failure(program: Program) -> None:

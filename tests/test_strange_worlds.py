@@ -27,7 +27,7 @@ def test_wall_clock_set_back_and_forth(program: Program) -> None:
 
     assert ended.returncode == 3
     report = program.report()
-    assert 0.5 <= report["seconds"] < 20
+    assert 0.5 <= report["seconds"] < 3600
     assert all(0 <= rank["seconds"] <= report["seconds"] for rank in report["ranks"])
     assert report["started_at"][:10] == report["ended_at"][:10]
     assert report["started_at"] <= report["ranks"][1]["started_at"] <= report["ranks"][1]["ended_at"]

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from ascend_runner.guardian import process_tree
-from tests.helpers.program import Program
+from tests.helpers.program import ACTOR, Program
 
 
 def test_every_rank_exits_0(program: Program) -> None:
@@ -112,7 +112,7 @@ def test_ignored_sigterm_ends_in_sigkill_after_the_grace(program: Program) -> No
 
 def test_nobody_is_asked_twice(program: Program) -> None:
     """SIGTERM goes out once, however long the grace is, and SIGKILL at its end."""
-    run = program.act(1, "note=TERM", "say=ready", "sleep", options=("--grace", "1"))
+    run = program.act(1, "note=TERM", "say=ready", "sleep", options=("--grace", "3"))
     run.wait_for("ready")
     run.send(signal.SIGTERM)
 
@@ -222,7 +222,7 @@ def test_nohup_is_respected(program: Program) -> None:
 
 def test_double_signal_of_one_sender_is_one_intention(program: Program) -> None:
     """timeout(1) signals its child and its group; the ranks still have their grace."""
-    run = program.act(1, "note=TERM", "say=ready", "sleep", options=("--grace", "1.5"))
+    run = program.start_patient("--nproc-per-node", "1", "--grace", "3", *ACTOR, "note=TERM", "say=ready", "sleep")
     run.wait_for("ready")
     os.kill(run.popen.pid, signal.SIGTERM)
     os.kill(run.popen.pid, signal.SIGTERM)

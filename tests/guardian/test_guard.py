@@ -18,7 +18,7 @@ from ascend_runner.guardian.runner import ANSWER_LIMIT
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from tests.helpers.program import WORKERS
 from tests.helpers.surroundings import CLEAN
-from tests.helpers.waiting import LIMIT, is_gone, wait_until
+from tests.helpers.waiting import LIMIT, is_gone, is_pending, wait_until
 
 GUARDED = [sys.executable, str(WORKERS / "guarded.py")]
 
@@ -44,6 +44,13 @@ def running(*command: str) -> Iterator[subprocess.Popen[str]]:
         popen.kill()
         popen.wait()
         popen.stdout.close()
+
+
+def forward(popen: subprocess.Popen[str], signum: int) -> None:
+    """Send a signal, and wait until the guardian has forwarded it to its runner, where all signals are blocked."""
+    (runner,) = process_tree.children(popen.pid)
+    popen.send_signal(signum)
+    wait_until(lambda: is_pending(runner, signum))
 
 
 def read_line(popen: subprocess.Popen[str]) -> str:
@@ -213,7 +220,7 @@ def test_ignored_signal_is_not_forwarded(signum: signal.Signals) -> None:
 
 def test_copies_of_a_signal_are_one() -> None:
     """pkill(1) and systemd signal guardian and runner, timeout(1) its child and the group: one request each."""
-    with running(*GUARDED, "signals") as popen:
+    with running(*GUARDED, "copies") as popen:
         (runner,) = process_tree.children(popen.pid)
         for pid in (runner, popen.pid, popen.pid):
             os.kill(pid, signal.SIGTERM)
@@ -263,8 +270,7 @@ def test_runner_ends_when_the_guardian_is_killed() -> None:
 def test_runner_that_hangs_ends_with_the_second_signal() -> None:
     """A runner that takes no note of signals, as with its main thread at a hung disk, is killed: 128 + the first."""
     with running(*GUARDED, "hang") as popen:
-        popen.send_signal(signal.SIGTERM)
-        time.sleep(2 * ONE_SIGNAL)
+        forward(popen, signal.SIGTERM)
         popen.send_signal(signal.SIGINT)
 
         assert 143 == popen.wait(LIMIT)
@@ -273,11 +279,10 @@ def test_runner_that_hangs_ends_with_the_second_signal() -> None:
 def test_guardian_that_is_stopped_while_it_waits_for_an_answer() -> None:
     """A wait that ended while the guardian was stopped is noticed when it is continued."""
     with running(*GUARDED, "hang") as popen:
-        popen.send_signal(signal.SIGTERM)
-        time.sleep(2 * ONE_SIGNAL)
-        popen.send_signal(signal.SIGINT)
+        forward(popen, signal.SIGTERM)
+        forward(popen, signal.SIGINT)
         popen.send_signal(signal.SIGSTOP)
-        time.sleep(2 * ANSWER_LIMIT)
+        time.sleep(2 * ANSWER_LIMIT)  # the rule is one of time
         popen.send_signal(signal.SIGCONT)
 
         assert 143 == popen.wait(LIMIT)
@@ -286,8 +291,8 @@ def test_guardian_that_is_stopped_while_it_waits_for_an_answer() -> None:
 def test_first_signal_needs_no_answer() -> None:
     """A runner that hangs is not killed by the first signal: it may be about to save something."""
     with running(*GUARDED, "hang") as popen:
-        popen.send_signal(signal.SIGTERM)
-        time.sleep(2 * ANSWER_LIMIT)
+        forward(popen, signal.SIGTERM)
+        time.sleep(2 * ANSWER_LIMIT)  # the rule is one of time
         assert popen.poll() is None
         popen.send_signal(signal.SIGINT)
 
@@ -330,10 +335,9 @@ os.kill(child, signal.SIGKILL)
 def test_busy_runner_is_not_killed(tmp_path: Path) -> None:
     """A runner that is running, on a slow machine, has more time for an answer than one that hangs."""
     with running(*GUARDED, f"busy={tmp_path}/go") as popen:
-        popen.send_signal(signal.SIGTERM)
-        time.sleep(2 * ONE_SIGNAL)
-        popen.send_signal(signal.SIGINT)
-        time.sleep(2 * ANSWER_LIMIT)
+        forward(popen, signal.SIGTERM)
+        forward(popen, signal.SIGINT)
+        time.sleep(2 * ANSWER_LIMIT)  # the rule is one of time
         (tmp_path / "go").touch()
 
         assert 0 == popen.wait(LIMIT)

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from ascend_runner.guardian import process_tree
 from tests.helpers.waiting import wait_until
 
 
@@ -56,6 +57,13 @@ class Disk:
             self.mount()
         elif self._server and self._server.poll() is None:
             self._server.send_signal({"HANG": signal.SIGSTOP, "RESPOND": signal.SIGCONT, "LOSE": signal.SIGKILL}[name])
+            if name == "HANG":
+                wait_until(self._is_stopped)
+
+    def _is_stopped(self) -> bool:
+        """Whether each thread of the server is stopped: until then some answer."""
+        threads = [process_tree.look(int(name)) for name in os.listdir(f"/proc/{self.pid}/task")]
+        return all(thread is None or thread.state == "T" for thread in threads)
 
     def unmount(self) -> None:
         """Kill the server, so that every call that hangs returns, and remove the mount. May be called twice."""

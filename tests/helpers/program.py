@@ -19,6 +19,7 @@ from tests.helpers.waiting import LIMIT
 
 WORKERS: Final = Path(__file__).parents[1] / "workers"
 ACTOR: Final = [sys.executable, "-S", str(WORKERS / "actor.py")]
+PATIENT: Final = WORKERS / "patient.py"
 # The script of two ranks: the first fails when the second ignores SIGTERM, so that the teardown takes the whole grace.
 FAIL_BESIDE_A_DEAF_RANK: Final = (
     "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
@@ -126,6 +127,11 @@ class Program:
         """Start `UNDER ascend-runner --log-dir ... ARGS`; `under` is the command line of, for example, unshare(1)."""
         command = [*under, sys.executable, "-m", "ascend_runner", "--log-dir", str(self.log_dir), *args]
         return self.run(command, {"MA_VJ_NAME": "job", **(env or {})})
+
+    def start_patient(self, *args: str) -> Run:
+        """Start the program where equal stop signals are copies of one however late they come (workers/patient.py)."""
+        command = [sys.executable, str(PATIENT), "--log-dir", str(self.log_dir), *args]
+        return self.run(command, {"MA_VJ_NAME": "job"})
 
     def start_plain(self, *args: str, env: dict[str, str] | None = None) -> Run:
         """Start `ascend-runner ARGS` off the platforms, without a log directory."""

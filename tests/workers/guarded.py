@@ -4,6 +4,7 @@ exit=N      return N                          die=SIGNAL  be killed by it
 raise       fail with an exception            stop=N      raise SystemExit(N)
 orphans     leave sleeping processes behind, in the same session, their own, and twice forked; then SIGKILL itself
 signals     print each signal as it comes, until SIGQUIT
+copies      the same; equal stop signals are copies of one for an hour, because a busy machine delivers copies late
 busy=PATH   print "ready", and compute with all signals blocked until that file exists
 hang        print "ready", and wait forever with all signals blocked, as if on a disk
 stop-parent stop the guardian, and return 7
@@ -19,7 +20,7 @@ import sys
 import time
 from typing import Callable
 
-from ascend_runner.guardian import guard
+from ascend_runner.guardian import guard, signal_sets
 from ascend_runner.processes.signals import Signals
 
 LONG = 1000.0  # seconds
@@ -123,8 +124,10 @@ BODIES: dict[str, Callable[[str], int]] = {
 
 def main(answer: Callable[[], None]) -> int:
     name, _, value = sys.argv[1].partition("=")
-    return print_signals(answer) if name == "signals" else BODIES[name](value)
+    return print_signals(answer) if name in {"signals", "copies"} else BODIES[name](value)
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "copies":
+        signal_sets.ONE_SIGNAL = 3600.0
     os._exit(guard.guard(main, lambda sentence: print(sentence, file=sys.stderr, flush=True)))
