@@ -149,7 +149,7 @@ def test_stop_signal_ends_a_hook_at_the_end(program: Program, event: str) -> Non
 
     assert 7 == run.finish()
     assert "failed" == program.report()["state"]
-    assert f"WARNING hook {event} was killed: SIGTERM received\n" in run.screen
+    assert f"WARNING hook {event} was killed: received SIGTERM\n" in run.screen
 
 
 def test_stop_signal_during_a_hook_prevents_a_restart(program: Program) -> None:

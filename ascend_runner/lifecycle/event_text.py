@@ -61,7 +61,7 @@ def described(event: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def released(signum: int) -> str:
     """Return what has ended a hold: the signal, or, if that is 0, the time."""
-    return f"released by {signal_name(signum)}" if signum else "released because the waiting time is over"
+    return f"released by {signal_name(signum)}" if signum else "released after its waiting time"
 
 
 def _text(data: Mapping[str, object]) -> str:

@@ -151,7 +151,7 @@ class Hooks:
 
     def cut(self, end: AscendRunnerError) -> str:
         """Say that a hook was killed because the wait for it has ended."""
-        why = f"{signal_name(end.signum)} received" if isinstance(end, StopRequestedError) else str(end)
+        why = f"received {signal_name(end.signum)}" if isinstance(end, StopRequestedError) else str(end)
         why = "the time limit was reached" if isinstance(end, LimitReachedError) else why
         return f"hook {self.event} was killed: {why}"
 

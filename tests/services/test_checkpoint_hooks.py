@@ -90,6 +90,6 @@ def test_stop_signal(tmp_path: Path) -> None:
     with pytest.raises(StopRequestedError):
         job.hooks.finish(stopped)
 
-    assert ["hook checkpoint was killed: SIGTERM received"] == job.warnings
+    assert ["hook checkpoint was killed: received SIGTERM"] == job.warnings
     assert "one\n" == job.log
     wait_until(lambda: not sweep.reap_adopted(keep=frozenset(before)))  # zombies, which the runner's loop reaps

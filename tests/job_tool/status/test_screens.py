@@ -222,7 +222,7 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
         ),
         (
             {"state": "failed", "attempt": 0, "event": "released", "sentence": "rank 0 failed"},
-            "failed      rank 0 failed; released because the waiting time is over",
+            "failed      rank 0 failed; released after its waiting time",
         ),
         ({"state": "preparing", "attempt": 1, "event": "delay_over"}, "preparing   preparing attempt 2"),
         (
