@@ -143,9 +143,11 @@ def test_stopped_job_is_not_held(program: Program) -> None:
 
 def test_signal_during_the_teardown_prevents_the_hold(program: Program) -> None:
     """A stop signal that arrives after the failure, before the ranks have ended, ends the job as well."""
-    run = hold(program, FAIL_BESIDE_A_DEAF_RANK, "--grace", "2")
+    run = hold(program, FAIL_BESIDE_A_DEAF_RANK, "--grace", "60")
     run.wait_for("stopping the other rank")
     run.send(signal.SIGTERM)
+    run.wait_for("already stopping")
+    run.send(signal.SIGINT)  # kill now
 
     assert 7 == run.finish()
     assert "holding" not in states(program)

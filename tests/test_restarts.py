@@ -322,6 +322,8 @@ def test_stop_signal_during_the_teardown(program: Program) -> None:
     run = start(program, FAIL_BESIDE_A_DEAF_RANK, "--grace", "60")
     run.wait_for("stopping the other rank")
     run.send(signal.SIGTERM)
+    run.wait_for("already stopping")
+    run.send(signal.SIGINT)  # kill now
 
     assert 143 == run.finish()
     assert [*ATTEMPT, "stopped"] == states(program)

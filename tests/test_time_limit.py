@@ -11,10 +11,10 @@ from tests.helpers.program import Program
 
 def test_ranks_are_stopped_at_the_limit(program: Program) -> None:
     """The job ends with 124, and its report and its screen say that the limit was the cause, not a hang."""
-    run = program.act(2, "answer=TERM:saved:0", "sleep", options=("--time-limit", "1"))
+    run = program.act(2, "answer=TERM:saved:0", "sleep", options=("--time-limit", "4"))
 
     assert 124 == run.finish()
-    assert "time limit of 1 s; stopping 2 ranks" in run.screen
+    assert "time limit of 4 s; stopping 2 ranks" in run.screen
     report = program.report()
     assert ("expired", 124, "expired") == (report["state"], report["status"], report["cause"]["kind"])
     assert b"saved\n" == program.log(0)
