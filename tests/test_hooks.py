@@ -229,7 +229,7 @@ def test_stop_signal_ends_a_hook_for_a_checkpoint(program: Program) -> None:
     run.send(signal.SIGHUP)
 
     assert 143 == run.finish()
-    assert "WARNING hook checkpoint was killed: SIGHUP received\n" in run.screen
+    assert "WARNING hook checkpoint was killed: received SIGHUP\n" in run.screen
 
 
 def test_no_hook_without_a_checkpoint(program: Program) -> None:
