@@ -115,13 +115,16 @@ def test_request_while_the_ranks_import(program: Program) -> None:
 
 def test_request_during_a_save_is_the_same(program: Program) -> None:
     """Twice at once, and again while the ranks are saving: one save, which answers the SIGTERM as well."""
-    run = start(program, "2", options=LONG)
+    end = program.folder / "end"
+    run = start(program, "0", f"until={end}", options=LONG)
     run.wait_for("ready", times=2)
     run.send(signal.SIGUSR1)
     run.send(signal.SIGUSR1)
     run.wait_for("saving", times=2)
     run.send(signal.SIGUSR1)
     run.send(signal.SIGTERM)
+    run.wait_for("received SIGTERM")
+    end.touch()
 
     assert 143 == run.finish()
     assert [1, 1] == saves(program)

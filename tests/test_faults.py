@@ -136,7 +136,7 @@ def test_ranks_that_are_told_to_stop_do_not_hang(program: Program) -> None:
     """Silence during the grace is not a hang: no stacks are collected, and the first cause stays."""
     first, other = "until [ -e ready ]; do sleep 0.01; done; exit 7", "trap '' TERM; touch ready; sleep 1000"
     script = f"if [ $RANK_ID = 0 ]; then {first}; fi; {other}"
-    options = ("--nproc-per-node", "2", "--grace", "1.5", "--hang-timeout", "1")
+    options = ("--nproc-per-node", "2", "--grace", "4", "--hang-timeout", "3")
     run = program.start(*options, "sh", "-c", script)
 
     assert run.finish() == 7

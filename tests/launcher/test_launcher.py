@@ -448,7 +448,7 @@ def test_job_exists_while_the_number_of_its_node_is_unknown(program: Program, ta
     ("end", "options", "expected"),
     [
         (lambda run, _table: run.send(signal.SIGTERM), (), ("stopped", 143)),
-        (lambda _run, _table: None, ("--time-limit", "1s"), ("expired", 124)),
+        (lambda _run, _table: None, ("--time-limit", "4s"), ("expired", 124)),
         (lambda _run, _table: None, ("--rank-table-timeout", "1"), ("failed", 125)),
         (lambda _run, table: complete(table, b'{"status": "completed", "server_list": 5}'), (), ("failed", 125)),
     ],

@@ -1,7 +1,7 @@
 """A rank that trains forever in short steps, and saves when it is asked: in as many seconds as its argument says.
 
 With `deaf`, it handles no signal; with `stuck`, a save never ends; with `full`, it fails; with `last`, it ends after
-the first save. It begins when the file in START exists, if there is one.
+the first save; with `until=PATH`, a save ends when that file exists. It begins when the file in START exists, if there is one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def main() -> None:
     if "deaf" in words or f"deaf={os.environ['RANK_ID']}" in words:
         print("ready", flush=True)
         time.sleep(1000)
+    ends = [word[len("until=") :] for word in words if word.startswith("until=")]
     asked = ascend_runner.on_checkpoint()
     print("ready", flush=True)
     step = 0
@@ -34,6 +35,8 @@ def main() -> None:
         if asked.at(step):
             print("saving", flush=True)
             time.sleep(1000 if f"stuck={os.environ['RANK_ID']}" in words else float(sys.argv[1]))
+            while not all(map(os.path.exists, ends)):
+                time.sleep(NAP)
             if f"full={os.environ['RANK_ID']}" in words:
                 raise OSError(errno.ENOSPC, "no space left")
             asked.saved(f"checkpoint-{step}")
