@@ -1,7 +1,8 @@
 """A rank that trains forever in short steps, and saves when it is asked: in as many seconds as its argument says.
 
 With `deaf`, it handles no signal; with `stuck`, a save never ends; with `full`, it fails; with `last`, it ends after
-the first save; with `until=PATH`, a save ends when that file exists. It begins when the file in START exists, if there is one.
+the first save; with `until=PATH`, a save ends when that file exists. It begins when the file in START exists, if there
+is one.
 """
 
 from __future__ import annotations
