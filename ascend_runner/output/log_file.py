@@ -106,6 +106,7 @@ class LogFile:
         self._is_at_line_start = True
         self._is_failing = False
         self._is_displaced = False  # whether something else is at `path`
+        self._is_given_up = False
 
     def write(self, data: bytes) -> None:
         """Append `data`."""
@@ -117,6 +118,10 @@ class LogFile:
             self._lose(end - self.offset, error)
         else:
             self._record_success()
+
+    def give_up(self) -> None:
+        """Write nothing more, not even the rest of what a thread is writing: it is counted as lost."""
+        self._is_given_up = True
 
     def skip(self, size: int) -> None:
         """Skip bytes of the output, which are recorded elsewhere."""
@@ -139,12 +144,14 @@ class LogFile:
     def _append_rotating(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest and self._rotation.max_size and self._size + len(rest) > self._rotation.max_size:
+            if self._is_given_up:
+                return
             rest = rest[self._fill(data, len(data) - len(rest)) :]
         self._append(rest)
 
     def _append(self, data: memoryview) -> None:
         rest = data
-        while rest:
+        while rest and not self._is_given_up:
             written = self._disk.write(self._fd, rest[: self.piece_size])
             self.offset += written
             self._size += written

@@ -134,8 +134,9 @@ class LogWriter:
             self._queue.put(None)
 
     def give_up(self) -> None:
-        """Count the bytes that are still queued as lost. If the thread resumes, it writes nothing more."""
+        """Count the bytes that are not written yet as lost. If the thread resumes, it writes nothing more."""
         self._is_given_up = True
+        self.file.give_up()
 
     def join(self, seconds: float) -> None:
         """Wait for the end of the thread."""

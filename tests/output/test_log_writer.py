@@ -168,6 +168,18 @@ def test_part_of_a_piece_that_was_written_is_not_lost(writing: Writing) -> None:
     assert [Gap(3, 4)] == writing.writer.gaps
 
 
+def test_disk_that_responds_too_late_gets_nothing_more(writing: Writing) -> None:
+    """What was counted as lost is not written, but for the piece that the disk had accepted already."""
+    writing.disk.bytes_per_write = 3
+    writing.hang()
+    writing.finish(seconds=0.01)
+    writing.disk.answers.set()
+    writing.writer.join(LIMIT)
+
+    assert b"012" == writing.path.read_bytes()
+    assert [Gap(3, 1)] == writing.writer.gaps
+
+
 def test_end_waits_for_a_slow_disk(writing: Writing) -> None:
     """As long as bytes are moving, draining goes on: each reading of the clock is a whole limit later."""
     writing.disk.bytes_per_write = 1
