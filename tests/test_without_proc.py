@@ -83,7 +83,7 @@ def test_inherited_descriptors_are_closed(program: Program) -> None:
 def test_processes_with_the_same_numbers_are_left_alone(program: Program) -> None:
     """A process with our pid in another PID namespace is not ours, and its children must not be killed."""
     outer = permitted("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-    code = "from ascend_runner.guardian import process_tree, sweep; print(process_tree.children(1), sweep.kill_all())"
+    code = "from ascend_runner.guardian import process_tree as tree, sweep; print(tree.children(1), sweep.sweep())"
     inner = shlex.join(["unshare", "--pid", "--fork", program.python, "-c", code])
     ended = program.shell(shlex.join([*outer, "sh", "-c", f"sleep 1000 & {inner}; kill $!"]))
 
