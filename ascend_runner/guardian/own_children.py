@@ -10,6 +10,7 @@ import os
 
 _ANY_CHANGE = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
 _LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of linux/threads.h
+_USUAL_LARGEST_PID = 1 << 15  # PID_MAX_DEFAULT
 _CORE_DUMPED = 0x80  # in a wait status
 
 
@@ -24,7 +25,8 @@ def find() -> list[int]:
     except ChildProcessError:
         return []
     newest = _newest_pid()
-    last = newest if newest > os.getpid() else _LARGEST_PID
+    largest = _LARGEST_PID if max(newest, os.getpid()) >= _USUAL_LARGEST_PID else _USUAL_LARGEST_PID
+    last = newest if newest > os.getpid() else largest
     return _those_among(range(2, last)) or _those_among(range(last, _LARGEST_PID))
 
 
