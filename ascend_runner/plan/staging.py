@@ -68,9 +68,8 @@ def with_places(command: Sequence[str], stages: Sequence[Stage]) -> tuple[str, .
         if number >= len(stages):
             last = len(stages) - 1
             known = f"{{stage:0}} to {{stage:{last}}}" if last else "{stage:0}"
-            raise SettingsError(
-                f"the command contains {found[0]}, but --stage is set only {counted(len(stages), 'time')}: use {known}"
-            )
+            times = counted(len(stages), "time") if last else "once"
+            raise SettingsError(f"the command contains {found[0]}, but --stage is set only {times}: use {known}")
         return stages[number].place
 
     return tuple(PLACEHOLDER.sub(place, word) for word in command) if stages else tuple(command)

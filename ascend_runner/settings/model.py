@@ -115,8 +115,9 @@ class Settings:
         changed = {name for name, option in options.items() if getattr(self, name) != option.default}
         for name, others in REQUIRED.items():
             if name in changed and changed.isdisjoint(others):
-                flags = " or ".join(options[other].flag for other in others)
-                yield f"{options[name].flag} has no effect without {flags}"
+                *flags, last = (options[other].flag for other in others)
+                either = f"{', '.join(flags)} or " if flags else ""
+                yield f"{options[name].flag} has no effect without {either}{last}"
 
     def selects_beyond(self, rank_size: int) -> Iterator[str]:
         """Yield a sentence about each option that selects ranks which a job of this size does not have."""

@@ -156,7 +156,7 @@ def test_unknown_number(folder: Path) -> None:
 
     It is passed on silently if it contains a --stage of its own, as that of a runner inside it.
     """
-    assert "the command contains {stage:1}, but --stage is set only 1 time: use {stage:0}" == refusal(
+    assert "the command contains {stage:1}, but --stage is set only once: use {stage:0}" == refusal(
         folder, "data:copy", command=("echo", "{stage:1}")
     )
     assert ("echo", "{stage:1}") == with_places(("echo", "{stage:1}"), ())

@@ -276,7 +276,7 @@ def test_checkpoint_options_that_contradict_each_other(flags: dict[str, str], se
         ({"hang_action": "stop", "hang_timeout": "auto"}, []),
         (
             {"perf_action": "stop"},
-            ["--perf-action has no effect without --perf-threshold or --perf-drop or --perf-pattern"],
+            ["--perf-action has no effect without --perf-threshold, --perf-drop or --perf-pattern"],
         ),
         (
             {"max_same_failures": "9", "restart_delay": "0"},

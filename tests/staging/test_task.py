@@ -24,6 +24,7 @@ from ascend_runner.staging.copies import PART, CancelledError, part_name
 from ascend_runner.staging.data_sets import Total
 from ascend_runner.staging.surveys import check_room
 from ascend_runner.staging.task import StageTask
+from ascend_runner.text import size
 from tests.helpers import data_trees
 
 
@@ -408,18 +409,29 @@ def test_file_system_without_locks(staging: Staging, monkeypatch: pytest.MonkeyP
     )
 
 
-def test_room(staging: Staging) -> None:
-    """A tenth of the file system stays free; a copy that needs no room is not refused."""
+def test_room(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the file system stays free; a copy that needs no room is not refused.
+
+    If a copy needs more than is free, the refusal gives both sizes.
+    """
     staging.target.mkdir(parents=True)
     stage = Stage(str(staging.source), str(staging.target))
     disk = os.statvfs(staging.target)
     check_room(stage, Total())
+    monkeypatch.setattr(os, "statvfs", lambda _path: disk)
+    free = disk.f_bavail * disk.f_frsize
     with pytest.raises(OutputError) as refused:
-        check_room(stage, Total(entries=1, files=1, size=10, room=disk.f_blocks * disk.f_frsize))
+        check_room(stage, Total(entries=1, files=1, size=10, room=free))
+    with pytest.raises(OutputError) as too_large:
+        check_room(stage, Total(entries=1, files=1, size=10, room=free + 4096))
 
-    assert (
-        f"cannot stage {stage.source!r} to {stage.folder!r}: 10 B would leave 0% of its file system free, and at least"
-        " 10% is required; free some space or use another directory" == str(refused.value)
+    head = f"cannot stage {stage.source!r} to {stage.folder!r}: "
+    tail = "; free some space or use another directory"
+    assert f"{head}10 B would leave 0% of its file system free, and at least 10% is required{tail}" == str(
+        refused.value
+    )
+    assert f"{head}the copy needs {size(free + 4096)}, and its file system has only {size(free)} free{tail}" == str(
+        too_large.value
     )
 
 
