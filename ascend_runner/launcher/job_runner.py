@@ -78,7 +78,9 @@ class JobRunner:
             try:
                 event = performers[actions[0]]()
             except StopRequestedError as stop:
-                event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum)
+                cause = self._stop(stop.signum)
+                sentence = str(cause) if cause.guardian else ""
+                event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum, sentence=sentence)
             except LimitReachedError:
                 event = Event(kind=Kind.LIMIT_REACHED, sentence=str(self._limit_reached()))
         self._run_last_hooks()

@@ -77,8 +77,8 @@ def _text(data: Mapping[str, object]) -> str:
     elif kind in {"released", "stop_requested"} and data["state"] == "failed":
         text = "; ".join(filter(None, (text, released(signum if isinstance(signum, int) else 0))))
     else:
-        text = text or WORDS.get(kind, kind.replace("_", " "))
-        text += f" ({signal_name(signum)})" if isinstance(signum, int) and signum else ""
+        by = f" ({signal_name(signum)})" if isinstance(signum, int) and signum else ""
+        text = text or WORDS.get(kind, kind.replace("_", " ")) + by
     if data.get("checkpoint"):
         text += f" ({data['checkpoint']})"
     others = [f"{name} {value}" for name, value in data.items() if name not in KNOWN]

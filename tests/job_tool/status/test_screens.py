@@ -217,6 +217,10 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
             "stopped     stop requested (SIGTERM)",
         ),
         (
+            {"state": "stopped", "attempt": 0, "event": "stop_requested", "signum": 15, "sentence": "x was killed"},
+            "stopped     x was killed",
+        ),
+        (
             {"state": "failed", "attempt": 0, "event": "stop_requested", "signum": 15, "sentence": "rank 0 failed"},
             "failed      rank 0 failed; released by SIGTERM",
         ),
