@@ -12,35 +12,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-import attrs
-
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
+from ascend_runner.output.gaps import Gap, add_gap
 from ascend_runner.plan.job import Rotation
 
 COPY_SIZE: Final = 1024 * 1024  # bytes
 PIECE: Final = 256 * 1024  # bytes of one write
 LAST_PIECE: Final = 32 * 1024  # bytes of one write at the end: small, so that a slow disk shows that it still moves
-
-
-@attrs.frozen
-class Gap:
-    """A part of the rank's output that the file lacks: `size` bytes from `offset` on."""
-
-    offset: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        """The offset of the first byte after the gap."""
-        return self.offset + self.size
-
-
-def add_gap(gaps: list[Gap], gap: Gap) -> None:
-    """Append a gap, or lengthen the last one if it ends where this one begins."""
-    if gaps and gaps[-1].end == gap.offset:
-        gap = Gap(gaps[-1].offset, gaps.pop().size + gap.size)
-    gaps.append(gap)
 
 
 class DiskWarnings:

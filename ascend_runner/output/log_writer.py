@@ -15,7 +15,8 @@ from typing import Final
 from ascend_runner.activity import Activity
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
-from ascend_runner.output.log_file import LAST_PIECE, DiskWarnings, Gap, LogFile, add_gap
+from ascend_runner.output.gaps import Gap, add_gap
+from ascend_runner.output.log_file import LAST_PIECE, DiskWarnings, LogFile
 
 STALL_LIMIT: Final = 1.0  # seconds without a byte written after which a disk counts as hung
 ALL_QUEUES: Final = 128 * 1024 * 1024  # bytes, of all ranks together

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.output.log_file import DiskWarnings, Gap, LogFile
+from ascend_runner.output.gaps import Gap
+from ascend_runner.output.log_file import DiskWarnings, LogFile
 from ascend_runner.plan.job import Rotation
 from tests.output.fake_disk import FakeDisk
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.activity import Activity
-from ascend_runner.output.log_file import DiskWarnings, Gap, LogFile
+from ascend_runner.output.gaps import Gap
+from ascend_runner.output.log_file import DiskWarnings, LogFile
 from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter, drain, queue_limit
 from ascend_runner.plan.job import Rotation
 from tests.helpers.waiting import LIMIT, wait_until

@@ -22,8 +22,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ascend_runner.host import bounded
-from ascend_runner.job_tool.live.cells import Line, Style
 from ascend_runner.job_tool.live.frame import Frame, Screen, frame
+from ascend_runner.job_tool.live.styled_text import Line, Style
 from ascend_runner.job_tool.live.view import JobView
 
 INTERVAL: Final = 1.0  # seconds

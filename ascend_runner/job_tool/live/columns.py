@@ -7,7 +7,7 @@ from typing import Callable, Final, Optional
 
 import attrs
 
-from ascend_runner.job_tool.live.cells import Span, Style, curve, cut, padded, short_duration, width
+from ascend_runner.job_tool.live.styled_text import Span, Style, curve, cut, padded, short_duration, width
 from ascend_runner.job_tool.live.view import ODD, RankView, State
 from ascend_runner.text import size
 

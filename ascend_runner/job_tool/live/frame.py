@@ -9,8 +9,8 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.job_tool.live import columns, rank_map
-from ascend_runner.job_tool.live.cells import Line, Span, Style, bar, cut, padded, short_duration, width
 from ascend_runner.job_tool.live.columns import STYLES
+from ascend_runner.job_tool.live.styled_text import Line, Span, Style, bar, cut, padded, short_duration, width
 from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, last_steps, middle
 from ascend_runner.supervision import odd_ranks
 from ascend_runner.text import counted, duration, format_numbers, printable, rank_list

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ascend_runner.job_tool.live.cells import Line, Span, Style, width
 from ascend_runner.job_tool.live.columns import STYLES
+from ascend_runner.job_tool.live.styled_text import Line, Span, Style, width
 from ascend_runner.job_tool.live.view import ODD, RankView, State
 from ascend_runner.text import counted
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, strategies
 
 from ascend_runner.host.npu_watch import Figures
-from ascend_runner.job_tool.live.cells import Style, width
 from ascend_runner.job_tool.live.frame import Frame, Screen, frame
+from ascend_runner.job_tool.live.styled_text import Style, width
 from ascend_runner.job_tool.live.view import JobView, State, in_order, judged
 from ascend_runner.training.steps import Step
 from tests.helpers.live_views import EIGHT, JOBS, NOW, SIXTY_FOUR, SIZES, THOUSAND, rank
