@@ -5,6 +5,10 @@ from __future__ import annotations
 import signal
 import time
 from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STOP_SIGNALS = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT})
 IMPATIENT_SIGNALS = frozenset({SIGTERM, SIGINT})  # the second stop signal means "now" if it is one of these
@@ -26,12 +30,13 @@ def ignored() -> frozenset[int]:
 class Copies:
     """Distinguishes a stop signal from copies of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._received: dict[int, float] = {}  # when
 
     def has(self, signum: int) -> bool:
         """Whether a signal that arrives now is a copy of an earlier one."""
-        now = time.monotonic()
+        now = self._now()
         if signum in STOP_SIGNALS and now - self._received.get(signum, -ONE_SIGNAL) < ONE_SIGNAL:
             return True
         self._received[signum] = now

@@ -32,15 +32,16 @@ class Signals:
     """Time and signals.
 
     Collects signals within `with`, in the main thread. Those that were blocked and pending before arrive at once.
-    `answer` is called when a wait returns a stop signal, and for a copy of one.
+    `answer` is called when a wait returns a stop signal, and for a copy of one. `now` is the clock by which copies are
+    distinguished from new signals.
     """
 
-    def __init__(self, answer: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, answer: Callable[[], None] = lambda: None, *, now: Callable[[], float] = time.monotonic) -> None:
         self.stop_signum = 0  # the first stop signal that has arrived
         self._answer = answer
         self._guardian = os.getppid()
         self._arrived: list[int] = []
-        self._copies = Copies()
+        self._copies = Copies(now)
         self._is_hurried = False
         self._is_woken = False
         self._handlers: dict[int, signal._HANDLER] = {}
