@@ -12,7 +12,8 @@ import os
 
 def _end_without_memory(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     """Take the place of a traceback before the runner reports errors by itself: in the imports, and in the guardian."""
-    if not (issubclass(kind, MemoryError) or "failed to map" in str(error)):  # the latter is of dlopen(3)
+    # As in `errors.exhausted`, which may be what cannot be imported.
+    if not (issubclass(kind, (MemoryError, SystemError)) or "failed to map" in str(error)):
         sys.__excepthook__(kind, error, traceback)
         return
     os.write(2, b"[ascend-runner] ERROR cannot run: not enough memory (RLIMIT_AS, see ulimit -v)\n")

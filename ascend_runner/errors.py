@@ -34,12 +34,21 @@ def reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower() + _LIMITS.get(error.errno or 0, "")
 
 
+# What is raised instead of a MemoryError: by dlopen(3), and by Python, whose compiler may forget to raise anything.
+_WITHOUT_MEMORY = (
+    (ImportError, "failed to map"),
+    (SystemError, "without exception set"),
+    (SystemError, "without setting an exception"),
+)
+
+
 def exhausted(error: BaseException) -> str:
     """Return the limit behind an error as part of a sentence: of memory or of open files; "" if there is none."""
     cause: BaseException | None = error
     while cause:
-        # dlopen(3) has no error number, and its text is part of an ImportError.
-        if isinstance(cause, MemoryError) or (isinstance(cause, ImportError) and "failed to map" in str(cause)):
+        if isinstance(cause, MemoryError) or any(
+            isinstance(cause, kind) and text in str(cause) for kind, text in _WITHOUT_MEMORY
+        ):
             return f"not enough memory {LIMIT_OF_MEMORY}"
         if isinstance(cause, OSError) and cause.errno in {errno.ENOMEM, errno.ENFILE, errno.EMFILE}:
             return reason(cause)

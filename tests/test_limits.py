@@ -57,9 +57,9 @@ def test_processes(elsewhere: Program, limit: int) -> None:
         assert ": resource temporarily unavailable (RLIMIT_NPROC, see ulimit -u, " in run.screen
 
 
-@pytest.mark.parametrize("limit", [24_000, 28_000, 34_000, 40_000, 60_000, 80_000])
+@pytest.mark.parametrize("limit", [24_000, 28_000, 34_000, 40_000, 100_000])
 def test_memory(program: Program, limit: int) -> None:
-    """RLIMIT_AS reached at any point, by an import, a thread or a buffer: the same, or the job runs as usual."""
+    """RLIMIT_AS reached by an import: the same, or the job runs as usual."""
     run = program.start("--nproc-per-node", "2", "true", under=limited(f"-v {limit}"))
 
     assert run.finish() in {0, 125}
