@@ -1,4 +1,7 @@
-"""Holds an interpreter at the import of the module HOLD_AT: makes the file HOLD_DIR/held, and waits for HOLD_DIR/go."""
+"""Holds an interpreter at the import of the module HOLD_AT: makes the file HOLD_DIR/held, and waits for HOLD_DIR/go.
+
+At the import of the module EXHAUSTED_AT, memory runs out.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ class Hold:
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> None:
-        """Wait if this is the module."""
+        """Wait or raise if this is the module."""
+        if name == os.environ.get("EXHAUSTED_AT"):
+            raise MemoryError
         if name == os.environ.get("HOLD_AT"):
             folder = os.environ["HOLD_DIR"]
             with open(f"{folder}/held", "w"):
