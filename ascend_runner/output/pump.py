@@ -31,7 +31,7 @@ HEAP_THRESHOLD: Final = 8 * 1024 * 1024  # bytes, see _keep_buffers
 SETTLE_LIMIT: Final = 0.2  # seconds to read the present contents of the pipes, which takes microseconds
 FLOOD: Final = 4096  # bytes of one round of reads; with less, the ranks print single lines
 CALM_AFTER: Final = 1.0  # seconds without a flood
-NAP: Final = 0.05  # seconds of such a pause, so that no line is late; without it, each line wakes three threads
+NAP: Final = 0.1  # seconds of such a pause, so that no line is late; without it, each line wakes three threads
 SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and between two states of a progress bar
 
 
