@@ -179,7 +179,7 @@ class Masker:
         return self.text(without_escapes(data.decode(errors="surrogateescape"))).encode(errors="surrogateescape")
 
     def members(self, members: Mapping[str, object]) -> dict[str, object]:
-        """Return a JSON object with every secret masked: a text by the name of its member, else by its shape."""
+        """Return a JSON object with its secrets masked, which the name of a member or the shape of a value reveals."""
         return {
             name: self.variables({name: value})[name] if isinstance(value, str) else self._value(value)
             for name, value in members.items()

@@ -199,7 +199,7 @@ class RequestWatch:
         return reached
 
     def end(self, state: State) -> None:
-        """Report the result of the request in progress. Ranks that handle the signal later may yet be asked."""
+        """Report the result of the request in progress. Ranks that handle the signal later can still be asked."""
         request, endings = state.checkpoint, state.endings
         asked_at, self._asked_at, self._stacks_at = self._asked_at, None, None
         stacks, self._stacks = self._stacks, HangSeen(())

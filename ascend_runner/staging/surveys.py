@@ -55,12 +55,13 @@ def check_room(stage: Stage, missing: Total) -> None:
     disk = os.statvfs(file_system.nearest(stage.folder))
     free = disk.f_bavail * disk.f_frsize - missing.room
     if missing.size and disk.f_blocks and free < LEAST_FREE * disk.f_blocks * disk.f_frsize:
-        why = (
-            f"{size(missing.size)} would leave {free / (disk.f_blocks * disk.f_frsize):.0%} of its file system free,"
-            f" and at least {LEAST_FREE:.0%} is required"
-        )
         if free < 0:
             why = f"the copy needs {size(missing.room)}, and its file system has only {size(missing.room + free)} free"
+        else:
+            why = (
+                f"{size(missing.size)} would leave {free / (disk.f_blocks * disk.f_frsize):.0%} of its file system"
+                f" free, and at least {LEAST_FREE:.0%} is required"
+            )
         raise OutputError(
             f"cannot stage {stage.source!r} to {stage.folder!r}: {why}; free some space or use another directory"
         )
