@@ -309,8 +309,9 @@ def test_killed_during_the_delay(program: Program) -> None:
 
 def test_stop_signal_during_a_further_attempt(program: Program) -> None:
     """Screen and report keep why the attempt before has failed."""
-    run = start(program, "[ $ASCEND_RUNNER_ATTEMPT = 0 ] && exit 7; echo ready; exec sleep 1000")
-    run.wait_for("ready", times=2)
+    script = "[ $ASCEND_RUNNER_ATTEMPT$RANK = 00 ] && exit 7; echo attempt $ASCEND_RUNNER_ATTEMPT; exec sleep 1000"
+    run = start(program, script)
+    run.wait_for("attempt 1", times=2)
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()

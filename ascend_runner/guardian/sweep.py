@@ -144,16 +144,21 @@ def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
             if pid in keep:
                 continue
             try:
-                is_reaped = os.waitpid(pid, os.WNOHANG) != (0, 0)
+                # One of which waitpid(2) says that it lives may end before the look at it, so it is asked again. If it
+                # has ended and still cannot be reaped, a debugger keeps it (ptrace(2)).
+                if _reap(pid) or (not is_alive(pid) and _reap(pid)):
+                    reaped.append(pid)
+                elif is_alive(pid):
+                    living.append(pid)
             except ChildProcessError:
                 continue
-            if is_reaped:
-                reaped.append(pid)
-            elif is_alive(pid):  # otherwise not reaped although ended: a debugger keeps it (ptrace(2))
-                living.append(pid)
         if living or not reaped:  # one that was reaped may have left a child meanwhile
             return living
     return reaped
+
+
+def _reap(pid: int) -> bool:
+    return os.waitpid(pid, os.WNOHANG) != (0, 0)
 
 
 def _has_pidfds() -> bool:

@@ -201,6 +201,18 @@ def test_reap_adopted_leaves_whom_it_is_told() -> None:
         os.waitpid(kept, 0)
 
 
+def test_process_that_ends_while_it_is_looked_at_is_reaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is alive for waitpid(2), as its last thread is just ending, and a zombie for /proc."""
+    kept = frozenset(process_tree.children(os.getpid()))
+    pid = os.spawnv(os.P_NOWAIT, "/bin/true", ["true"])
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    answers, waitpid = iter([(0, 0)]), os.waitpid
+    monkeypatch.setattr(os, "waitpid", lambda which, options: next(answers, None) or waitpid(which, options))
+
+    assert [] == sweep.reap_adopted(kept)
+    assert kept == frozenset(process_tree.children(os.getpid()))
+
+
 def test_send_to_somebody_gone_is_no_trouble() -> None:
     """Processes that have exited are not signalled."""
     popen = subprocess.Popen(["/bin/true"])
