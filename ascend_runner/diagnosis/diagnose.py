@@ -10,7 +10,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.diagnosis import endings, root_cause
-from ascend_runner.diagnosis.codes import Code, Kind
+from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
 from ascend_runner.diagnosis.first_cause import Death, Place, Suspicion, located, suspected_peer, suspicion
@@ -53,31 +53,19 @@ def diagnose(
 
 
 def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Place]) -> Finding:
-    evidence, code = death.evidence, death.evidence.code
-    return Finding(
+    evidence = death.evidence
+    return attrs.evolve(
+        evidence,
         meaning=_meaning(death, circumstances),
-        exception=evidence.exception,
-        place=evidence.place,
-        origin=evidence.origin,
-        origin_place=evidence.origin_place,
-        traceback=evidence.traceback,
-        last_lines=evidence.last_lines,
-        excerpt=evidence.excerpt,
-        code=code.name if code else "",
-        code_meaning=_code_meaning(code, evidence.code_line, circumstances) if code else "",
-        code_kind=code.kind.value if code else "",
-        code_line=evidence.code_line,
-        points_at=tuple(located(peer, places) for peer in evidence.peers),
-        plog_path=evidence.plog_path,
-        plog_error=evidence.plog_error,
-        is_out_of_memory=death.is_out_of_memory,
+        code_meaning=_code_meaning(evidence, circumstances),
+        points_at=tuple(located(peer, places) for peer in evidence.points_at),
     )
 
 
-def _code_meaning(code: Code, line: str, circumstances: Circumstances) -> str:
-    package = _PACKAGE.search(line) if code.name == "No module named" else None
-    meaning = f"{code.meaning}: {package[1]}" if package else code.meaning
-    return "; ".join(filter(None, (meaning, endings.beside(code.name, circumstances))))
+def _code_meaning(evidence: Finding, circumstances: Circumstances) -> str:
+    package = _PACKAGE.search(evidence.code_line) if evidence.code == "No module named" else None
+    meaning = f"{evidence.code_meaning}: {package[1]}" if package else evidence.code_meaning
+    return "; ".join(filter(None, (meaning, endings.beside(evidence.code, circumstances))))
 
 
 _PACKAGE: Final = re.compile(r"No module named '?([\w.]+)", re.IGNORECASE)

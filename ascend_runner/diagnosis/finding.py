@@ -7,6 +7,8 @@ from typing import Optional
 
 import attrs
 
+from ascend_runner.diagnosis.codes import Kind
+
 
 @attrs.frozen(kw_only=True)
 class Peer:
@@ -67,11 +69,16 @@ class RootCause:
 class Finding:
     """Everything that is known about why a rank ended. Each string is bounded, safe for a terminal, and "" if empty.
 
-    `meaning` explains the exit status. `exception` and `place` are the last Python exception and where it was raised,
-    `origin` and `origin_place` the exception at the start of its chain. `code` is the first CANN or HCCL code (or
-    telling phrase), `code_kind` whether it is usually the root cause or points at a peer, `points_at` those peers.
-    `plog_error` is the first ERROR line of the newest plog, `plog_path`. With `is_out_of_memory`, the OOM killer was
-    active when the rank was killed.
+    `exception` and `place` are the short form of the last Python exception ("ValueError: loss is nan at step 17",
+    "train.py:212 in train_step"), `origin` and `origin_place` that of the exception at the start of the chain, if that
+    says more. Without a traceback `exception` is what else the log says, such as a crash of native code.
+    `traceback` holds its lines; `last_lines` is always filled, and `excerpt` is what fits on a screen of either.
+    `code` is the first CANN or HCCL code (or telling phrase), `code_kind` whether it is usually the root cause or
+    points at a peer, `points_at` those peers; with `is_connection`, it reports a lost connection, see `codes.Code`.
+    `plog_error` is the first ERROR line of the newest plog, `plog_path`.
+    With `is_in_collective`, the exception was raised where ranks talk to each other; with `only_passes_on`, it speaks
+    of another one that the log does not contain; with `is_weak`, it is a record that the rank may have survived.
+    With `is_out_of_memory`, the OOM killer was active when the rank was killed. `meaning` explains the exit status.
     """
 
     meaning: str = ""
@@ -89,7 +96,31 @@ class Finding:
     points_at: tuple[Peer, ...] = ()
     plog_path: str = ""
     plog_error: str = ""
+    is_connection: bool = False
+    is_in_collective: bool = False
+    only_passes_on: bool = False
+    is_weak: bool = False
     is_out_of_memory: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The cause in one line, "" if the log contains none."""
+        return self.exception or self.code_line or self.code
+
+    @property
+    def has_native_stack(self) -> bool:
+        """Whether the log has the stack of a crash of native code."""
+        return bool(self.place) and self.exception.startswith(("Fatal Python error: ", "SIG", "Signal: "))
+
+    @property
+    def kind(self) -> Kind:
+        """The usual place of the cause, by the code, else by where the exception was raised.
+
+        A rank without a code that was not talking to others, and that refers to no other error, has failed by itself.
+        """
+        if not self.code:
+            return Kind.EITHER if self.is_in_collective or self.only_passes_on or self.is_weak else Kind.ROOT
+        return Kind.SECONDARY if self.is_connection and self.is_in_collective else Kind(self.code_kind)
 
 
 @attrs.frozen(kw_only=True)

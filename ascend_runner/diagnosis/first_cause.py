@@ -15,8 +15,7 @@ import attrs
 
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import signal_behind
-from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.diagnosis.log_evidence import Evidence
+from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.supervision.events import Ending
 
@@ -45,8 +44,7 @@ class Death:
 
     rank_id: int
     ending: Ending
-    evidence: Evidence = attrs.field(factory=Evidence)
-    is_out_of_memory: bool = False
+    evidence: Finding = attrs.field(factory=Finding)
     is_stopped: bool = False
 
     @property
@@ -82,10 +80,10 @@ def suspicion(death: Death) -> Suspicion:
     signum, evidence = signal_behind(death.ending), death.evidence
     if death.is_stopped and not evidence.summary:
         return Suspicion.ITSELF_OR_A_PEER if death.ending.signum in FAULTS else Suspicion.STOPPED
-    is_interrupted = evidence.code is not None and evidence.code.name in INTERRUPTIONS
+    is_interrupted = evidence.code in INTERRUPTIONS
     if death.is_stopped and not is_interrupted:
         return _SUSPICIONS[evidence.kind]
-    if is_interrupted or (signum in FROM_OUTSIDE and not death.is_out_of_memory):
+    if is_interrupted or (signum in FROM_OUTSIDE and not evidence.is_out_of_memory):
         return Suspicion.ENDED_FROM_OUTSIDE
     if not (evidence.summary or signum):
         return Suspicion.ENDED_SILENTLY
@@ -121,7 +119,7 @@ def suspected_peer(deaths: Sequence[Death], places: Mapping[int, Place]) -> Peer
 
     reporters: dict[Peer, list[int]] = {}
     for death in deaths:
-        for peer in {attrs.evolve(located(peer, places), device_ip=""): None for peer in death.evidence.peers}:
+        for peer in {attrs.evolve(located(peer, places), device_ip=""): None for peer in death.evidence.points_at}:
             if peer.rank_id != death.rank_id:
                 reporters.setdefault(peer, []).append(death.rank_id)
     if not reporters:

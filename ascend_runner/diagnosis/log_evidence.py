@@ -9,8 +9,8 @@ from typing import Final
 import attrs
 
 from ascend_runner.diagnosis import boxes, collectives, statements
-from ascend_runner.diagnosis.codes import Code, Found, Kind, first_code
-from ascend_runner.diagnosis.finding import Peer
+from ascend_runner.diagnosis.codes import Found, Kind, first_code
+from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.passing_on import only_passes_on
 from ascend_runner.diagnosis.peers import peers_in
 from ascend_runner.diagnosis.phrases import first_phrase
@@ -26,69 +26,10 @@ NEAR: Final = 40  # last lines of a rank that was stopped in which a code explai
 LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searched
 
 
-@attrs.frozen(kw_only=True)
-class Evidence:
-    """The evidence found in a log. Every string is bounded and safe for a terminal.
-
-    `exception` and `place` are the short form ("ValueError: loss is nan at step 17", "train.py:212 in train_step"),
-    `origin` and `origin_place` that of the exception at the start of the chain, if that says more. Without a traceback
-    `exception` is what else the log says, such as a crash of native code.
-    `traceback` holds its lines; `last_lines` is always filled, and `excerpt` is what fits on a screen of either.
-    `plog_error` is the first ERROR line of `plog_path`.
-    With `is_in_collective`, the exception was raised where ranks talk to each other; with `only_passes_on`, it speaks
-    of another one that the log does not contain; with `is_weak`, it is a record that the rank may have survived.
-    """
-
-    exception: str = ""
-    place: str = ""
-    origin: str = ""
-    origin_place: str = ""
-    traceback: tuple[str, ...] = ()
-    last_lines: tuple[str, ...] = ()
-    excerpt: tuple[str, ...] = ()
-    code: Code | None = None
-    code_line: str = ""
-    peers: tuple[Peer, ...] = ()
-    plog_path: str = ""
-    plog_error: str = ""
-    is_in_collective: bool = False
-    only_passes_on: bool = False
-    is_weak: bool = False
-
-    @property
-    def summary(self) -> str:
-        """The cause in one line, "" if the log contains none."""
-        return self.exception or self.code_line or (self.code.name if self.code else "")
-
-    @property
-    def has_native_stack(self) -> bool:
-        """Whether the log has the stack of a crash of native code."""
-        return bool(self.place) and self.exception.startswith(("Fatal Python error: ", "SIG", "Signal: "))
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the error cannot be that of a peer."""
-        return self.kind is Kind.ROOT
-
-    @property
-    def reports_lost_connection(self) -> bool:
-        """Whether the error is only that a connection was lost, perhaps that to a peer."""
-        return self.code is not None and self.code.is_connection
-
-    @property
-    def kind(self) -> Kind:
-        """The usual place of the cause, by the code, else by where the exception was raised.
-
-        A rank without a code that was not talking to others, and that refers to no other error, has failed by itself.
-        """
-        if self.code is None:
-            return Kind.EITHER if self.is_in_collective or self.only_passes_on or self.is_weak else Kind.ROOT
-        return Kind.SECONDARY if self.code.is_connection and self.is_in_collective else self.code.kind
-
-
-def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *, is_stopped: bool = False) -> Evidence:
+def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *, is_stopped: bool = False) -> Finding:
     """Read the end of a log, which may start in mid-line and contain anything; `plog` holds the plog's ERROR lines.
 
+    What does not follow from the log is left to the diagnosis: the meaning of the ending and the places of peers.
     After an `ending` by a signal, and of a rank that `is_stopped`, an error counts only if it is among the last lines:
     one that the rank survived long ago does not explain its end.
     """
@@ -106,11 +47,16 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
         words = "" if record or is_late else statements.last_words(lines)
         evidence = attrs.evolve(evidence, exception=shown(record or words), is_weak=is_stopped or bool(words))
 
+    if found is None:
+        return evidence
     return attrs.evolve(
         evidence,
-        code=found.code if found else None,
-        code_line=shown(found.line.strip()) if found else "",
-        peers=peers_in([*lines, *plog]) if found and found.code.kind is not Kind.ROOT else (),
+        code=found.code.name,
+        code_meaning=found.code.meaning,
+        code_kind=found.code.kind.value,
+        code_line=shown(found.line.strip()),
+        is_connection=found.code.is_connection,
+        points_at=() if found.code.kind is Kind.ROOT else peers_in([*lines, *plog]),
     )
 
 
@@ -167,11 +113,11 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
 _DETAIL: Final = re.compile(r"\[FUNC:\w+\]\[FILE:")
 
 
-def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None) -> Evidence:
+def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None) -> Finding:
     last_lines = tuple(map(shown, lines[-LAST_LINES:]))
     if told is None:
-        return Evidence(last_lines=last_lines, excerpt=_around(lines, found))
-    return Evidence(
+        return Finding(last_lines=last_lines, excerpt=_around(lines, found))
+    return Finding(
         last_lines=last_lines,
         exception=shown(told.exception),
         place=shown(told.place),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
 from ascend_runner.diagnosis.first_cause import Death, Suspicion, suspicion
 
@@ -67,11 +68,11 @@ def _certainty(root: Death, first: Death, others: Sequence[Death]) -> Certainty:
     rivals = [death for death in others if suspicion(death) is found]
     if found is Suspicion.REPORTS_A_PEER or (found is Suspicion.ITSELF_OR_A_PEER and rivals):
         return Certainty.OPEN
-    if root.evidence.reports_lost_connection and any(death.is_stopped for death in others):
+    if root.evidence.is_connection and any(death.is_stopped for death in others):
         return Certainty.OPEN  # the peer may have been stopped while it still cleaned up after its failure
     if found is not Suspicion.FAILED_BY_ITSELF or rivals:
         return Certainty.LIKELY
-    if root is first or (root.evidence.is_sure and not (root.is_stopped and root.ending.signum)):
+    if root is first or (root.evidence.kind is Kind.ROOT and not (root.is_stopped and root.ending.signum)):
         return Certainty.CERTAIN
     return Certainty.LIKELY
 

@@ -124,7 +124,7 @@ def _last_together(told: Sequence[Traceback]) -> list[Traceback]:
 
 
 def _kind(error: Traceback) -> Kind:
-    """Judge an error by itself, see `Evidence.kind`."""
+    """Judge an error by itself, see `Finding.kind`."""
     is_in_collective = collectives.is_raised_in_one(error.exception, error.lines)
     found = first_code(error.message) or first_phrase(error.message)
     if found is None:

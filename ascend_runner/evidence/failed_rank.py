@@ -12,8 +12,8 @@ from ascend_runner import files
 from ascend_runner.diagnosis import endings, first_cause, log_evidence, passing_on
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances
+from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.first_cause import Death, Place
-from ascend_runner.diagnosis.log_evidence import Evidence
 from ascend_runner.evidence import plog
 from ascend_runner.host import bounded
 from ascend_runner.plan.job import JobSpec
@@ -59,9 +59,9 @@ def in_memory(ranks: Sequence[FailedRank], circumstances: Circumstances) -> tupl
 
 def read_disks(
     ranks: Sequence[FailedRank], masker: Masker, is_cut: Callable[[], bool] = bounded.never
-) -> Mapping[int, Evidence]:
+) -> Mapping[int, Finding]:
     """Return the evidence in the logs and plogs of failed ranks; ranks that cannot be read in time are missing."""
-    read: dict[int, Evidence] = {}
+    read: dict[int, Finding] = {}
 
     def work() -> None:
         for rank in ranks:
@@ -75,7 +75,7 @@ def gather(
     ranks: Sequence[FailedRank],
     circumstances: Circumstances,
     warn: Callable[[str], None],
-    read: Callable[[Sequence[FailedRank]], Mapping[int, Evidence]],
+    read: Callable[[Sequence[FailedRank]], Mapping[int, Finding]],
 ) -> tuple[Death, ...]:
     """Return all evidence about failed ranks.
 
@@ -98,17 +98,17 @@ def places_of(job: JobSpec) -> dict[int, Place]:
     return first_cause.places(codec.loads(job.table.data))
 
 
-def _death(rank: FailedRank, evidence: Evidence, circumstances: Circumstances) -> Death:
+def _death(rank: FailedRank, evidence: Finding, circumstances: Circumstances) -> Death:
+    is_out_of_memory = not rank.is_stopped and endings.is_out_of_memory(rank.ending, circumstances)
     return Death(
         rank_id=rank.rank_id,
         ending=rank.ending,
-        evidence=evidence,
-        is_out_of_memory=not rank.is_stopped and endings.is_out_of_memory(rank.ending, circumstances),
+        evidence=attrs.evolve(evidence, is_out_of_memory=is_out_of_memory),
         is_stopped=rank.is_stopped,
     )
 
 
-def _read(rank: FailedRank, masker: Masker) -> Evidence:
+def _read(rank: FailedRank, masker: Masker) -> Finding:
     """Read the end of a log, and further back if it contains no exception: much may have been written after one."""
     found = _plog(rank)
     errors = tuple(map(masker.text, found.errors)) if found else ()
@@ -130,7 +130,7 @@ def _read(rank: FailedRank, masker: Masker) -> Evidence:
     )
 
 
-def _read_workers(directory: str, masker: Masker) -> Evidence | None:
+def _read_workers(directory: str, masker: Masker) -> Finding | None:
     """Return the evidence in the logs of a launcher's workers: of the first one that reports an error of its own."""
     try:
         names = sorted(name for name in os.listdir(directory) if name.startswith("worker") and name.endswith(".log"))

@@ -8,23 +8,24 @@ from signal import SIGABRT, SIGHUP, SIGKILL, SIGSEGV, SIGTERM
 import pytest
 
 from ascend_runner.diagnosis.codes import CODES
-from ascend_runner.diagnosis.finding import Peer
+from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.first_cause import Death, Place, Suspicion, by_suspicion, suspected_peer, suspicion
-from ascend_runner.diagnosis.log_evidence import Evidence
 from ascend_runner.supervision.events import Ending
 
 FAILED = Ending(exit_code=1)
+KILLED = Ending(signum=SIGKILL)
 PLACES = {0: Place("10.0.0.4", 0), 1: Place("10.0.0.4", 1), 2: Place("10.0.0.5", 0), 3: Place("10.0.0.5", 1)}
 
 
 def by_itself(rank_id: int) -> Death:
     """Make a rank whose log explains its end."""
-    return Death(rank_id=rank_id, ending=FAILED, evidence=Evidence(exception="ValueError: loss is nan"))
+    return Death(rank_id=rank_id, ending=FAILED, evidence=Finding(exception="ValueError: loss is nan"))
 
 
 def reporting(rank_id: int, *peers: Peer, code: str = "EI0006") -> Death:
     """Make a rank whose log reports a code and names peers."""
-    return Death(rank_id=rank_id, ending=FAILED, evidence=Evidence(code=CODES[code], peers=peers))
+    evidence = Finding(code=code, code_kind=CODES[code].kind.value, points_at=peers)
+    return Death(rank_id=rank_id, ending=FAILED, evidence=evidence)
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,9 @@ def reporting(rank_id: int, *peers: Peer, code: str = "EI0006") -> Death:
         (Suspicion.FAILED_BY_ITSELF, by_itself(0)),
         (Suspicion.FAILED_BY_ITSELF, Death(rank_id=0, ending=Ending(signum=SIGSEGV))),
         (Suspicion.FAILED_BY_ITSELF, Death(rank_id=0, ending=Ending(signum=SIGABRT))),
-        (Suspicion.FAILED_BY_ITSELF, Death(rank_id=0, ending=Ending(signum=SIGKILL), is_out_of_memory=True)),
+        (Suspicion.FAILED_BY_ITSELF, Death(rank_id=0, ending=KILLED, evidence=Finding(is_out_of_memory=True))),
         (Suspicion.FAILED_BY_ITSELF, reporting(0, code="EI0011")),
-        (Suspicion.ENDED_FROM_OUTSIDE, Death(rank_id=0, ending=Ending(signum=SIGKILL))),
+        (Suspicion.ENDED_FROM_OUTSIDE, Death(rank_id=0, ending=KILLED)),
         (Suspicion.ENDED_FROM_OUTSIDE, Death(rank_id=0, ending=Ending(signum=SIGTERM))),
         (Suspicion.ENDED_FROM_OUTSIDE, Death(rank_id=0, ending=Ending(signum=SIGHUP))),
         (Suspicion.ENDED_FROM_OUTSIDE, Death(rank_id=0, ending=Ending(exit_code=143))),
@@ -51,7 +52,7 @@ def test_suspicion(expected: Suspicion, death: Death) -> None:
 
 def test_tie_in_every_order() -> None:
     """Of the ranks of one wake-up, one that failed by itself comes first, and one that reports a peer last."""
-    deaths = [by_itself(3), Death(rank_id=1, ending=Ending(signum=SIGKILL)), reporting(2, code="EI0013"), reporting(0)]
+    deaths = [by_itself(3), Death(rank_id=1, ending=KILLED), reporting(2, code="EI0013"), reporting(0)]
 
     for order in itertools.permutations(deaths):
         assert tuple(deaths) == by_suspicion(order)
@@ -59,7 +60,7 @@ def test_tie_in_every_order() -> None:
 
 def test_order_of_the_kernel() -> None:
     """If known, it decides between all ranks that do not report a peer; those that do still give way."""
-    deaths = [Death(rank_id=1, ending=Ending(signum=SIGKILL)), reporting(0), by_itself(3)]
+    deaths = [Death(rank_id=1, ending=KILLED), reporting(0), by_itself(3)]
 
     assert (deaths[0], deaths[2], deaths[1]) == by_suspicion(deaths, is_ordered=True)
     assert (deaths[2], deaths[0], deaths[1]) == by_suspicion(deaths)
