@@ -14,6 +14,7 @@ import attrs
 from ascend_runner.check.context import CheckContext, Findings
 from ascend_runner.host import bounded
 from ascend_runner.host.host import Host
+from ascend_runner.platforms.detect import KUBERNETES
 from ascend_runner.problems import Problem, error, warning
 from ascend_runner.text import size
 
@@ -34,9 +35,9 @@ IPC_LOCK: Final = 14  # linux/capability.h
 OPEN_FILES: Final = 4096
 PROCESSES: Final = 16_384
 
-# Seconds; the defaults of Kubernetes' terminationGracePeriodSeconds and Slurm's KillWait.
-POD_GRACE: Final = 30.0
-NO_PODS: Final = ("Open MPI", "Hydra (MPICH, Intel MPI)")  # platforms that do not imply Kubernetes
+# The settings of workload managers for the time between SIGTERM and SIGKILL. Both are 30 seconds by default.
+KILL_AFTER: Final = {"Kubernetes": "terminationGracePeriodSeconds", "Slurm": "KillWait"}
+GRACE: Final = 30.0
 LEEWAY: Final = 5.0  # seconds after the grace: SIGKILL, the sweep, the last lines of the logs
 
 
@@ -183,19 +184,15 @@ def finding_of_limit(limit: Limit, soft: int) -> str | Problem:
 def grace(context: CheckContext) -> Findings:
     """Compare --grace with the time between the platform's SIGTERM and its SIGKILL."""
     seconds, node = context.settings.grace, context.prepared.node
-    platform = node.platform if node and node.detected_by else ""
-    if platform == "Slurm":
-        setting, owner = "KillWait", "Slurm"
-    elif context.environ.get("KUBERNETES_SERVICE_HOST") or (platform and platform not in NO_PODS):
-        setting, owner = "terminationGracePeriodSeconds", "Kubernetes"
-    else:
+    manager = (node.workload_manager if node else "") or ("Kubernetes" if context.environ.get(KUBERNETES) else "")
+    if not manager:
         yield f"{seconds:g} s"
         return
 
-    if seconds + LEEWAY > POD_GRACE:
+    if seconds + LEEWAY > GRACE:
         yield warning(
-            f"--grace is {seconds:g} s, but by default {owner} kills all processes after {POD_GRACE:g} s",
-            f"set {setting} to {seconds + LEEWAY:g} or more, or --grace to {POD_GRACE - LEEWAY:g} or less",
+            f"--grace is {seconds:g} s, but by default {manager} kills all processes after {GRACE:g} s",
+            f"set {KILL_AFTER[manager]} to {seconds + LEEWAY:g} or more, or --grace to {GRACE - LEEWAY:g} or less",
         )
     else:
-        yield f"{seconds:g} s, less than the {POD_GRACE:g} s that {owner} allows by default"
+        yield f"{seconds:g} s, less than the {GRACE:g} s that {manager} allows by default"

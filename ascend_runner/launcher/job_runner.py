@@ -23,6 +23,7 @@ from ascend_runner.output.console import Console
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.plan.attempts import of_attempt, with_checkpoint_requests
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.platforms import detect
 from ascend_runner.preparation import inspection, machine
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.report import causes, checkpoint, holding, screen
@@ -279,7 +280,8 @@ class JobRunner:
             text += holding.lingering(job)
         elif job.state is JobState.HOLDING:
             namespace = Host().read_text(NAMESPACE_FILE).strip()
-            way_in = holding.way_in(journal.spec, self._launcher.environ, os.uname().nodename, namespace)
+            pod_name, host_name = journal.spec.pod_name, os.uname().nodename
+            way_in = detect.way_in(self._launcher.environ, pod_name, host_name, namespace)
             text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
         show(text)
         journal.write_page(self._messages.info)

@@ -21,7 +21,6 @@ from ascend_runner.platforms.volcano import INDICES
 from ascend_runner.rank_table import Device, RankTable, Server
 from ascend_runner.text import abbreviated, counted, is_whole_number
 
-POD_NAME_VARIABLES: Final = ("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME")
 CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts
 ADDRESS_VARIABLES: Final = (CURRENT_ADDRESS, *MACHINE_ADDRESSES, *POD_ADDRESSES)
 WAY_OUT: Final = "use --pod-name, --server-id, or --nnodes and --node-rank to identify this node"
@@ -101,7 +100,7 @@ def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
 def waiting(node: Node, context: PlanContext) -> NodeShare:
     """Return this node's share of a job whose ranks are not known yet; it has a name if its number is unknown."""
     settings, environ = context.settings, context.environ
-    names = (settings.pod_name, settings.server_id, *map(environ.get, POD_NAME_VARIABLES), context.host_name)
+    names = (settings.pod_name, settings.server_id, *map(environ.get, detect.POD_NAMES), context.host_name)
     name = "" if node.is_numbered else next(filter(None, names))
     return NodeShare(rank_ids=(), rank_size=0, server_id=name, node=node)
 
@@ -175,7 +174,7 @@ def _share_of_number(table: RankTable, nnodes: int, number: int) -> NodeShare:
 
 
 def _names_of_pod(context: PlanContext) -> dict[str, str]:
-    names = {variable: name for variable in POD_NAME_VARIABLES if (name := context.environ.get(variable))}
+    names = {variable: name for variable in detect.POD_NAMES if (name := context.environ.get(variable))}
     return {**names, "host name": context.host_name}
 
 

@@ -7,6 +7,7 @@ is ambiguous, and a job without a rank table is refused: otherwise each node wou
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,6 +22,9 @@ from ascend_runner.text import counted
 # Variables that name the job, each with a function that derives the name. In reverse order of PLATFORMS: the platform
 # of the container precedes the launcher inside it.
 JOB_IDS: Final = {name: make for spec in reversed(PLATFORMS) for name, make in spec.job_ids.items()}
+# Variables that hold the name of this node's pod.
+POD_NAMES: Final = tuple(dict.fromkeys(name for spec in PLATFORMS for name in spec.pod_names))
+KUBERNETES: Final = "KUBERNETES_SERVICE_HOST"  # which Kubernetes sets in every container
 
 
 def find_node(environ: Mapping[str, str], overrides: Overrides = NOTHING) -> Node:
@@ -55,6 +59,18 @@ def job_id_variable(environ: Mapping[str, str]) -> str:
 def log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the platform's log directories: the first that exists is used, else the last."""
     return tuple(dict.fromkeys(folder for spec in PLATFORMS for folder in spec.log_dirs(environ)))
+
+
+def way_in(environ: Mapping[str, str], pod_name: str, host_name: str, namespace: str) -> str:
+    """Return the command that opens a shell where the runner runs, or "" if it is unknown.
+
+    `namespace` is that of the pod, "" outside Kubernetes.
+    """
+    command = next(filter(None, (spec.way_in(environ, pod_name, host_name) for spec in PLATFORMS)), "")
+    if command or not environ.get(KUBERNETES):
+        return command
+    of = f"--namespace {shlex.quote(namespace)} " if namespace else ""
+    return f"kubectl exec -it {of}{shlex.quote(pod_name or host_name)} -- bash"
 
 
 def _detect(environ: Mapping[str, str], overrides: Overrides) -> Node:

@@ -28,6 +28,12 @@ def _log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (*named, OWN_LOG_DIR) if named or environ.get("MA_VJ_NAME") else ()
 
 
+def _way_in(environ: Mapping[str, str], pod_name: str, host_name: str) -> str:
+    if not (environ.get("MA_JOB_DIR") or environ.get("MA_VJ_NAME")):
+        return ""
+    return f"Cloud Shell of the training job in the ModelArts console, instance {pod_name or host_name}"
+
+
 def _name_hosts(node: Node, environ: Mapping[str, str]) -> Node:
     """Name the hosts if no variable lists them."""
     if node.nnodes == 1:
@@ -68,7 +74,9 @@ V2: Final = PlatformSpec(
     refine=_name_hosts,
     ambiguity=counts_other_nodes("MA_NUM_HOSTS", "DLS_TASK_NUMBER"),
     job_ids={"BATCH_JOB_ID": str, "MA_VJ_NAME": _job_name},
+    pod_names=("BATCH_TASK_CURRENT_INSTANCE", "MA_CURRENT_INSTANCE_NAME"),
     log_dirs=_log_dirs,
+    way_in=_way_in,
 )
 V1: Final = attrs.evolve(V2, name="ModelArts V1", detected_by=("BATCH_JOB_ID", "DLS_TASK_NUMBER"))
 ACCELERATED: Final = attrs.evolve(

@@ -30,6 +30,7 @@ def _refine(node: Node, environ: Mapping[str, str]) -> Node:
 def _spec(name: str, size: str, rank: str) -> PlatformSpec:
     return PlatformSpec(
         name=name,
+        workload_manager="",
         detected_by=(size, rank),
         # A job of one process says nothing about other nodes: `mpirun -np 1` may run on each of them.
         is_confirmed=lambda environ: environ[size] != "1",

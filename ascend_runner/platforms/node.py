@@ -20,16 +20,17 @@ class Node:
     `master_addr` is the address of node 0 ("": unknown), `hosts` are all nodes in the order of their ranks (empty:
     unknown), with the devices of each in `slots` (empty: `devices_per_node` each), and `address` is this node's own, as
     its platform calls it. `sources` gives the option or variable of each fact, `detected_by` the variables by which the
-    platform was detected, `linger` for how many seconds its nodes stay if they have only lost another one. `ambiguity`
-    is a sentence if variables hint at other nodes without being conclusive: an error, unless a rank table or the user
-    decides. `announced_rank` is the rank by options or variables where a rank table has given it another. A rank table
-    may have `min_nodes` to `nnodes` nodes (None: exactly `nnodes`); then `nnodes` becomes the number in the table, and
-    `missing` is the number of nodes that are not in it.
+    platform was detected; `linger` and `workload_manager` are as in `PlatformSpec`. `ambiguity` is a sentence if
+    variables hint at other nodes without being conclusive: an error, unless a rank table or the user decides.
+    `announced_rank` is the rank by options or variables where a rank table has given it another. A rank table may have
+    `min_nodes` to `nnodes` nodes (None: exactly `nnodes`); then `nnodes` becomes the number in the table, and `missing`
+    is the number of nodes that are not in it.
     """
 
     platform: str = "no platform detected"
     detected_by: tuple[str, ...] = ()
     linger: float = 0.0
+    workload_manager: str = ""
     node_rank: int = 0
     nnodes: int = 1
     master_addr: str = ""

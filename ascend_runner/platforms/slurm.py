@@ -6,6 +6,7 @@ may use fewer nodes than its job has.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -41,14 +42,23 @@ def _ambiguity(environ: Mapping[str, str]) -> str:
     )
 
 
+def _way_in(environ: Mapping[str, str], _pod_name: str, host_name: str) -> str:
+    if not environ.get("SLURM_JOB_ID"):
+        return ""
+    node = environ.get("SLURMD_NODENAME") or host_name
+    return f"srun --jobid={environ['SLURM_JOB_ID']} --nodelist={shlex.quote(node)} --overlap --pty bash"
+
+
 SLURM: Final = PlatformSpec(
     name="Slurm",
+    workload_manager="Slurm",
     detected_by=("SLURM_STEP_NUM_NODES", "SLURM_NODEID"),
     nnodes=("SLURM_STEP_NUM_NODES",),
     node_rank=("SLURM_NODEID",),
     refine=_refine,
     ambiguity=_ambiguity,
     job_ids={"SLURM_JOB_ID": "slurm-{}".format},  # the number alone would not be a telling name of a log file
+    way_in=_way_in,
 )
 
 

@@ -16,6 +16,7 @@ class PlatformSpec:
 
     It is detected if all variables in `detected_by` are set and `is_confirmed`, which checks their values, agrees.
     A node that has only lost another one stays for `linger` seconds before it fails, unless the user decides otherwise.
+    `workload_manager` is what stops the processes of a node, "" if that is unknown.
 
     For each fact of a node the spec names the variables that give it: the first that is set counts. The frameworks'
     names for the address of node 0 apply as well (see `Variables.master_addr`); `port` is the default. `refine` adds
@@ -23,13 +24,15 @@ class PlatformSpec:
 
     The rest applies even if another platform, or none, was detected: `ambiguity` returns a sentence if variables of
     this platform hint at other nodes, `job_ids` has the variables that name the job, each with the function that makes
-    a file name of its value, and `log_dirs` returns the platform's log directories: the first existing one counts,
-    else the last.
+    a file name of its value, `pod_names` the variables that hold the name of this node's pod, `log_dirs` returns the
+    platform's log directories: the first existing one counts, else the last. `way_in` takes the names of the pod and of
+    the host, and returns the command that opens a shell where the runner runs, "" if it is unknown.
     """
 
     name: str
     detected_by: tuple[str, ...]
     linger: float = 0.0
+    workload_manager: str = "Kubernetes"
     is_confirmed: Callable[[Mapping[str, str]], bool] = lambda _environ: True
     node_rank: tuple[str, ...] = ()
     nnodes: tuple[str, ...] = ()
@@ -42,7 +45,9 @@ class PlatformSpec:
     refine: Callable[[Node, Mapping[str, str]], Node] = lambda node, _environ: node
     ambiguity: Callable[[Mapping[str, str]], str] = lambda _environ: ""
     job_ids: Mapping[str, Callable[[str], str]] = {}
+    pod_names: tuple[str, ...] = ()
     log_dirs: Callable[[Mapping[str, str]], tuple[str, ...]] = lambda _environ: ()
+    way_in: Callable[[Mapping[str, str], str, str], str] = lambda _environ, _pod_name, _host_name: ""
 
     def is_detected(self, environ: Mapping[str, str]) -> bool:
         """Whether the variables are this platform's.
@@ -63,6 +68,7 @@ class PlatformSpec:
             platform=self.name,
             detected_by=self.detected_by,
             linger=self.linger,
+            workload_manager=self.workload_manager,
             node_rank=variables.whole_number("node_rank", self.node_rank, default=0),
             nnodes=variables.whole_number("nnodes", self.nnodes, default=1, at_least=1),
             hosts=variables.hosts(self.hosts),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from ascend_runner.errors import RETRY_MAY_HELP
@@ -43,22 +43,6 @@ def lingering(job: Job) -> str:
 
 def _status(job: Job) -> int | None:
     return job.status if job.exit_verdict is None else job.exit_verdict
-
-
-def way_in(spec: JobSpec, environ: Mapping[str, str], host_name: str, namespace: str) -> str:
-    """Return the command that opens a shell where the runner runs, or "" if it is unknown.
-
-    `namespace` is that of the pod, "" outside Kubernetes.
-    """
-    if environ.get("SLURM_JOB_ID"):
-        node = environ.get("SLURMD_NODENAME") or host_name
-        return f"srun --jobid={environ['SLURM_JOB_ID']} --nodelist={shlex.quote(node)} --overlap --pty bash"
-    if environ.get("MA_JOB_DIR") or environ.get("MA_VJ_NAME"):
-        return f"Cloud Shell of the training job in the ModelArts console, instance {spec.pod_name or host_name}"
-    if environ.get("KUBERNETES_SERVICE_HOST"):
-        of = f"--namespace {shlex.quote(namespace)} " if namespace else ""
-        return f"kubectl exec -it {of}{shlex.quote(spec.pod_name or host_name)} -- bash"
-    return ""
 
 
 def attempt_failed(event: Event, job: Job) -> str:

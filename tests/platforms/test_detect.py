@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms.detect import find_node, job_id, log_dirs
+from ascend_runner.platforms.detect import find_node, job_id, log_dirs, way_in
 from ascend_runner.platforms.node import Node, Overrides
 from ascend_runner.platforms.registry import PLATFORMS
 from tests.platforms import platform_cases
@@ -18,7 +18,7 @@ MODELARTS = platform_cases.load("modelarts").variables
 
 @pytest.mark.parametrize("name", platform_cases.names("node"))
 def test_platform(name: str) -> None:
-    """Each fixture gives the node, job id and log directories that it expects, or their defaults."""
+    """Each fixture gives the node, job id, log directories and way in that it expects, or their defaults."""
     case = platform_cases.load(name)
     found = find_node(case.variables, case.overrides)
     expected: dict[str, Any] = {
@@ -28,6 +28,15 @@ def test_platform(name: str) -> None:
     assert Node(**expected, sources=found.sources) == found
     assert case.expected.get("job_id", "") == job_id(case.variables)
     assert tuple(case.expected.get("log_dirs", ())) == log_dirs(case.variables)
+    assert case.expected.get("way_in", "") == way_in(case.variables, "pod", "host", "")
+
+
+def test_way_into_a_pod() -> None:
+    """Any other container of Kubernetes is entered with kubectl, in its namespace if that is known."""
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+
+    assert "kubectl exec -it pod-0 -- bash" == way_in(environ, "pod-0", "host", "")
+    assert "kubectl exec -it --namespace training host -- bash" == way_in(environ, "", "host", "training")
 
 
 @pytest.mark.parametrize("name", platform_cases.names("node"))
