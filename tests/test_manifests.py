@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ascend_runner.check.limits import LEEWAY, POD_GRACE
+from ascend_runner.check.limits import LEEWAY, GRACE
 from ascend_runner.platforms.table import USUAL_PLACES
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings, decode
@@ -77,7 +77,7 @@ def test_pods(name: str) -> None:
         assert ["python", "/job/train.py"] == words
         assert "Never" == spec["restartPolicy"]
         assert own.grace + LEEWAY <= spec["terminationGracePeriodSeconds"]
-        assert POD_GRACE < spec["terminationGracePeriodSeconds"]
+        assert GRACE < spec["terminationGracePeriodSeconds"]
         assert own.nproc_per_node in {container["resources"]["limits"][NPUS], None}
         assert {"name": "shared-memory", "mountPath": "/dev/shm"} in container["volumeMounts"]
         mounted = {mount["name"] for mount in container["volumeMounts"]}
@@ -271,7 +271,7 @@ def test_sbatch_runs_srun(slurm: Slurm, name: str) -> None:
     assert 42 == script.returncode
     assert ["--kill-on-bad-exit=1", "--cpus-per-task=192", "--cpu-bind=none"] == words[:at]
     assert ["python", "/home/a b/job/train.py"] == command[:2]
-    assert own.grace + LEEWAY <= POD_GRACE
+    assert own.grace + LEEWAY <= GRACE
 
 
 @pytest.mark.parametrize(
