@@ -100,12 +100,14 @@ def test_second_sigterm_begins_the_stop(program: Program) -> None:
 
 def test_request_while_the_ranks_import(program: Program) -> None:
     """A rank gets the signal as soon as it handles it: it is neither killed nor forgotten."""
-    begin = program.folder / "begin"
-    run = start(program, "0.1", env={"START": str(begin)})
+    begin, end = program.folder / "begin", program.folder / "end"
+    run = start(program, "0", f"until={end}", env={"START": str(begin)})
     run.wait_for("importing", times=2)
     run.send(signal.SIGUSR1)
     run.wait_for("no rank handles SIGUSR1")
     begin.touch()
+    run.wait_for("saving", times=2)
+    end.touch()
     run.wait_for("by ranks 0, 1 in ")
     run.send(signal.SIGTERM)
 
@@ -197,11 +199,14 @@ def test_rank_that_fails_while_it_saves_before_a_stop(program: Program) -> None:
 
 def test_stop_signal_during_a_save_is_an_event(program: Program) -> None:
     """The state stays the same until the ranks have saved, but the events report the signal, and no other."""
-    run = start(program, "2", options=LONG)
+    end = program.folder / "end"
+    run = start(program, "0", f"until={end}", options=LONG)
     run.wait_for("ready", times=2)
     run.send(signal.SIGUSR1)
     run.wait_for("saving", times=2)
     run.send(signal.SIGTERM)
+    run.wait_for("received SIGTERM")
+    end.touch()
 
     assert 143 == run.finish()
     assert ["running", "checkpointing", "checkpointing", "stopping", "stopped"] == states(program)[2:]
@@ -212,8 +217,10 @@ def test_stop_signal_during_a_save_is_an_event(program: Program) -> None:
 
 def test_checkpoint_before_the_time_limit(program: Program) -> None:
     """The ranks are asked before the limit and stopped when they have saved; the job has expired."""
-    run = start(program, "0.1", options=("--checkpoint-grace", "600", "--time-limit", "601"))
-    run.wait_for("ready", times=2)
+    end = program.folder / "end"
+    run = start(program, "0", f"until={end}", options=("--checkpoint-grace", "600", "--time-limit", "601"))
+    run.wait_for("saving", times=2)  # on a slow machine, one of them is asked before the other one handles the signal
+    end.touch()
 
     assert 124 == run.finish()
     assert [1, 1] == saves(program)

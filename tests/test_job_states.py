@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,8 @@ def test_killed_runner_leaves_whole_events_and_a_true_report(program: Program, l
     run = program.start(*options, "sh", "-c", IN_TURN)
     wait_until(lambda: len(lines_of(program.log_dir)) >= least or run.popen.poll() is not None)
     for runner in process_tree.children(run.popen.pid):
-        os.kill(runner, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended, and its guardian has reaped it
+            os.kill(runner, signal.SIGKILL)
     run.finish()
 
     assert [] == contradictions(program.log_dir)

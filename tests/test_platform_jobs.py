@@ -363,7 +363,8 @@ def test_scheduler_has_a_log_of_its_own_and_no_rank(program: Program) -> None:
 @pytest.mark.parametrize("failing", ["MS_SCHED", "MS_WORKER"])
 def test_scheduler_and_ranks_end_together(failing: str, program: Program) -> None:
     """If the scheduler or a rank fails, the job fails with its status, and the others are stopped."""
-    script = f'if [ "$MS_ROLE" = {failing} ]; then exit 9; fi; exec sleep 100'
+    fails = "while ! [ -e up ]; do :; done; exit 9"
+    script = f'if [ "$MS_ROLE" = {failing} ]; then {fails}; fi; touch up; exec sleep 100'
     run = program.start("--nproc-per-node", "1", *CLUSTER, "sh", "-c", script)
 
     assert 9 == run.finish()

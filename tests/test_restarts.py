@@ -82,7 +82,7 @@ def test_number_of_attempts(program: Program, script: str, options: tuple[str, .
     assert (attempts - 1, attempts) == (program.report()["attempt"], len(program.report()["attempts"]))
 
 
-HANG = "[ $ASCEND_RUNNER_ATTEMPT = 1 ] || exec sleep 60"
+HANG = "[ $ASCEND_RUNNER_ATTEMPT != 0 ] || exec sleep 60"
 
 
 @pytest.mark.parametrize("options", [(), ("--hang-action", "restart")])
@@ -91,14 +91,16 @@ def test_hang_is_restarted(program: Program, options: tuple[str, ...]) -> None:
     run = start(program, HANG, "--hang-timeout", "2", *options)
 
     assert 0 == run.finish()
-    assert [(124, "hang", "restart"), (0, "", None)] == [
+    *hangs, last = [
         (attempt["status"], attempt["fingerprint"], attempt["verdict"]) for attempt in program.report()["attempts"]
     ]
+    assert {(124, "hang", "restart")} == {*hangs}  # on a slow machine, more than one
+    assert (0, "", None) == last
 
 
 def test_hang_that_is_to_stop_the_job(program: Program) -> None:
     """With --hang-action stop it is not restarted, and the screen says by which option."""
-    run = start(program, HANG.replace("1", "none"), "--hang-timeout", "2", "--hang-action", "stop")
+    run = start(program, HANG, "--hang-timeout", "2", "--hang-action", "stop")
 
     assert 124 == run.finish()
     assert [(124, "excluded")] == [(attempt["status"], attempt["verdict"]) for attempt in program.report()["attempts"]]
@@ -361,8 +363,9 @@ def test_attempts_never_overlap(program: Program) -> None:
 
     Each attempt holds a lock in a process that ignores SIGTERM; the next one finds it free.
     """
-    held = "(trap '' TERM; flock -n 9 || echo overlap; setsid sleep 60) 9>>lock &"
-    script = f"{held} while ! [ -e lock ]; do :; done; sleep 0.1; exit 7"
+    leave = "setsid sh -c 'touch held-$ASCEND_RUNNER_ATTEMPT; exec sleep 60'"
+    held = f"(trap '' TERM; flock -n 9 || echo overlap; {leave}) 9>>lock &"
+    script = f"{held} while ! [ -e held-$ASCEND_RUNNER_ATTEMPT ]; do :; done; exit 7"
     run = start(program, script, "--grace", "0.2", "--max-restarts", "3", ranks=1)
 
     assert 7 == run.finish()

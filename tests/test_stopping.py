@@ -190,11 +190,12 @@ def test_failure_is_announced_at_once_and_again_at_the_end(program: Program) -> 
 def test_steps_of_the_grace_are_shown_with_verbose(program: Program) -> None:
     """With --verbose, each step says which ranks are still running."""
     run = program.start(
-        "--nproc-per-node", "1", "--grace", "1", "--verbose", "sh", "-c", "trap '' TERM; echo ready; sleep 1000"
+        "--nproc-per-node", "1", "--grace", "15", "--verbose", "sh", "-c", "trap '' TERM; echo ready; sleep 1000"
     )
     run.wait_for("ready")
     run.send(SIGTERM)
     run.wait_for("DEBUG still running: rank 0")
+    run.send(SIGINT)  # kill now
 
     assert 143 == run.finish()
 

@@ -13,7 +13,7 @@ import pytest
 import ascend_runner
 from ascend_runner.guardian import process_tree
 from tests.helpers.program import WORKERS, Program
-from tests.helpers.waiting import LIMIT
+from tests.helpers.waiting import LIMIT, wait_until
 
 LIBRARY_RUN = f"{sys.executable} {WORKERS / 'library_run.py'}"
 
@@ -111,10 +111,15 @@ def test_starts_of_the_library_leak_nothing(tmp_path: Path, monkeypatch: pytest.
     def launch() -> None:
         ascend_runner.launch(["/bin/true"], nproc_per_node=1, log_dir=tmp_path / "log", quiet=True).check()
 
+    def settled() -> tuple[int, list[int]]:
+        wait_until(lambda: set(os.listdir("/proc/self/task")) <= threads)  # threads that end hold descriptors
+        return len(os.listdir("/proc/self/fd")), process_tree.children(os.getpid())
+
+    threads = set(os.listdir("/proc/self/task"))
     launch()
-    before = len(os.listdir("/proc/self/fd")), process_tree.children(os.getpid())
+    before = settled()
     for _ in range(20):
         launch()
 
-    assert before == (len(os.listdir("/proc/self/fd")), process_tree.children(os.getpid()))
+    assert before == settled()
     assert [] == list(temporary.iterdir())

@@ -55,9 +55,13 @@ def test_user_who_cannot_write_here() -> None:
 
 @pytest.fixture
 def stranger() -> Iterator[None]:
-    """Let a program listen on the default port; if one does already, that serves as well."""
+    """Let a program listen on the default port; if one does already, that serves as well, unless it is another test's.
+
+    Tests that run at the same time share the port, so that none of them relies on one that is about to end.
+    """
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         with suppress(OSError):
             server.bind(("", MASTER_PORT))
             server.listen()
