@@ -18,8 +18,12 @@ from typing import Final, Optional
 
 import attrs
 
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.host import bounded, npu_smi
+from ascend_runner.host.host import Host
 from ascend_runner.host.npu_smi import Device
 
+TABLE_LIMIT: Final = 10.0  # seconds for `npu-smi info`
 INTERVAL: Final = "2"  # seconds
 PATIENCE: Final = 10.0  # seconds without a line until npu-smi is killed
 CLOSE_LIMIT: Final = 0.5  # seconds
@@ -148,6 +152,50 @@ class NpuWatch:
         *lines, rest = data.split(b"\n")
         self._rest = rest[:LONGEST_LINE]
         return (line.decode(errors="replace") for line in lines)
+
+
+class NpuSampler:
+    """Reads the figures of this machine's NPUs if npu-smi responds. It starts in the background: that takes seconds."""
+
+    def __init__(self, host: Host, environ: Mapping[str, str]) -> None:
+        self._host, self._environ = host, environ
+        self._figures: dict[int, Figures] = {}
+        self._watch: Optional[NpuWatch] = None
+        self._is_closed = False
+
+    def start(self, now: float) -> None:
+        """Start npu-smi if this machine has it."""
+        tool = npu_smi.find(self._host, self._environ)
+        if not tool:
+            return
+
+        def start() -> None:
+            try:
+                run = bounded.run([tool, "info"], TABLE_LIMIT, dict(self._environ), lambda: self._is_closed)
+                devices = npu_smi.devices(run.stdout) if run else ()
+                watch = NpuWatch(tool, devices, now + TABLE_LIMIT)
+            except OSError:
+                return
+            self._watch = watch
+            if self._is_closed:
+                watch.close()
+
+        try:
+            bounded.start_thread(start)
+        except AscendRunnerError:  # the limit of processes: without figures, then
+            return
+
+    def look(self, now: float) -> Mapping[int, Figures]:
+        """Return the newest figures by the id of the NPU, also those that are old."""
+        if self._watch:
+            self._figures.update(self._watch.read(now))
+        return self._figures
+
+    def close(self) -> None:
+        """Kill npu-smi. Closing it again has no effect."""
+        self._is_closed = True
+        if self._watch:
+            self._watch.close()
 
 
 def _set_raw(fd: int) -> None:

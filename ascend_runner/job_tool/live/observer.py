@@ -17,11 +17,10 @@ import attrs
 from ascend_runner.errors import UnreadableError
 from ascend_runner.host import bounded, npu
 from ascend_runner.host.host import Host
-from ascend_runner.host.npu_watch import Figures
+from ascend_runner.host.npu_watch import Figures, NpuSampler
 from ascend_runner.job_tool.job import jobs
 from ascend_runner.job_tool.job.jobs import FoundJob, UnknownJobError
 from ascend_runner.job_tool.live.log_tails import LogTails, Tail
-from ascend_runner.job_tool.live.npus import Npus
 from ascend_runner.job_tool.live.part import Part
 from ascend_runner.job_tool.live.view import JobView, RankView, judged
 from ascend_runner.job_tool.logs import log_files
@@ -51,7 +50,7 @@ class Observer:
         self._tail_thread: Optional[threading.Thread] = None
         self._listed_at: Optional[float] = None
         self._log_paths: dict[int, str] = {}
-        self._npus = Npus(self._host, environ)
+        self._npus = NpuSampler(self._host, environ)
         self._has_started_npu_smi = False
         self._has_npus = any(one.is_of_this_machine for one in found) and bool(npu.devices(self._host))
 

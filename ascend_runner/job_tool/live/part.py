@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import Optional
+from typing import Final, Optional
 
 import attrs
 
 from ascend_runner.board.reader import View
+from ascend_runner.frameworks import hccl
+from ascend_runner.host import npu
 from ascend_runner.host.host import Host
 from ascend_runner.job_tool.job import snapshot
 from ascend_runner.job_tool.job.jobs import FoundJob
 from ascend_runner.job_tool.job.snapshot import Condition, Snapshot
-from ascend_runner.job_tool.live import npus, rank_views
+from ascend_runner.job_tool.live import rank_views
 from ascend_runner.job_tool.live.view import RankView
 from ascend_runner.job_tool.processes.process_meter import ProcessMeter, Usage
 from ascend_runner.job_tool.status import screens
 
-FINAL = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_KILLED})
+MOST_NPUS: Final = 1024  # of a machine
+FINAL: Final = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_KILLED})
 
 
 class Part:
@@ -83,5 +86,16 @@ class Part:
         if rank.npu is None or not self._job.is_of_this_machine:
             return rank
         if self._npus is None:
-            self._npus = npus.ids_of_ranks(self._host, self._job.runner_pid)
+            self._npus = _npus_of_ranks(self._host, self._job.runner_pid)
         return attrs.evolve(rank, npu=self._npus[rank.npu]) if rank.npu < len(self._npus) else rank
+
+
+def _npus_of_ranks(host: Host, runner_pid: int) -> tuple[int, ...]:
+    """Return the ids of the NPUs of a node's ranks in local order, or none if they are unknown."""
+    try:
+        with open(host.path(f"/proc/{runner_pid}/environ"), "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:  # it has ended, or belongs to somebody else
+        return ()
+    environ = dict(os.fsdecode(entry).partition("=")[::2] for entry in entries if b"=" in entry)
+    return npu.of_ranks(host, MOST_NPUS, hccl.visible_devices(environ))
