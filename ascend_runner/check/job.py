@@ -141,11 +141,10 @@ def engine(context: CheckContext) -> Findings:
 def folders(context: CheckContext) -> Findings:
     """Report directories that cannot be created, and a log directory that a running job of the same name writes to."""
     plan = context.prepared.plan
-    for folder in plan.folders if plan else ():
-        try:
-            file_system.check_folder(folder)
-        except OutputError as failure:
-            yield error(str(failure))
-            return
+    try:
+        file_system.check_folders(plan.folders if plan else ())
+    except OutputError as failure:
+        yield error(str(failure))
+        return
     if plan and log_folder.is_in_use(plan):
         yield error(log_folder.busy_sentence(plan))

@@ -52,9 +52,10 @@ class EnvPatch:
         """Return the environment that all processes share."""
         return {**{name: value for name, value in environ.items() if name not in self.unset}, **self.job}
 
-    def environment_of_rank(self, local_rank: int, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the whole environment of a rank."""
-        return {**self.environment(environ), **self.ranks[local_rank]}
+    def environments_of_ranks(self, environ: Mapping[str, str]) -> list[dict[str, str]]:
+        """Return the whole environments of the ranks in local order."""
+        shared = self.environment(environ)
+        return [{**shared, **own} for own in self.ranks]
 
     def environment_of_process(self, name: str, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the whole environment of a process without a rank."""

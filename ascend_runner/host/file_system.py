@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 from typing import Final
 
 from ascend_runner import files
@@ -28,13 +29,22 @@ def nearest(path: str) -> str:
     return step
 
 
-def check_folder(path: str) -> None:
-    """Check that a directory can be created, as far as that is known without creating it; permissions are not checked.
+def check_folders(paths: Iterable[str]) -> None:
+    """Check that directories can be created, as far as that is known without creating them, or checking permissions.
+
+    Of those with the same parent that does not exist either, only the first is checked: each rank has one.
 
     Raises:
-        OutputError: The directory must not be used, or a file is in its place.
+        OutputError: A directory must not be used, or a file is in its place.
     """
-    files.refuse_foreign(path)
-    above = nearest(path)
-    if not os.path.isdir(above):
-        raise OutputError(f"cannot create the directory {path!r}: {above!r} is not a directory")
+    missing: set[str] = set()
+    for path in paths:
+        parent = os.path.dirname(os.path.abspath(path))
+        if parent in missing:
+            continue
+        files.refuse_foreign(path)
+        above = nearest(path)
+        if not os.path.isdir(above):
+            raise OutputError(f"cannot create the directory {path!r}: {above!r} is not a directory")
+        if not os.path.lexists(parent):
+            missing.add(parent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -34,7 +35,7 @@ class Command:
     argv: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True, eq=False, repr=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False, slots=False)  # cached properties need a __dict__
 class PlanContext:
     """The settings, the command, the environment, the caller's working directory and facts of the machine.
 
@@ -67,7 +68,7 @@ class PlanContext:
     has_colors: bool = False
     stages: tuple[Stage, ...] = ()
 
-    @property
+    @cached_property
     def job_id(self) -> str:
         """The job's name, which log files and directories carry: the user's, the platform's or the command's.
 
@@ -104,7 +105,7 @@ class PlanContext:
         own = {name: value for name, value in self.environ.items() if name not in VARIABLES}
         return {**own, **{f"{STAGED}{number}": stage.place for number, stage in enumerate(self.stages)}}
 
-    @property
+    @cached_property
     def log_dir(self) -> str:
         """The log directory: --log-dir, else the platform's, else a new one for each run."""
         folders = detect.log_dirs(self.environ)

@@ -39,14 +39,8 @@ def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: 
     environ, own = context.rank_environ, context.job_variable
 
     ranks = tuple(
-        plan_process(
-            command,
-            {**patch.environment_of_rank(local_rank, environ), **own},
-            context,
-            rank_id=rank_id,
-            local_rank=local_rank,
-        )
-        for local_rank, rank_id in enumerate(share.rank_ids)
+        plan_process(command, {**env, **own}, context, rank_id=rank_id, local_rank=local_rank)
+        for local_rank, (rank_id, env) in enumerate(zip(share.rank_ids, patch.environments_of_ranks(environ)))
     )
     auxiliary = tuple(
         plan_process(command, {**patch.environment_of_process(name, environ), **own}, context, name=name)

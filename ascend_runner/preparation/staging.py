@@ -44,7 +44,7 @@ def stage_of(source: str, folder: str) -> Stage:
             raise SettingsError(f"cannot stage {source!r}: it is neither a directory nor a file")
         if not os.access(source, os.R_OK | (0 if stage.name else os.X_OK)):
             raise SettingsError(f"cannot stage {source!r}: permission denied")
-        file_system.check_folder(folder)
+        file_system.check_folders([folder])
         _refuse_itself(stage)
         _refuse_contents(stage)
     except OSError as error:

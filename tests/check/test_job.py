@@ -223,13 +223,14 @@ def test_no_engine_to_import(tmp_path: Path) -> None:
     assert [] == look_at(job.engine, engine_of(tmp_path / "python", "exit 1", "mpirun"))
 
 
-@pytest.mark.parametrize("folder", ["file", "file/log", "missing/log"])
-def test_directory_that_cannot_be_made(folder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["file", "file/log", "missing/log"])
+def test_directory_that_cannot_be_made(name: str, tmp_path: Path) -> None:
     """A file in the place of a directory is an error, as it is at the start; nothing is made."""
     (tmp_path / "file").touch()
-    plan = attrs.evolve(job_of([0]), folders=(str(tmp_path / folder),))
+    folders = tuple(str(tmp_path / folder) for folder in ("missing/rank_0", "missing/rank_1", name))
+    plan = attrs.evolve(job_of([0]), folders=folders)
 
-    expected = [] if folder.startswith("missing") else ["error"]
+    expected = [] if name.startswith("missing") else ["error"]
     assert expected == [verdict for verdict, _ in look_at(job.folders, prepared(context(), plan=plan))]
     assert ["file"] == [path.name for path in tmp_path.iterdir()]
 

@@ -38,7 +38,7 @@ def test_rank_on_platform(name: str, expected: dict[str, Any]) -> None:
     patch = patch_environment(_on_platform(expected["framework"], name, expected["table"]))
     local_rank = expected["local_rank"]
 
-    assert (expected["set"], expected["unset"]) == changes(environ, patch.environment_of_rank(local_rank, environ))
+    assert (expected["set"], expected["unset"]) == changes(environ, patch.environments_of_ranks(environ)[local_rank])
 
 
 @pytest.mark.parametrize(("name", "expected"), [(name, expected) for name, expected in CASES if "beside" in expected])
@@ -61,9 +61,7 @@ def test_no_rank_like_another(framework: str, table: str | None) -> None:
     found = context(framework, environ, nproc=4, table_path=table)
     if framework == "mindspore" and not table:
         found = attrs.evolve(found, rank_ids=(0,), rank_size=1)
-    environments = [
-        patch_environment(found).environment_of_rank(index, environ) for index in range(len(found.rank_ids))
-    ]
+    environments = patch_environment(found).environments_of_ranks(environ)
 
     assert [str(index) for index in range(len(environments))] == [own["DEVICE_ID"] for own in environments]
     assert all(own["DEVICE_ID"] == own["ASCEND_DEVICE_ID"] for own in environments)
@@ -74,7 +72,7 @@ def test_agent_store_is_never_left_set(framework: str) -> None:
     """TORCHELASTIC_* are removed: every rank would wait for a store that no process opens."""
     environ = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "none", "TORCH": "kept"}
     found = context(framework, environ, table_path=TABLE)
-    own = patch_environment(found).environment_of_rank(0, environ)
+    own = patch_environment(found).environments_of_ranks(environ)[0]
 
     assert [] == [name for name in own if name.startswith("TORCHELASTIC_")]
     assert "kept" == own["TORCH"]
@@ -82,7 +80,7 @@ def test_agent_store_is_never_left_set(framework: str) -> None:
 
 def test_what_lightning_takes_for_torchrun() -> None:
     """Ranks get the variables that Lightning's TorchElasticEnvironment and accelerate look for."""
-    own = patch_environment(context("torch")).environment_of_rank(1, {})
+    own = patch_environment(context("torch")).environments_of_ranks({})[1]
 
     assert {"RANK": "3", "GROUP_RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items() <= own.items()
     assert {"WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}.items() <= own.items()
@@ -113,7 +111,7 @@ def test_auto_without_anything_prepared() -> None:
 def test_what_the_user_set_stays() -> None:
     """The defaults do not replace variables that the user has set."""
     environ = {"HCCL_CONNECT_TIMEOUT": "600", "OMP_NUM_THREADS": "3", "PYTHONUNBUFFERED": "x"}
-    own = patch_environment(context("auto", environ, cores=64)).environment_of_rank(0, environ)
+    own = patch_environment(context("auto", environ, cores=64)).environments_of_ranks(environ)[0]
 
     assert environ.items() <= own.items()
 
@@ -141,7 +139,7 @@ def test_tasks_of_several_ranks(table: str | None) -> None:
     alone = patch_environment(context("auto", environ, nproc=1, table_path=table))
 
     assert [2, 3] == [json.loads(own["TF_CONFIG"])["task"]["index"] for own in several.ranks]
-    assert text == alone.environment_of_rank(0, environ)["TF_CONFIG"]
+    assert text == alone.environments_of_ranks(environ)[0]["TF_CONFIG"]
 
 
 # --- Devices ---------------------------------------------------------------------------------------------------------
@@ -150,7 +148,7 @@ def test_tasks_of_several_ranks(table: str | None) -> None:
 def test_visible_devices_are_respected() -> None:
     """ASCEND_RT_VISIBLE_DEVICES stays, and DEVICE_ID is an index into it."""
     environ = {"ASCEND_RT_VISIBLE_DEVICES": "4,5"}
-    own = patch_environment(context("auto", environ)).environment_of_rank(1, environ)
+    own = patch_environment(context("auto", environ)).environments_of_ranks(environ)[1]
 
     assert ("4,5", "1") == (own["ASCEND_RT_VISIBLE_DEVICES"], own["DEVICE_ID"])
 
@@ -158,7 +156,7 @@ def test_visible_devices_are_respected() -> None:
 @pytest.mark.parametrize(("environ", "device"), [({"ASCEND_RT_VISIBLE_DEVICES": "4,6"}, "6"), ({}, "1")])
 def test_isolated_devices(environ: dict[str, str], device: str) -> None:
     """An isolated rank sees one card, with index 0."""
-    own = patch_environment(context("auto", environ, isolate_devices=True)).environment_of_rank(1, environ)
+    own = patch_environment(context("auto", environ, isolate_devices=True)).environments_of_ranks(environ)[1]
 
     assert (device, "0", "0") == (own["ASCEND_RT_VISIBLE_DEVICES"], own["DEVICE_ID"], own["ASCEND_DEVICE_ID"])
 
@@ -198,7 +196,7 @@ def test_cluster_reads_no_table() -> None:
     environ = {"RANK_TABLE_FILE": "/user/config"}
     found = context("mindspore-cluster", environ, table_path=TABLE)
 
-    assert "RANK_TABLE_FILE" not in patch_environment(found).environment_of_rank(0, environ)
+    assert "RANK_TABLE_FILE" not in patch_environment(found).environments_of_ranks(environ)[0]
 
 
 # --- The README ------------------------------------------------------------------------------------------------------

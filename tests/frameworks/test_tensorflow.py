@@ -24,7 +24,7 @@ def _configs(task: dict[str, Any], cluster: dict[str, Any], nproc: int) -> list[
 
 
 def _own(found: LaunchContext) -> dict[str, str]:
-    return patch_environment(found).environment_of_rank(1, found.environ)
+    return patch_environment(found).environments_of_ranks(found.environ)[1]
 
 
 def test_chief_and_table_exclude_each_other() -> None:

@@ -58,7 +58,7 @@ def test_node_and_its_ranks(environ: dict[str, str], nproc: int, framework: str)
         )
 
         assert nproc == len(patch.ranks)
-        assert "TORCHELASTIC_USE_AGENT_STORE" not in patch.environment_of_rank(nproc - 1, environ)
+        assert "TORCHELASTIC_USE_AGENT_STORE" not in patch.environments_of_ranks(environ)[nproc - 1]
 
 
 @given(st.sampled_from(platform_cases.names("node")), st.sampled_from(NAMES), VALUES)
