@@ -141,8 +141,8 @@ class LimitReachedError(AscendRunnerError):
 class StopRequestedError(AscendRunnerError):
     """The runner received a stop signal before it started any rank."""
 
-    def __init__(self, signum: int, name: str) -> None:
-        super().__init__(f"stopped by {name} before any rank was started")
+    def __init__(self, signum: int, sentence: str) -> None:
+        super().__init__(f"{sentence} before any rank was started")
 
         self.signum = signum
         self.exit_status = 128 + signum

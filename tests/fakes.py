@@ -22,7 +22,7 @@ from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.observations.facts import Beat, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.services.requests import Requests
-from ascend_runner.supervision.events import Emptied, Ending, Exited
+from ascend_runner.supervision.events import Emptied, Ending, Exited, SignalReceived
 
 MOST_WAITS: Final = 10_000  # of one job; more is a loop that polls
 FIRST_PID: Final = 1000
@@ -86,6 +86,10 @@ class FakeClock:
         self._is_woken = False
         signals, self._signals = self._signals, []
         return sorted(signals, key=lambda signum: signum not in STOP_SIGNALS)
+
+    def received(self, signum: int) -> SignalReceived:
+        """Return what a signal means: nobody kills the guardian."""
+        return SignalReceived(signum)
 
     def spend(self, seconds: float) -> None:
         """Let time pass while the manager does something else than wait."""

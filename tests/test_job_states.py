@@ -92,3 +92,35 @@ def test_killed_runner_leaves_whole_events_and_a_true_report(program: Program, l
 
     assert [] == contradictions(program.log_dir)
     assert least <= len(lines_of(program.log_dir)) or 7 == run.popen.returncode
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "ready"),
+    [
+        (("--rank-table", "/missing/table.json"), "exit 0", "waiting for the rank table"),
+        ((), "echo ready; exec sleep 1000", "ready"),
+        (("--checkpoint-grace", "600"), "trap 'exit 0' USR1; echo ready; while :; do sleep 0.01; done", "ready"),
+        (("--max-restarts", "1", "--restart-delay", "1h"), "exit 7", "restarting in 3600 s"),
+    ],
+    ids=["preparing", "running", "saving", "restarting"],
+)
+def test_killed_guardian(program: Program, options: tuple[str, ...], script: str, ready: str) -> None:
+    """Events and report say that it was killed, with the exit status that a shell sees: nobody has sent SIGTERM."""
+    ranks = () if "--rank-table" in options else ("--nproc-per-node", "1")
+    run = program.start(*ranks, *options, "sh", "-c", script)
+    run.wait_for(ready)
+    pid, runner = run.popen.pid, run.runner_pid
+    run.send(signal.SIGKILL)
+
+    assert -signal.SIGKILL == run.finish()
+    os.waitpid(runner, 0)
+    (report,), (events,) = (list(program.log_dir.glob(f"job-{name}")) for name in ("report*.json", "events*.jsonl"))
+    document, lines = json.loads(report.read_bytes()), events.read_bytes().splitlines()
+    found = document["cause"]
+    assert ("stopped", 137, "interrupted", 9) == (document["state"], document["status"], found["kind"], found["signal"])
+    assert (137, f"ascend-runner (pid {pid}) was killed") == (
+        json.loads(lines[-1])["data"]["status"],
+        json.loads(lines[-1])["data"]["sentence"].removesuffix(" before any rank was started"),
+    )
+    assert b"SIGTERM" not in events.read_bytes()
+    assert "received SIGTERM" not in run.screen

@@ -11,10 +11,8 @@ import pytest
 
 from ascend_runner.host.host import Host
 from ascend_runner.host.npu import await_release
-from ascend_runner.supervision.events import orphaned
 from tests.helpers.program import FAIL_BESIDE_A_DEAF_RANK, Program, Run
 from tests.helpers.replay import replay
-from tests.helpers.waiting import is_gone, wait_until
 
 RESTARTS = ("--max-restarts", "9", "--restart-delay", "0")
 # Rank 0 fails when the other one, which is started last, runs.
@@ -294,19 +292,6 @@ def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) 
     assert sentence in report["cause"]["sentence"]
     assert f"\n  before rank 0 failed: exit status 7 (likely the cause)\n  log    {program.log_dir}/" in run.screen
     assert "\n  rerun  sh " in run.screen
-
-
-def test_killed_during_the_delay(program: Program) -> None:
-    """The last event says that the runner was killed. Nobody has sent a stop signal."""
-    run = start(program, FAIL, "--restart-delay", "1h")
-    run.wait_for("restarting in 3600 s")
-    pid, runner = run.popen.pid, run.runner_pid
-    run.popen.kill()
-    run.finish()
-    wait_until(lambda: is_gone(runner))
-    last = json.loads((program.log_dir / "job-events.jsonl").read_bytes().splitlines()[-1])
-
-    assert orphaned(pid) == last["data"]["sentence"]
 
 
 def test_stop_signal_during_a_further_attempt(program: Program) -> None:

@@ -187,7 +187,7 @@ def test_sigkill_of_the_guardian_leaves_nobody(program: Program) -> None:
     run.wait_for(f"ERROR ascend-runner (pid {run.popen.pid}) was killed; stopped after")
     assert run.finish() == -signal.SIGKILL
     _pid, status = os.waitpid(runner, 0)
-    assert os.WEXITSTATUS(status) == 143
+    assert os.WEXITSTATUS(status) == 137
 
 
 def test_sigkill_of_the_guardian_while_the_table_is_awaited(program: Program) -> None:
@@ -197,9 +197,7 @@ def test_sigkill_of_the_guardian_while_the_table_is_awaited(program: Program) ->
     runner = run.runner_pid
     os.kill(run.popen.pid, signal.SIGKILL)
 
-    run.wait_for(
-        f"stopped by SIGTERM because ascend-runner (pid {run.popen.pid}) was killed before any rank was started"
-    )
+    run.wait_for(f"ascend-runner (pid {run.popen.pid}) was killed before any rank was started")
     assert run.finish() == -signal.SIGKILL
     os.waitpid(runner, 0)
 

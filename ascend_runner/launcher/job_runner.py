@@ -79,9 +79,7 @@ class JobRunner:
             try:
                 event = performers[actions[0]]()
             except StopRequestedError as stop:
-                cause = self._stop(stop.signum)
-                sentence = str(cause) if cause.guardian else ""
-                event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum, sentence=sentence)
+                event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum, sentence=str(self._stop()))
             except LimitReachedError:
                 event = Event(kind=Kind.LIMIT_REACHED, sentence=str(self._limit_reached()))
         self._run_last_hooks()
@@ -118,7 +116,7 @@ class JobRunner:
     def _start(self) -> Event:
         spec = self.journal.spec
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
-        progress = Progress(spec, self._messages, self._signals.killed_guardian)
+        progress = Progress(spec, self._messages)
         folder = self._launcher.run_folder
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
@@ -190,9 +188,11 @@ class JobRunner:
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
-        self._outcome = outcome = recorder.finish(self._messages.warning)
+        outcome = recorder.finish(self._messages.warning)
+        if isinstance(outcome.cause, SignalReceived):
+            outcome = attrs.evolve(outcome, cause=self._signals.received(outcome.cause.signum))
+        self._outcome, cause = outcome, outcome.cause
         self._limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
-        cause = outcome.cause
         if cause is None or isinstance(cause, (SignalReceived, LimitReached)):
             kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
             return Event(kind=kind, status=outcome.status, sentence=causes.sentence(outcome))
@@ -201,7 +201,7 @@ class JobRunner:
         return Event(
             kind=Kind.ENDED,
             status=outcome.status,
-            signum=self._signals.stop_signum,
+            signum=self._stop().origin,
             restart=restart,
             fingerprint=fingerprint,
             has_progressed=has_progressed,
@@ -238,9 +238,7 @@ class JobRunner:
     def _report(self, event: Event) -> None:
         """Report an attempt that has ended, or a job that was stopped between two."""
         job, outcome, environ = self.journal.job, self._outcome, self._launcher.environ
-        if isinstance(outcome.cause, SignalReceived):
-            outcome = attrs.evolve(outcome, cause=self._stop(outcome.cause.signum))
-        elif job.state in {JobState.FAILED, JobState.HOLDING}:
+        if job.state in {JobState.FAILED, JobState.HOLDING}:
             outcome = self.journal.with_reruns(outcome, environ, self._limit)
         elif event.restart and job.verdict:
             self._messages.warning(holding.attempt_failed(event, job))
@@ -249,7 +247,7 @@ class JobRunner:
         outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings), last_failure=last)
         outcome = attrs.evolve(outcome, findings=tuple(self.journal.findings.values()))
         outcome = self._with_report(outcome, self._limit)
-        end = self._end_from_outside(event)
+        end = self._end_from_outside()
         if end and not is_from_outside:
             last = self.journal.with_reruns(outcome, environ, self._limit) if outcome.cause else None
             outcome = attrs.evolve(outcome, cause=end, root=None, suspected_peer=None, last_failure=last)
@@ -288,13 +286,14 @@ class JobRunner:
         if job.policy.hold and not event.is_local:
             self._messages.info(holding.NOT_HELD)
 
-    def _end_from_outside(self, event: Event) -> SignalReceived | LimitReached | None:
+    def _end_from_outside(self) -> SignalReceived | LimitReached | None:
         if self.journal.job.state is JobState.STOPPED:
-            return self._stop(event.signum)
+            return self._stop()
         return self._limit_reached() if self.journal.job.state is JobState.EXPIRED else None
 
     def _limit_reached(self) -> LimitReached:
         return LimitReached(self._launcher.requests.limit or 0.0)
 
-    def _stop(self, signum: int) -> SignalReceived:
-        return SignalReceived(signum, self._signals.killed_guardian())
+    def _stop(self) -> SignalReceived:
+        """Return the first stop signal, as it is seen now: the guardian may have been killed since then."""
+        return self._signals.received(self._signals.stop_signum)

@@ -14,7 +14,7 @@ import attrs
 
 from ascend_runner.observations.facts import Beat, CheckpointAsked, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.plan.job import RankSpec
-from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited, Slowdown
+from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited, SignalReceived, Slowdown
 from ascend_runner.supervision.findings import NodeFinding
 
 if TYPE_CHECKING:
@@ -165,6 +165,9 @@ class Clock(Protocol):
 
         Stop signals come first. It may return earlier, without a signal, when a process has ended or a request came.
         """
+
+    def received(self, signum: int) -> SignalReceived:
+        """Return what a signal means that has just arrived."""
 
 
 class Evidence(Protocol):

@@ -90,7 +90,7 @@ class Manager:
         self._hangs.end()
         # A signal that arrived together with the last exit can still explain it.
         for signum in set(self._clock.wait(0.0)) & STOP_SIGNALS:
-            self._state, _ = machine.transition(self._state, SignalReceived(signum))
+            self._state, _ = machine.transition(self._state, self._clock.received(signum))
         self._finish_output(has_survivors=self._sweep())
         self._tell(self._state)
 

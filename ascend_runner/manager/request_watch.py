@@ -78,7 +78,7 @@ class RequestWatch:
     def read(self, signum: int) -> Event:
         """Return what a signal to the runner means."""
         is_request = signum == self._job.checkpoint_signum and signum not in STOP_SIGNALS
-        return CheckpointRequested() if is_request else SignalReceived(signum)
+        return CheckpointRequested() if is_request else self._node.clock.received(signum)
 
     def check(self, state: State) -> list[Event]:
         """Return the events that follow from the requests and answers so far."""

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from ascend_runner.errors import StopRequestedError
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
-from ascend_runner.supervision.events import orphaned, signal_name
+from ascend_runner.supervision.events import SignalReceived
 
 LONGEST: Final = 1e9  # milliseconds; poll(2) takes an int. A longer wait returns after eleven days without a signal
 
@@ -123,12 +123,13 @@ class Signals:
         """
         for signum in self.wait(seconds):
             if signum in STOP_SIGNALS:
-                why = f" because {orphaned(self._guardian)}" if self.killed_guardian() else ""
-                raise StopRequestedError(signum, f"{signal_name(signum)}{why}")
+                stop = self.received(signum)
+                raise StopRequestedError(stop.origin, str(stop))
 
-    def killed_guardian(self) -> int:
-        """Return the pid of the guardian, the parent of this process, if it was killed, else 0."""
-        return self._guardian if os.getppid() != self._guardian else 0
+    def received(self, signum: int) -> SignalReceived:
+        """Return what a signal means: a stop signal from the kernel that the guardian, the parent, was killed."""
+        is_orphan = signum in STOP_SIGNALS and os.getppid() != self._guardian
+        return SignalReceived(signum, self._guardian, os.getpid()) if is_orphan else SignalReceived(signum)
 
     def is_stopped(self) -> bool:
         """Whether a stop signal has arrived."""

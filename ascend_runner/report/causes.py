@@ -49,9 +49,9 @@ def member(cause: Cause, outcome: Outcome) -> dict[str, object]:
     "expired" (at its time limit) or "runner_failed". `rank_id` is the rank that caused it, if any; `first_exit` is the
     one that ended first, whose exit status is the job's. `alike` are the ranks that failed for the same reason,
     `rank_id` included. `certainty` is "certain", "likely" or "open"; `candidates` are
-    the ranks that may have caused it if that is open. `signal` is the one that stopped the runner. `may_be_a_peer` is
-    true if another rank may have failed before, and `is_a_consequence` if the evidence says that one did;
-    `suspected_peer` is set if all failed ranks only report a peer.
+    the ranks that may have caused it if that is open. `signal` is the one that stopped the runner, SIGKILL if it was
+    killed. `may_be_a_peer` is true if another rank may have failed before, and `is_a_consequence` if the evidence says
+    that one did; `suspected_peer` is set if all failed ranks only report a peer.
     """
     root, rank_id = outcome.root, cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
     return {
@@ -62,7 +62,7 @@ def member(cause: Cause, outcome: Outcome) -> dict[str, object]:
         "alike": root.alike if root else (),
         "certainty": root.certainty if root else "",
         "candidates": root.candidates if root else (),
-        "signal": cause.signum if isinstance(cause, SignalReceived) else None,
+        "signal": cause.origin if isinstance(cause, SignalReceived) else None,
         "may_be_a_peer": bool(root and root.may_be_a_peer),
         "is_a_consequence": bool(root and root.is_a_consequence),
         "suspected_peer": outcome.suspected_peer,

@@ -20,8 +20,9 @@ def asked(fact: CheckpointAsked, state: State) -> str:
         return f"{reason}{fact}{later}"
     reason, hint = str(state.cause), "SIGINT to stop them now"
     if isinstance(state.cause, SignalReceived):
-        name = signal_name(state.cause.signum)
-        reason, hint = f"received {name}", f"{name} again to stop them now"
+        reason, hint = _received(state.cause), f"{signal_name(state.cause.signum)} again to stop them now"
+        if state.cause.guardian:
+            hint = f"send SIGTERM to pid {state.cause.runner} to stop them now"
     what_follows = f"; stopping them within {fact.seconds:g} s ({hint})" if fact.reached else ""
     return f"{reason}; {fact}{what_follows}"
 
@@ -29,11 +30,15 @@ def asked(fact: CheckpointAsked, state: State) -> str:
 def why(state: State) -> str:
     """Return the reason for a request, for the events, or "" if a user made it."""
     if isinstance(state.cause, SignalReceived):
-        return f"received {signal_name(state.cause.signum)}; the ranks save a checkpoint first"
+        return f"{_received(state.cause)}; the ranks save a checkpoint first"
     if isinstance(state.cause, (NodeFinding, Slowdown)):
         return f"{state.cause}; the ranks save a checkpoint first"
     is_near = state.checkpoint.before_limit
     return "the ranks are asked for a checkpoint because the time limit is near" if is_near else ""
+
+
+def _received(cause: SignalReceived) -> str:
+    return str(cause) if cause.guardian else f"received {signal_name(cause.signum)}"
 
 
 def ended(fact: CheckpointEnded) -> str:

@@ -183,7 +183,7 @@ class Journal:
     def fail(self, error: AscendRunnerError) -> None:
         """Record that the runner itself failed, or was stopped before it had started anything."""
         if isinstance(error, StopRequestedError):
-            self.feed(Event(kind=Kind.STOP_REQUESTED, signum=error.signum))
+            self.feed(Event(kind=Kind.STOP_REQUESTED, signum=error.signum, sentence=str(error)))
         elif isinstance(error, LimitReachedError):
             self.feed(Event(kind=Kind.LIMIT_REACHED, sentence=str(error)))
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping
 from typing import Callable
 
@@ -30,7 +29,6 @@ from ascend_runner.supervision.events import (
     SignalReceived,
     Slowdown,
     Spawned,
-    orphaned,
     signal_name,
 )
 from ascend_runner.supervision.findings import FindingKind, NodeFinding, WatchAction
@@ -41,11 +39,9 @@ from ascend_runner.text import rank_list
 class Progress:
     """Writes a line for each fact that a user should know at once."""
 
-    def __init__(self, job: JobSpec, messages: Messages, killed_guardian: Callable[[], int] = int) -> None:
-        """`killed_guardian` returns the pid of the runner's parent process if it was killed, else 0."""
+    def __init__(self, job: JobSpec, messages: Messages) -> None:
         self._job = job
         self._messages = messages
-        self._killed_guardian = killed_guardian
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._state = State(grace=job.grace)
         self._grace_ends = 0.0
@@ -128,11 +124,7 @@ class Progress:
         if state.cause is None or not state.alive:
             return
         reason = "" if state.cause == self._told else screen.reason(state.cause, self._job)
-        guardian = self._killed_guardian() if isinstance(state.cause, SignalReceived) else 0
-        if guardian:
-            reason = orphaned(guardian)
-        target = os.getpid() if guardian else None
-        self._messages.info(screen.stopping(state, reason, state.alive | self._living, target))
+        self._messages.info(screen.stopping(state, reason, state.alive | self._living))
 
     def _killing(self, state: State, *, is_grace_over: bool) -> None:
         """Write the line on why ranks are killed, unless no process is left that may be signaled."""
@@ -158,7 +150,7 @@ class Progress:
 
     def _signalled(self, fact: SignalReceived) -> None:
         doing = f"already stopping {self._names()} ({screen.way_out(fact)})" if self._living else "all ranks have ended"
-        self._messages.info(f"received {signal_name(fact.signum)}; {doing}")
+        self._messages.info(f"{screen.reason(fact, self._job)}; {doing}")
 
     def _started(self, fact: Spawned) -> None:
         self._living.add(fact.rank_id)

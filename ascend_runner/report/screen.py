@@ -57,7 +57,9 @@ def reason(cause: Cause, job: JobSpec) -> str:
         return f"{title} failed ({how(cause.ending)})"
     if isinstance(cause, LimitReached):
         return f"time limit of {duration(cause.seconds)}"
-    return f"received {signal_name(cause.signum)}" if isinstance(cause, SignalReceived) else str(cause)
+    if isinstance(cause, SignalReceived) and not cause.guardian:
+        return f"received {signal_name(cause.signum)}"
+    return str(cause)
 
 
 def holding(cause: Cause, job: JobSpec) -> str:
@@ -65,11 +67,8 @@ def holding(cause: Cause, job: JobSpec) -> str:
     return f"{reason(cause, job)}; waiting up to {HOLD:g} s for other ranks to report the cause"
 
 
-def stopping(state: State, why: str, living: Collection[int], target: int | None) -> str:
-    """Return the line on ranks that are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks".
-
-    `target` is the pid to signal if the process that the user started no longer exists.
-    """
+def stopping(state: State, why: str, living: Collection[int]) -> str:
+    """Return the line on ranks that are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
     if isinstance(state.cause, Exited):
         count = len(set(living) - {state.cause.rank_id})
         ranks = (
@@ -78,8 +77,7 @@ def stopping(state: State, why: str, living: Collection[int], target: int | None
     else:
         ranks = counted(len(living), "rank")
     beginning = f"{why}; stopping" if why else "stopping"
-    hint = f"send SIGTERM to pid {target} to kill" if target else way_out(state.cause)
-    return f"{beginning} {ranks}{time_to_exit(state.grace, hint)}"
+    return f"{beginning} {ranks}{time_to_exit(state.grace, way_out(state.cause))}"
 
 
 def time_to_exit(seconds: float, hint: str) -> str:
@@ -91,6 +89,8 @@ def way_out(cause: Cause | None) -> str:
     """Return a hint on how to cut the grace period short."""
     if not isinstance(cause, SignalReceived) or cause.signum == SIGINT:
         return "Ctrl-C again to kill"
+    if cause.guardian:
+        return f"send SIGTERM to pid {cause.runner} to kill"
     return "SIGTERM again to kill" if cause.signum == SIGTERM else "SIGTERM to kill"
 
 

@@ -16,11 +16,6 @@ from ascend_runner.text import duration
 CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
 
 
-def orphaned(guardian: int) -> str:
-    """Describe the death of the runner's parent process, whose pid users address."""
-    return f"ascend-runner (pid {guardian}) was killed"
-
-
 @attrs.frozen
 class Ending:
     """How a process ended: with `exit_code`, or killed by the signal `signum` if that is not 0 (wait(2))."""
@@ -108,21 +103,27 @@ class AskedProcessEnded:
 class SignalReceived:
     """The runner has received a signal. A job that a signal stops is never a success.
 
-    `guardian` is nonzero only in a cause: the pid of the guardian, if the kernel sent SIGTERM because the guardian was
-    killed.
+    The kernel sends SIGTERM if the parent of the runner was killed, whose pid users address: that is `guardian` then,
+    and `runner` is the pid to which further signals go. Otherwise both are 0.
     """
 
     signum: int
     guardian: int = 0
+    runner: int = 0
+
+    @property
+    def origin(self) -> int:
+        """The signal that somebody has sent: a guardian handles every one but SIGKILL."""
+        return Signals.SIGKILL if self.guardian else self.signum
 
     @property
     def exit_status(self) -> int:
-        """143 for SIGTERM, 130 for SIGINT: as a shell shows it for a process that the signal killed."""
-        return 128 + self.signum
+        """143 for SIGTERM, 137 for SIGKILL: as a shell shows it for a process that the signal killed."""
+        return 128 + self.origin
 
     def __str__(self) -> str:
         if self.guardian:
-            return orphaned(self.guardian)
+            return f"ascend-runner (pid {self.guardian}) was killed"
         return f"stopped by {signal_name(self.signum)}"
 
 
