@@ -6,6 +6,7 @@ An observer of the manager's facts that decides nothing. It gives the manager an
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -217,8 +218,11 @@ def _load() -> type[Investigation]:
 
 
 def _load_ahead(has_page: bool) -> None:  # noqa: FBT001  a Timer passes positional arguments
+    loaded = len(sys.modules)
     with suppress(ImportError, OSError):  # a failure will try again, and report it
         _load()
         if has_page:
             html_page.load_own_modules()
-    gc.freeze()  # these modules stay; a collection that searches them costs as much as half a minute of other work
+    if len(sys.modules) > loaded:  # in the first attempt: later there would be garbage of attempts that have ended
+        # These modules stay. A collection that searches them costs as much as half a minute of other work.
+        gc.freeze()

@@ -311,3 +311,24 @@ print(*(name for name in names if name in sys.modules))
     ).stdout
 
     assert f"\nascend_runner.report.investigation {page}".rstrip() + "\n" == shown
+
+
+def test_attempts_that_have_ended_become_garbage() -> None:
+    """Only the first attempt exempts what it has loaded from garbage collection, and with it all that there is."""
+    script = """
+import gc, threading
+from ascend_runner.report.recorder import Recorder
+from ascend_runner.supervision.state import State
+from tests.report.test_recorder import JOB
+for _ in range(2):
+    Recorder(JOB).observe(State(grace=1.0), 0.0)
+    [loading] = set(threading.enumerate()) - {threading.main_thread()}
+    loading.join()
+    print(gc.get_freeze_count())
+"""
+    first, second = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT
+    ).stdout.split()
+
+    assert 0 < int(first)
+    assert int(first) >= int(second)

@@ -26,6 +26,7 @@ from ascend_runner.output.console import Console
 from ascend_runner.output.message_format import Level, format_message
 from ascend_runner.output.messages import Messages
 from ascend_runner.processes.signals import Signals
+from ascend_runner.report import html_page
 from ascend_runner.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -89,6 +90,9 @@ def run_with_a_lean_thread(*_args: str) -> int:
 
 
 def run_many_times(log_dir: str, count: str) -> int:
+    from ascend_runner.report import investigation  # noqa: F401, PLC0415  what a job loads after a second
+
+    html_page.load_own_modules()
     console = Console(lambda _lines: b"", lambda _error: b"")
     console.start()
     for number in range(int(count)):
