@@ -97,7 +97,8 @@ def stubborn(how: str) -> None:
 
 def leave_child(how: str, on_term: signal.Handlers = signal.SIG_DFL) -> None:
     ready_reader, ready = os.pipe()
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         os.close(ready_reader)
         if how == "group":
             os.setpgid(0, 0)
@@ -115,6 +116,8 @@ def leave_child(how: str, on_term: signal.Handlers = signal.SIG_DFL) -> None:
     os.close(ready)
     os.read(ready_reader, 1)
     os.close(ready_reader)
+    if how == "daemon":
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
 
 
 def fork_many(count: str) -> None:
