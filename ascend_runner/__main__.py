@@ -117,7 +117,7 @@ def _write_final_message(level: Level, sentence: str) -> None:
         try:
             os.write(2, line[-select.PIPE_BUF :])  # a pipe that is ready accepts this much at once
         except OSError:
-            return  # stderr has no reader any more
+            return  # the reader of stderr has gone
 
 
 if __name__ == "__main__":

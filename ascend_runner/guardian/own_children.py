@@ -17,8 +17,8 @@ _CORE_DUMPED = 0x80  # in a wait status
 def find() -> list[int]:
     """Return the pids of the children of this process, zombies included.
 
-    Pids are tried from the first to the newest one, which takes a millisecond for each thousand. Beyond that, pids are
-    left from before the kernel began to count from the start again; that takes seconds, and is the exception.
+    Pids are tried from the first to the newest one, which takes a millisecond for each thousand. Larger pids
+    exist only if the kernel has begun again at the lowest ones; to try them takes seconds, but is rarely needed.
     """
     try:
         os.waitid(os.P_ALL, 0, _ANY_CHANGE)

@@ -115,14 +115,14 @@ def _stop_children(stopped: set[int], ends: float) -> None:
     A member of a chain lives for less than a millisecond, so nothing slow happens before the signal.
     """
     while time.thread_time() < ends:
-        # The last one has come last, and is the most likely to be alive.
+        # The last child is the newest, and the most likely to be alive.
         new = [pid for pid in reversed(children(os.getpid())) if pid not in stopped]
         if not new:
             return
         for pid in new:
             fd = open_pidfd(pid)
             try:
-                # A child that is alive now was so when the descriptor was opened, or the descriptor is of none.
+                # If the child is alive now, a descriptor that was opened before is that of this child.
                 if os.waitpid(pid, os.WNOHANG) == (0, 0):
                     stopped.add(pid)
                     signal_held(fd, pid, SIGSTOP)
@@ -144,8 +144,8 @@ def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
             if pid in keep:
                 continue
             try:
-                # One of which waitpid(2) says that it lives may end before the look at it, so it is asked again. If it
-                # has ended and still cannot be reaped, a debugger keeps it (ptrace(2)).
+                # A child may end after waitpid(2) has found it alive, so waitpid(2) is called again. If the child has
+                # ended and still cannot be reaped, a debugger is tracing it (ptrace(2)).
                 if _reap(pid) or (not is_alive(pid) and _reap(pid)):
                     reaped.append(pid)
                 elif is_alive(pid):

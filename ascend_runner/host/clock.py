@@ -36,7 +36,7 @@ class Clock:
 
     @property
     def is_synchronized(self) -> bool:
-        """Whether something has set the clock by true time lately."""
+        """Whether the clock was synchronized recently."""
         return self.max_error is not None and self.max_error < LARGEST_ERROR
 
 

@@ -182,7 +182,7 @@ class NpuSampler:
 
         try:
             bounded.start_thread(start)
-        except AscendRunnerError:  # the limit of processes: without figures, then
+        except AscendRunnerError:  # the limit of processes is reached: there are no figures
             return
 
     def look(self, now: float) -> Mapping[int, Figures]:

@@ -264,7 +264,7 @@ class JobRunner:
         return attrs.evolve(outcome, report=document, report_place=writer.place, report_problem=writer.problem)
 
     def _show_end(self, event: Event) -> None:
-        """Show how the job has ended, and that it is held, or why it is not. This node is inspected no longer."""
+        """Show how the job has ended, and that it is held, or why it is not. This node is no longer inspected."""
         self._inspector.close()
         journal, job, outcome = self.journal, self.journal.job, self._outcome
         self._launcher.requests.is_held = job.state is JobState.HOLDING

@@ -108,7 +108,7 @@ class Launcher:
         """Plan the job again, with its rank table as it is now.
 
         Raises:
-            AscendRunnerError: It cannot be started any more.
+            AscendRunnerError: It can no longer be started.
             StopRequestedError: A stop signal arrived during a wait.
         """
         if not self._context:

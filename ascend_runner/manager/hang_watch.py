@@ -1,7 +1,7 @@
 """Detects hangs: the part of the manager's loop that watches for silence.
 
 At half of the limit of a silence it has the stacks of the ranks read without stopping them, once in each silence, so
-that those at the limit can be compared with them: a rank that was elsewhere then is slow, or goes round in circles.
+that those at the limit can be compared with them: a rank that was elsewhere then is slow, or is in an endless loop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HangWatch:
             self._silence = Silence(limit if isinstance(limit, float) else None, since=self._node.clock.now())
 
     def end(self) -> None:
-        """Watch no more. Ranks that are being stopped do not hang: reading their stacks would only delay SIGKILL."""
+        """Stop watching. Ranks that are being stopped do not hang: reading their stacks would only delay SIGKILL."""
         self._silence = None
         if self._hang:
             rank_ids = {spec.rank_id for spec in self._job.processes}

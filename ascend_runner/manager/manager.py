@@ -73,7 +73,7 @@ class Manager:
 
         Raises:
             OutputError: A log file cannot be created; no rank was started.
-            AscendRunnerError: The output of the ranks could not be read any more; all ranks were stopped.
+            AscendRunnerError: The output of the ranks could no longer be read; all ranks were stopped.
         """
         self._output.start()
         self._state, actions = machine.start(
@@ -270,7 +270,7 @@ class Manager:
                 return
 
     def _finish_output(self, *, has_survivors: bool) -> None:
-        """Wait for the last output. No process of the job is alive any more, except those that survived SIGKILL."""
+        """Wait for the last output. No process of the job is alive, except those that survived SIGKILL."""
         is_complete = self._output.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT, self._is_cut)
         failure = self._output.failure
         if failure:

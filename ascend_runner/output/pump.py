@@ -169,7 +169,7 @@ class Pump:
             for fd, stream in list(self._streams.items()):
                 self._read_rest(fd, stream)
         except BaseException as error:
-            # Ranks would hang in writes to pipes that nobody reads any more, so the job has to end.
+            # Ranks would hang in writes to pipes that are no longer read, so the job has to end.
             self.failure = error
             os.kill(os.getpid(), SIGTERM)
             raise

@@ -82,7 +82,7 @@ def contradiction(node: Node, table: TableFacts) -> str:
 
 
 def _missing(node: Node, table: TableFacts) -> int:
-    """Return how many of the nodes that options or variables announce a rank table lacks; negative if it has more."""
+    """Return how many nodes the rank table lacks of those that were announced; negative if it has more."""
     if "nnodes" not in node.sources or node.nnodes == len(table.server_ids):  # two pods may share a server
         return 0
     return node.nnodes - table.nodes

@@ -30,7 +30,7 @@ from ascend_runner.tool import write_text
 FINE: Final = 0
 BAD: Final = 1
 UNREADABLE: Final = 2
-MOST_CHARACTERS: Final = 200  # of the ranks that have new numbers, before they are only counted
+MOST_CHARACTERS: Final = 200  # to list renumbered ranks with; more are only counted
 MOST_DIFFERENCES: Final = 100  # printed before the rest is counted
 
 

@@ -152,7 +152,7 @@ class Heartbeats:
         return found
 
     def of(self, rank_ids: Collection[int]) -> Mapping[int, Beat]:
-        """Return the last beats of those ranks that have sent any; none if they are not received any more."""
+        """Return the last beats of those ranks that have sent any; none once they are no longer received."""
         if not (self._thread and self._thread.is_alive()):
             return {}
         return {rank_id: beat for rank_id, beat in self._beats.copy().items() if rank_id in rank_ids}

@@ -47,7 +47,7 @@ class Requests:
         self.limit = limit
         self.is_running = False  # whether there are ranks to ask; set by the loop
         self.is_being_stopped = False  # by a signal or at the limit, or asked for its last checkpoint before that
-        self.is_held = False  # after its failure: no limit counts any more
+        self.is_held = False  # after its failure: the time limit no longer counts
         self._clock, self._checkpoint_grace = clock, checkpoint_grace
         self._has_new_limit = threading.Event()
         self._checkpoint_requests: deque[Answer] = deque()

@@ -125,7 +125,7 @@ def _deadline(state: State) -> SetDeadline:
 
 
 def proceed(state: State, actions: tuple[Action, ...] = ()) -> Step:
-    """Continue or stop if no answer is missing any more."""
+    """Continue or stop once every answer has arrived."""
     request = state.checkpoint
     if request.is_being_sent or (request.unsaved if state.cause else request.unsaved & request.can_report):
         return state, actions

@@ -238,7 +238,7 @@ class CheckpointRequested:
 class AskedToSave:
     """Ranks were asked for a checkpoint; `reached` are those of which a process handles the signal.
 
-    With `is_limit_moved`, the time limit that they were asked for is not near any more. Ranks that `can_report` have
+    With `is_limit_moved`, the time limit that they were asked for is no longer near. Ranks that `can_report` have
     announced that they report each checkpoint.
     """
 

@@ -294,6 +294,6 @@ def _spawn_next(state: State) -> Step:
 
 
 def _forward(state: State, signum: int) -> Step:
-    """Hand a signal on to the ranks, unless they were sent SIGKILL: it changes nothing any more."""
+    """Pass a signal on to the ranks, unless they were sent SIGKILL: after that it has no effect."""
     is_over = state.phase in {Phase.KILLING, Phase.DONE}
     return state, () if is_over else tuple(map(FORWARDED[signum], sorted(state.alive)))

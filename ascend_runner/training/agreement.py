@@ -58,7 +58,7 @@ class Agreement:
             self._forgotten, self._requests, self._passed, self._savers, self._saved_at = json.loads(data)
 
     def end_save(self, now: float) -> None:
-        """Note that this process is not saving any more."""
+        """Note that this process is no longer saving."""
         if os.getpid() in self._savers:
             self._savers.remove(os.getpid())
             self._saved_at = now
@@ -87,7 +87,7 @@ class Agreement:
         return answered + due
 
     def _is_new(self, asked_at: float) -> bool:
-        """Whether a request is none that another rank has answered, nor one that a save in progress answers."""
+        """Whether a request is new: not answered by another rank, nor by a save in progress."""
         last = self._requests[-1][0] + COPIES if self._requests else float("-inf")
         return asked_at > max(last, self._saved_at) and not any(map(_is_alive, self._savers))
 

@@ -67,7 +67,7 @@ def on_checkpoint(agree: Optional[Callable[[int], int]] = None, every: int = 1) 
 
 
 class CheckpointRequests:
-    """The requests for a checkpoint that arrive in this process. A request while one is being saved is the same."""
+    """The requests for a checkpoint that arrive in this process. One that arrives during a save is answered by it."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class CheckpointRequests:
         self.previous_handler: object = None
         self._agree, self._every, self._path, self._clock = agree, every, path, clock
         self._asked_at: Optional[float] = None  # of the newest request, on the clock that all processes share
-        self._settled_at = float("-inf")  # what was asked for until then is saved
+        self._settled_at = float("-inf")  # requests until then are answered
         self._step: Optional[int] = None  # of the last `at`
         self._rounds = 0  # how often the steps have begun again
         self._is_saving = False
@@ -95,7 +95,7 @@ class CheckpointRequests:
     def at(self, step: int) -> bool:
         """Return whether a checkpoint is to be saved after `step`. Waits at most LONGEST_WAIT.
 
-        A step that is lower than the last one begins another epoch, in which the steps are counted anew.
+        A step that is lower than the last one begins another epoch, in which the steps are counted from there.
         """
         if self._is_saving:  # and did not call `saved`, as if another rank had saved for this one
             self.saved(_notifier().saved_path)

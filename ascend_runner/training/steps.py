@@ -131,7 +131,7 @@ def parse(line: bytes) -> Optional[Step]:
 
 
 def newest(data: bytes, before: Step = NO_STEP) -> Step:
-    """Return the newest figures in some lines, which may be in two lines; the others are those of the step before."""
+    """Return the newest figures in some lines, even if two lines share them; missing ones are those of `before`."""
     figures: dict[str, object] = {}
     lines = data.rstrip(b"\n").split(b"\n")[-MOST_LINES:]
     for found in filter(None, map(parse, reversed(lines))):

@@ -20,7 +20,7 @@ from ascend_runner.settings import command_line
 from ascend_runner.settings.model import decode
 
 LARGEST: Final = 1 << 20  # bytes of a file of commands
-PROGRAM: Final = "ascend-runner"  # with which a line may begin
+PROGRAM: Final = "ascend-runner"  # a line may begin with it
 LOG_DIR: Final = "ASCEND_RUNNER_LOG_DIR"
 JOB_NAME: Final = "ASCEND_RUNNER_JOB_NAME"
 
@@ -119,7 +119,7 @@ class BatchFile:
             raise UnreadableError(f"cannot read {self.path!r}: {reason(error)}") from error
         if len(content) > LARGEST:
             raise UnreadableError(f"cannot read {self.path!r}: it has more than {LARGEST >> 20} MiB")
-        return os.fsdecode(content).split("\n")  # not splitlines(): a form feed ends no line
+        return os.fsdecode(content).split("\n")  # not splitlines(): a form feed does not end a line
 
     def _entries(self, commands: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[Entry, ...]:
         """Number the commands by their place in the file, unless the number is that of another one's logs."""

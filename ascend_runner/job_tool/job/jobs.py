@@ -24,8 +24,8 @@ from ascend_runner.services import run_folder
 from ascend_runner.text import abbreviated, is_whole_number, number_within
 
 LARGEST: Final = 1 << 20  # bytes of a run file
-NEWEST_LINK: Final = os.path.join("logs", "latest")  # what a job off the platforms makes in its working directory
-PID_DIGITS: Final = 9  # more than any pid has
+NEWEST_LINK: Final = os.path.join("logs", "latest")  # below the working directory of a job without a platform
+PID_DIGITS: Final = 9  # no pid has more
 
 
 class UnknownJobError(AscendRunnerError):

@@ -7,7 +7,7 @@ from typing import Final
 from ascend_runner import files
 from ascend_runner.board import reader
 
-LINE: Final = 4096  # bytes that have the last line
+LINE: Final = 4096  # bytes at the end of a log that are searched for its last line
 
 
 def read(path: str, size: int) -> bytes:

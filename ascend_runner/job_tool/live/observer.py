@@ -127,7 +127,7 @@ class Observer:
 
 
 def _complete(rank: RankView, tail: Optional[Tail], usage: Optional[Usage], device: Optional[Figures]) -> RankView:
-    """Return a rank with what its log, its processes and its NPU show."""
+    """Return a rank with the figures of its log, its processes and its NPU."""
     quiet = rank.quiet
     if tail and quiet is None and rank.state.is_running:
         quiet = max(0.0, time.time() - tail.at)

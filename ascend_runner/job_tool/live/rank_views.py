@@ -54,7 +54,7 @@ def _output(rank: RankRecord) -> tuple[int, ...]:
 
 
 def of_report(snapshot: Snapshot, node: str) -> list[RankView]:
-    """Return the ranks of a job that has no board that can be read from here."""
+    """Return the ranks of a job without a board that can be read from here."""
     return [_of_members(rank_id, rank, snapshot, node) for rank_id, rank in snapshot.ranks.items()]
 
 

@@ -33,7 +33,7 @@ Line = tuple[Span, ...]
 
 
 def width(text: str) -> int:
-    """Return how many cells a printable text takes: two for each wide character, none for one that combines."""
+    """Return how many cells a printable text takes: two for each wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     return sum(_width(char) for char in text)

@@ -146,7 +146,7 @@ def last_lines(count: int) -> Start:
             end, position = position, max(0, position - block)
             block = min(BLOCK, 4 * block)
             data = os.pread(fd, end - position, position)
-            at = len(data) - 1 if end == size else len(data)  # the newline at the very end begins no line
+            at = len(data) - 1 if end == size else len(data)  # no line begins after the last newline
             while missing and (at := data.rfind(b"\n", 0, max(0, at))) >= 0:
                 missing -= 1
                 if not missing:

@@ -25,7 +25,7 @@ LIMIT: Final = 60.0  # seconds for one sample of all ranks; only the user waits 
 COMPARED: Final = 10.0  # seconds for which the ranks are compared unless the user says otherwise
 PAUSE: Final = 0.1  # seconds between two samples, at least; as long as a sample took, to leave the ranks their cores
 ENOUGH: Final = 6  # samples in which a rank has stood out
-FEWEST: Final = 3  # likewise, before it is named; fewer are chance
+FEWEST: Final = 3  # likewise, before it is named; fewer may be coincidence
 
 
 def leaders(seen: Snapshot) -> dict[int, int]:

@@ -46,7 +46,7 @@ def find(words: Sequence[str], environ: Mapping[str, str]) -> Optional[MergedSou
 
 
 def _is_path(word: str, environ: Mapping[str, str]) -> bool:
-    """Return whether a word means what is at a path: the name of a job takes precedence, as for all commands."""
+    """Return whether a word is a path: the name of a job takes precedence, as for all commands."""
     return os.path.exists(word) and all(word not in {job.name, job.job_id} for job in jobs.all_jobs(environ))
 
 

@@ -20,7 +20,7 @@ from ascend_runner.merge.model import Clock, Complaint, Failure, Node, Stack
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending
 
-LARGEST_ERROR: Final = 1e9  # of a clock, in seconds; beyond it is a mistake
+LARGEST_ERROR: Final = 1e9  # seconds; no clock has a larger error
 INTERRUPTED: Final = "KeyboardInterrupt"
 # How failures that are not those of a rank are judged. Kinds that are missing here come from outside the job.
 _KINDS: Final = {
@@ -91,7 +91,7 @@ def _suspicion(cause: Members, rank: Members) -> Suspicion:
 
 
 def _complaints(ranks: Sequence[Members], failure: Optional[Failure]) -> Iterator[Complaint]:
-    """Yield the peers that ranks name. What a rank names that failed by itself may be anything."""
+    """Yield the peers that ranks report, but for ranks that failed by themselves: they may name anybody."""
     for rank in ranks:
         rank_id, finding = rank.whole("rank_id"), rank.child("finding")
         is_own = failure and failure.rank_id == rank_id and failure.suspicion is Suspicion.FAILED_BY_ITSELF

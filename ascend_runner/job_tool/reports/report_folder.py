@@ -231,7 +231,7 @@ def _better_reports(reports: Mapping[int, Members], parts: Mapping[int, FoundJob
 
 
 def _incomplete(nodes: Mapping[int, Node], parts: Mapping[int, FoundJob]) -> Iterator[tuple[int, Node]]:
-    """Yield the nodes without a final report whose runners are known to be running, or not to be."""
+    """Yield the nodes without a final report, if it is known whether their runners are alive."""
     for number, node in nodes.items():
         part = parts.get(number) if node.problem else None
         is_alive = part.is_alive() if part else None

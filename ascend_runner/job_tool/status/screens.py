@@ -222,7 +222,7 @@ def _attempts(snapshot: Snapshot) -> str:
     if attempt is None or not (attempt or is_restarting):
         return ""
     failed = [why for why in map(cause_text.of_attempt, ended) if why]
-    # That of a job that was ended later has that of the attempt.
+    # The sentence about a job that was stopped later ends with that about the attempt.
     whole = cause_text.with_doubt(snapshot.cause, snapshot.doubt)
     last = f"; the previous attempt failed: {failed[-1]}" if failed and not whole.endswith(failed[-1]) else ""
     return f"{attempt + 1:.0f}{_next_attempt(ended[-1]) if is_restarting and ended else ''}{last}"
