@@ -16,7 +16,6 @@ SOURCES: Final = {
 SLEEPS: Final = {
     "helpers/waiting.py": "polls for a fact, with a limit",
     "guardian/test_guard.py": "two signals must be further apart than those that count as one",
-    "output/test_console.py": "the readers of a console pause; no result depends on how long",
     "test_supervised_ranks.py": "a signal arrives at any moment of the start; every moment has the same result",
 }
 

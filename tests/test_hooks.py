@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import time_limit
 from tests.helpers.job_files import contradictions
 from tests.helpers.package_source import PACKAGE
 from tests.helpers.program import Program, Run
@@ -118,8 +119,9 @@ def test_other_failing_hooks_are_warnings(program: Program) -> None:
 
 def test_time_limit_ends_a_hook_before_the_start(program: Program) -> None:
     """The hook is killed, and the job expires before a rank has started."""
-    options = ("--hook", "before-start=sleep 60", "--time-limit", "1")
-    run = program.start("--nproc-per-node", "1", *options, "touch", "ran")
+    run = program.start("--nproc-per-node", "1", "--hook", "before-start=touch up; sleep 60", "touch", "ran")
+    wait_until((program.folder / "up").exists)
+    time_limit.set_soon(run)
 
     assert 124 == run.finish()
     assert "WARNING hook before-start was killed: the time limit was reached\n" in run.screen

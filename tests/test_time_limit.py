@@ -6,18 +6,21 @@ import re
 
 import pytest
 
+from tests.helpers import time_limit
 from tests.helpers.program import Program
 
 
 def test_ranks_are_stopped_at_the_limit(program: Program) -> None:
     """The job ends with 124, and its report and its screen say that the limit was the cause, not a hang."""
-    run = program.act(2, "answer=TERM:saved:0", "sleep", options=("--time-limit", "4"))
+    run = program.act(2, "answer=TERM:saved:0", "say=ready", "sleep")
+    run.wait_for("ready", times=2)
+    seconds = time_limit.set_soon(run)
 
     assert 124 == run.finish()
-    assert "time limit of 4 s; stopping 2 ranks" in run.screen
+    assert f"time limit of {seconds} s; stopping 2 ranks" in run.screen
     report = program.report()
     assert ("expired", 124, "expired") == (report["state"], report["status"], report["cause"]["kind"])
-    assert b"saved\n" == program.log(0)
+    assert b"ready\nsaved\n" == program.log(0)
 
 
 def test_limit_while_the_rank_table_is_awaited(program: Program) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from ascend_runner.check import network
 from tests.check.contexts import context, job_of, look_at, pair_of, prepared, remedies
+from tests.helpers.surroundings import bound_to_free_port
 from tests.helpers.trees import tree
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -98,12 +99,16 @@ def test_port_of_a_connection(tmp_path: Path) -> None:
 
 def test_real_port() -> None:
     """A real listening process is found."""
-    listen = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
-    command = [sys.executable, "-c", listen]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as listener:
+    pipe = subprocess.PIPE
+    with bound_to_free_port() as bound:
+        port, fd = bound.getsockname()[1], bound.fileno()
+        listen = f"import socket; s = socket.socket(fileno={fd}); s.listen(); print(flush=True); input()"
+        command = [sys.executable, "-c", listen]
+        listener = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, pass_fds=(fd,))
+    with listener:
         assert listener.stdout
-        port = listener.stdout.readline().strip()
-        ((verdict, sentence),) = look_at(network.ports, context("/", {"MASTER_PORT": port}))
+        listener.stdout.readline()
+        ((verdict, sentence),) = look_at(network.ports, context("/", {"MASTER_PORT": str(port)}))
         listener.communicate("\n")
 
     assert "warning" == verdict

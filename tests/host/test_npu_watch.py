@@ -84,7 +84,7 @@ def test_figures_are_read_while_the_tool_runs(tmp_path: Path) -> None:
 
     assert {2: Figures(temperature=51, at=1.0)} == found
     assert {} == tool.read(2.0)
-    assert not process_tree.is_alive(pid)
+    wait_until(lambda: not process_tree.is_alive(pid))
 
 
 def test_tool_without_a_line_is_given_up(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_tool_without_a_line_is_given_up(tmp_path: Path) -> None:
     assert {} == tool.read(100.0 + PATIENCE)
     assert process_tree.is_alive(pid)
     assert {} == tool.read(100.1 + PATIENCE)
-    assert not process_tree.is_alive(pid)
+    wait_until(lambda: not process_tree.is_alive(pid))
 
 
 def test_tool_ends_with_its_reader(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from ascend_runner.job_tool.job import jobs
 from ascend_runner.platforms.table import USUAL_PLACES
+from tests.helpers import time_limit
 from tests.helpers.job_files import contradictions
 from tests.helpers.program import Program, Run, run_to_end, sentence
 from tests.helpers.waiting import wait_until
@@ -448,7 +449,7 @@ def test_job_exists_while_the_number_of_its_node_is_unknown(program: Program, ta
     ("end", "options", "expected"),
     [
         (lambda run, _table: run.send(signal.SIGTERM), (), ("stopped", 143)),
-        (lambda _run, _table: None, ("--time-limit", "4s"), ("expired", 124)),
+        (lambda run, _table: time_limit.set_soon(run), (), ("expired", 124)),
         (lambda _run, _table: None, ("--rank-table-timeout", "1"), ("failed", 125)),
         (lambda _run, table: complete(table, b'{"status": "completed", "server_list": 5}'), (), ("failed", 125)),
     ],
@@ -457,7 +458,7 @@ def test_job_exists_while_the_number_of_its_node_is_unknown(program: Program, ta
 def test_end_of_a_wait_is_reported(
     program: Program,
     table: Path,
-    end: Callable[[Run, Path], None],
+    end: Callable[[Run, Path], object],
     options: tuple[str, ...],
     expected: tuple[str, int],
 ) -> None:

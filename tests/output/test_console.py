@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -319,17 +320,23 @@ def test_nonblocking_outputs_are_waited_for(console: Console, screen: Screen, fd
     assert MEBIBYTE == screen.err.data
 
 
-def read_slowly(screen: Screen, size: int, pause: float) -> threading.Thread:
-    """Read stdout in pieces with pauses between them, as a remote terminal does."""
+@contextmanager
+def read_slowly(screen: Screen, size: int, pause: float) -> Iterator[None]:
+    """Read stdout in pieces of a size with pauses between them, as a remote terminal does."""
+    is_over = threading.Event()
 
     def run() -> None:
-        for _ in range(size // PIPE_CAPACITY):
-            screen.out.chunks.append(os.read(screen.out.fd, PIPE_CAPACITY))
-            time.sleep(pause)
+        while not is_over.wait(pause):
+            left = size
+            while left and select.select([screen.out.fd], [], [], 0)[0]:
+                screen.out.chunks.append(os.read(screen.out.fd, left))
+                left -= len(screen.out.chunks[-1])
 
     thread = threading.Thread(target=run, name="reader", daemon=True)
     thread.start()
-    return thread
+    yield
+    is_over.set()
+    thread.join()
 
 
 def test_slow_reader_is_awaited_at_the_end(console: Console, screen: Screen) -> None:
@@ -338,9 +345,8 @@ def test_slow_reader_is_awaited_at_the_end(console: Console, screen: Screen) -> 
         console.start()
         console.show(0, [MEBIBYTE] * 3)
         console.show_message(b"own\n")
-        reader = read_slowly(screen, len(MEBIBYTE) * 2, 0.05)  # 1.6 s in all; the rest fits into the pipe
-        close(console)
-        reader.join()
+        with read_slowly(screen, len(MEBIBYTE) // 2, 0.4):  # until the last mebibyte fits into the pipe: 1.6 s
+            close(console)
 
     assert (MEBIBYTE * 3 == screen.out.data) is True
     assert b"own\n" == screen.err.data
@@ -352,11 +358,9 @@ def test_reader_too_slow_at_the_end_misses_lines(console: Console, screen: Scree
         console.start()
         console.show(0, [MEBIBYTE] * 8)
         console.show_message(b"the cause\n")
-        reader = read_slowly(screen, len(MEBIBYTE) * 2, 0.2)
-        close(console)
+        with read_slowly(screen, PIPE_CAPACITY, 0.2):
+            close(console)
 
-        assert screen.err.fd >= 0
-        reader.join()
         screen.out.leave()
     skipped, _, rest = screen.err.data.lstrip(b"\n").partition(b" skipped\n")
     assert 0 < int(skipped) < 8 * LINES_PER_MEBIBYTE

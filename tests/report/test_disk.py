@@ -29,13 +29,16 @@ def test_writes_are_carried_out_in_order() -> None:
 
 def test_writes_in_short_succession_share_a_thread() -> None:
     """The thread waits a moment for the next write, since starting another one would delay whoever writes."""
-    threads: list[int] = []
-    disk = Disk(print)
-    for _ in range(3):
-        disk.put("a", lambda: threads.append(threading.get_native_id()))
-        assert disk.flush(LIMIT)
 
-    assert 1 == len(set(threads))
+    def is_shared() -> bool:
+        threads: list[int] = []
+        disk = Disk(print)
+        for _ in range(3):
+            disk.put("a", lambda: threads.append(threading.get_native_id()))
+            assert disk.flush(LIMIT)
+        return 1 == len(set(threads))
+
+    wait_until(is_shared)  # a machine may be busy for longer than a moment
 
 
 def test_close_ends_the_thread() -> None:

@@ -192,20 +192,16 @@ def refuse_thread(_thread: object) -> None:
     raise RuntimeError("can't start new thread")
 
 
-STUCK = """
-import time, ascend_runner
-ascend_runner.beat(5, section="evaluation")
-while True:
-    print("still here", flush=True)
-    time.sleep(0.1)
-"""
+BEATS = "import time, ascend_runner; ascend_runner.beat(5, section='evaluation'); time.sleep(1000)"
+PRINTS = "while :; do echo still here; sleep 0.1; done"
 
 
 def test_rank_that_only_prints_hangs(program: Program) -> None:
     """Once a rank has sent a heartbeat its output does not count; the hang shows where the rank was."""
     env = {"PYTHONPATH": str(PACKAGE.parent), run_folder.RUN_DIR_VARIABLE: str(Path(program.folder) / "run")}
     options = ("--nproc-per-node", "1", "--hang-timeout", "2", "--console", "none")
-    run = program.start(*options, sys.executable, "-c", STUCK, env=env)
+    script = f'({PRINTS}) & exec {sys.executable} -c "{BEATS}"'
+    run = program.start(*options, "sh", "-c", script, env=env)
 
     assert 124 == run.finish()
     assert "last heartbeat of rank 0: step 5, evaluation\n" in run.screen

@@ -8,10 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from types import FrameType
-from typing import Callable, Final, Optional
+from typing import Callable, Final
 
 import attrs
 
@@ -23,6 +22,8 @@ from ascend_runner.report import causes, result
 from ascend_runner.text import columns, counted, duration, shown
 
 PASSED_ON: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+TYPED: Final = frozenset({signal.SIGINT, signal.SIGQUIT})  # Ctrl-C and Ctrl-\
+SI_KERNEL: Final = 0x80  # asm-generic/siginfo.h; the code of signals that are typed
 FAILED: Final = 1  # the exit status of a batch with a command that has failed or was not run
 NARROWEST: Final = 20  # characters of a command in the table
 Tell = Callable[[str], None]
@@ -122,37 +123,45 @@ def _run(entry: Entry, environ: Mapping[str, str], signals: _Signals) -> Result:
 
 
 class _Signals:
-    """Forwards signals to the running command. `signum` is the first signal received, or 0."""
+    """Forwards signals to the running command. They are blocked, also for the command, whose guardian waits for them.
+
+    A signal that is typed reaches the command as well, because it is in the same process group, and is not forwarded:
+    on a busy machine, a second one could come too late for the runner to take it for a copy.
+    """
 
     def __init__(self) -> None:
-        self.signum = 0
-        self._child: Optional[subprocess.Popen[bytes]] = None
-        self._handlers: dict[int, signal._HANDLER] = {}
+        self._passed_on = PASSED_ON - ignored()
+        self._first = 0
+        self._mask: Collection[int] = ()
 
     def __enter__(self) -> _Signals:
-        for signum in PASSED_ON - ignored():
-            self._handlers[signum] = signal.signal(signum, self._note)
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*self._passed_on, signal.SIGCHLD})
         return self
 
     def __exit__(self, *_: object) -> None:
-        for signum, handler in self._handlers.items():
-            signal.signal(signum, handler)
+        while self.signum and signal.sigtimedwait(self._passed_on, 0):
+            pass  # the exit status reports the first one, so no later one ends this process
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    @property
+    def signum(self) -> int:
+        """The first signal received so far, or 0."""
+        if not self._first:
+            info = signal.sigtimedwait(self._passed_on, 0)
+            self._first = info.si_signo if info else 0
+        return self._first
 
     def wait_for(self, child: subprocess.Popen[bytes]) -> int:
         """Wait for a command, and return its exit status."""
-        self._child = child
-        try:
-            if self.signum:  # received before the child was started
-                child.send_signal(self.signum)
-            return child.wait()
-        finally:
-            self._child = None
-
-    def _note(self, signum: int, _frame: Optional[FrameType]) -> None:
-        # A child in the foreground of the terminal gets Ctrl-C twice; the runner takes the second one for a copy.
-        self.signum = self.signum or signum
-        if self._child:
-            self._child.send_signal(signum)
+        if self.signum:  # received before the child was started
+            child.send_signal(self.signum)
+        while child.poll() is None:
+            info = signal.sigwaitinfo({*self._passed_on, signal.SIGCHLD})
+            if info.si_signo in self._passed_on:
+                self._first = self._first or info.si_signo
+                if not (info.si_code == SI_KERNEL and info.si_signo in TYPED):
+                    child.send_signal(info.si_signo)
+        return child.wait()
 
 
 @contextmanager

@@ -6,18 +6,20 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from ascend_runner.guardian import process_tree
+from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from ascend_runner.job_tool.batch.batch_file import JOB_NAME, BatchFile
 from ascend_runner.job_tool.main import main
 from ascend_runner.services import run_folder
 from ascend_runner.settings.model import decode
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.terminal import Terminal
-from tests.helpers.waiting import LIMIT, is_gone, wait_until
+from tests.helpers.waiting import LIMIT, is_gone, is_pending, wait_until
 
 COMMAND = [sys.executable, "-m", "ascend_runner.job_tool", "batch"]
 NOTES = "--nproc-per-node 1 sh -c 'echo {name} >> {notes}; exit {status}'"
@@ -192,21 +194,29 @@ def test_signal_ends_the_batch(batch: Batch, signum: int) -> None:
 
 
 def test_ctrl_c_ends_the_batch(batch: Batch) -> None:
-    """At a terminal both the batch and its command get the signal, which counts as one: the rank has its grace."""
-    script = (
-        f'trap "sleep 1; echo saved >> {batch.notes}; exit 0" INT; echo a >> {batch.notes}; while :; do sleep 0.1; done'
-    )
+    """Both the batch and its command get what is typed; however late the batch is, the rank has its grace."""
+    go = batch.folder / "go"
+    waits = f"until [ -e {go} ]; do sleep 0.1; done"
+    saves = f"echo asked >> {batch.notes}; {waits}; echo saved >> {batch.notes}; exit 0"
+    script = f'trap "{saves}" INT; echo a >> {batch.notes}; while :; do sleep 0.1; done'
     batch.path.write_text(f"--nproc-per-node 1 sh -c '{script}'\n--nproc-per-node 1 true")
     terminal = Terminal([*COMMAND, str(batch.path)], batch.folder, env=batch.env, columns=120)
     try:
         wait_until(lambda: batch.noted)
+        terminal.popen.send_signal(signal.SIGSTOP)
         terminal.type("\x03")
+        wait_until(lambda: batch.noted == ["a", "asked"])
+        asked_by = time.monotonic()
+        wait_until(lambda: time.monotonic() > asked_by + 2 * ONE_SIGNAL)
+        terminal.popen.send_signal(signal.SIGCONT)
+        wait_until(lambda: not is_pending(terminal.popen.pid, signal.SIGINT))
+        go.touch()
         status = terminal.finish()
     finally:
         terminal.close()
 
     assert 130 == status
-    assert ["a", "saved"] == batch.noted
+    assert ["a", "asked", "saved"] == batch.noted
     assert "sweep-2  not run" in terminal.screen
 
 

@@ -60,7 +60,7 @@ def test_running_job(start: Start, tool: Tool, program: Program) -> None:
 def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None:
     """`status` shows what ranks print as soon as they do, without asking the runner, and also without a report."""
     run = start('printf "\\033[31mstep $RANK\\033[0m"; exec sleep 60', "--time-limit", "1h")
-    wait_until(lambda: "step 1" in tool()[1] and "step 0" in tool()[1])
+    wait_until(lambda: "step 1" in tool()[1] and "step 0" in tool()[1] and document(tool)["state"] == "running")
     for control in run_dir.glob("*/control"):
         control.unlink()
     screen = tool()[1].splitlines()
@@ -152,6 +152,7 @@ def test_job_without_a_board(start: Start, tool: Tool, run_dir: Path, program: P
     run = start(f'printf "epoch: 1{lines}"; exec sleep 60', ranks=3)
     run.wait_for("end", times=3)
     wait_until(lambda: all(path.stat().st_size for path in program.log_dir.glob("job-proc-rank-*")))
+    wait_until(lambda: program.report()["state"] == "running")
     (board,) = run_dir.glob("*/board")
     board.unlink()
     shared = tmp_path / "shared"

@@ -148,15 +148,13 @@ def test_file(start: Start, tool: Tool, tmp_path: Path) -> None:
         try:
             wait_until(path.exists)
             first = path.stat().st_ino
-            wait_until(lambda: path.stat().st_ino != first)
-            text = path.read_text()
+            wait_until(lambda: path.stat().st_ino != first and 'state="running"} 2.0' in path.read_text())
             (tmp_path / "go").touch()
             run.finish()
             assert 0 == popen.wait(LIMIT)
         finally:
             popen.kill()
 
-    assert 'state="running"} 2.0' in text
     assert any(family.name == "ascend_runner_job_exit_status" for family in parse(path.read_text()))
     assert [path] == list(path.parent.iterdir())
 
