@@ -79,7 +79,8 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     around = first_code(near)
     if around and not around.code.is_wrapper:
         return around
-    phrase = first_phrase([*message, *lines[-LAST_LINES:]])
+    last = lines[-LAST_LINES:]
+    phrase = first_phrase([*message, *([line for line in last if not _WARNING.search(line)] if told else last)])
     if phrase and phrase.line not in message and told and _is_of_a_worker(phrase, told):
         phrase = None
     found = phrase or (around if found and found.code.is_empty else None) or found or around
@@ -88,7 +89,10 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
 
 def _is_of_a_worker(phrase: Found, told: Traceback) -> bool:
     """Whether a launcher reports the end of a worker, which does not explain an error of its own."""
-    return phrase.code.name.startswith(("SIG", "ray worker")) and not statements.passes_on(told)
+    return phrase.code.name.startswith(("SIG", "ray ", "CANCELLED")) and not statements.passes_on(told)
+
+
+_WARNING: Final = re.compile(r"\[W(?:\d{3,4})? |\bWARN(?:ING)?\b|\bWarning: ")  # what a rank has survived
 
 
 def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None) -> Found | None:

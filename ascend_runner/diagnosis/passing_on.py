@@ -1,8 +1,8 @@
 """Recognizes errors that only pass on another one: of launchers, pools and engines about their workers.
 
 Such an error yields to the one that it refers to, if that is in the same log. The words are those of torch's elastic
-agent, multiprocessing and builds of extensions, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, HF datasets, Open
-MPI, shells and Python's own pools.
+agent, multiprocessing, and loaders of backends and extensions, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, HF
+datasets, Open MPI, shells and Python's own pools.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _WORDS: Final = re.compile(
     r"|(?:RayTask|RayActor|ActorDied|ActorUnavailable|WorkerCrashed|Remote|EngineDead|AsyncEngineDead|MQEngineDead)Error"
     r"|(?:see|check|refer to)\b[^.]{0,80}\b(?:above|root cause|stack ?trace|worker_\d+\.log)"
     r"|(?:root cause|messages?|trace) above"
+    r"|^SystemExit(?:: -?\d+)?$|Failed to load the backend extension: "
     r"|Engine core initialization failed|WorkerProc initialization failed|Background loop has errored already"
     r"|^RuntimeError: Executor failed"
     r"|Error building extension '\w+'$|An error occurred while generating the dataset$"

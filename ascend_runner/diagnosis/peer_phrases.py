@@ -63,7 +63,10 @@ peer recvValue failed = a peer exited, or the network failed
 peer connectFullMesh failed = no connection to a peer: not started, exited or unreachable
     connectFullMesh failed
 peer store timeout = a collective timed out: it waited for a peer that is missing, slow or has exited
-    wait timeout after \d+ms|Timed out waiting (?:\d+ms )?for (?:recv|send|key)|store->get\('[^']+'\) got error
+    wait timeout after \d+ms|Timed out waiting (?:\d+ms )?for (?:recv|send|key)
+    |store->get\('[^']+'\) got error: .*tim(?:ed |e)out
+peer store->get failed = a communicator cannot be set up: a peer exited, did not start in time, or is unreachable
+    store->get\('[^']+'\) got error
 peer monitored barrier failed = a collective timed out: it waited for a peer that is missing, slow or has exited
     monitoredBarrier|failed to pass monitoredBarrier|Ranks? .* failed to (?:report|reach)
 # MindSpore distributed/cluster/topology and msrun; torch c10d rendezvous
@@ -80,15 +83,18 @@ peer Timed out waiting for clients = not all ranks joined the rendezvous
 # ray gcs_client and gcs_rpc_client.h
 either ray's head node = ray's head node cannot be reached: not started, ended, or at another address
     Failed to connect to GCS|Timed out while waiting for GCS
-# errno(3): ECONNRESET, ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, EPIPE; gloo transport/tcp/pair.cc; torch c10d Utils.hpp
+# errno(3): ECONNRESET, ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EPIPE; CPython http.client; gloo
+# transport/tcp/pair.cc; torch c10d Utils.hpp
 lost Connection closed by peer = the remote side closed the connection
-    Connection closed by (?:remote )?peer|Connection was likely closed
+    Connection closed by (?:remote )?peer|Connection was likely closed|Remote end closed connection without response
 lost Connection reset by peer = the remote side closed the connection
     Connection reset by peer
 lost Connection refused = the remote side is not listening: not started yet, or exited
     Connection refused
 lost Connection timed out = the remote side did not answer in time
-    Connection timed out|No route to host
+    Connection timed out
+lost No route to host = the remote side cannot be reached: check its address and the network interfaces
+    No route to host|Network is unreachable
 lost Broken pipe = the remote side of a connection or pipe exited
     Broken pipe
 lost Socket Timeout = the remote side did not answer in time

@@ -9,6 +9,7 @@ from typing import Final
 from ascend_runner.diagnosis.codes import KINDS, Code, Found
 from ascend_runner.diagnosis.own_phrases import OWN
 from ascend_runner.diagnosis.peer_phrases import PEERS
+from ascend_runner.diagnosis.setup_phrases import SETUP
 
 
 def first_phrase(lines: Sequence[str]) -> Found | None:
@@ -24,7 +25,7 @@ def first_phrase(lines: Sequence[str]) -> Found | None:
 # A rule takes two lines: kind, name and meaning, then the pattern. The first rule that matches counts: errors of a rank
 # itself precede those that it reports about others.
 def _parsed() -> Iterator[tuple[re.Pattern[str], Code]]:
-    rules = re.findall(r"^(\w+) (.+?) = (.+)\n((?: {4}.+\n)+)", OWN + PEERS, re.MULTILINE)
+    rules = re.findall(r"^(\w+) (.+?) = (.+)\n((?: {4}.+\n)+)", OWN + SETUP + PEERS, re.MULTILINE)
     for kind, name, meaning, pattern in rules:
         # Case does not matter. With re.IGNORECASE, a search cannot skip to the first letters of a pattern and takes
         # almost three times as long. A letter after a backslash is a class of characters.

@@ -57,10 +57,11 @@ def read_block(lines: Sequence[str], start: int, limit: int) -> Block | None:
     if exception_at < 0:
         return None
     message = _message(body[exception_at:])
+    following = _continuation(body[exception_at + len(message) :]) if len(message) == MESSAGE_LINES else []
 
     return Block(
         start=max(start, 0),
-        end=message[-1][0] + 1,
+        end=[*message, *following][-1][0] + 1,
         exception=_short(message, _source(trace)),
         frames=tuple(text for text in trace if FRAME.match(text)),
         lines=(*([header[0]] if header else []), *_abridged(trace), *(text for _index, text in message)),
@@ -135,12 +136,19 @@ def _message(body: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
     return body[:end]
 
 
+def _continuation(body: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
+    """Return the indented lines with which a long message goes on, such as torch's list of tensors that do not fit."""
+    limit = next((position for position, (_index, text) in enumerate(body) if not text[:1].isspace()), len(body))
+    return body[: min(limit, TABLE_LINES)]
+
+
 _RULED: Final = re.compile(r":\s*-{3,}$")  # a message of MindSpore may begin with a ruled heading
 _TABLE_RULE: Final = re.compile(r"={10,}\s*$")
 _RULE: Final = re.compile(r"-{10,}\s*$")
 _ORNAMENT: Final = re.compile(r"\s*(?:[-=*]{3,}\s*)?$|- [A-Z]|///-+\[")  # a rule, a heading (MindSpore, Triton-Ascend)
 _RECORD: Final = re.compile(  # what begins something else: a log record, a crash
-    r"\[?\d{4}-\d\d-\d\d[ T]\d|[IW]\d{4} \d|\[?(?:INFO|WARNING|DEBUG)\b|wandb: |\S+\.py:\d+: \w*Warning: "
+    r"\[?\d{4}-\d\d-\d\d[ T]\d|[IW]\d{4} \d|\[?(?:INFO|WARNING|DEBUG)\b|wandb: |slurmstepd\S*: |srun: "
+    r"|\S+\.py:\d+: \w*Warning: "
     r"|(?:\[rank\d+\]: ?)?\[[IW](?:\d{3,4} [\d:.]+)? \S+:\d+\]"  # of c10, with its time since torch 2.3
     r"|\[[\w.-]+:\d+\] \*\*\*|\*\*\* SIG|Fatal Python error|terminate called|Exception in thread "
 )

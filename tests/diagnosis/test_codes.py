@@ -283,6 +283,151 @@ def test_every_meaning_is_one_line() -> None:
             Kind.ROOT,
             "ImportError: libhccl.so: cannot open shared object file: No such file or directory",
         ),
+        ("no backend for a device", Kind.ROOT, "RuntimeError: No backend type associated with device type npu"),
+        (
+            "process group initialized twice",
+            Kind.ROOT,
+            "RuntimeError: trying to initialize the default process group twice!",
+        ),
+        (
+            "getnext timeout",
+            Kind.ROOT,
+            "EZ9999  Aicpu kernel execute failed, task_id=2, fault op_name=Default/GetNext-op3[FUNC:",
+        ),
+        (
+            "invalid device ordinal",
+            Kind.ROOT,
+            "rtGetDeviceIndexByPhyId execute failed, reason=[device id error][FUNC:F",
+        ),
+        ("no kernel image", Kind.ROOT, "CUDA error: no kernel image is available for execution on the device"),
+        ("on-chip memory", Kind.ROOT, "error: ub overflow, requires 3072000 bits while 1572864 bits available!"),
+        (
+            "compiler's target",
+            Kind.ROOT,
+            "bishengir-compile: for the --target option: Cannot find option named 'Ascend310P3'!",
+        ),
+        (
+            "MindSpore's operators",
+            Kind.ROOT,
+            "RuntimeError: Load op info form json config failed, version: Ascend310P3",
+        ),
+        ("ray node died", Kind.EITHER, "The actor is dead because its node has died. Node Id: 7f42"),
+        ("ray owner died", Kind.EITHER, "The actor is dead because its owner has died. Owner Id: 01"),
+        ("ray worker died", Kind.EITHER, "RayActorError: The actor died unexpectedly before finishing this task."),
+        ("DataLoader timed out", Kind.ROOT, "RuntimeError: DataLoader timed out after 1800 seconds"),
+        ("empty dataset", Kind.ROOT, "num_samples should be a positive integer value, but got num_samples=0"),
+        ("loss scale", Kind.ROOT, "Exception: Current loss scale already at minimum - cannot decrease scale anymore."),
+        ("loss scale", Kind.ROOT, "AssertionError: Rank 3: found NaN in local grad norm in backward pass"),
+        ("inotify", Kind.ROOT, "OSError: [Errno 28] inotify watch limit reached"),
+        (
+            "HDF5 file lock",
+            Kind.ROOT,
+            "Unable to open file (unable to lock file, errno = 11, error message = 'Resource tem",
+        ),
+        ("file cannot be opened", Kind.ROOT, "RuntimeError: File out/checkpoint_0.pt cannot be opened."),
+        ("input/output error", Kind.ROOT, "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/obs'"),
+        (
+            "incomplete file",
+            Kind.ROOT,
+            "RuntimeError: unexpected EOF, expected 4096 more bytes. The file might be corrupted.",
+        ),
+        ("incomplete file", Kind.ROOT, "OSError: image file is truncated (12 bytes not processed)"),
+        (
+            "DUE TO PREEMPTION",
+            Kind.ROOT,
+            "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T09:09:37 DUE TO PREEMPTION ***",
+        ),
+        (
+            "DUE TO NODE FAILURE",
+            Kind.ROOT,
+            "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T09:09:37 DUE TO NODE FAILURE ***",
+        ),
+        ("CANCELLED", Kind.EITHER, "slurmstepd-n1: error: *** STEP 204.0 ON n1 CANCELLED AT 2026-01-01T16:38:01 ***"),
+        (
+            "not in the cache",
+            Kind.ROOT,
+            "LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing",
+        ),
+        (
+            "path taken for a name",
+            Kind.ROOT,
+            "OSError: Incorrect path_or_model_id: '/data/models/Qwen2.5-7B'. Please provide either",
+        ),
+        (
+            "path taken for a name",
+            Kind.ROOT,
+            "Repo id must be in the form 'repo_name' or 'namespace/repo_name': './ckpt'. Use",
+        ),
+        (
+            "transformers is too old",
+            Kind.ROOT,
+            "has model type `qwen3` but Transformers does not recognize this architecture.",
+        ),
+        (
+            "wandb's key",
+            Kind.ROOT,
+            "wandb.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
+        ),
+        (
+            "access refused",
+            Kind.ROOT,
+            "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://h",
+        ),
+        (
+            "server not reachable",
+            Kind.ROOT,
+            "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>",
+        ),
+        (
+            "server not reachable",
+            Kind.ROOT,
+            "ReadTimeoutError(\"HTTPSConnectionPool(host='h', port=443): Read timed out. (read timeout=10)",
+        ),
+        ("Name or service not known", Kind.ROOT, "socket.gaierror: [Errno -2] Name or service not known"),
+        ("Can't start new thread", Kind.ROOT, "std::system_error: Resource temporarily unavailable"),
+        (
+            "library of CUDA",
+            Kind.ROOT,
+            "OSError: libcudart.so.12: cannot open shared object file: No such file or directory",
+        ),
+        ("library of CUDA", Kind.ROOT, "ImportError: libnvidia-ml.so.1: cannot open shared object file: No such file"),
+        ("library of CUDA", Kind.ROOT, "MissingCUDAException: CUDA_HOME does not exist, unable to compile CUDA op(s)"),
+        (
+            "cannot open shared object file",
+            Kind.ROOT,
+            "libnvme.so.1: cannot open shared object file: No such file or directory",
+        ),
+        ("Python packages of CANN", Kind.ROOT, "ModuleNotFoundError: No module named 'te.platform'"),
+        ("No module named", Kind.ROOT, "ModuleNotFoundError: No module named 'tests'"),
+        (
+            "name of a package",
+            Kind.ROOT,
+            "ImportError: cannot import name 'Cache' from 'transformers' (/opt/lib/python3.10/site-packages/tr",
+        ),
+        ("protobuf", Kind.ROOT, "TypeError: Descriptors cannot be created directly."),
+        ("--local-rank", Kind.ROOT, "train.py: error: unrecognized arguments: --local-rank=0"),
+        ("--local-rank", Kind.ROOT, "error: unrecognized arguments: --lr 1 --local_rank=3"),
+        (
+            "NumPy's binary interface",
+            Kind.ROOT,
+            "module compiled against API version 0x10 but this version of numpy is 0xf",
+        ),
+        ("no CUDA device", Kind.ROOT, "RuntimeError: No CUDA GPUs are available"),
+        ("no accelerator", Kind.ROOT, "ValueError: fp16 mixed precision requires a GPU (not 'cpu')."),
+        ("torch_npu is not imported", Kind.ROOT, "RuntimeError: Distributed package doesn't have HCCL built in"),
+        ("operator not on NPUs", Kind.ROOT, "The operator 'aten::foo' is not currently supported on the NPU backend"),
+        (
+            "tensor on the CPU",
+            Kind.ROOT,
+            "Could not run 'npu::npu_format_cast' with arguments from the 'CPU' backend.",
+        ),
+        ("store->get failed", Kind.SECONDARY, "but store->get('0') got error: Connection reset by peer"),
+        ("No route to host", Kind.EITHER, "OSError: [Errno 101] Network is unreachable"),
+        (
+            "Connection closed by peer",
+            Kind.EITHER,
+            "RemoteDisconnected('Remote end closed connection without response')",
+        ),
         (
             "It may exit with exception",
             Kind.SECONDARY,
@@ -299,6 +444,23 @@ def test_phrases(phrase: str, kind: Kind, line: str) -> None:
         assert (phrase, kind, text) == (found.code.name, found.code.kind, found.line)
 
 
-def test_no_phrase() -> None:
-    """An ordinary line contains no telling phrase."""
-    assert first_phrase(["step 1, out of 100", "memory 3 GB"]) is None
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 1, out of 100",
+        "memory 3 GB",
+        "loss scale 1.0, ub overflow 0",
+        "RuntimeError: File a/b.pt cannot be opened. Retrying",
+        "error: unrecognized arguments: --lr-rank=0",
+        "ImportError: cannot import name 'foo' from 'utils' (/job/utils.py)",
+        "ImportError: cannot import name 'foo' from partially initialized module 'bar' (/opt/site-packages/bar.py)",
+        "OSError: Incorrect path_or_model_id: 'qwen/Qwen2.5-7B'. Please provide either the path to a local folder",
+        "OSError: [Errno 107] Transport endpoint is not connected",
+        "fault op_name=Default/MatMul-op3",
+        "cannot find option named 'verbose'",
+        "rank 3 was cancelled at step 7",
+    ],
+)
+def test_no_phrase(line: str) -> None:
+    """A line that has only words of a telling phrase is not taken for it."""
+    assert first_phrase([line]) is None

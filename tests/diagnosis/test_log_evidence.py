@@ -472,3 +472,33 @@ def test_anything(pieces: list[bytes]) -> None:
     assert len(evidence.last_lines) <= LAST_LINES
     assert len(evidence.traceback) <= TRACEBACK_LINES
     assert all(text.replace("\t", "").isprintable() for text in texts)
+
+
+def test_warning_around_an_error() -> None:
+    """What a library has only warned of does not explain an error that says nothing about its cause."""
+    warning = (
+        b"[W AclInterface.cpp:181] Warning: 0Failed to find function aclrtCreateEventExWithFlag (function operator())\n"
+    )
+    error = b'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    g()\nRuntimeError: no slot\n'
+
+    assert "" == read(warning + error, Ending(exit_code=1)).code
+
+
+def test_cancelled_job_does_not_explain_an_error() -> None:
+    """That the scheduler has cancelled a job after the failure of a task does not explain the failure."""
+    error = b'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    g()\nRuntimeError: no slot\n'
+    record = b"slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T16:38:01 ***\n"
+
+    assert "" == read(error + record, Ending(exit_code=1)).code
+    assert "CANCELLED" == read(b"step 7\n" + record, Ending(exit_code=143)).code
+
+
+def test_long_message_at_the_end_of_a_log() -> None:
+    """An error whose message is long is among the last lines of a rank that was stopped if its message is."""
+    message = b"RuntimeError: Error(s) in loading state_dict for Net:\n"
+    tensors = b"".join(b"\tsize mismatch for layers.%d.weight: copying a param\n" % layer for layer in range(200))
+    error = b'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    g()\n' + message + tensors
+    steps = b"".join(b"step %d\n" % step for step in range(100))
+
+    assert read(error + b"step 8\n", is_stopped=True).exception.startswith("RuntimeError: Error(s) in loading")
+    assert "" == read(error + steps, is_stopped=True).exception
