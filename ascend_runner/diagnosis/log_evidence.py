@@ -81,17 +81,14 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
         return around
     last = lines[-LAST_LINES:]
     phrase = first_phrase([*message, *([line for line in last if not _WARNING.search(line)] if told else last)])
-    if phrase and phrase.line not in message and told and _is_of_a_worker(phrase, told):
-        phrase = None
+    if phrase and phrase.line not in message and told and (found or not statements.passes_on(told)):
+        phrase = None if phrase.code.name.startswith(_OF_WORKERS) else phrase
     found = phrase or (around if found and found.code.is_empty else None) or found or around
     return found if told or found else first_code(plog)
 
 
-def _is_of_a_worker(phrase: Found, told: Traceback) -> bool:
-    """Whether a launcher reports the end of a worker, which does not explain an error of its own."""
-    return phrase.code.name.startswith(("SIG", "ray ", "CANCELLED")) and not statements.passes_on(told)
-
-
+# How a worker or a job ended, which does not explain an error of its own.
+_OF_WORKERS: Final = ("SIG", "ray ", "CANCELLED")
 _WARNING: Final = re.compile(r"\[W(?:\d{3,4})? |\bWARN(?:ING)?\b|\bWarning: ")  # what a rank has survived
 
 

@@ -20,6 +20,7 @@ root device busy or unavailable = device in use by another process
 # NCCL checks.h; CANN npu_driver.cc
 root Device memory isn't enough = out of memory on the device: use a smaller batch, or stop other processes on it
     memory isn't enough|Allocate (?:device )?memory failed
+    |is more than total mem size
 root no memory for cache blocks = out of memory on the device: use a smaller batch, or stop other processes on it
     No available memory for the cache blocks
 root KV cache = not enough device memory for the KV cache: reduce the maximum model length
@@ -48,9 +49,11 @@ root aivec exception = exception in a kernel on the vector core
     \bai(?:vec|vector) error|vector core exception
 root getnext timeout = the input data arrived too late: check the speed of data loading, or set dataset_sink_mode=False
     getnext timeout|GetNext error may be caused|fault (?:op|kernel)_name=\S*GetNext
-# CANN's bishengir-compile (Triton-Ascend); LLVM CommandLine.cpp; MindSpore kernel/oplib/op_info_utils.cc
+# CANN's runtime and bishengir-compile (Triton-Ascend); LLVM CommandLine.cpp; MindSpore kernel/oplib/op_info_utils.cc
 root on-chip memory = a kernel needs more on-chip memory than the chip has: use smaller blocks
     \b(?:ub|cbuf|cc|l1|l0[abc]) overflow, requires
+root too many blocks = a kernel was started with more than 65535 blocks: use a smaller grid
+    coreDim=\d+ can't be greater than UINT16_MAX
 root compiler's target = the compiler of CANN does not support this chip: check the version of CANN
     Cannot find option named 'Ascend
 root MindSpore's operators = this version of MindSpore has no operators for this chip

@@ -80,6 +80,8 @@ peer Spawned worker process number is not as expected = a MindSpore worker exite
     Spawned worker process number is not as expected
 peer Timed out waiting for clients = not all ranks joined the rendezvous
     timed out.*(?:waiting for clients|trying to connect to|in store based barrier)|clients joined
+peer RendezvousClosedError = the rendezvous was closed: the launcher of another node has ended
+    RendezvousClosedError
 # ray gcs_client and gcs_rpc_client.h
 either ray's head node = ray's head node cannot be reached: not started, ended, or at another address
     Failed to connect to GCS|Timed out while waiting for GCS

@@ -25,6 +25,8 @@ root library of CUDA = a package was built for CUDA: install its build for NPUs 
     lib(?:cu(?:da|dart|blas\w*|dnn\w*|fft|sparse|rand|solver|pti)|nv(?:idia|rtc|tools|jitlink|shmem)[\w-]*
     |nccl|\w+_cuda)\.so[.\d]*: cannot open shared
     |CUDA_HOME (?:environment variable is not set|does not exist)
+root extension was not built = a native extension was not built: see the compiler's errors, or delete its directory
+    torch_extensions/\S+\.so: cannot open shared object
 root cannot open shared object file = a library is not installed or not on LD_LIBRARY_PATH
     cannot open shared object file
 root GLIBC not found = a package was built for a newer system library than this image has

@@ -33,7 +33,7 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
         late = [error for error in told if _is_near_the_end(lines, error)]
         late = _at_the_crash(late, crashed) or late
         told = told if late and all(map(passes_on, late)) else late
-    together = _last_together(told)
+    together = _without_a_kill(_last_together(told))
     own = [error for error in together if not passes_on(error)]
     is_interrupted = bool(own) and own[-1].exception.startswith("KeyboardInterrupt")
     if is_interrupted and any(error.exception.startswith("OpenBLAS ") for error in own[-2:]):
@@ -121,6 +121,15 @@ def _last_together(told: Sequence[Traceback]) -> list[Traceback]:
             break
         together.insert(0, error)
     return together
+
+
+def _without_a_kill(told: Sequence[Traceback]) -> Sequence[Traceback]:
+    """Leave out that a shell reports a kill right after another error, with which sglang and vLLM end themselves."""
+    is_kill = len(told) > 1 and bool(_KILLED.search(told[-1].exception))
+    return told[:-1] if is_kill and told[-1].start - told[-2].end <= LAST_LINES else told
+
+
+_KILLED: Final = re.compile(r"^(?:\S+: line \d+: +\d+ )?Killed\b")  # bash jobs.c
 
 
 def _kind(error: Traceback) -> Kind:

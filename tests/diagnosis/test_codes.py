@@ -283,6 +283,14 @@ def test_every_meaning_is_one_line() -> None:
             Kind.ROOT,
             "ImportError: libhccl.so: cannot open shared object file: No such file or directory",
         ),
+        ("too many blocks", Kind.ROOT, "Reason: coreDim=123408 can't be greater than UINT16_MAX."),
+        (
+            "extension was not built",
+            Kind.ROOT,
+            "ImportError: /c/torch_extensions/a/cpu_adam.so: cannot open shared object",
+        ),
+        ("RendezvousClosedError", Kind.SECONDARY, "torch.distributed.elastic.rendezvous.api.RendezvousClosedError"),
+        ("Device memory isn't enough", Kind.ROOT, "and plus alloc size : 3019 is more than total mem size : 2946."),
         ("no backend for a device", Kind.ROOT, "RuntimeError: No backend type associated with device type npu"),
         (
             "process group initialized twice",

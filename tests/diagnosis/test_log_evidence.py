@@ -502,3 +502,20 @@ def test_long_message_at_the_end_of_a_log() -> None:
 
     assert read(error + b"step 8\n", is_stopped=True).exception.startswith("RuntimeError: Error(s) in loading")
     assert "" == read(error + steps, is_stopped=True).exception
+
+
+def test_kill_right_after_an_error() -> None:
+    """A shell's report of a kill right after an error is how the program ended itself, but not long after it."""
+    code = b"EE1001: [PID: 7] The argument is invalid.Reason: bad value\n"
+    error = b'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    g()\nRuntimeError: no slot\n'
+    kill = b"run.sh: line 19: 34410 Killed                  python -m sglang.launch_server\n"
+    steps = b"".join(b"step %d\n" % step for step in range(100))
+
+    assert ("RuntimeError: no slot", "EE1001") == _told(error + code + b"\n" + kill)
+    assert ("RuntimeError: no slot", "") == _told(error + b"\n" + kill)
+    assert kill.decode().strip() == _told(error + steps + kill)[0]
+
+
+def _told(tail: bytes) -> tuple[str, str]:
+    found = read(tail, Ending(exit_code=137))
+    return found.exception, found.code
