@@ -61,6 +61,16 @@ def test_warning_event_report_and_status(program: Program) -> None:
     )
 
 
+@pytest.mark.parametrize(("end", "warnings"), [("exit 0", 1), ("exit 1", 0)])
+def test_no_line_matches(program: Program, end: str, warnings: int) -> None:
+    """That is reported once at the end of a success, on the screen and in the report; a failure has other reasons."""
+    run = start(program, "--perf-pattern", "iteration (?P<step>.*) took", script=f"{lines('step 1 took 2 s')}; {end}")
+    run.finish()
+
+    assert warnings == run.screen.count("WARNING")
+    assert warnings == len(program.report()["warnings"])
+
+
 def test_stop(program: Program) -> None:
     """The job ends like one that hangs, with the reason on the screen, and is not restarted."""
     options = ("--perf-threshold", "0.6", "--perf-action", "stop", "--max-restarts", "3")

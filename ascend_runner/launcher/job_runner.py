@@ -149,7 +149,7 @@ class JobRunner:
         from ascend_runner.board import summary  # noqa: PLC0415  only --perf-* and --summary need these two
         from ascend_runner.services import step_reader  # noqa: PLC0415
 
-        spec, environ, warn = self.journal.spec, self._launcher.environ, self._messages.warning
+        spec, environ, warn = self.journal.spec, self._launcher.environ, self._messages.warn_once
         pass_on = self._launcher.requests.pass_on
         reading = step_reader.reading(spec, environ, warn, pass_on=pass_on, show_step=shown.store_step)
         steps = beside.enter_context(reading)

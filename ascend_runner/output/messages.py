@@ -45,6 +45,11 @@ class Messages:
         self.warnings.append(sentence)
         self._send(Level.WARNING, printable(sentence))
 
+    def warn_once(self, sentence: str) -> None:
+        """Report something unexpected that may be found in each attempt."""
+        if sentence not in self.warnings:
+            self.warning(sentence)
+
     def error(self, text: str) -> None:
         """Report a failure; further lines of `text` begin with two spaces."""
         self._send(Level.ERROR, text)

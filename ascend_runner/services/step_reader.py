@@ -6,13 +6,12 @@ another thread does the rest, and sleeps until there is such a line.
 
 from __future__ import annotations
 
+import math
 import queue
-import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import islice
 from typing import Final, Optional
 
 import attrs
@@ -22,23 +21,19 @@ from ascend_runner.host import bounded, npu, npu_smi
 from ascend_runner.host.host import Host
 from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.job import JobSpec
+from ascend_runner.services.line_tap import LineTap
 from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
+from ascend_runner.services.unmatched import Unmatched
 from ascend_runner.supervision import odd_ranks
 from ascend_runner.supervision.events import Rule, Slowdown
 from ascend_runner.supervision.performance import Performance
-from ascend_runner.supervision.state import State
-from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
+from ascend_runner.supervision.state import Phase, State
+from ascend_runner.training.steps import FORMS, Step, parse, step_of
 
-# What is searched of the output of all ranks, in bytes a second, and at once after a pause: a flood is read in parts,
-# so that it costs less than 1 % of a core. Steps that are lost in this way come too fast to be those of a training.
-RATE: Final = 1 << 19
-BURST: Final = 1 << 18
-SHORTEST_BURST: Final = 4 * LONGEST  # of a rank, however many there are
-MOST_LINES: Final = 100  # of one read: the newest ones
 MOST_WAITING: Final = 1000  # lines
 PAUSE: Final = 0.75  # seconds in which lines are collected, so that those of a step of all ranks cost one wake-up
-LINE_END: Final = re.compile(rb"[\r\n]")  # a progress bar ends a state with a carriage return
 CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
+CHECK_AFTER: Final = 1800.0  # seconds until a line must have matched; graphs may be compiled for almost as long
 NPU_SMI_LIMIT: Final = 5.0  # seconds
 
 # Takes the time, the number of a step, that of all steps, and the seconds of a step; see `board.Board.store_step`.
@@ -50,44 +45,6 @@ class _Line:
     rank_id: int
     text: bytes
     at: float  # in seconds of the monotonic clock
-
-
-class LineTap:
-    """Finds the lines about steps in the output of one rank. Used by the pump's thread only."""
-
-    def __init__(self, literals: tuple[bytes, ...], put: Callable[[bytes], None], share: float) -> None:
-        """`put` receives each line. `share` is the part of the limits that this rank has."""
-        self._literals = literals
-        self._put = put
-        self._rate, self._burst = RATE * share, max(BURST * share, SHORTEST_BURST)
-        self._allowed, self._at = self._burst, time.monotonic()
-        self._rest = b""  # the beginning of an unfinished line
-
-    def __call__(self, data: bytes) -> None:
-        """Take what was read."""
-        now = time.monotonic()
-        self._allowed = min(self._burst, self._allowed + (now - self._at) * self._rate)
-        self._at = now
-        if len(data) > self._allowed:
-            self._rest = b""
-            if self._allowed < LONGEST:
-                return
-            data = data[-int(self._allowed) :].partition(b"\n")[2]
-        self._allowed -= len(data)
-        if self._rest:
-            data = self._rest + data
-        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        self._rest = data[end : end + LONGEST]
-        for literal in self._literals:
-            if literal in data:
-                self._put_lines(data[:end])
-                return
-
-    def _put_lines(self, data: bytes) -> None:
-        lines = reversed(LINE_END.split(data))
-        found = (line for line in lines if any(literal in line for literal in self._literals))
-        for line in reversed([*islice(found, MOST_LINES)]):
-            self._put(line[:LONGEST])
 
 
 class StepReader:
@@ -110,10 +67,17 @@ class StepReader:
         performance = Performance(threshold=job.perf_threshold, drop=job.perf_drop)
         self._performance = performance if job.watches_performance else None
         self._matcher = Matcher(job.perf_patterns, warn)
+        self._unmatched = Unmatched(job, self._matcher, performance)
+        self._warn = warn
         self._lines: queue.SimpleQueue[Optional[_Line]] = queue.SimpleQueue()
         self._closing = threading.Event()
+        self._hurry = threading.Event()  # no more lines are collected
+        self._is_check_due = False
+        self._is_checked = threading.Event()
+        self._has_succeeded = False
         self._thread: Optional[threading.Thread] = None
         self.pause = PAUSE
+        self.check_at = time.monotonic() + CHECK_AFTER if self._performance else math.inf
         self._last = Step()
         self._last_at = 0.0  # in seconds since the epoch
         self._of_ranks: dict[int, int] = {}  # the last step of each rank
@@ -126,8 +90,8 @@ class StepReader:
         """
         self._thread = bounded.start_thread(self._run)
 
-    def tap(self, rank_id: int) -> LineTap:
-        """Return a function that takes the output of a rank."""
+    def tap(self, rank_id: int) -> Callable[[bytes], None]:
+        """Return a function that takes the output of a rank, in the pump's thread."""
         patterns = self._matcher.patterns
         literals = (*(pattern.literal for pattern in patterns), *(form.literal for form in FORMS))
 
@@ -135,12 +99,22 @@ class StepReader:
             if self.waiting < MOST_WAITING:
                 self._lines.put(_Line(rank_id, line, time.monotonic()))
 
-        return LineTap(tuple(dict.fromkeys(literals)), put, 1 / len(self._specs))
+        find_lines = LineTap(tuple(dict.fromkeys(literals)), put, 1 / len(self._specs))
+
+        def take(data: bytes) -> None:
+            find_lines(data)
+            if time.monotonic() >= self.check_at:
+                self.check_at = math.inf
+                self._check()
+
+        return take
 
     def observe(self, fact: Fact, _at: float) -> None:
-        """Stop as soon as the ranks are to be stopped, or have ended."""
-        if isinstance(fact, State) and (fact.cause or fact.is_tearing_down):
-            self.stop()
+        """Stop as soon as the ranks are to be stopped. A state without a cause at the end is that of a success."""
+        if isinstance(fact, State):
+            self._has_succeeded = fact.phase is Phase.DONE and not fact.cause
+            if fact.cause or (fact.is_tearing_down and not self._has_succeeded):
+                self.stop()
 
     @property
     def waiting(self) -> int:
@@ -161,16 +135,30 @@ class StepReader:
     def stop(self) -> None:
         """Read no more, and kill the child process if there is one. May be called twice."""
         self._closing.set()
+        self._hurry.set()
+        self._is_checked.set()
         self._matcher.stop()
         self._lines.put(None)
 
     def close(self) -> None:
-        """Stop, and release everything. May be called twice."""
+        """Stop, and release everything. May be called twice.
+
+        The lines of a success are read to their end, if none of them has matched so far.
+        """
+        if self._has_succeeded and self._thread and self._performance and self._unmatched.sentence():
+            self._hurry.set()
+            self._check()
+            self._is_checked.wait(CLOSE_LIMIT)
         self.stop()
         if self._thread:
             self._thread.join(CLOSE_LIMIT)
         if not (self._thread and self._thread.is_alive()):
             self._matcher.close()
+
+    def _check(self) -> None:
+        """Let the thread check, after the lines that are waiting, whether any line has matched."""
+        self._is_check_due = True
+        self._lines.put(None)
 
     # --- In the thread ------------------------------------------------------------------------------------------------
 
@@ -178,17 +166,24 @@ class StepReader:
         while not self._closing.is_set():
             lines = self._next_lines()
             for line, match in zip(lines, self._matcher.search([line.text for line in lines])):
+                self._unmatched.note(match)
                 step = self._step(match) if match else parse(line.text)
                 if step:
                     self._note(step, line)
                     for slow in self._performance.note(line.rank_id, step, line.at) if self._performance else ():
                         self._pass_on(self._placed(slow))
+            if self._is_check_due and not self.waiting:
+                self._is_check_due = False
+                sentence = self._unmatched.sentence()
+                if sentence:
+                    self._warn(sentence)
+                self._is_checked.set()
 
     def _next_lines(self) -> list[_Line]:
         """Wait for a line, collect others for a moment, and return those that can be read at once."""
         lines = [self._lines.get()]
         if self.waiting < MOST_AT_ONCE:
-            self._closing.wait(self.pause)
+            self._hurry.wait(self.pause)
         with suppress(queue.Empty):
             while len(lines) < MOST_AT_ONCE:
                 lines.append(self._lines.get_nowait())

@@ -104,6 +104,13 @@ class Performance:
     drop: Optional[float] = None
     _ranks: dict[int, _Rank] = attrs.field(init=False, factory=dict)
     _broken: dict[Rule, set[Hashable]] = attrs.field(init=False, factory=lambda: {rule: set() for rule in Rule})
+    _applied: set[Rule] = attrs.field(init=False, factory=set)
+
+    @property
+    def not_applied(self) -> tuple[Rule, ...]:
+        """The rules with a limit for which no step had the figures so far."""
+        limits = {Rule.RATIO: self.threshold, Rule.DROP: self.drop}
+        return tuple(rule for rule, limit in limits.items() if limit is not None and rule not in self._applied)
 
     def note(self, rank_id: int, step: Step, at: float = 0.0) -> tuple[Slowdown, ...]:
         """Record the figures of a step that a rank printed at the time `at`; return the changes to report."""
@@ -114,6 +121,7 @@ class Performance:
         hardware, e2e = _time(step.hardware), _time(step.e2e)
         if self.threshold is None or hardware is None or e2e is None:
             return
+        self._applied.add(Rule.RATIO)
         is_breach = hardware / e2e > self.threshold
         if rank.ratio.turns(is_breach=is_breach) and self._is_first_or_last(Rule.RATIO, rank_id, is_breach=is_breach):
             own, reference = rank.usual
@@ -133,6 +141,8 @@ class Performance:
 
     def _drop(self, rank_id: int, rank: _Rank, step: Step, at: float) -> Iterator[Slowdown]:
         found = _speed(rank, step, at) if self.drop is not None else None
+        if found or step.step is not None:
+            self._applied.add(Rule.DROP)
         if found is None or self.drop is None:
             return
         kind, unit, time = found

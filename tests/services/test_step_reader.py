@@ -1,4 +1,4 @@
-"""Lines about steps are found in the output of ranks, however it is cut, and cost little."""
+"""Steps are read from the lines of the ranks, and slow trainings are found in them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.host.host import Host
+from ascend_runner.services.line_tap import MOST_LINES
 from ascend_runner.services.matching import MOST_AT_ONCE
-from ascend_runner.services.step_reader import (
-    BURST,
-    MOST_LINES,
-    MOST_WAITING,
-    SHORTEST_BURST,
-    Devices,
-    LineTap,
-    StepReader,
-)
-from ascend_runner.supervision.events import Rule, Slowdown
-from ascend_runner.training.steps import LONGEST
+from ascend_runner.services.step_reader import MOST_WAITING, Devices, StepReader
+from ascend_runner.supervision.events import Rule, SignalReceived, Slowdown
+from ascend_runner.supervision.state import Phase, State
 from tests.helpers.npu_tools import TWO_DIES, fake_npu_smi, script
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import wait_until
@@ -34,63 +27,6 @@ SCREEN = """\
 | 0                         | 0000:01:00.0  | 0           0    / 0          3161 / 65536         |
 | 3     910B3               | Alarm         | 93.6        71                0    / 0             |
 """
-
-
-def tap(share: float = 1.0) -> tuple[LineTap, list[bytes]]:
-    """Return a tap for two texts, and the lines that it finds."""
-    lines: list[bytes] = []
-    return LineTap((b"took ", b"%|"), lines.append, share), lines
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_lines_in_pieces(size: int) -> None:
-    """A line is whole, whatever pieces it comes in; states of a progress bar are lines, too."""
-    data = b"nothing\nstep 1 took 2\n\nx\r\n 1%| 1/9\r 2%| 2/9\rtook 3\r\nend took "
-    found, lines = tap()
-    for start in range(0, len(data), size):
-        found(data[start : start + size])
-
-    assert [b"step 1 took 2", b" 1%| 1/9", b" 2%| 2/9", b"took 3"] == lines
-
-
-def test_long_line() -> None:
-    """Of a line that is too long, the begin is read, and the memory for it is bounded."""
-    found, lines = tap()
-    found(b"took 7")
-    for _ in range(10):
-        found(b"." * LONGEST)
-    found(b"\nx\n")
-
-    assert [b"took 7".ljust(LONGEST, b".")] == lines
-
-
-def test_flood() -> None:
-    """Of output that comes faster than that of a training, only a part is searched, from the begin of a line on."""
-    found, lines = tap()
-    flood = b"took 7\n" * BURST
-    found(flood)
-    found(flood)
-
-    assert lines
-    assert {b"took 7"} == set(lines)
-    assert len(lines) <= 2 * MOST_LINES
-
-
-def test_newest_lines_of_a_read() -> None:
-    """Of many lines that are read at once the last ones are passed on, in their order: they have the current step."""
-    found, lines = tap()
-    found(b"".join(b"took %d\n" % number for number in range(3 * MOST_LINES)))
-
-    assert [b"took %d" % number for number in range(2 * MOST_LINES, 3 * MOST_LINES)] == lines
-
-
-def test_many_ranks_share_the_limits() -> None:
-    """A rank has at least as much as a few lines need."""
-    found, lines = tap(share=1e-6)
-    found(b"x" * (SHORTEST_BURST - 20) + b"\ntook 7")
-    found(b"\n")
-
-    assert [b"took 7"] == lines
 
 
 @contextmanager
@@ -273,6 +209,33 @@ def test_temperature_of_a_chip_of_a_card(tmp_path: Path) -> None:
     environ = {"PATH": f"{fake_npu_smi(tmp_path, script(TWO_DIES, ''))}:{os.environ['PATH']}"}
 
     assert 71 == Devices(Host(str(tmp_path)), environ).temperature(1, lambda: False)
+
+
+@pytest.mark.parametrize(("line", "count"), [(b"step 1 took 2\n", 0), (b"step 1 is done\n", 1)])
+def test_check_for_a_match_while_the_job_runs(line: bytes, count: int) -> None:
+    """After a while, output without any match is reported, once; lines that are waiting are read first."""
+    with reading(1, perf_patterns=(r"step (?P<step>\d+) took",)) as (reader, warnings):
+        reader.check_at = 0.0
+        take = reader.tap(0)
+        take(line)
+        take(line + b"X_STEP=7\n")
+        wait_until(lambda: reader.last_step() == {**(reader.last_step() or {}), "step": 7})
+
+    assert count == len(warnings)
+
+
+@pytest.mark.parametrize(
+    ("cause", "line", "count"),
+    [(None, b"step 1 took 2\n", 0), (None, b"step 1 is done\n", 1), (SignalReceived(15), b"step 1 is done\n", 0)],
+)
+def test_check_for_a_match_at_the_end(cause: SignalReceived | None, line: bytes, count: int) -> None:
+    """Only a success without any match is reported, when the last lines have been read."""
+    with reading(1, perf_patterns=(r"step (?P<step>\d+) took",)) as (reader, warnings):
+        reader.pause = 10000.0
+        reader.tap(0)(line)
+        reader.observe(State(grace=1.0, phase=Phase.DONE, cause=cause), 0.0)
+
+    assert count == len(warnings)
 
 
 def test_lines_are_dropped_rather_than_kept() -> None:
