@@ -32,6 +32,11 @@ def printable(text: str) -> str:
     )
 
 
+def quoted(text: str) -> str:
+    """Return a text in quotes as its user wrote it: a backslash of a regular expression is not doubled."""
+    return f"'{printable(text)}'"
+
+
 def colored(text: str, style: str) -> str:
     """Color a text for a terminal; `style` is an ECMA-48 style such as "31"."""
     return f"\x1b[{style}m{text}\x1b[0m"

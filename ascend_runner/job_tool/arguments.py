@@ -13,7 +13,7 @@ from ascend_runner.job_tool.logs.log_lines import EVERYTHING
 from ascend_runner.platforms.node import LOCALHOST
 from ascend_runner.platforms.variables import HIGHEST_PORT
 from ascend_runner.settings import parsing
-from ascend_runner.text import is_whole_number, parse_numbers
+from ascend_runner.text import is_whole_number, parse_numbers, quoted
 from ascend_runner.tool import commands_of, duration
 
 PROGRAM: Final = "ascend-job"
@@ -189,7 +189,7 @@ def pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise ArgumentTypeError(f"invalid regular expression {text!r}: {error}") from None
+        raise ArgumentTypeError(f"invalid regular expression {quoted(text)}: {error}") from None
 
 
 def time_limit(text: str) -> dict[str, Optional[float]]:

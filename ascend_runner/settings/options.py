@@ -17,6 +17,7 @@ from ascend_runner.rank_table.checks.chips import CHIPS
 from ascend_runner.settings import parsing
 from ascend_runner.settings.option import Option, Topic
 from ascend_runner.supervision.findings import InspectAction, WatchAction
+from ascend_runner.text import quoted
 from ascend_runner.training import step_pattern
 
 HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a complete rank table
@@ -411,6 +412,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             help="regular expression for further lines about a step, with groups named step, seconds or ms, hardware,"
             " e2e (both in ms); repeatable",
             is_repeatable=True,
+            shown=quoted,
         ),
         Option(
             name="perf_threshold",

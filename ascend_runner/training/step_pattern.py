@@ -26,7 +26,7 @@ def parse(text: str) -> str:
     try:
         groups = re.compile(text.encode(errors="surrogateescape")).groupindex.keys()
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"a valid regular expression ({error})") from None
+        raise ValueError(f"a valid regular expression: {error}") from None
     if not groups or groups - set(GROUPS):
         raise ValueError(f"a regular expression with one or more of the named groups {', '.join(GROUPS)} and no others")
     if not fixed_text(text):

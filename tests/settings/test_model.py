@@ -26,7 +26,7 @@ COUNT = "a whole number from 1 to 999999"
 DEVICES = "a whole number from 1 to 65536"
 SIZE = "a size with a unit, such as 500M or 1.5G, or 0 for no limit"
 RANKS = "'all', 'none' or ranks such as '0,8-15'"
-ERROR = "a valid regular expression ("
+ERROR = "a valid regular expression: "
 GROUPS = "a regular expression with one or more of the named groups step, seconds, ms, hardware, e2e and no others"
 FIXED = "a regular expression with at least 3 fixed characters in a row outside of groups, such as 'step time'"
 RATIO = "a number above 0 and below 1, such as 0.3"
@@ -147,8 +147,8 @@ BAD = [
     ("hang_timeout", "3651d", f"'auto', 'off' or {TEN_YEARS}"),
     ("hang_timeout", "never", f"'auto', 'off' or {ABOVE_0}"),
     ("hang_action", "ask", "one of warn, restart, stop"),
-    ("perf_pattern", "step (?P<step>", ERROR + "missing ), unterminated subpattern at position 5)"),
-    ("perf_pattern", r"took (?P<ms>\d{99999999999})", ERROR + "the repetition number is too large)"),
+    ("perf_pattern", "step (?P<step>", ERROR + "missing ), unterminated subpattern at position 5"),
+    ("perf_pattern", r"took (?P<ms>\d{99999999999})", ERROR + "the repetition number is too large"),
     ("perf_pattern", r"step (\d+)", GROUPS),
     ("perf_pattern", r"step (?P<number>\d+)", GROUPS),
     ("perf_pattern", r"(?P<step>\d+) s", FIXED),
@@ -369,13 +369,18 @@ def test_empty_variable_is_not_set() -> None:
     assert DEFAULTS == attrs.asdict(settings, recurse=False)
 
 
+def _quoted(name: str, text: str) -> str:
+    """Return a value as an error shows it: a regular expression as it was written, others as in Python."""
+    return f"'{text}'" if name == "perf_pattern" else repr(text)
+
+
 @pytest.mark.parametrize(("name", "text", "expected"), [*BAD, ("rank_table", "", PATH), ("log_dir", "", PATH)])
 def test_bad_flag_is_named(name: str, text: str, expected: str) -> None:
     """The error names the option, its value, and what is expected."""
     with pytest.raises(SettingsError) as caught:
         model.decode({name: text}, {})
 
-    assert f"invalid value {text!r} for {_flag(name)}: expected {expected}" == str(caught.value)
+    assert f"invalid value {_quoted(name, text)} for {_flag(name)}: expected {expected}" == str(caught.value)
     assert caught.value.exit_status == 125
 
 
@@ -385,7 +390,7 @@ def test_bad_variable_is_named(name: str, text: str, expected: str) -> None:
     with pytest.raises(SettingsError) as caught:
         model.decode({}, {_variable(name): text})
 
-    assert f"invalid value {text!r} for {_variable(name)}: expected {expected}" == str(caught.value)
+    assert f"invalid value {_quoted(name, text)} for {_variable(name)}: expected {expected}" == str(caught.value)
 
 
 def test_quiet_and_verbose_contradict() -> None:
