@@ -45,7 +45,7 @@ def status(options: Namespace) -> int:
     if options.json:
         write_text(json.dumps(screens.document(seen), indent=1) + "\n")
     else:
-        write_text(screens.status(seen, time.time(), terminal.columns(terminal.STDOUT) or None))
+        write_text(screens.status(seen, time.time(), _width()))
     return STATUSES[seen.condition]
 
 
@@ -54,7 +54,7 @@ def _status_of_nodes(seen: Sequence[Snapshot], options: Namespace) -> int:
     if options.json:
         write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
     else:
-        write_text(screens.jobs(seen, time.time()))
+        write_text(screens.jobs(seen, time.time(), _width()))
     found = {one.condition for one in seen}
     return next(STATUSES[condition] for condition in WORST if condition in found)
 
@@ -73,6 +73,11 @@ def _limit_at(seen: Snapshot) -> Optional[float]:
     return None
 
 
+def _width() -> Optional[int]:
+    """Return the width of the terminal, or None if the output is a file, which has everything."""
+    return terminal.columns(terminal.STDOUT) or None
+
+
 def list_jobs(options: Namespace) -> int:
     """List the jobs of this machine, those that are running first."""
     seen = [snapshot.take(job) for job in jobs.all_jobs(options.environ)]
@@ -80,5 +85,5 @@ def list_jobs(options: Namespace) -> int:
     if options.json:
         write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
     else:
-        write_text(screens.jobs(seen, time.time()) or "no jobs\n")
+        write_text(screens.jobs(seen, time.time(), _width()) or "no jobs\n")
     return DONE

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final, Optional
 
-from ascend_runner.job_tool.job.snapshot import STATES, Condition, Snapshot
-from ascend_runner.job_tool.status import rank_rows
+from ascend_runner.job_tool.job.snapshot import Condition, Snapshot
+from ascend_runner.job_tool.status import job_rows, rank_rows
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
@@ -25,7 +25,6 @@ RANK: Final = (  # members of a rank in the JSON
     *("rank_id", "local_rank", "pid", "exit_code", "signal"),
     *("log_path", "log_size", "log_lost", "last_line", "state"),
 )
-NOT_KNOWN: Final = {Condition.RUNNER_KILLED, Condition.UNKNOWN}  # when, or whether, it has ended
 
 
 def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
@@ -45,21 +44,9 @@ def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
-def jobs(snapshots: Sequence[Snapshot], now: float) -> str:
-    """List jobs, a line each."""
-    heads = ("job", "state", "pid", "started", "took", "logs")
-    rows = [
-        (
-            Masker().text(snapshot.job.name),
-            _state(snapshot),
-            str(snapshot.job.pid) if snapshot.is_alive else "",
-            clock(snapshot.job.began),
-            duration(_seconds(snapshot, now)) if snapshot.condition not in NOT_KNOWN else "",
-            Masker().text(snapshot.job.log_dir),
-        )
-        for snapshot in snapshots
-    ]
-    return "".join(f"{line}\n" for line in columns(heads, rows)) if rows else ""
+def jobs(snapshots: Sequence[Snapshot], now: float, width: Optional[int] = None) -> str:
+    """List jobs, a line each, in at most `width` characters."""
+    return "".join(f"{line}\n" for line in job_rows.lines(snapshots, now, width)) if snapshots else ""
 
 
 def document(snapshot: Snapshot) -> dict[str, object]:
@@ -96,7 +83,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
 
 def headline(snapshot: Snapshot, now: float) -> str:
     """Describe the state of a job: "running, started 2026-11-22 09:47:36 +0800, 2 h 14 min ago"."""
-    job, state, took = snapshot.job, snapshot.report.text("state"), duration(_seconds(snapshot, now))
+    job, state, took = snapshot.job, snapshot.report.text("state"), duration(job_rows.seconds(snapshot, now))
     if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is None:
         last = f"; the last state in its report is {state}" if state else ""
         return f"cannot tell from here whether it is running on {job.host}{last}"
@@ -232,22 +219,6 @@ def _next_attempt(failed: Members) -> str:
     """Describe when the attempt after a failed one begins: "; the next one starts at 2026-11-22 09:47:36 +0800"."""
     at, delay = failed.moment("ended_at"), failed.seconds("delay")
     return f"; the next one starts at {clock(at + delay)}" if at and delay else "; the next one starts now"
-
-
-def _state(snapshot: Snapshot) -> str:
-    """Describe the state of a job in a word or two: "running", "failed (1)", "runner killed"."""
-    status, state = snapshot.report.number("status"), snapshot.report.text("state")
-    if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is False:
-        return "ended"  # its report is gone
-    if snapshot.condition in NOT_KNOWN or state not in STATES:
-        return snapshot.condition.value
-    return f"{state} ({status:.0f})" if status else state
-
-
-def _seconds(snapshot: Snapshot, now: float) -> float:
-    """Return how long a job has taken so far, or until it ended."""
-    ended = 0.0 if snapshot.condition is Condition.RUNNING else snapshot.report.moment("ended_at")  # else an attempt's
-    return max(0.0, (ended or now) - snapshot.job.began)
 
 
 def _ended(snapshot: Snapshot) -> str:

@@ -147,6 +147,27 @@ def test_time_of_a_job_between_attempts(state: str) -> None:
     assert "held" not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
 
 
+def test_list_fits_the_terminal() -> None:
+    """What is worth least is shortened or left out first, and nothing if the output is not a terminal."""
+    path = "/cache/user/experiments/2026/llama-65b/logs"
+    job = attrs.evolve(JOB, job_id="pretrain-llama-65b-8k", log_dir=path)
+    report = Members({"state": "failed", "status": 1})
+    ended = Snapshot(job=job, is_alive=False, report=report)
+    seen = [attrs.evolve(running(), job=job), ended]
+    full = screens.jobs(seen, BEGAN + 7200)
+    by_width = {width: screens.jobs(seen, BEGAN + 7200, width) for width in range(40, 200)}
+    tables = {width: table.splitlines() for width, table in by_width.items()}
+
+    assert all(max(map(len, table)) <= width for width, table in tables.items() if width >= 50)
+    assert {3} == {len(table) for table in tables.values()}
+    assert {full} == {by_width[width] for width in range(140, 200)}
+    assert f"  4711  {clock(BEGAN)[:-6]}  2 h 0 min  {path}" in tables[125][1]
+    assert tables[110][1].endswith("  2 h 0 min  ...riments/2026/llama-65b/logs")
+    assert ["job", "state", "pid", "started", "took"] == tables[90][0].split()
+    assert ["job", "state", "started", "took"] == tables[65][0].split()
+    assert tables[60][1].startswith("pretr...ma-65b-8k-node-1  running ")
+
+
 def test_attempts() -> None:
     """A job that was restarted says how often, and why last, unless the line of the cause does."""
     causes = ({"sentence": "a hang"}, {"sentence": "rank 3 failed", "certainty": "likely"})
