@@ -140,7 +140,7 @@ def _signals(members: Members, began: float) -> Iterator[tuple[int, float]]:
 
 
 def words_of(members: Members, state: str) -> str:
-    """Describe the state of a rank: "failed (exit status 1)", "stopped (SIGTERM)"."""
+    """Describe the state of a rank: "failed (exit status 1)", "stopped by the runner (SIGTERM)"."""
     code, signum = members.whole("exit_code"), members.whole("signal")
     is_known = code is not None or signum is not None
     ending = Ending(code or 0, signum or 0, members.flag("core_dumped")) if is_known else None

@@ -16,16 +16,13 @@ WORDS: Final[Mapping[RankState, str]] = {
 WITH_ENDING: Final = frozenset({RankState.FAILED, RankState.STOPPED})
 
 
-def described(state: RankState, ending: Optional[Ending], agent: str = "") -> str:
-    """Describe a rank: "running", "failed (exit status 1)", "stopped (SIGTERM)", "killed (SIGKILL)".
-
-    `agent` is added to the actions of the runner, such as " by the runner".
-    """
+def described(state: RankState, ending: Optional[Ending]) -> str:
+    """Describe a rank: "running", "failed (exit status 1)", "stopped by the runner (SIGTERM)"."""
     if state not in WITH_ENDING:
         return WORDS.get(state, state.value)
     verb = state.value
     if state is RankState.STOPPED:
-        verb = f"{'killed' if ending and ending.signum == SIGKILL else verb}{agent}"
+        verb = f"{'killed' if ending and ending.signum == SIGKILL else verb} by the runner"
     return f"{verb} ({how(ending).replace('killed by ', '')})" if ending else verb
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from signal import SIGINT, SIGTERM
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_ends import described, how
@@ -30,8 +30,6 @@ from ascend_runner.text import all_ranks, counted, duration, printable, rank_lis
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
-
-BY_RUNNER: Final = " by the runner"
 
 
 def starting(job: JobSpec) -> str:
@@ -265,7 +263,7 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     for rank in outcome.ranks:
         if rank.rank_id != culprit or culprit is None:
             is_alike = root is not None and rank.rank_id in root.alike
-            fate = "failed in the same way" if is_alike else described(rank.state, rank.ending, BY_RUNNER)
+            fate = "failed in the same way" if is_alike else described(rank.state, rank.ending)
             fates.setdefault(fate, []).append(rank.rank_id)
 
     label = "ranks " if culprit is None else "others"

@@ -57,7 +57,7 @@ SIXTY_FOUR: Final = attrs.evolve(
             rank(60, step=1100),
             rank(61, step=None, cpu=None, memory=None, device=None, quiet=None, last_line="", output=()),
             rank(62, device=_AGED),
-            rank(63, state=State.FAILED, ending="SIGSEGV", quiet=None, last_line="Fatal Python error: 段错误"),
+            rank(63, state=State.FAILED, ending="failed (SIGSEGV)", quiet=None, last_line="Fatal Python error: 段错误"),
         ]
     ),
 )
@@ -70,7 +70,7 @@ def of_many(rank_id: int) -> RankView:
     found = rank(rank_id, step=880, last_line=line, **members)
     if rank_id == 170:
         line = "RuntimeError: EI0006: connect timeout"
-        return attrs.evolve(found, state=State.FAILED, ending="1", quiet=None, last_line=line)
+        return attrs.evolve(found, state=State.FAILED, ending="failed (exit status 1)", quiet=None, last_line=line)
     return attrs.evolve(found, quiet=130.0) if rank_id in {224, 312} else found
 
 

@@ -55,7 +55,7 @@ def test_many_ranks() -> None:
 
     assert ["rank 7", "rank 900", "scheduler", "rank 8"] == [row.title for row in others]
     assert ("rank 5", "failed (exit status 1)", "5", "4716") == (failed.title, failed.words, failed.device, failed.pid)
-    assert ("ranks 0-4, 6, 9-899, 901-1023", "stopped (SIGTERM)") == (alike.title, alike.words)
+    assert ("ranks 0-4, 6, 9-899, 901-1023", "stopped by the runner (SIGTERM)") == (alike.title, alike.words)
     assert ("12 s", "3.6 GiB to 13.2 GiB", "11 s to 17 min 14 s") == (alike.took, alike.memory, alike.cpu)
     assert ("", "", "") == (alike.device, alike.pid, alike.log)
     assert others[-1].output.endswith(", 100 bytes missing")

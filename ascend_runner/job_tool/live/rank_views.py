@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
 from ascend_runner.board.reader import View
+from ascend_runner.html_report.ranks import words_of
 from ascend_runner.job_tool.job.snapshot import Snapshot
 from ascend_runner.job_tool.live.view import RankView, State
 from ascend_runner.members import Members
+from ascend_runner.observations.rank_ends import described
 from ascend_runner.observations.rank_record import RankRecord
-from ascend_runner.supervision.events import signal_name
 from ascend_runner.text import printable
 
 MOST_CELLS: Final = 96  # of the output over time
@@ -26,12 +27,11 @@ def of_board(view: View, gone: Collection[int]) -> list[RankView]:
 
 def _of_record(rank: RankRecord, view: View) -> RankView:
     state = State[rank.state.name]
-    ending = rank.ending
     last = rank.started_after if rank.last_output_after is None else rank.last_output_after
     return RankView(
         rank_id=rank.rank_id,
         state=State.STOPPING if state is State.RUNNING and rank.signals else state,
-        ending=_ending(ending.exit_code if ending else None, ending.signum if ending else None),
+        ending=described(rank.state, rank.ending) if rank.ending else "",
         name=rank.name,
         pid=rank.pid,
         npu=view.local_ranks.get(rank.rank_id) if rank.rank_id >= 0 else None,
@@ -59,17 +59,15 @@ def of_report(snapshot: Snapshot, node: str) -> list[RankView]:
 
 
 def _of_members(rank_id: int, rank: Members, snapshot: Snapshot, node: str) -> RankView:
+    word = rank.text("state")
+    state = State.__members__.get(word.upper(), State.ENDED)
     return RankView(
         rank_id=rank_id,
-        state=State.__members__.get(rank.text("state").upper(), State.ENDED),
-        ending=_ending(rank.whole("exit_code"), rank.whole("signal")),
+        state=state,
+        ending="" if state.is_running or state is State.ENDED else words_of(rank, word),
         is_culprit=rank_id == snapshot.culprit,
         name=printable(rank.text("name")).replace("\t", " "),
         node=printable(node),
         pid=rank.whole("pid") or 0,
         npu=rank.whole("local_rank") if rank_id >= 0 else None,
     )
-
-
-def _ending(exit_code: Optional[int], signum: Optional[int]) -> str:
-    return signal_name(signum) if signum else str(exit_code or "")

@@ -43,7 +43,7 @@ class RankView:
     """One rank; figures that are unknown are None.
 
     `npu` is the id of its NPU in /dev, `quiet` for how many seconds it has written nothing, `cpu` the percent of a
-    core and `memory` the bytes that its processes use. `ending` is how it ended: "1", or "SIGSEGV"; the job failed
+    core and `memory` the bytes that its processes use. `ending` is how it ended: "failed (SIGSEGV)"; the job failed
     because of the rank with `is_culprit`. `output` are the bytes of equal spans of time from the start of the attempt
     until now.
     """
@@ -71,8 +71,8 @@ class RankView:
 
     @property
     def words(self) -> str:
-        """Its state, with how it ended if it failed."""
-        return f"{self.state.value} {self.ending}" if self.ending and self.state is State.FAILED else self.state.value
+        """Its state, with how it ended."""
+        return self.ending or self.state.value
 
 
 @attrs.frozen(kw_only=True)

@@ -142,8 +142,8 @@ def test_cursor_follows_its_rank() -> None:
 
     async def check(pilot: Pilot[None]) -> None:
         await pilot.press("down", "down")
-        app.job = attrs.evolve(EIGHT, ranks=(rank(0), rank(1, state=State.FAILED, ending="1")))
-        await until(pilot, lambda: "failed 1" in app.lines[6])
+        app.job = attrs.evolve(EIGHT, ranks=(rank(0), rank(1, state=State.FAILED, ending="failed (exit status 1)")))
+        await until(pilot, lambda: "failed (exit status 1)" in app.lines[6])
         await pilot.press("enter")
 
     run(app, check)

@@ -81,7 +81,7 @@ def test_rank_that_is_behind() -> None:
 
 def test_time_left() -> None:
     """It is shown while the training goes on: not after a rank has failed, nor while no rank runs."""
-    failed = attrs.evolve(EIGHT, ranks=(rank(3, state=State.FAILED, ending="1"), rank(4)))
+    failed = attrs.evolve(EIGHT, ranks=(rank(3, state=State.FAILED, ending="failed (exit status 1)"), rank(4)))
     held = attrs.evolve(EIGHT, ranks=(rank(3, state=State.STOPPED),))
 
     assert [True, False, False] == [" left" in "".join(drawn(job)) for job in (EIGHT, failed, held)]
@@ -113,15 +113,19 @@ def test_rank_that_was_behind_when_the_job_ended(state: State) -> None:
 def test_failure() -> None:
     """The cause of a failure stands above the table, in red."""
     cause = "rank 3 failed: exit status 1 (ValueError: loss is nan)"
-    job = attrs.evolve(EIGHT, cause=cause, ranks=(rank(3, state=State.FAILED, ending="1"), rank(4)))
+    job = attrs.evolve(
+        EIGHT, cause=cause, ranks=(rank(3, state=State.FAILED, ending="failed (exit status 1)"), rank(4))
+    )
 
     assert {Style.BAD} == styles(job, cause)
-    assert "failed 1" in drawn(job)[6]
+    assert "failed (exit status 1)" in drawn(job)[6]
 
 
 def test_culprit_comes_first() -> None:
     """Of several ranks that have failed, the one that the job failed because of has the first line."""
-    failed = [rank(number, state=State.FAILED, ending="1", is_culprit=number == 5) for number in range(8)]
+    failed = [
+        rank(number, state=State.FAILED, ending="failed (exit status 1)", is_culprit=number == 5) for number in range(8)
+    ]
     lines = drawn(attrs.evolve(EIGHT, cause="rank 5 failed", ranks=tuple(failed)))
 
     assert ["5", "0", "1"] == [line.lstrip("▸ ").split()[0] for line in lines[6:9]]

@@ -87,7 +87,7 @@ def test_ends_of_ranks() -> None:
     seen = running(rank(0, "failed", exit_code=7), rank(1, "stopped", signal=15), rank(2, "stopped", signal="x"))
     ends = [" ".join(line.split()[3:]) for line in screens.status(seen, BEGAN).splitlines()[-3:]]
 
-    assert ["failed (exit status 7)", "stopped (SIGTERM)", "stopped"] == ends
+    assert ["failed (exit status 7)", "stopped by the runner (SIGTERM)", "stopped by the runner"] == ends
 
 
 def test_odd_rank() -> None:
