@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Final, Optional
 
@@ -13,7 +12,8 @@ from ascend_runner.text import SPACE, clock, columns, duration, printable
 HEADS: Final = ("job", "state", "pid", "started", "took", "logs")
 JOB, _STATE, PID, STARTED, _TOOK, LOGS = range(len(HEADS))
 NOT_KNOWN: Final = {Condition.RUNNER_KILLED, Condition.UNKNOWN}  # when, or whether, it has ended
-FORMS: Final = ("%Y-%m-%d %H:%M:%S", "%m-%d %H:%M")  # of times in less room
+WITHOUT_ZONE: Final = slice(len("2026-11-22 09:47:36"))  # of a time that text.clock() has written
+DAY_AND_MINUTE: Final = slice(len("2026-"), len("2026-11-22 09:47"))
 CUT: Final = "..."
 CUT_AT: Final = {JOB: 5, LOGS: 0}  # characters after which a name or a path is cut; the ends differ most
 SHORTEST: Final = {JOB: 12, LOGS: 20}  # characters; a path for which there is less room is left out
@@ -22,11 +22,11 @@ SHORTEST: Final = {JOB: 12, LOGS: 20}  # characters; a path for which there is l
 def lines(snapshots: Sequence[Snapshot], now: float, width: Optional[int] = None) -> Iterator[str]:
     """Yield the lines of a table with at most `width` characters each.
 
-    If it is too wide, these are left out, as many as is necessary: the zone of the times, the begins of paths, years
-    and seconds, the paths, the pids, and the middle of names.
+    If it is too wide, these are left out, as many as is necessary: the zone of the times, the beginnings of paths,
+    years and seconds, the paths, the pids, and the middle of names.
     """
     rows = [_cells(snapshot, now) for snapshot in snapshots]
-    yield from columns(HEADS, rows if width is None else _fitting(rows, [one.job.began for one in snapshots], width))
+    yield from columns(HEADS, rows if width is None else _fitting(rows, width))
 
 
 def seconds(snapshot: Snapshot, now: float) -> float:
@@ -57,10 +57,10 @@ def _state(snapshot: Snapshot) -> str:
     return f"{state} ({status:.0f})" if status else state
 
 
-def _fitting(rows: Sequence[Sequence[str]], began: Sequence[float], width: int) -> list[list[str]]:
+def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """Return the rows as they fit into a width."""
     short, shorter = (
-        [_with(row, STARTED, time.strftime(form, time.localtime(at))) for row, at in zip(rows, began)] for form in FORMS
+        [_with(row, STARTED, row[STARTED][part]) for row in rows] for part in (WITHOUT_ZONE, DAY_AND_MINUTE)
     )
     without_paths = [_with(row, LOGS, "") for row in shorter]
     without_pids = [_with(row, PID, "") for row in without_paths]
