@@ -1,8 +1,11 @@
 """The console: a bounded queue of lines, and one thread that writes it to standard output and standard error.
 
 A write to a terminal under Ctrl-S, or to a pipe without a reader, blocks for any length of time. Only the console's
-thread ever blocks in one: the ranks are never slowed, and at the end the process exits without waiting for the thread.
-O_NONBLOCK cannot replace the thread: it is a flag of the open file, which other processes on the terminal share.
+thread ever blocks in one, and at the end the process exits without waiting for it. O_NONBLOCK cannot replace the
+thread: it is a flag of the open file, which other processes on the terminal share.
+
+If the queue is full, lines of ranks are skipped. Before that, whoever brings them waits for at most `ROOM_LIMIT`, and
+only for a console that moves, so that a fast one, such as a file, shows every line of ranks that print even faster.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ F_SETPIPE_SZ: Final = 1031  # linux/fcntl.h; in Python's fcntl from 3.10 on
 F_GETPIPE_SZ: Final = 1032
 
 QUEUE_LIMIT: Final = 64 * 1024 * 1024  # bytes
+ROOM_LIMIT: Final = 0.01  # seconds to wait for room, too few for a slow console to slow the ranks
 STALL_LIMIT: Final = 1.0  # seconds without a byte written, at the end, after which the console counts as stalled
 DRAIN_LIMIT: Final = 5.0  # seconds, at the end, for a console that is slow but still moves
 
@@ -47,6 +51,7 @@ class Console:
         failure_notice: Callable[[OSError], bytes],
         *,
         write: Callable[[int, memoryview], int] = os.write,
+        room_limit: float = ROOM_LIMIT,
     ) -> None:
         """Take two functions that format messages for stderr.
 
@@ -57,8 +62,9 @@ class Console:
         self._skipped_notice = skipped_notice
         self._failure_notice = failure_notice
         self._write_some = write
+        self._room_limit = room_limit
         self._piece_size = PIECE
-        self._moved_at = 0.0  # when a write last began or took bytes, in seconds of the monotonic clock
+        self._moved_at = 0.0  # when the first block was queued, or a write last took bytes (s, monotonic clock)
         self._closed: set[int] = set()  # file descriptors that no longer accept data
         self._changed = threading.Condition()  # guards the attributes below
         self._blocks: deque[Block] = deque()
@@ -79,9 +85,12 @@ class Console:
         grow_pipe(STDOUT)
         self._thread = bounded.start_thread(self._run)
 
-    def has_room(self, size: int) -> bool:
-        """Return whether the queue has room for `size` bytes."""
-        return self._queued + size <= QUEUE_LIMIT
+    def wait_for_room(self, size: int) -> bool:
+        """Return whether the queue has room for `size` bytes; if it is full, wait for a console that moves."""
+        if self._has_room(size):  # without the lock, which each line would take twice
+            return True
+        with self._changed:
+            return self._wait_for_room(size)
 
     def skip(self, lines: int) -> None:
         """Count lines of ranks that are not shown."""
@@ -101,7 +110,7 @@ class Console:
         if size <= JOINED:
             blocks = [(STDOUT, b"".join(piece for _fd, piece in blocks))]
         with self._changed:
-            if not self.has_room(size):
+            if not self._wait_for_room(size):
                 self._skipped_lines += _count_lines(blocks)
                 return
             self._put_skipped_notice()
@@ -143,9 +152,24 @@ class Console:
         if left:
             self._write_messages_of(left, is_cut)
 
+    def _has_room(self, size: int) -> bool:
+        return self._queued + size <= QUEUE_LIMIT
+
     # --- Queueing, with the lock held ---------------------------------------------------------------------------------
 
+    def _wait_for_room(self, size: int) -> bool:
+        """Wait for at most `room_limit` seconds, and not for a console that has not moved for as long."""
+        deadline = time.monotonic() + self._room_limit
+        while not self._has_room(size):
+            now = time.monotonic()
+            if now >= min(deadline, self._moved_at + self._room_limit):
+                return False
+            self._changed.wait(deadline - now)
+        return True
+
     def _put(self, *blocks: Block) -> None:
+        if not self._queued:
+            self._moved_at = time.monotonic()
         self._blocks.extend(blocks)
         self._queued += sum(len(data) for _fd, data in blocks)
         self._changed.notify()
@@ -181,6 +205,7 @@ class Console:
             self._write(*block)
             with self._changed:
                 self._queued -= len(block[1])
+                self._changed.notify_all()  # whoever waits for room
 
     def _take(self) -> Block | None:
         """Wait for the next block, or None when the console is closing and the queue is empty."""
@@ -193,7 +218,6 @@ class Console:
 
     def _write(self, fd: int, data: Data) -> None:
         """Write a block. Blocks for as long as the other end does not read."""
-        self._moved_at = time.monotonic()
         rest = memoryview(data)
         while rest and fd not in self._closed:
             try:

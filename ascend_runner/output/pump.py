@@ -256,7 +256,7 @@ class Pump:
     # --- The console --------------------------------------------------------------------------------------------------
 
     def _show(self, fd: int, data: bytes, stream: Stream, cutter: LineCutter) -> None:
-        if self._console.has_room(len(data)):
+        if self._console.wait_for_room(len(data)):
             pieces = cutter.feed(data)
             self._console.show(stream.rank_id, pieces, cutter.continued)
             is_new_line = any(pieces)
@@ -278,7 +278,7 @@ class Pump:
                 continue
             stream = self._streams[fd]
             cutter = stream.cutter
-            if cutter and self._console.has_room(0):
+            if cutter and self._console.wait_for_room(0):
                 self._console.show(stream.rank_id, [cutter.show_unfinished()], cutter.continued)
                 del self._unfinished[fd]
             else:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.host.terminal import STDERR, STDOUT
-from ascend_runner.output.console import PIPE_SIZE, QUEUE_LIMIT, Console, grow_pipe
+from ascend_runner.output.console import PIPE_SIZE, QUEUE_LIMIT, ROOM_LIMIT, Console, grow_pipe
 from tests.helpers.screen import Screen
 from tests.helpers.waiting import LIMIT
 
@@ -22,10 +22,13 @@ LINES_PER_MEBIBYTE = 1 << 14
 PIPE_CAPACITY = 1 << 16  # bytes, pipe(7)
 
 
-def make_console(write: Callable[[int, memoryview], int] = os.write) -> Console:
+def make_console(write: Callable[[int, memoryview], int] = os.write, room_limit: float = ROOM_LIMIT) -> Console:
     """Return a console that is not started."""
     return Console(
-        lambda lines: b"%d skipped\n" % lines, lambda error: b"stdout: %d\n" % (error.errno or 0), write=write
+        lambda lines: b"%d skipped\n" % lines,
+        lambda error: b"stdout: %d\n" % (error.errno or 0),
+        write=write,
+        room_limit=room_limit,
     )
 
 
@@ -172,6 +175,27 @@ def test_slow_console_loses_whole_lines_and_counts_them(console: Console, screen
     assert QUEUE_LIMIT <= len(screen.out.data)
     assert skipped > 0
     assert blocks * LINES_PER_MEBIBYTE == shown + skipped
+
+
+def test_console_that_moves_is_waited_for(screen: Screen) -> None:
+    """Ranks that print faster than a working console takes it lose no line there."""
+    console = make_console(room_limit=LIMIT)
+    blocks = QUEUE_LIMIT // len(MEBIBYTE) + 8
+
+    def show() -> None:
+        for _ in range(blocks):
+            console.show(0, [MEBIBYTE])
+
+    with screen:
+        console.start()
+        showing = threading.Thread(target=show, daemon=True)
+        showing.start()
+        screen.out.read(blocks * len(MEBIBYTE))
+        showing.join(LIMIT)
+        close(console)
+
+    assert blocks * LINES_PER_MEBIBYTE == len(screen.out.data.splitlines())
+    assert not screen.err.data
 
 
 def test_notice_of_skipped_lines_is_in_their_place(console: Console, screen: Screen) -> None:
