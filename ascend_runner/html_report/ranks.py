@@ -10,8 +10,7 @@ from typing import Callable, Final, Optional, TypeVar
 import attrs
 
 from ascend_runner.members import Members
-from ascend_runner.observations.rank_ends import described
-from ascend_runner.observations.rank_record import RankState
+from ascend_runner.observations.rank_ends import RankState, described
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import duration, rank_list, size
 

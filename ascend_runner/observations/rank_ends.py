@@ -1,13 +1,25 @@
-"""How the state of a rank is worded: after a failure, in the HTML report and by `ascend-job` alike. Pure."""
+"""The states of a rank and their words: after a failure, in the HTML report, by `ascend-job` and in notebooks. Pure."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from signal import SIGKILL
 from typing import Final, Optional
 
-from ascend_runner.observations.rank_record import RankState
 from ascend_runner.supervision.events import Ending
+
+
+class RankState(enum.Enum):
+    """The state of a rank, while its job runs or after it."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"  # asked to stop by the runner, and ended, with whatever exit status
+    NOT_STARTED = "not_started"
+    NOT_KILLED = "not_killed"  # still alive after SIGKILL
+
 
 WORDS: Final[Mapping[RankState, str]] = {
     RankState.NOT_STARTED: "not started",

@@ -5,13 +5,13 @@ Written once, by `report.recorder`. It has no sentences and no file formats.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Optional
 
 import attrs
 
 from ascend_runner.errors import JobFailedError
+from ascend_runner.observations.rank_ends import RankState, described
 from ascend_runner.supervision.events import Cause, Ending, HangDetected, Slowdown
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.text import duration, size
@@ -21,18 +21,7 @@ if TYPE_CHECKING:
     from ascend_runner.host.clock import Clock
 
 
-HEADS: Final = ("rank", "pid", "state", "ended", "reason", "time", "CPU time", "memory", "output", "log")
-
-
-class RankState(enum.Enum):
-    """The state of a rank, while its job runs or after it."""
-
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"  # asked to stop by the runner, and ended, with whatever exit status
-    NOT_STARTED = "not_started"
-    NOT_KILLED = "not_killed"  # still alive after SIGKILL
+HEADS: Final = ("rank", "pid", "state", "reason", "time", "CPU time", "memory", "output", "log")
 
 
 @attrs.frozen(kw_only=True)
@@ -87,6 +76,11 @@ class RankRecord:
         if self.is_stopped:
             return RankState.STOPPED
         return RankState.SUCCEEDED if self.ending.is_success else RankState.FAILED
+
+    @property
+    def ended_after(self) -> float:
+        """When the rank ended, or until when it has run, in seconds since the start of the job."""
+        return self.started_after + self.seconds
 
 
 @attrs.frozen(kw_only=True)
@@ -176,8 +170,7 @@ def _row(rank: RankRecord) -> tuple[str, ...]:
     return (
         rank.name or str(rank.rank_id),
         str(rank.pid or ""),
-        rank.state.value.replace("_", " "),
-        str(rank.ending) if rank.ending and not rank.ending.is_success else "",
+        described(rank.state, rank.ending),
         (finding.exception or finding.code or finding.meaning) if finding else "",
         duration(rank.seconds) if rank.is_started else "",
         duration(sum(filter(None, cpu))) if None not in cpu else "",

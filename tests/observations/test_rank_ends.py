@@ -9,7 +9,7 @@ import pytest
 from ascend_runner.html_report.ranks import words_of
 from ascend_runner.members import Members
 from ascend_runner.observations import rank_ends
-from ascend_runner.observations.rank_record import RankState
+from ascend_runner.observations.rank_ends import RankState
 from ascend_runner.supervision.events import Ending
 
 
